@@ -1,7 +1,7 @@
-"""Wire format between engine, studio and command line: pydantic models and nothing heavier.
+"""Wire format between engine, studio and command line: pydantic models, free of heavy imports.
 
-A leaf: it imports no other room, and every room may import it.
+A leaf package: it imports no other package of the engine, and every package may import it.
 """
 
 API_VERSION = (1, 0)
-"""(major, minor): majors must match between studio and engine, minors only add."""
+"""(major, minor) of the API: studio and engine must agree on the major; minors only add."""

@@ -1,4 +1,4 @@
-"""Strict forms of addresses and of model names: no text that two parsers read differently."""
+"""Strict patterns for addresses and model names that every parser reads the same way."""
 
 import ipaddress
 import re
@@ -8,16 +8,16 @@ ADDRESS = re.compile(
     r"https?://(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
     r"(?:/[A-Za-z0-9._~!$&'()*+,;=:%/-]*)?"
 )
-"""Address: http or https, a host, optionally a port and a path; no user, no query, no character
-that two parsers could read differently."""
+"""Address: http or https, a host, optionally a port and a path. User, query and ambiguous
+characters are not allowed."""
 MODEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]*(?:/[A-Za-z0-9_~][A-Za-z0-9_.:@+~-]*)*")
 SCHEME = re.compile(r"(https?|wss?|ftp|file|unix):", re.I)
 
 
 def normal_address(text: str) -> str:
-    """Normal form of an address. Raises ValueError where the text is not an address."""
+    """Normalize an address. Raises ValueError if the text is not an address."""
     if not ADDRESS.fullmatch(text):
-        raise ValueError("is no address: write http:// or https:// and a host, and no key in it")
+        raise ValueError("is not an address: enter http:// or https:// and a host, without a key")
     parts = urlsplit(text)
     if parts.port == {"http": 80, "https": 443}[parts.scheme]:
         text = text.replace(f":{parts.port}", "", 1)
@@ -37,12 +37,12 @@ def is_loopback(address: str) -> bool:
 
 
 def check_model(name: str) -> str:
-    """Check the name of a provider's model. Raises ValueError where it holds an address or anything
+    """Check the name of a provider's model. Raises ValueError if it contains an address or anything
     else that a provider's client could take for more than a name."""
     if not MODEL.fullmatch(name) or any(
         SCHEME.match(part) or part in (".", "..") for part in name.split("/")
     ):
         raise ValueError(
-            f"{name[:80]!a} is no model's name: write PROVIDER/NAME, without an address"
+            f"{name[:80]!a} is not a model name: enter PROVIDER/NAME, without an address"
         )
     return name

@@ -1,16 +1,19 @@
-"""Base classes of everything on the wire."""
+"""Base classes of records and requests on the wire."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Value(BaseModel):
-    """Frozen record or response. Unknown keys are ignored, so that an older reader understands a
-    newer writer; a number that is not finite is refused where the value is made."""
+    """Frozen record or response.
+
+    Unknown keys are ignored, so that an older reader understands a newer writer. Numbers that are
+    not finite raise ValidationError on construction.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Request(BaseModel):
-    """Body of a request. Unknown keys are errors: they are misspelled or not supported."""
+    """Body of a request. Unknown keys are errors: misspelled or not supported."""
 
     model_config = ConfigDict(extra="forbid")

@@ -1,9 +1,9 @@
-"""Validated names that cross a wire: relative paths, file names, run ids and SHA-256 digests.
+"""Validated names on the wire: relative paths, file names, run ids and SHA-256 digests.
 
-Every path, id and hash that another machine sends has one of these types, so that a bad one is
-refused where the message is parsed. The rules hold for every file system, since a folder may
-move between machines: no name that leaves its folder, that a system reserves, or that is shown
-differently from how it is stored.
+Every path, id and hash from another machine has one of these types, so that an invalid one is
+refused when the message is parsed. The rules hold for every file system, since a folder may move
+between machines: no name may leave its folder, be reserved by a system, or be displayed differently
+from how it is stored.
 """
 
 import re
@@ -16,24 +16,24 @@ MOST_PATH_CHARS = 1024
 MOST_NAME_BYTES = 255
 MOST_DEPTH = 32
 MOST_FILE_BYTES = 2**43
-"""Size limit of one file, 8 TiB; a larger size is taken for an error or an attack."""
+"""Size limit of one file, 8 TiB; a larger size is treated as an error or an attack."""
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(\..*)?")
 """Device names of Windows, with any extension."""
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode categories that no file name may hold: controls, format characters (bidi overrides,
+"""Unicode categories not allowed in file names: controls, format characters (bidi overrides,
 zero-width marks that some file systems ignore), surrogates, line and paragraph separators."""
 NEVER = (".git",)
-"""Folders in which a file makes programs execute something."""
+"""Folders whose files make other programs execute something."""
 
 
 def check_name(name: str) -> str:
-    """Check one part of a path, and return it. Raises ValueError."""
+    """Check one part of a path and return it. Raises ValueError."""
     if name in ("", ".", ".."):
-        raise ValueError(f"{name!r} is no file name")
+        raise ValueError(f"{name!r} is not a file name")
     if "/" in name or "\\" in name or re.match("[A-Za-z]:", name):
-        raise ValueError(f"{name!r} holds a separator or a drive")
+        raise ValueError(f"{name!r} contains a separator or a drive")
     if any(unicodedata.category(c) in HIDDEN for c in name):
-        raise ValueError(f"{name!a} holds a control or an invisible character")
+        raise ValueError(f"{name!a} contains a control or an invisible character")
     if len(name.encode()) > MOST_NAME_BYTES:
         raise ValueError(f"a file name is longer than {MOST_NAME_BYTES} bytes")
     if name[-1] in ". ":
@@ -46,7 +46,7 @@ def check_name(name: str) -> str:
 
 
 def check_path(path: str) -> str:
-    """Check a path below some folder, with slashes, and return it. Raises ValueError."""
+    """Check a relative path with forward slashes and return it. Raises ValueError."""
     if len(path) > MOST_PATH_CHARS:
         raise ValueError(f"a path is longer than {MOST_PATH_CHARS} characters")
     parts = path.split("/")
@@ -55,23 +55,23 @@ def check_path(path: str) -> str:
     for part in parts:
         check_name(part)
     if path[0] == "~":
-        raise ValueError(f"{path!r} looks like somebody's home")
+        raise ValueError(f"{path!r} looks like a home folder")
     return path
 
 
 FileName = Annotated[str, AfterValidator(check_name)]
-"""A file or folder in one folder."""
+"""Name of a file or folder, without separators."""
 RelativePath = Annotated[str, AfterValidator(check_path)]
-"""A file below a folder: relative, with slashes, never leaving it."""
+"""Path of a file below a folder: relative, with forward slashes, never leaving the folder."""
 RUN_ID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 """A ULID in Crockford's base 32 (github.com/ulid/spec)."""
 RunId = Annotated[str, StringConstraints(pattern=RUN_ID)]
 SHA256 = r"^[0-9a-f]{64}$"
 Sha256 = Annotated[str, StringConstraints(pattern=SHA256)]
 FileBytes = Annotated[int, Field(ge=0, le=MOST_FILE_BYTES)]
-"""Size of one file or of its part."""
+"""Size of a file or of a part of it, in bytes."""
 Seq = Annotated[int, Field(ge=0, lt=2**53)]
-"""Number of an event within its run."""
+"""Sequence number of an event within its run."""
 
 
 def is_run_id(text: str) -> bool:

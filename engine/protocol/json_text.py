@@ -1,7 +1,7 @@
-"""JSON that came from outside, parsed strictly: every defect is a ValueError.
+"""Strict parsing of untrusted JSON: every defect is a ValueError.
 
 The standard parser accepts NaN and Infinity, turns 1e999 into infinity, keeps the last of two equal
-keys, and raises RecursionError for deep nesting; none of these may pass a boundary unseen.
+keys, and raises RecursionError for deep nesting; all of these are errors here.
 """
 
 import json
@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 
 def parse_json(text: str | bytes, unique: bool = True) -> Any:
-    """The value of a JSON document; a byte order mark before it is allowed.
+    """Parse a JSON document, with an optional byte order mark.
 
-    Raises ValueError, in words, for what is not JSON, not UTF-8, nested too deeply, holds a number
-    that is not finite or, with `unique`, has two equal keys in one object.
+    Raises ValueError with a readable message if the text is not JSON, not UTF-8, nested too deeply,
+    contains a number that is not finite or, with `unique`, has two equal keys in one object.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
@@ -35,18 +35,18 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:40]!r} is there twice")
-    return found
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {duplicate[:40]!r} occurs twice")
+    return result
 
 
 DECODER = json.JSONDecoder(
     parse_float=_finite, parse_constant=_no_constant, object_pairs_hook=_unique
 )
-"""Decoder of a value at a position within a text (`raw_decode`); it may also raise
+"""Strict decoder of a value at a position within a text (`raw_decode`); may also raise
 RecursionError."""
 LENIENT = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)
-"""Takes the last of two equal keys, as the programs that wrote the file do."""
+"""Decoder that keeps the last of two equal keys, as the programs that wrote the file do."""

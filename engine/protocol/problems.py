@@ -1,4 +1,4 @@
-"""How anything that is wrong is said: what, where, what to try. One shape from store to screen."""
+"""Problems and exceptions: what happened, where, and what to do."""
 
 import re
 from typing import Self
@@ -9,31 +9,33 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def readable(text: str) -> str:
-    """Text with U+FFFD for every lone surrogate: Python has them for bytes of a file name that are
-    not UTF-8, and JSON for half of an escaped pair."""
+    """Replace every lone surrogate with U+FFFD.
+
+    Python uses them for bytes of a file name that are not UTF-8, JSON for half of an escaped pair.
+    """
     return SURROGATES.sub("\ufffd", text)
 
 
 class Problem(BaseModel):
-    """One clear sentence, and what helps."""
+    """Error for display: what happened, where, and what to do."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     code: str
-    """Stable, dotted, for programs: `config.unknown_key`, `agent.timeout`."""
+    """Stable dotted identifier for programs: `config.unknown_key`, `agent.timeout`."""
     message: str
-    """What happened and why, in one sentence for people."""
+    """Description of what happened and why, in one sentence."""
     hint: str = ""
-    """What to try; empty where nothing helps."""
+    """Suggested action; empty if nothing helps."""
     where: str = ""
-    """File and line, config key, or trajectory: the place to look."""
+    """Location: file and line, config key, or trajectory."""
     detail: str = ""
     """Traceback or raw text, shown on request."""
 
     @field_validator("message", "hint", "where", "detail", mode="before")
     @classmethod
-    def _can_be_sent(cls, text: object) -> object:
-        """File names that are not UTF-8 hold characters that no JSON can."""
+    def _replace_surrogates(cls, text: object) -> object:
+        """Replace surrogates of undecodable file names, which cannot be encoded as JSON."""
         return readable(text) if isinstance(text, str) else text
 
     def __str__(self) -> str:
@@ -42,7 +44,7 @@ class Problem(BaseModel):
 
 
 class AtelierError(Exception):
-    """Base of everything the engine raises on purpose; carries the problem it is about."""
+    """Base class of all exceptions that the engine raises deliberately; carries a Problem."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -54,39 +56,39 @@ class AtelierError(Exception):
 
 
 class ConfigError(AtelierError):
-    """A project or a setting is wrong; nothing has started."""
+    """Invalid project or setting; raised before anything starts."""
 
 
 class ModelError(AtelierError):
-    """A model folder is missing, unsafe, or of a kind that cannot be trained."""
+    """Model folder that is missing, unsafe, or of a kind that cannot be trained."""
 
 
 class RolloutError(AtelierError):
-    """The agent, or what it asked of the gateway, failed: the trajectory is unscored."""
+    """Failure of the agent or of its gateway requests; the trajectory is unscored."""
 
 
 class PolicyError(AtelierError):
-    """The policy worker failed: loading, sampling, training or publishing."""
+    """Failure of the policy worker while loading, sampling, training or publishing."""
 
 
 class StoreError(AtelierError):
-    """A run folder cannot be read or written."""
+    """Run folder that cannot be read or written."""
 
 
 class LaunchError(AtelierError):
-    """An engine cannot be found, started or proven."""
+    """Engine that cannot be found, started or verified."""
 
 
 class Refused(AtelierError):
-    """A request that is understood and cannot be granted now."""
+    """Valid request that cannot be granted now."""
 
 
 MOST_LINE_CHARS = 300
 
 
 def in_one_line(error: Exception) -> str:
-    """An exception as part of a sentence: its first line, or the first thing that pydantic found
-    wrong, with its place."""
+    """Shorten an exception to part of a sentence: its first line, or the first pydantic error with
+    its location."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))

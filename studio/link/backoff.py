@@ -1,4 +1,4 @@
-"""How long to wait before trying again: doubles, with a limit, for ever."""
+"""Exponential backoff: doubles up to a limit, without end."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ LAST_S = 5.0
 
 @dataclass
 class Backoff:
-    """0.5, 1, 2, 4, 5, 5 … seconds."""
+    """Delays of 0.5, 1, 2, 4, 5, 5 … seconds."""
 
     failures: int = 0
 
     def failed(self) -> float:
-        """Count one more failure; the seconds to wait."""
+        """Count one more failure and return the delay in seconds."""
         self.failures += 1
         return min(LAST_S, FIRST_S * 2.0 ** min(self.failures - 1, 10))
 

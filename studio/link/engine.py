@@ -1,6 +1,6 @@
-"""The engine of a workspace on this machine: find or start it, call it, follow its runs.
+"""Connection to the engine of a local workspace: find or start it, call it, stream its runs.
 
-`client` belongs to the caller's event loop (the studio's Qt loop); streams live in the pump.
+`client` belongs to the caller's event loop (the studio's Qt loop); streams belong to the pump.
 """
 
 import asyncio
@@ -19,7 +19,8 @@ LEAVING_S = 10.0
 
 
 class EngineLink:
-    """At most one engine; lost ones are found again, dead ones started only when asked."""
+    """Connection to at most one engine; a lost one is found again, a dead one started only on
+    request."""
 
     def __init__(self, workspace: Path, python: str | None, listener: Listener) -> None:
         self.workspace = workspace
@@ -30,7 +31,7 @@ class EngineLink:
 
     @property
     def client(self) -> EngineClient:
-        """Raises LaunchError while no engine is open."""
+        """Client of the engine. Raises LaunchError while no engine is open."""
         if self._client is None:
             raise LaunchError.of(
                 "engine.unreachable", "No engine is connected.", "Start it from Settings."
@@ -41,39 +42,38 @@ class EngineLink:
         return await local.find(self.workspace)
 
     async def open(self) -> Endpoint:
-        """Find the living engine, or start one. Raises LaunchError with what it said."""
+        """Find the running engine, or start one. Raises LaunchError with its output."""
         endpoint = await local.find_or_start(self.workspace, self.python)
         await self._use(endpoint)
         self.pump.nudge()
         return endpoint
 
     async def reopen(self) -> bool:
-        """After the link came back: use the engine that lives now. False when there is none."""
+        """Use the engine that is running now, after a reconnection. False if there is none."""
         endpoint = await self.find()
         if endpoint is not None:
             await self._use(endpoint)
         return endpoint is not None
 
     async def shut_down(self) -> None:
-        """Ask the engine to end, and wait until nobody finds it any more; its runs stop after what
-        is acknowledged."""
+        """Stop the engine and wait until it is gone; its runs stop after pending writes."""
         gone = self.endpoint
         await self.client.shut_down()
         await self._drop()
         end = time.monotonic() + LEAVING_S
         while gone is not None and time.monotonic() < end:
-            found = await self.find()
-            if found is None or found.pid != gone.pid:
+            endpoint = await self.find()
+            if endpoint is None or endpoint.pid != gone.pid:
                 return
             await asyncio.sleep(0.05)
 
     def kill(self) -> None:
-        """Last resort for an engine that no longer answers: nothing acknowledged is lost."""
+        """Kill an engine that no longer responds; stored data is not lost."""
         if self.endpoint is not None:
             os.kill(self.endpoint.pid, signal.SIGTERM)
 
     async def close(self) -> None:
-        """Let go of the engine; it and its runs live on."""
+        """Close the connection; the engine and its runs continue."""
         self.pump.stop()
         await self._drop()
 

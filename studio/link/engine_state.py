@@ -1,4 +1,4 @@
-"""How the engine is doing, as far as the studio can tell."""
+"""State of the connection to the engine."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,11 +11,11 @@ Contact = Literal["none", "starting", "connected", "reconnecting", "gone"]
 
 @dataclass(frozen=True)
 class LinkState:
-    """One word for the dot, one sentence for the person."""
+    """State of the connection: one word for the dot, one sentence for the screen."""
 
     contact: Contact = "none"
     info: EngineInfo | None = None
-    """What the engine last said of itself."""
+    """Last known information about the engine."""
     latency_s: float | None = None
     retry_s: int = 0
     """Seconds until the next attempt."""
@@ -32,6 +32,6 @@ class LinkState:
             case "connected":
                 return device
             case "reconnecting":
-                return f"This machine · back in {self.retry_s} s"
+                return f"This machine · reconnecting in {self.retry_s} s"
             case "gone":
-                return "This machine · gone"
+                return "This machine · disconnected"

@@ -1,9 +1,8 @@
-"""The event pump: a thread with its own asyncio loop that follows runs and watches the engine.
+"""Event pump: a thread with its own asyncio loop that follows runs and watches the engine.
 
-Comes in: which runs to follow, from which `seq`. Goes out, called in the pump's thread: batches of
-events at most 30 times a second, the state of the link, runs the engine refuses to stream, and the
-list of servers whenever it changes.
-The composition root hands these over to Qt.
+Input: runs to follow, each with its last `seq`. Output, called in the pump's thread: batches of
+events at most 30 times a second, the state of the connection, runs that the engine refuses to
+stream, and the list of servers after every change. The composition root passes these to Qt.
 """
 
 import asyncio
@@ -32,7 +31,8 @@ GONE_AFTER = 4
 
 
 class Listener(Protocol):
-    """Who hears the pump; every call comes from the pump's thread and must return at once."""
+    """Receiver of the pump's output; every method is called in the pump's thread and must return at
+    once."""
 
     def events_arrived(self, run_id: str, events: Events) -> None: ...
 
@@ -50,7 +50,8 @@ class _Followed:
 
 
 class EventPump:
-    """Start once, follow and forget from any thread, stop once."""
+    """Follows runs in a thread; started once, stopped once. Runs are followed and forgotten from
+    any thread."""
 
     def __init__(self, find: Callable[[], Awaitable[Endpoint | None]], listener: Listener) -> None:
         self._find = find
@@ -67,39 +68,39 @@ class EventPump:
         self._ready.wait()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """End every stream and the thread. The engine and its runs go on."""
+        """Close every stream and stop the thread. The engine and its runs continue."""
         if self._thread.is_alive():
             self._call(self._stopping.set)
             self._thread.join(timeout_s)
 
     def follow(self, run_id: str, after: int = 0) -> None:
-        """Stream a run from after `after`; following it already changes nothing."""
+        """Stream the events of a run after `after`; no effect if it is followed already."""
         self._call(self._follow, run_id, after)
 
     def forget(self, run_id: str) -> None:
         self._call(self._forget, run_id)
 
     def nudge(self) -> None:
-        """Try now instead of after the wait."""
-        self._call(self._hurry.set)
+        """Retry now instead of after the delay."""
+        self._call(self._wake_up.set)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
         if self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop closed between the two lines
                 self._loop.call_soon_threadsafe(function, *arguments)
 
-    # Everything below runs in the pump's thread.
+    # The methods below run in the pump's thread.
 
     def _work(self) -> None:
         asyncio.run(self._main())
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
+        self._stopping, self._wake_up = asyncio.Event(), asyncio.Event()
         self._followed: dict[str, _Followed] = {}
         self._opening = asyncio.Lock()
         self._ready.set()
-        watcher = HostWatcher(self._reach, self._listener.hosts_changed, self._hurry.set)
+        watcher = HostWatcher(self._reach, self._listener.hosts_changed, self._wake_up.set)
         workers = [
             asyncio.create_task(work) for work in (self._watch(), self._flush(), watcher.run())
         ]
@@ -112,15 +113,15 @@ class EventPump:
         await asyncio.gather(*self._closing)
 
     def _follow(self, run_id: str, after: int) -> None:
-        known = self._followed.get(run_id)
-        if known and not known.task.done():
+        followed = self._followed.get(run_id)
+        if followed and not followed.task.done():
             return
         follower = Follower(
             run_id,
             after,
             self._reach,
             lambda problem: self._listener.run_lost(run_id, problem),
-            self._hurry.set,
+            self._wake_up.set,
         )
         self._followed[run_id] = _Followed(follower, asyncio.create_task(follower.run()))
 
@@ -136,7 +137,8 @@ class EventPump:
                     self._listener.events_arrived(run_id, events)
 
     async def _watch(self) -> None:
-        """Ask the engine how it is, for ever; the only voice that says how the link is."""
+        """Poll the engine's state forever; the only place that reports the state of the
+        connection."""
         backoff = Backoff()
         while True:
             try:
@@ -146,14 +148,14 @@ class EventPump:
             except AtelierError as error:
                 await self._fail(backoff, error.problem)
             except Exception as error:
-                log.exception("the engine cannot be asked how it is")
+                log.exception("the engine's state cannot be polled")
                 await self._fail(backoff, _defect(error))
 
     async def _ping(self) -> None:
         client = await self._reach()
-        asked = time.monotonic()
+        sent_at = time.monotonic()
         info = await client.info()
-        self._say(LinkState("connected", info, time.monotonic() - asked))
+        self._emit_state(LinkState("connected", info, time.monotonic() - sent_at))
 
     async def _fail(self, backoff: Backoff, problem: Problem) -> None:
         await self._drop_client()
@@ -165,28 +167,28 @@ class EventPump:
         end = time.monotonic() + wait_s
         while (left := end - time.monotonic()) > 0:
             state = replace(self._state, retry_s=max(1, round(left)), problem=problem)
-            self._say(replace(state, contact=contact, latency_s=None))
+            self._emit_state(replace(state, contact=contact, latency_s=None))
             if await self._wait(min(1.0, left)):
                 return
 
     async def _wait(self, seconds: float) -> bool:
-        """Sleep; True when somebody was in a hurry. Before Python 3.12 `wait_for` would not hear of
-        a cancellation that comes with the hurry."""
+        """Sleep; True if woken up early. Before Python 3.12, `wait_for` misses a cancellation that
+        coincides with the wake-up."""
         try:
             async with asyncio.timeout(seconds):
-                await self._hurry.wait()
+                await self._wake_up.wait()
         except TimeoutError:
             return False
-        self._hurry.clear()
+        self._wake_up.clear()
         return True
 
-    def _say(self, state: LinkState) -> None:
+    def _emit_state(self, state: LinkState) -> None:
         if state != self._state:
             self._state = state
             self._listener.link_changed(state)
 
     async def _reach(self) -> EngineClient:
-        """The client of the proven living engine. Raises LaunchError when there is none."""
+        """Client of the verified running engine. Raises LaunchError if there is none."""
         async with self._opening:
             if self._client is None:
                 endpoint = await self._find()
@@ -196,7 +198,7 @@ class EventPump:
             return self._client
 
     async def _drop_client(self) -> None:
-        """Its connections are closed to the end, also when whoever waits for it is cancelled."""
+        """Close the client's connections completely, even if the waiting task is cancelled."""
         client, self._client = self._client, None
         if client is not None:
             closing = asyncio.create_task(client.close())
@@ -208,7 +210,7 @@ class EventPump:
 def _no_engine() -> AtelierError:
     return LaunchError.of(
         "engine.unreachable",
-        "No engine answers on this machine.",
+        "No engine responds on this machine.",
         "Start it again from Settings; runs resume from their last checkpoint.",
     )
 
@@ -216,7 +218,7 @@ def _no_engine() -> AtelierError:
 def _defect(error: Exception) -> Problem:
     return Problem(
         code="link.garbled",
-        message="The engine's answer cannot be read.",
-        hint="Studio and engine may be of different versions: restart the engine.",
+        message="The engine's response cannot be parsed.",
+        hint="Studio and engine may have different versions. Restart the engine.",
         detail=f"{type(error).__name__}: {error}",
     )

@@ -1,4 +1,4 @@
-"""Follows the events of one run for ever, in order, from the last `seq`, whatever breaks."""
+"""Stream of one run's events, in order from the last `seq`, resumed after every failure."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,14 +10,14 @@ from engine.protocol.events.run import Event, UnknownEvent
 from engine.protocol.problems import AtelierError, LaunchError, Problem
 from studio.link.backoff import Backoff
 
-Told = Event | UnknownEvent | History
-Events = list[Told]
+StreamedEvent = Event | UnknownEvent | History
+Events = list[StreamedEvent]
 MAX_BATCH = 1000
 REFUSALS = 3
 
 
 class Follower:
-    """One stream. Fills `batch`; whoever takes it makes room for more."""
+    """Follower of one run. Collects events in `batch`; `take` empties it to make room for more."""
 
     def __init__(
         self,
@@ -38,13 +38,14 @@ class Follower:
         self._backoff = Backoff()
 
     def take(self) -> Events:
-        """Everything since the last call."""
+        """Return all events since the last call."""
         batch, self._batch = self._batch, []
         self._room.set()
         return batch
 
     async def run(self) -> None:
-        """Until cancelled, or until the engine keeps refusing (then `lost` says why)."""
+        """Stream until cancelled, or until the engine keeps refusing (`lost` then has the
+        reason)."""
         refusals = 0
         while refusals < REFUSALS:
             try:
@@ -63,7 +64,7 @@ class Follower:
         self._lost(problem)
 
     async def _read(self) -> None:
-        """One stream from the last `seq` until it closes, or until an event is missing."""
+        """Read one stream from the last `seq` until it closes, or until an event is missing."""
         client = await self._client()
         async with aclosing(client.told(self.run_id, self.last)) as events:
             async for event in events:
@@ -77,7 +78,7 @@ class Follower:
                     self._backoff.worked()
                 await self._put(event)
 
-    async def _put(self, event: Told) -> None:
+    async def _put(self, event: StreamedEvent) -> None:
         await self._room.wait()
         self._batch.append(event)
         if len(self._batch) >= MAX_BATCH:
@@ -87,8 +88,8 @@ class Follower:
 def _garbled(run_id: str, error: ValueError) -> Problem:
     return Problem(
         code="link.garbled",
-        message="The engine sent an event that cannot be read.",
-        hint="Studio and engine may be of different versions: restart the engine.",
+        message="The engine sent an event that cannot be parsed.",
+        hint="Studio and engine may have different versions. Restart the engine.",
         where=run_id,
         detail=str(error),
     )

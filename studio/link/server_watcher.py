@@ -1,5 +1,5 @@
-"""Hears of every change of a server: the engine's list of servers, asked for again as soon as it is
-newer than what is known."""
+"""Watcher of the engine's list of servers, by long polling: the request returns when the list is
+newer than the known one."""
 
 import asyncio
 import logging
@@ -14,25 +14,28 @@ log = logging.getLogger(__name__)
 
 WAIT_S = 20.0
 LEAST_S = 0.1
-"""From one answer to the next question: progress changes the list with every block."""
+"""Minimum seconds between two requests: progress changes the list with every block."""
 
 
 class HostWatcher:
-    """`run` it in the pump's loop. `client` raises LaunchError while there is no engine; `broken`
-    is called when one that was there is gone."""
+    """Long poll of the list of servers; `run` it in the pump's loop.
+
+    `client` raises LaunchError while there is no engine; `broken` is called when the connection was
+    lost.
+    """
 
     def __init__(
         self,
         client: Callable[[], Awaitable[EngineClient]],
-        heard: Callable[[HostList], None],
+        on_change: Callable[[HostList], None],
         broken: Callable[[], None],
     ) -> None:
-        self._client, self._heard, self._broken = client, heard, broken
-        self._asked: EngineClient | None = None
+        self._client, self._on_change, self._broken = client, on_change, broken
+        self._last_client: EngineClient | None = None
         self._revision = 0
 
     async def run(self) -> None:
-        """Until cancelled; how the link is, is told by who asks the engine how it is."""
+        """Poll until cancelled. The state of the connection is reported by the event pump."""
         backoff = Backoff()
         while True:
             try:
@@ -47,13 +50,13 @@ class HostWatcher:
 
     async def _ask(self) -> None:
         client = await self._client()
-        if client is not self._asked:  # another engine counts from 1 again
-            self._asked, self._revision = client, 0
+        if client is not self._last_client:  # another engine counts from 1 again
+            self._last_client, self._revision = client, 0
         try:
-            found = await client.hosts(self._revision, WAIT_S)
+            hosts = await client.hosts(self._revision, WAIT_S)
         except LaunchError:
             self._broken()
             raise
-        if found.revision != self._revision:
-            self._revision = found.revision
-            self._heard(found)
+        if hosts.revision != self._revision:
+            self._revision = hosts.revision
+            self._on_change(hosts)

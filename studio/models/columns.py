@@ -1,4 +1,4 @@
-"""A paged table whose columns are rows of a table themselves: titles, words, what sorts them."""
+"""Paged table whose columns are data: titles, texts and sort keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from studio.models.paged import ROOT, Index, PagedModel, Q, R
 class Column(Generic[R]):
     title: str
     sort: str | None
-    """What the engine sorts by; None for a column that cannot be sorted."""
+    """Sort key of the engine; None for a column that cannot be sorted."""
     words: Callable[[R], str]
     right: bool = True
     help: str = ""
 
 
 class ColumnsModel(PagedModel[R, Q]):
-    """`columns` are its columns, `unsorted` the order without a column."""
+    """Table with the columns `columns`; `unsorted` is the order without a sort column."""
 
     columns: ClassVar[tuple[Column[Any], ...]]
     unsorted: ClassVar[str]
@@ -42,7 +42,7 @@ class ColumnsModel(PagedModel[R, Q]):
         return head(titles, right, section, orientation, role)
 
     def cell(self, record: R, column: int, role: int) -> Any:
-        """Words and where they stand; the rest is its heirs'."""
+        """Text and alignment of a cell; subclasses provide the other roles."""
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             return self.columns[column].words(record)
         if role == Qt.ItemDataRole.TextAlignmentRole:
@@ -50,11 +50,11 @@ class ColumnsModel(PagedModel[R, Q]):
         return self.look(record, self.columns[column].title, role)
 
     def look(self, record: R, title: str, role: int) -> Any:
-        """Tone, icon or drawing of one cell, by the title of its column."""
+        """Tone, icon or drawing of a cell, by the title of its column."""
         raise NotImplementedError
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """Ask the engine for another order; columns without one keep what is."""
+        """Request another order from the engine; no effect for columns without a sort key."""
         sort = self.columns[column].sort if 0 <= column < len(self.columns) else self.unsorted
         if sort is not None:
             descending = order == Qt.SortOrder.DescendingOrder

@@ -1,4 +1,4 @@
-"""Files of demonstrations and their bad lines, as tables."""
+"""Tables of demonstration files and of their invalid lines."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from studio.theme.item_roles import TONE_ROLE
 
 
 class FileTableModel(RowsModel[DemonstrationFile]):
-    """One row a file."""
+    """Demonstration files, one per row."""
 
-    columns = ("File", "Used", "Holds", "Lines", "Bad", "Tokens", "Learned")
+    columns = ("File", "Used", "Format", "Lines", "Invalid", "Tokens", "Trained")
     right = (3, 4, 5, 6)
 
     def cell(self, row: DemonstrationFile, column: int, role: int) -> Any:
@@ -31,9 +31,9 @@ class FileTableModel(RowsModel[DemonstrationFile]):
 
 
 class BadLineModel(RowsModel[BadLine]):
-    """One row a line that cannot be learned from."""
+    """Invalid lines, one per row."""
 
-    columns = ("File", "Line", "Why")
+    columns = ("File", "Line", "Reason")
     right = (1,)
 
     def cell(self, row: BadLine, column: int, role: int) -> Any:

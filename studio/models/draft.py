@@ -1,4 +1,4 @@
-"""Scenarios of a draft as a table: what the writer wrote, and what a person made of it."""
+"""Table of a draft's scenarios, as generated and as edited."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ HARDEST = 5
 
 @dataclass(frozen=True)
 class DraftRow:
-    """One scenario; `written` is None for one that a person added."""
+    """Row of one scenario; `written` is None for one that a person added."""
 
     now: DraftScenario
     written: DraftScenario | None = None
@@ -30,10 +30,13 @@ class DraftRow:
 
 
 class DraftTableModel(RowsModel[DraftRow]):
-    """`take(scenarios)` shows what is written by now: what a person changed, unchecked or deleted
-    stays so. `edited()` when a person did."""
+    """Editable scenarios of a draft.
 
-    columns = ("Keep", "Input", "Difficulty", "For")
+    `take(scenarios)` shows the scenarios generated so far and preserves what a person changed,
+    unchecked or deleted. `edited` is emitted when a person changes something.
+    """
+
+    columns = ("Keep", "Input", "Difficulty", "Split")
     edited = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -45,15 +48,15 @@ class DraftTableModel(RowsModel[DraftRow]):
         return [row.now for row in self.rows if row.keep]
 
     def begin(self) -> None:
-        """Another draft: nothing is known of it."""
+        """Start another draft with an empty table."""
         self._deleted.clear()
         self.set_rows([])
 
     def take(self, scenarios: Sequence[DraftScenario]) -> None:
-        """All that is written by now."""
-        known = {row.written.input: row for row in self.rows if row.written}
+        """Show all scenarios generated so far."""
+        rows_by_input = {row.written.input: row for row in self.rows if row.written}
         rows = [
-            _renewed(known.get(one.input), one)
+            _renewed(rows_by_input.get(one.input), one)
             for one in scenarios
             if one.input not in self._deleted
         ]
@@ -61,7 +64,7 @@ class DraftTableModel(RowsModel[DraftRow]):
         self._show(rows)
 
     def _show(self, rows: list[DraftRow]) -> None:
-        """Rows that only come between those in view leave selection and editor where they are."""
+        """Show rows; rows that are only added between visible ones keep selection and editor."""
         before, most = self.rows, min(len(rows), len(self.rows))
         start = next((i for i in range(most) if rows[i] != before[i]), most)
         rest = most - start
@@ -74,7 +77,7 @@ class DraftTableModel(RowsModel[DraftRow]):
             self.endInsertRows()
 
     def add(self) -> int:
-        """An empty one at the end; its place."""
+        """Add an empty scenario at the end and return its row."""
         place = len(self.rows)
         self.beginInsertRows(ROOT, place, place)
         self.rows = [*self.rows, DraftRow(DraftScenario(input=""))]
@@ -83,7 +86,7 @@ class DraftTableModel(RowsModel[DraftRow]):
         return place
 
     def delete(self, places: Collection[int]) -> None:
-        """What was written and deleted does not come again."""
+        """Delete rows; a deleted generated scenario does not reappear."""
         for place in places:
             if (written := self.rows[place].written) is not None:
                 self._deleted.add(written.input)
@@ -96,13 +99,13 @@ class DraftTableModel(RowsModel[DraftRow]):
             self._put(place, SPLIT, split=split)
 
     def switch_keep(self, places: Collection[int]) -> None:
-        """All of them on, unless they are on."""
+        """Check all of them, or uncheck them if all are checked."""
         keep = not all(self.rows[place].keep for place in places)
         for place in places:
             self._set(place, KEEP, replace(self.rows[place], keep=keep))
 
     def set_difficulty(self, places: Collection[int], difficulty: int) -> None:
-        """1 easy to 5 hard; 0 says nothing."""
+        """Set the difficulty, 1 easy to 5 hard; 0 clears it."""
         for place in places:
             self._put(place, DIFFICULTY, difficulty=difficulty or None)
 
@@ -133,9 +136,9 @@ class DraftTableModel(RowsModel[DraftRow]):
         return None
 
     def _words(self, row: DraftRow) -> tuple[str, ...]:
-        said = " ".join(row.now.input.split())[:400]
+        summary = " ".join(row.now.input.split())[:400]
         hard = f"{row.now.difficulty} of {HARDEST}" if row.now.difficulty else "–"
-        return "", said or "Write what comes in…", hard, SPLITS[row.now.split]
+        return "", summary or "Enter the input…", hard, SPLITS[row.now.split]
 
 
 def _renewed(row: DraftRow | None, written: DraftScenario) -> DraftRow:

@@ -1,7 +1,8 @@
-"""Where the event pump meets Qt: batches cross into the GUI thread and are folded in small slices.
+"""Bridge from the event pump to Qt: batches cross into the GUI thread and are folded in small
+slices.
 
-In: the pump's calls, from its thread. Out: signals in the GUI thread, at most 30 times a second per
-run. Wired by the composition root; the pages' models listen.
+Input: calls of the pump, in its thread. Output: signals in the GUI thread, at most 30 times a
+second per run. Wired by the composition root; the models of the pages listen.
 """
 
 import logging
@@ -22,24 +23,24 @@ from studio.store.runs.state import SequenceGap
 log = logging.getLogger(__name__)
 
 SLICE_S = 0.008
-"""Folding may hold the GUI thread for so long before the window gets a turn."""
-TELL_S = 1 / 30
-TELL_FAR_S, FAR_FOR_S = 0.5, 2.0
-"""While long stretches of the past arrive, and for so long after one: everything on screen changes
-each time."""
+"""Maximum seconds of folding before the GUI thread processes other events."""
+EMIT_S = 1 / 30
+SLOW_EMIT_S, SLOW_FOR_S = 0.5, 2.0
+"""Slower updates while long histories arrive, and for so many seconds after one: each changes
+everything on screen."""
 AT_ONCE = 50
 
 
 class Feed(QObject):
-    """Implements studio.link.event_pump.Listener."""
+    """Event feed; implements studio.link.event_pump.Listener."""
 
     run_changed = Signal(str)
     link_changed = Signal(object)
     run_lost = Signal(str, object)
     gap_found = Signal(str, int)
-    """A run's stream has a hole: follow it anew from this seq."""
+    """Events of a run are missing: follow it again from this seq."""
     hosts_changed = Signal(object)
-    """A HostList: servers as they are now."""
+    """Current HostList."""
 
     _arrived = Signal(str, object)
     _linked = Signal(object)
@@ -52,8 +53,8 @@ class Feed(QObject):
         self._store = store
         self._waiting: dict[str, deque[Events]] = {}
         self._dirty: set[str] = set()
-        self._told_at = 0.0
-        self._far_until = 0.0
+        self._emitted_at = 0.0
+        self._slow_until = 0.0
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._work)
@@ -63,22 +64,22 @@ class Feed(QObject):
         self._lost.connect(self.run_lost, queued)
         self._hosts.connect(self.hosts_changed, queued)
 
-    # Called by the pump, in its thread
+    # Called by the pump in its thread
 
     def events_arrived(self, run_id: str, events: Events) -> None:
         self._arrived.emit(run_id, events)
 
     def set_link(self, state: LinkState) -> None:
-        """For states that only the GUI side knows: starting."""
+        """Set a state that only the GUI thread knows: starting."""
         self._take_link(state)
 
-    def say_link(self, state: LinkState) -> None:
+    def emit_link(self, state: LinkState) -> None:
         self._linked.emit(state)
 
-    def say_lost(self, run_id: str, problem: Problem) -> None:
+    def emit_lost(self, run_id: str, problem: Problem) -> None:
         self._lost.emit(run_id, problem)
 
-    def say_hosts(self, found: HostList) -> None:
+    def emit_hosts(self, found: HostList) -> None:
         self._hosts.emit(found)
 
     # In the GUI thread
@@ -95,10 +96,10 @@ class Feed(QObject):
         self.link_changed.emit(state)
 
     def _work(self) -> None:
-        """In each turn fold for one slice, or tell where 33 ms have passed: both hold the window
-        up."""
-        if self._dirty and self._until_told_s() <= 0:
-            self._tell()
+        """Fold for one slice, or emit after 33 ms; never both in one turn, since each blocks the
+        window."""
+        if self._dirty and self._until_emit_s() <= 0:
+            self._emit_changes()
         else:
             end = time.perf_counter() + SLICE_S
             while self._waiting and time.perf_counter() < end:
@@ -106,17 +107,17 @@ class Feed(QObject):
         if self._waiting:
             self._timer.start(1)
         elif self._dirty:
-            self._timer.start(max(0, round(self._until_told_s() * 1000)))
+            self._timer.start(max(0, round(self._until_emit_s() * 1000)))
 
-    def _until_told_s(self) -> float:
-        """Until the next telling is due; negative where it was."""
+    def _until_emit_s(self) -> float:
+        """Seconds until the next emission is due; negative if overdue."""
         now = time.monotonic()
-        return self._told_at + (TELL_FAR_S if now < self._far_until else TELL_S) - now
+        return self._emitted_at + (SLOW_EMIT_S if now < self._slow_until else EMIT_S) - now
 
-    def _tell(self) -> None:
-        self._told_at = time.monotonic()
-        told, self._dirty = self._dirty, set()
-        for run_id in told:
+    def _emit_changes(self) -> None:
+        self._emitted_at = time.monotonic()
+        dirty, self._dirty = self._dirty, set()
+        for run_id in dirty:
             self.run_changed.emit(run_id)
 
     def _fold_some(self) -> None:
@@ -128,7 +129,7 @@ class Feed(QObject):
         if not batches:
             del self._waiting[run_id]
         if isinstance(batch[0], History):
-            self._far_until = time.monotonic() + FAR_FOR_S
+            self._slow_until = time.monotonic() + SLOW_FOR_S
         try:
             self._store.fold(run_id, batch)
         except SequenceGap as gap:
@@ -139,10 +140,11 @@ class Feed(QObject):
 
 
 class PumpListener:
-    """What the pump calls: plain methods, for a QObject cannot carry their names twice."""
+    """Adapter called by the pump: plain methods, since a QObject cannot have signals and methods of
+    the same name."""
 
     def __init__(self, feed: Feed) -> None:
         self.events_arrived: Callable[[str, Events], None] = feed.events_arrived
-        self.link_changed: Callable[[LinkState], None] = feed.say_link
-        self.run_lost: Callable[[str, Problem], None] = feed.say_lost
-        self.hosts_changed: Callable[[HostList], None] = feed.say_hosts
+        self.link_changed: Callable[[LinkState], None] = feed.emit_link
+        self.run_lost: Callable[[str, Problem], None] = feed.emit_lost
+        self.hosts_changed: Callable[[HostList], None] = feed.emit_hosts

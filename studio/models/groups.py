@@ -1,4 +1,4 @@
-"""The list of groups: one row per scenario and step, newest first, paged by the engine."""
+"""List of groups: one row per scenario and step, newest first, paged by the engine."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,8 +14,10 @@ from studio.theme.item_roles import ICON_ROLE
 
 
 def group_words(group: GroupSummary) -> str:
-    """Step, and what is wrong with the group."""
-    place = f"Step {group.step}" if group.split == "train" else f"Test after step {group.step}"
+    """Step of the group, and what is wrong with it."""
+    place = (
+        f"Step {group.step}" if group.split == "train" else f"Validation after step {group.step}"
+    )
     unscored = sum(reward is None for reward in group.rewards)
     if unscored:
         return f"{place} · {unscored} unscored"
@@ -23,7 +25,8 @@ def group_words(group: GroupSummary) -> str:
 
 
 class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
-    """`UserRole` is the record; the delegate draws the dots. `ICON_ROLE` are icons with tones."""
+    """List of groups. `UserRole` is the record, from which the delegate draws the dots; `ICON_ROLE`
+    has icons with tones."""
 
     _labelled: frozenset[tuple[str, int, int]] = frozenset()
 
@@ -31,7 +34,7 @@ class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
         super().__init__(tasks, TrajectoryQuery(), parent)
 
     def set_labelled(self, labelled: Collection[tuple[str, int, int]]) -> None:
-        """(split, step, group) of those that a person has spoken about."""
+        """Set the (split, step, group) of the labelled groups."""
         if len(labelled) != len(self._labelled) or self._labelled != labelled:
             self._labelled = frozenset(labelled)
             if self.total:
@@ -43,8 +46,8 @@ class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
         labelled = (record.split, record.step, record.group) in self._labelled
         if role == Qt.ItemDataRole.AccessibleTextRole:
             mean = formatting.number(record.mean)
-            told = f"{record.title}, {group_words(record)}, mean reward {mean}"
-            return f"{told}, labelled" if labelled else told
+            summary = f"{record.title}, {group_words(record)}, mean reward {mean}"
+            return f"{summary}, labelled" if labelled else summary
         if role == ICON_ROLE:
             return [
                 *([("user-round-check", "human")] if labelled else []),
@@ -55,7 +58,7 @@ class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
         return None
 
     def row_of(self, step: int, group: int, split: str = "train") -> int | None:
-        """The row of a group among those already here."""
+        """Row of a group among the loaded ones."""
         for page, records in self._pages.items():
             for place, record in enumerate(records):
                 if (record.split, record.step, record.group) == (split, step, group):

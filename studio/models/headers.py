@@ -1,4 +1,4 @@
-"""What a table says at the top of its columns: one answer for all our models."""
+"""Header data shared by all table models."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def head(
     orientation: Qt.Orientation,
     role: int,
 ) -> Any:
-    """`headerData` of a table with these column names; those in `right` are figures."""
+    """`headerData` of a table with these column names; columns in `right` are numeric."""
     if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(columns):
         return None
     if role == Qt.ItemDataRole.TextAlignmentRole:

@@ -1,4 +1,4 @@
-"""The log of the selected run, as a list that grows at its end and forgets at its head."""
+"""Log of the selected run, as a list with a maximum number of lines."""
 
 from itertools import islice
 from typing import Any
@@ -11,11 +11,11 @@ from studio.store.runs.parts import LogLine
 from studio.store.runs.state import LOG_LINES
 
 LONGEST = 2000
-"""Qt lays out a line in one piece: longer ones are cut before it sees them."""
+"""Maximum characters of a displayed line, since Qt lays out a line in one piece."""
 
 
 class LogListModel(QAbstractListModel):
-    """`UserRole` is the LogLine."""
+    """List of log lines. `UserRole` is the LogLine."""
 
     def __init__(self, run: RunModel, parent: QObject | None = None) -> None:
         super().__init__(parent)

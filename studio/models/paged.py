@@ -1,6 +1,6 @@
-"""A table over a query that the engine answers in pages: what is looked at is fetched, then kept.
+"""Table over a paged query of the engine: visible pages are fetched and cached.
 
-Sorting, filtering and search change the query; no row is ever sorted here.
+Sorting, filtering and search change the query; rows are never sorted here.
 """
 
 from collections import OrderedDict
@@ -29,7 +29,7 @@ Index = QModelIndex | QPersistentModelIndex
 PAGE = 100
 KEPT_PAGES = 40
 SEEN_PAGES = 2
-"""What is on screen lies on so many, at most."""
+"""Maximum number of pages that are visible at a time."""
 ROOT = QModelIndex()
 
 
@@ -37,7 +37,7 @@ Fetch = Callable[[Any], Awaitable[Any]]
 
 
 class PagedModel(QAbstractTableModel, Generic[R, Q]):
-    """Rows exist as soon as their number is known; their content comes when it is asked for."""
+    """Paged model: rows exist once their number is known; their content is fetched on demand."""
 
     total_changed = Signal(int)
     loaded = Signal()
@@ -51,31 +51,31 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         self._tasks = tasks
         self._fetch: Fetch | None = None
         self._pages: OrderedDict[int, list[R]] = OrderedDict()
-        self._wanted: set[int] = set()
+        self._requested: set[int] = set()
         self._stale: set[int] = set()
         self._name = f"{type(self).__name__}-{id(self)}"
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
-        self._timer.timeout.connect(self._fetch_wanted)
-        tasks.busy_changed.connect(self._go_on)
+        self._timer.timeout.connect(self._fetch_requested)
+        tasks.busy_changed.connect(self._resume_fetching)
 
-    # What it shows
+    # Source and query
 
     def set_source(self, fetch: Fetch | None) -> None:
-        """Ask another run from now on; None shows nothing."""
+        """Use another run from now on; None shows nothing."""
         self._fetch = fetch
         self._restart()
 
     def set_query(self, query: Q) -> None:
-        """Show another query from its beginning; `offset` and `limit` are ours."""
+        """Show another query from its beginning; `offset` and `limit` are set by the model."""
         if query != self.query:
             self.query = query
             self._restart()
 
     def refresh(self) -> None:
-        """Ask anew for what is on screen; those rows stay until their successors are here. What is
-        on its way already may be older than this, so it is asked for once more. All other pages go:
-        rows may have moved from one into the next."""
+        """Fetch the visible pages again; their rows stay until the new ones arrive. A page in
+        transit may be older than this call, so it is fetched once more. All other pages are
+        dropped, since rows may have moved between pages."""
         if self._fetch is not None:
             seen = list(self._pages)[-SEEN_PAGES:]
             for page in self._pages.keys() - set(seen):
@@ -84,7 +84,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._timer.start(0)
 
     def record(self, row: int) -> R | None:
-        """The record of a row; None while it is on its way."""
+        """Record of a row; None while it is being fetched."""
         page = self._pages.get(row // PAGE)
         if page is None:
             self._want(row // PAGE)
@@ -93,7 +93,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         place = row % PAGE
         return page[place] if place < len(page) else None
 
-    # Qt
+    # Qt interface
 
     def rowCount(self, parent: Index = ROOT) -> int:
         return 0 if parent.isValid() else self.total
@@ -107,19 +107,19 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             return "…" if role == Qt.ItemDataRole.DisplayRole and index.column() == 0 else None
         if role == Qt.ItemDataRole.UserRole:
             return record
-        found = self.cell(record, index.column(), role)
-        tip = role == Qt.ItemDataRole.ToolTipRole and isinstance(found, str)
-        return plain_tip(found) if tip else found
+        value = self.cell(record, index.column(), role)
+        tip = role == Qt.ItemDataRole.ToolTipRole and isinstance(value, str)
+        return plain_tip(value) if tip else value
 
     def cell(self, record: R, column: int, role: int) -> Any:
-        """One cell of a loaded row."""
+        """Value of a cell of a loaded row."""
         raise NotImplementedError
 
     # Fetching
 
     def _restart(self) -> None:
         self._tasks.cancel(self._name)
-        self._wanted.clear()
+        self._requested.clear()
         self._stale.clear()
         self.beginResetModel()
         self._pages.clear()
@@ -130,33 +130,34 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._want(0)
 
     def _want(self, page: int) -> None:
-        if self._fetch is not None and page not in self._wanted:
-            self._wanted.add(page)
+        if self._fetch is not None and page not in self._requested:
+            self._requested.add(page)
             if not self._timer.isActive():
                 self._timer.start(0)
 
-    def _fetch_wanted(self) -> None:
-        wished = self._wanted or self._stale
-        if wished and self._fetch is not None and not self._tasks.busy(self._name):
+    def _fetch_requested(self) -> None:
+        pages = self._requested or self._stale
+        if pages and self._fetch is not None and not self._tasks.busy(self._name):
             self._tasks.run(self._name, self._fetch_all(self._fetch), failed=self._fail)
 
-    def _go_on(self, name: str, busy: bool) -> None:
-        """With what was wished for while the last job was ending."""
+    def _resume_fetching(self, name: str, busy: bool) -> None:
+        """Start the job requested while the last one was ending."""
         if name == self._name and not busy:
-            self._fetch_wanted()
+            self._fetch_requested()
 
     async def _fetch_all(self, fetch: Fetch) -> None:
-        """Newest wish first: who scrolls far does not wait for what was passed."""
-        while wished := self._wanted | self._stale:
-            page = max(wished)
+        """Fetch pages, latest request first: fast scrolling does not wait for pages that were
+        passed."""
+        while pages := self._requested | self._stale:
+            page = max(pages)
             self._stale.discard(page)
             limits = {"offset": page * PAGE, "limit": PAGE}
             answer = await fetch(self.query.model_copy(update=limits))
-            self._wanted.discard(page)
+            self._requested.discard(page)
             self._put(page, answer.items, answer.total)
 
     def _fail(self, problem: Problem) -> None:
-        self._wanted.clear()
+        self._requested.clear()
         self._stale.clear()
         self.failed.emit(problem)
 

@@ -1,4 +1,4 @@
-"""The projects of the workspace with their newest run, and the runs of a project, as lists."""
+"""Lists of the workspace's projects with their newest run, and of the runs of a project."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ RIGHT = (3, 5)
 
 @dataclass(frozen=True)
 class ProjectRow:
-    """A project, its newest training run, and whether its folder is still there."""
+    """Project with its newest training run, and whether its folder still exists."""
 
     path: str
     name: str
@@ -40,17 +40,20 @@ def run_title(run: RunSummary) -> str:
 def project_rows(
     views: Iterable[ProjectView], runs: Iterable[RunSummary], recent: Iterable[str]
 ) -> list[ProjectRow]:
-    """Newest change first; recent projects the engine does not know are shown as missing."""
+    """Rows of the projects, latest change first; recent projects unknown to the engine are shown as
+    missing."""
     newest: dict[str, RunSummary] = {}
     for run in sorted(runs, key=lambda run: run.started_at):
         kept = newest.get(run.project_path)
         if run.kind in TRAINING_KINDS or kept is None or kept.kind not in TRAINING_KINDS:
             newest[run.project_path] = run
     rows = [_row(view, newest.get(view.path)) for view in views]
-    known = {row.path for row in rows}
+    known_paths = {row.path for row in rows}
     rows.sort(key=lambda row: -(row.run.changed_at if row.run else 0.0))
-    lost = [path for path in recent if path not in known]
-    return rows + [ProjectRow(path, path.rsplit("/", 1)[-1], path, missing=True) for path in lost]
+    missing = [path for path in recent if path not in known_paths]
+    return rows + [
+        ProjectRow(path, path.rsplit("/", 1)[-1], path, missing=True) for path in missing
+    ]
 
 
 def _row(view: ProjectView, run: RunSummary | None) -> ProjectRow:
@@ -60,7 +63,7 @@ def _row(view: ProjectView, run: RunSummary | None) -> ProjectRow:
 
 
 class ProjectListModel(RowsModel[ProjectRow]):
-    """A search over a handful of names happens here."""
+    """Searchable list of projects; the search runs here, since there are few rows."""
 
     columns = COLUMNS
     right = RIGHT
@@ -71,7 +74,7 @@ class ProjectListModel(RowsModel[ProjectRow]):
         self._search = ""
 
     def set_rows(self, rows: Sequence[ProjectRow]) -> None:
-        """In place where the projects are the same, so that a selection stays."""
+        """Update the rows in place if the projects are the same, so that the selection stays."""
         same = [row.path for row in rows] == [row.path for row in self._all]
         self._all = list(rows)
         if same and not self._search:
@@ -83,7 +86,7 @@ class ProjectListModel(RowsModel[ProjectRow]):
             self.search(self._search)
 
     def search(self, words: str) -> None:
-        """Keep the rows whose name or description holds the words."""
+        """Filter by name or description."""
         self.beginResetModel()
         self._search = words
         wanted = words.casefold()
@@ -92,7 +95,7 @@ class ProjectListModel(RowsModel[ProjectRow]):
 
     @property
     def empty(self) -> bool:
-        """No project at all, whatever the search."""
+        """Whether there is no project at all, regardless of the search."""
         return not self._all
 
     def cell(self, row: ProjectRow, column: int, role: int) -> Any:
@@ -116,7 +119,7 @@ class ProjectListModel(RowsModel[ProjectRow]):
 
 
 def state_of(row: ProjectRow) -> StateWords:
-    """What the State column says."""
+    """State of a project, for the State column."""
     if row.missing:
         return StateWords("Folder not found", "warn", "folder")
     if row.run is not None:
@@ -147,7 +150,7 @@ def _cell_words(row: ProjectRow, column: int) -> str:
 
 
 def engine_words(run: RunSummary) -> str:
-    """box · H200; of a run of this machine its device alone."""
+    """box · H200; for a run of this machine, only its device."""
     parts = [part for part in (run.host, run.device) if part]
     return " · ".join(parts) or "This machine"
 
@@ -162,7 +165,7 @@ def _sparkline(row: ProjectRow) -> tuple[list[float], str] | None:
 
 
 def ago(then: float, now: float) -> str:
-    """now, 5 min ago, yesterday, Tuesday, 3 May."""
+    """Relative time: now, 5 min ago, yesterday, Tuesday, 3 May."""
     spent = now - then
     if spent < 60:
         return "now"
@@ -178,7 +181,7 @@ def ago(then: float, now: float) -> str:
 
 
 class RunListModel(QAbstractListModel):
-    """The runs of one project, newest first. `UserRole` is the RunSummary."""
+    """Runs of one project, newest first. `UserRole` is the RunSummary."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)

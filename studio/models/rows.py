@@ -1,4 +1,4 @@
-"""The base of our small tables: rows that are all in memory, columns by name."""
+"""Base of small in-memory tables: rows in a list, columns by name."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
@@ -13,8 +13,11 @@ R = TypeVar("R")
 
 
 class RowsModel(QAbstractTableModel, Generic[R]):
-    """Subclasses name their `columns`, those in `right` being figures, and answer `cell`.
-    `UserRole` is the row."""
+    """Table of rows in memory.
+
+    Subclasses define `columns`, those in `right` being numeric, and implement `cell`. `UserRole` is
+    the row.
+    """
 
     columns: ClassVar[Sequence[str]] = ()
     right: ClassVar[Collection[int]] = ()
@@ -24,13 +27,13 @@ class RowsModel(QAbstractTableModel, Generic[R]):
         self.rows: list[R] = []
 
     def set_rows(self, rows: Sequence[R]) -> None:
-        """Other rows in their place."""
+        """Replace all rows."""
         self.beginResetModel()
         self.rows = list(rows)
         self.endResetModel()
 
     def cell(self, row: R, column: int, role: int) -> Any:
-        """What a role of a cell is; None for nothing."""
+        """Value of a cell for a role; None for no value."""
         raise NotImplementedError
 
     def rowCount(self, parent: Index = ROOT) -> int:
@@ -53,6 +56,6 @@ class RowsModel(QAbstractTableModel, Generic[R]):
         row = self.rows[index.row()]
         if role == Qt.ItemDataRole.UserRole:
             return row
-        found = self.cell(row, index.column(), role)
-        tip = role == Qt.ItemDataRole.ToolTipRole and isinstance(found, str)
-        return plain_tip(found) if tip else found
+        value = self.cell(row, index.column(), role)
+        tip = role == Qt.ItemDataRole.ToolTipRole and isinstance(value, str)
+        return plain_tip(value) if tip else value

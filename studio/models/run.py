@@ -1,4 +1,4 @@
-"""The run that the pages look at: its folded state, and signals when it changes."""
+"""Selected run: its folded state, and signals when it changes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 class RunModel(QObject):
-    """One selected run, or none. `changed` fires at most 30 times a second."""
+    """Selected run, or none. `changed` is emitted at most 30 times a second."""
 
     selected = Signal()
     changed = Signal()
@@ -22,7 +22,7 @@ class RunModel(QObject):
         super().__init__(parent)
         self._store = store
         self.run_id = ""
-        feed.run_changed.connect(self._hear)
+        feed.run_changed.connect(self._run_changed)
 
     @property
     def state(self) -> RunState:
@@ -34,15 +34,15 @@ class RunModel(QObject):
 
     @property
     def damaged(self) -> bool:
-        """Whether nothing but the row of the run can be read."""
+        """Whether only the list entry of the run can be read."""
         return self.summary is not None and self.summary.state == "damaged"
 
     @property
     def origin(self) -> RunState | None:
-        """Of a branch: the run it has grown out of; None where the engine does not know it."""
+        """State of the parent of a branch; None if the engine does not know it."""
         parent = self.summary.parent if self.summary else None
-        known = parent is not None and self._store.known(parent.run_id)
-        return self._store.state(parent.run_id) if parent and known else None
+        is_known = parent is not None and self._store.known(parent.run_id)
+        return self._store.state(parent.run_id) if parent and is_known else None
 
     @property
     def parent_name(self) -> str:
@@ -50,32 +50,33 @@ class RunModel(QObject):
         return parent.name if parent else ""
 
     def parent_series(self, name: str) -> tuple[Floats, Floats]:
-        """As `series`, of the run that this one has grown out of."""
+        """Same as `series`, for the parent of the run."""
         series = self.origin.series.get(name) if self.origin else None
         if series is None:
             return np.empty(0), np.empty(0)
         return np.array(series.xs), np.array(series.ys)
 
     def select(self, run_id: str) -> None:
-        """Look at another run; an empty id looks at none."""
+        """Select another run; an empty id selects none."""
         if run_id != self.run_id:
             self.run_id = run_id
             self.selected.emit()
             self.changed.emit()
 
     def tell(self) -> None:
-        """Its summary changed by another way than events."""
+        """Notify of a summary that changed without events."""
         self.changed.emit()
 
     def series(self, name: str) -> tuple[Floats, Floats]:
-        """Steps and values of one metric, copied; both empty where it has none."""
+        """Steps and values of one metric, copied; both empty if there are none."""
         series = self.state.series.get(name)
         if series is None:
             return np.empty(0), np.empty(0)
         return np.array(series.xs), np.array(series.ys)
 
     def aligned(self, first: str, *others: str) -> list[Floats]:
-        """Steps of the first metric, its values, and the others at the same steps (nan: none)."""
+        """Steps of the first metric, its values, and the others at the same steps (nan:
+        missing)."""
         xs, ys = self.series(first)
         rows = [xs, ys]
         for name in others:
@@ -90,10 +91,10 @@ class RunModel(QObject):
         return rows
 
     def names(self, prefix: str) -> list[str]:
-        """Metric names under a prefix, in the order they first came."""
+        """Metric names with a prefix, in order of their first appearance."""
         return [name for name in self.state.series if name.startswith(prefix)]
 
     @Slot(str)
-    def _hear(self, run_id: str) -> None:
+    def _run_changed(self, run_id: str) -> None:
         if run_id == self.run_id or (self.origin and run_id == self.origin.run_id):
             self.changed.emit()

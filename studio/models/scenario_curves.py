@@ -1,4 +1,4 @@
-"""The table of scenarios: what came of each, visit by visit; the engine counts and sorts."""
+"""Table of per-scenario reward statistics, counted and sorted by the engine."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from studio.text import formatting
 from studio.theme.item_roles import TONE_ROLE, VALUE_ROLE
 
 SHARP = 0.1
-"""A change of the solve rate from which it has a colour."""
+"""Change of the solve rate from which it is coloured."""
 
 
 def change(value: float | None) -> str:
@@ -25,18 +25,18 @@ COLUMNS: tuple[Column[ScenarioCurve], ...] = (
     Column("Scenario", "scenario", lambda r: r.title, right=False),
     Column("Reward by step", None, lambda r: curve_words(r), right=False,
            help="Mean reward of each visit, from its lowest to its highest"),
-    Column("Mean", "mean", lambda r: formatting.number(r.mean), help="Mean reward of all attempts"),
+    Column("Mean", "mean", lambda r: formatting.number(r.mean), help="Mean reward over all visits"),
     Column("Early", "early", lambda r: formatting.percent(r.early),
-           help="Solved in the first third of its visits"),
+           help="Solve rate in the first third of its visits"),
     Column("Late", "late", lambda r: formatting.percent(r.late),
-           help="Solved in the last third of its visits"),
+           help="Solve rate in the last third of its visits"),
     Column("Gain", "gain", lambda r: change(r.gain), help="Late minus early"),
     Column("Forgotten", "lost", lambda r: formatting.percent(r.lost),
-           help="Its best third minus late: what it could do before"),
+           help="Best third minus late: drop from the peak solve rate"),
     Column("Spread", "spread", lambda r: formatting.number(r.spread),
-           help="Mean standard deviation inside its groups: what there is to learn from"),
+           help="Mean standard deviation of the rewards within its groups"),
     Column("Difficulty", "difficulty", lambda r: formatting.number(r.difficulty),
-           help="1 minus the solve rate of its last visits, smoothed"),
+           help="1 minus the smoothed solve rate of its latest visits"),
     Column("Visits", "visits", lambda r: formatting.count(r.visits),
            help="Groups of rollouts of the scenario"),
     Column("Last step", "last_step", lambda r: str(r.last_step)),
@@ -44,15 +44,15 @@ COLUMNS: tuple[Column[ScenarioCurve], ...] = (
 
 
 def curve_words(record: ScenarioCurve) -> str:
-    """What the line says, for those who do not see it."""
+    """Text of the sparkline for screen readers."""
     if not record.curve:
-        return "nothing scored"
+        return "no scored trajectory"
     first, last = record.curve[0][1], record.curve[-1][1]
     return f"reward from {formatting.number(first)} to {formatting.number(last)}"
 
 
 class CurveTableModel(ColumnsModel[ScenarioCurve, CurveQuery]):
-    """`UserRole` is the record."""
+    """Table of scenarios. `UserRole` is the record."""
 
     columns = COLUMNS
     unsorted = "difficulty"

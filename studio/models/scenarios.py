@@ -1,4 +1,4 @@
-"""A scenario file as an editable table: a row per line, a column per key, all undoable."""
+"""Editable table of a scenario file: one row per line, one column per key, with undo."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ ROUNDING = 1e-6
 
 
 def read_jsonl(text: str, name: str = "") -> tuple[list[Row], list[Problem]]:
-    """The objects of a JSON Lines text, and one problem per line that is none."""
+    """Parse JSON Lines into objects, with one problem per invalid line."""
     rows: list[Row] = []
     problems: list[Problem] = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -44,7 +44,7 @@ def _bad(name: str, number: int, message: str) -> Problem:
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
-    """Keys in the order they first appear; `id` first where there is one."""
+    """Keys in order of first appearance; `id` first if present."""
     keys: dict[str, None] = {}
     for row in rows:
         keys.update(dict.fromkeys(row))
@@ -53,7 +53,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def is_of(curve: ScenarioCurve, row: Row) -> bool:
-    """Whether a measurement is still one of this row: its text has not changed since."""
+    """Whether a measurement still applies to this row, whose text has not changed since."""
     title, cut = curve.title.removesuffix("…"), curve.title.endswith("…")
     texts = [" ".join(value.split()) for value in row.values() if isinstance(value, str)]
     if cut:
@@ -62,16 +62,19 @@ def is_of(curve: ScenarioCurve, row: Row) -> bool:
 
 
 def is_silent(curve: ScenarioCurve) -> bool:
-    """Without signal: all of several scored attempts had the same reward, but for what rounding
-    leaves of a sum of squares."""
+    """Whether a scenario gave no signal: several scored trajectories, all with equal rewards up to
+    rounding of a sum of squares."""
     if curve.spread is None or curve.mean is None or curve.attempts - curve.unscored < 2:
         return False
     return curve.spread <= ROUNDING * max(1.0, abs(curve.mean))
 
 
 class ScenarioTableModel(QAbstractTableModel):
-    """Edits go through `undo`; `rows` is what would be written. `loaded` once a file was read.
-    Where the untrained model was measured, a last column, which nobody edits, says so."""
+    """Editable scenarios.
+
+    Edits go through `undo`; `rows` is the content to be written. `loaded` is emitted after a file
+    was read. If the untrained model was measured, the last column shows its results, read-only.
+    """
 
     rejected = Signal(object)
     edited = Signal()
@@ -87,17 +90,17 @@ class ScenarioTableModel(QAbstractTableModel):
 
     @property
     def dirty(self) -> bool:
-        """Whether the file has something else."""
+        """Whether there are unsaved changes."""
         return self.rows != self._written
 
     def load(self, rows: Sequence[Row]) -> None:
-        """Show a file as it is now; forgets what could be undone."""
+        """Show the file's current content and clear the undo history."""
         self.loaded, self._written = True, list(rows)
         self.replace(list(rows))
         self.undo.clear()
 
     def set_written(self, rows: Sequence[Row]) -> None:
-        """The file has these by now; what was changed since then is not saved yet."""
+        """Mark these rows as saved; later changes remain unsaved."""
         self._written = list(rows)
         if self.dirty:
             self.undo.resetClean()
@@ -106,7 +109,7 @@ class ScenarioTableModel(QAbstractTableModel):
         self.edited.emit()
 
     def add(self) -> None:
-        self.undo.push(_Replace(self, [*self.rows, self._blank()], "Add a scenario"))
+        self.undo.push(_Replace(self, [*self.rows, self._blank()], "Add scenario"))
 
     def remove(self, places: Iterable[int]) -> None:
         gone = set(places)
@@ -115,7 +118,7 @@ class ScenarioTableModel(QAbstractTableModel):
             self.undo.push(_Replace(self, kept, f"Delete {len(gone)} scenarios"))
 
     def take_in(self, rows: Sequence[Row]) -> None:
-        """Append imported rows as one step that can be undone."""
+        """Append imported rows as one undoable step."""
         if rows:
             self.undo.push(_Replace(self, [*self.rows, *rows], f"Import {len(rows)} scenarios"))
 
@@ -126,7 +129,7 @@ class ScenarioTableModel(QAbstractTableModel):
         return blank
 
     def show_before(self, found: Mapping[str, ScenarioCurve]) -> None:
-        """What the untrained model made of the scenarios, by id; what is being edited stays."""
+        """Show the untrained model's statistics by scenario id; an open editor stays open."""
         place = len(self.columns)
         if found and not self._before:
             self.beginInsertColumns(ROOT, place, place)
@@ -141,12 +144,12 @@ class ScenarioTableModel(QAbstractTableModel):
             self.dataChanged.emit(self.index(0, place), self.index(len(self.rows) - 1, place))
 
     def before(self, row: int) -> ScenarioCurve | None:
-        """Of a row as it was measured."""
+        """Measurement of a row."""
         curve = self._measured(row)
         return curve if curve and is_of(curve, self.rows[row]) else None
 
     def silent(self) -> list[int]:
-        """Rows without signal: they teach nothing yet."""
+        """Rows without signal."""
         found = [(row, self._measured(row)) for row in range(len(self.rows))]
         return [
             row
@@ -156,7 +159,7 @@ class ScenarioTableModel(QAbstractTableModel):
 
     @property
     def rates(self) -> list[float]:
-        """Mean rewards of the scenarios as they were measured, where any attempt was scored."""
+        """Mean rewards of the measured scenarios with a scored trajectory."""
         return [one.mean for one in self._before.values() if one.mean is not None]
 
     def _measured(self, row: int) -> ScenarioCurve | None:
@@ -181,7 +184,7 @@ class ScenarioTableModel(QAbstractTableModel):
         self.dataChanged.emit(index, index)
         self.edited.emit()
 
-    # Qt
+    # Qt interface
 
     def rowCount(self, parent: Index = ROOT) -> int:
         return 0 if parent.isValid() else len(self.rows)
@@ -211,7 +214,7 @@ class ScenarioTableModel(QAbstractTableModel):
         if not index.isValid() or index.row() >= len(self.rows):
             return None
         if index.column() == len(self.columns):
-            return _before_look(self.before(index.row()), role)
+            return _before_cell(self.before(index.row()), role)
         value = self.rows[index.row()].get(self.columns[index.column()])
         if role == Qt.ItemDataRole.DisplayRole:
             return _shown(value).replace("\n", " ⏎ ")[:2000]
@@ -225,7 +228,7 @@ class ScenarioTableModel(QAbstractTableModel):
         try:
             new = _typed(str(value), old)
         except ValueError as error:
-            hint = "Write it as JSON, like the value before it."
+            hint = "Enter JSON, like the previous value."
             self.rejected.emit(_bad_cell(key, index.row(), str(error), hint))
             return False
         if new != old:
@@ -233,7 +236,7 @@ class ScenarioTableModel(QAbstractTableModel):
         return True
 
 
-def _before_look(curve: ScenarioCurve | None, role: int) -> Any:
+def _before_cell(curve: ScenarioCurve | None, role: int) -> Any:
     if curve is None:
         looks: dict[int, str] = {Qt.ItemDataRole.DisplayRole: "not measured", TONE_ROLE: "muted"}
         return looks.get(role)
@@ -258,7 +261,8 @@ def _shown(value: Any) -> str:
 
 
 def _typed(text: str, old: Any) -> Any:
-    """Text stays text; other values are JSON. Empty where nothing was stays nothing."""
+    """Parse typed text: text stays text, other values are JSON. An empty value that was empty stays
+    missing."""
     if old is None:
         return text or None
     return text if isinstance(old, str) else json.loads(text)

@@ -1,4 +1,4 @@
-"""The keys of `studio.actions.actions.ACTIONS` as a table: action, keys, where they work."""
+"""Table of the shortcuts in `studio.actions.actions.ACTIONS`: action, keys, context."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +11,14 @@ from studio.models.rows import RowsModel
 
 
 def key_words(spec: ActionSpec) -> str:
-    """As this platform writes it."""
+    """Key combination in the notation of the platform."""
     if not spec.bound or not spec.shortcut:
         return spec.shortcut
     return QKeySequence(spec.shortcut).toString(QKeySequence.SequenceFormat.NativeText)
 
 
 class ShortcutTableModel(RowsModel[ActionSpec]):
-    """Read-only."""
+    """Read-only table of shortcuts."""
 
     columns = ("Action", "Keys", "Where")
 

@@ -1,4 +1,4 @@
-"""The trajectories table: 100 000 rows, of which the engine sorts, filters and searches."""
+"""Trajectories table with up to 100 000 rows, sorted, filtered and searched by the engine."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,25 +12,25 @@ from studio.runtime.tasks import TaskScope
 from studio.text import formatting
 from studio.theme.item_roles import ICON_ROLE, TONE_ROLE, VALUE_ROLE
 
-KIND_WORDS = {"exclude": "left out", "order": "ranked", "score": "scored"}
+KIND_WORDS = {"exclude": "excluded", "order": "ranked", "score": "scored"}
 
 
 def state_words(record: TrajectorySummary) -> str:
-    """Why it is unscored, or what else is to be known of it."""
+    """Why the trajectory is unscored, or other remarks."""
     if record.reward is None:
         return f"unscored · {record.problem.message}" if record.problem else "unscored"
-    return "hit the token limit" if record.truncated else ""
+    return "truncated at the token limit" if record.truncated else ""
 
 
 def label_words(kinds: Sequence[str]) -> str:
-    """What a person says of it: best, gold."""
+    """Labels of a person: best, gold."""
     return ", ".join(KIND_WORDS.get(kind, kind) for kind in kinds)
 
 
 COLUMNS: tuple[Column[TrajectorySummary], ...] = (
     Column("Scenario", "title", lambda r: r.title, right=False),
-    Column("Step", "step", lambda r: f"{r.step}" if r.split == "train" else f"test {r.step}"),
-    Column("Sibling", None, lambda r: str(r.index + 1)),
+    Column("Step", "step", lambda r: f"{r.step}" if r.split == "train" else f"validation {r.step}"),
+    Column("Index", None, lambda r: str(r.index + 1)),
     Column("Reward", "reward", lambda r: formatting.number(r.reward)),
     Column("Advantage", "advantage", lambda r: formatting.signed(r.advantage)),
     Column("Turns", "turns", lambda r: str(r.turns)),
@@ -42,7 +42,7 @@ COLUMNS: tuple[Column[TrajectorySummary], ...] = (
 
 
 class TrajectoryTableModel(ColumnsModel[TrajectorySummary, TrajectoryQuery]):
-    """`UserRole` is the record."""
+    """Table of trajectories. `UserRole` is the record."""
 
     columns = COLUMNS
     unsorted = "recent"

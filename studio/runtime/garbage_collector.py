@@ -1,8 +1,8 @@
-"""Python's cycle collector, only ever in the GUI thread.
+"""Garbage collection restricted to the GUI thread.
 
-A QObject in a reference cycle is destroyed by whichever thread happens to trigger the collector;
-Qt objects with timers or windows must not die in the event pump's thread. So automatic collection
-is off while the studio lives, and a timer does what it would have done.
+A QObject in a reference cycle is destroyed by whichever thread triggers the collector, but Qt
+objects with timers or windows must not be destroyed in the event pump's thread. Automatic
+collection is therefore off, and a timer collects instead.
 """
 
 import gc
@@ -13,7 +13,8 @@ EVERY_MS = 500
 
 
 class GuiCollector(QObject):
-    """`start()` and `stop()`; young generations often, the oldest when it is due."""
+    """Timer that runs the garbage collector in the GUI thread: young generations often, the oldest
+    when due."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -23,7 +24,7 @@ class GuiCollector(QObject):
 
     def start(self) -> None:
         gc.collect()
-        gc.freeze()  # what was imported never goes: the oldest generation stays quick
+        gc.freeze()  # imported objects are never freed: keeps the oldest generation small
         gc.disable()
         self._timer.start()
 
@@ -32,7 +33,8 @@ class GuiCollector(QObject):
         gc.enable()
 
     def _collect(self) -> None:
-        """The collector's own rule: a generation is due when its count passed its threshold."""
+        """Collect the generations whose count exceeds their threshold, as the automatic collector
+        would."""
         counts, thresholds = gc.get_count(), gc.get_threshold()
         due = [g for g in range(3) if counts[g] > max(1, thresholds[g])]
         if due:

@@ -1,4 +1,4 @@
-"""Paths of the resource files: beside the package in a checkout, inside it in a wheel."""
+"""Paths of the resource files: next to the package in a checkout, inside it in a wheel."""
 
 from functools import cache
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @cache
 def resources_dir() -> Path:
-    """The `resources/` folder. Raises FileNotFoundError when the installation is incomplete."""
+    """The `resources/` folder. Raises FileNotFoundError if the installation is incomplete."""
     here = Path(__file__).resolve().parents[1]
     for candidate in (here.parent / "resources", here / "resources"):
         if (candidate / "theme").is_dir():
@@ -15,5 +15,5 @@ def resources_dir() -> Path:
 
 
 def resource(*parts: str) -> Path:
-    """The path of one resource, for example `resource("icons", "play.svg")`."""
+    """Path of a resource, for example `resource("icons", "play.svg")`."""
     return resources_dir().joinpath(*parts)

@@ -1,4 +1,4 @@
-"""One window per person and workspace: a second start raises the first window and ends."""
+"""Single window per user and workspace: a second start raises the first window and exits."""
 
 import getpass
 import hashlib
@@ -10,7 +10,8 @@ WAIT_MS = 500
 
 
 class SingleInstance(QObject):
-    """`asked(project)` when another start wants the window, with the project it was given."""
+    """Single instance lock. `asked(project)` is emitted when another start requests the window,
+    with its project."""
 
     asked = Signal(str)
 
@@ -22,7 +23,7 @@ class SingleInstance(QObject):
         self._callers: list[QLocalSocket] = []
 
     def raise_first(self, project: str) -> bool:
-        """Ask a running studio to come forward; False where there is none."""
+        """Ask a running studio to show its window; False if there is none."""
         socket = QLocalSocket()
         socket.connectToServer(self._name)
         if not socket.waitForConnected(WAIT_MS):
@@ -33,18 +34,18 @@ class SingleInstance(QObject):
         return True
 
     def listen(self) -> None:
-        """Be the first; a socket left by a studio that died is replaced."""
+        """Become the first instance; the socket of a dead studio is replaced."""
         QLocalServer.removeServer(self._name)
         self._server = QLocalServer(self)
         self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
-        self._server.newConnection.connect(self._hear)
+        self._server.newConnection.connect(self._accept)
         self._server.listen(self._name)
 
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
 
-    def _hear(self) -> None:
+    def _accept(self) -> None:
         while self._server is not None and self._server.hasPendingConnections():
             caller = self._server.nextPendingConnection()
             self._callers.append(caller)
@@ -54,7 +55,7 @@ class SingleInstance(QObject):
 
     @Slot()
     def _read(self) -> None:
-        """Whoever has said a line is heard and let go."""
+        """Handle one line of a client and disconnect it."""
         for caller in list(self._callers):
             if caller.canReadLine():
                 self._callers.remove(caller)

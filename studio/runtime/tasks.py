@@ -1,4 +1,5 @@
-"""Every coroutine of the studio has an owner: a TaskScope knows it by name, shows it, ends it."""
+"""Task scopes: every coroutine of the studio has an owner that shows, replaces and cancels it by
+name."""
 
 import asyncio
 import logging
@@ -16,10 +17,10 @@ Failed = Callable[[Problem], None]
 
 
 class TaskScope(QObject):
-    """The jobs of one page or dialog. A new job of a name takes the place of the one before.
+    """Jobs of one page or dialog. A new job replaces a running one of the same name.
 
     A job ends in one of three ways: `done` with its result, `failed` with a Problem (a signal, or
-    the job's own handler), or silently because it was cancelled.
+    the job's own handler), or silently when cancelled.
     """
 
     busy_changed = Signal(str, bool)
@@ -37,7 +38,7 @@ class TaskScope(QObject):
         done: Done | None = None,
         failed: Failed | None = None,
     ) -> "asyncio.Task[None] | None":
-        """Start a job on the running loop; None when the scope is closed already."""
+        """Start a job on the running loop; returns None if the scope is closed."""
         if self._closed:
             job.close()
             return None
@@ -52,13 +53,13 @@ class TaskScope(QObject):
         return name in self._jobs
 
     def cancel(self, name: str) -> None:
-        """End a job; its handlers are not called."""
+        """Cancel a job; its handlers are not called."""
         task = self._jobs.pop(name, None)
         if task is not None and not task.done():
             task.cancel()
 
     async def close(self) -> None:
-        """Cancel everything and wait until it is gone."""
+        """Cancel all jobs and wait until they have ended."""
         self._closed = True
         tasks = list(self._jobs.values())
         for name in list(self._jobs):
@@ -90,7 +91,7 @@ class TaskScope(QObject):
             self.failed.emit(name, problem)
 
     def _ended(self, name: str, task: "asyncio.Task[None]", job: Coroutine[Any, Any, Any]) -> None:
-        job.close()  # cancelled before its first line, it would complain of never having run
+        job.close()  # avoids the warning of a coroutine that was never awaited
         if self._jobs.get(name) is task:
             del self._jobs[name]
         if name not in self._jobs and not self._closed:
@@ -100,14 +101,14 @@ class TaskScope(QObject):
 
 
 def unexpected(error: BaseException) -> Problem:
-    """A defect of ours, said as plainly as anything else."""
+    """Problem of an unexpected exception (a bug)."""
     return Problem(
         code="studio.defect",
-        message=f"Something in the studio broke: {type(error).__name__}: {error}",
-        hint="Training is not touched. The log has the whole story.",
+        message=f"Unexpected error in the studio: {type(error).__name__}: {error}",
+        hint="Training is not affected. The log has the traceback.",
     )
 
 
 def command_job(action: str, run_id: str) -> str:
-    """Name of the job of a command to a run."""
+    """Name of the job that sends a command to a run."""
     return f"{action} {run_id}"

@@ -1,6 +1,6 @@
-"""The door to the operating system's keyring, which may be slow, locked, or not there at all.
+"""API keys in the operating system's keyring, which may be slow, locked or missing.
 
-Every call runs in a thread with a time limit. Keys are never written anywhere else.
+Every call runs in a thread with a timeout. Keys are stored nowhere else.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ TIMEOUT_S = 20.0
 
 
 class KeyringError(AtelierError):
-    """There is no keyring, it is locked, or it does not answer."""
+    """Keyring that is missing, locked or does not respond."""
 
 
 async def available() -> str:
-    """The keyring's name. Raises KeyringError where this machine has none."""
+    """Name of the keyring. Raises KeyringError if this machine has none."""
     return str(await _ask(_name))
 
 
 async def get(name: str) -> str | None:
-    """The key stored under a name, or None."""
+    """Key stored under a name, or None. Raises KeyringError."""
     return await _ask(lambda ring: ring.get_password(SERVICE, name))
 
 
@@ -32,7 +32,7 @@ async def put(name: str, key: str) -> None:
 
 
 async def delete(name: str) -> None:
-    """Forget a key; one that is not there is forgotten already."""
+    """Delete a key; a missing one is not an error."""
     if await get(name) is not None:
         await _ask(lambda ring: ring.delete_password(SERVICE, name))
 
@@ -47,8 +47,8 @@ async def _ask(question: Callable[[Any], Any]) -> Any:
     except TimeoutError:
         raise KeyringError.of(
             "keyring.silent",
-            "The keyring does not answer.",
-            "It may wait for its own password in another window.",
+            "The keyring does not respond.",
+            "Check whether it asks for its password in another window.",
         ) from None
 
 
@@ -61,7 +61,7 @@ def _answer(question: Callable[[Any], Any]) -> Any:
     if isinstance(ring, keyring.backends.fail.Keyring):
         raise KeyringError.of(
             "keyring.none",
-            "This machine has no keyring, so keys cannot be kept.",
+            "This machine has no keyring, so keys cannot be stored.",
             "Install one (GNOME Keyring, KWallet), or start Atelier with the key in its "
             "environment.",
         )

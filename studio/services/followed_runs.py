@@ -1,7 +1,6 @@
-"""Which runs' events are followed: those that go on or are shown, and the last few that were.
+"""Selection of the runs whose events are streamed: active runs, shown runs, and some recent ones.
 
-A stream holds a connection for as long as it is followed; whoever looks at many runs must not use
-up all that there are.
+Each stream holds a connection while it is open, so the number of streams is limited.
 """
 
 from collections.abc import Callable
@@ -11,20 +10,20 @@ from studio.link.event_pump import EventPump
 from studio.store.runs.runs import RunStore
 
 MOST_IDLE = 24
-"""Of ended runs that are not shown; the oldest are let go, and followed again when looked at."""
+"""Maximum number of idle streams; the oldest are closed, and opened again when the run is shown."""
 
 
 class Following:
-    """`shown` says which runs are looked at now."""
+    """Streams of the followed runs; `shown` returns the ids of the runs on screen."""
 
     def __init__(self, pump: EventPump, runs: RunStore, shown: Callable[[], set[str]]) -> None:
         self._pump, self._runs, self._shown = pump, runs, shown
         self._followed: dict[str, None] = {}
-        """Run ids; the one that was asked for last stands last."""
+        """Run ids, in order of their last request."""
 
     def begin(self, run_id: str) -> None:
-        """Follow a run from the last known event; a run that is followed already is not changed.
-        The events of a damaged run cannot be read, so they are not requested."""
+        """Follow a run from its last known event; no effect if it is followed already. Damaged runs
+        are skipped, since their events cannot be read."""
         run = self._runs.summary(run_id)
         if run is not None and run.state == "damaged":
             self.forget(run_id)
@@ -38,13 +37,13 @@ class Following:
             self._pump.forget(one)
 
     def forget(self, run_id: str) -> None:
-        """Follow it no longer."""
+        """Stop following a run."""
         if run_id in self._followed:
             del self._followed[run_id]
             self._pump.forget(run_id)
 
-    def anew(self, run_id: str, seq: int) -> None:
-        """Its stream has a hole behind `seq`."""
+    def restart(self, run_id: str, seq: int) -> None:
+        """Restart the stream of a run after `seq`, since events are missing."""
         self._pump.forget(run_id)
         if run_id in self._followed:
             self._pump.follow(run_id, seq)

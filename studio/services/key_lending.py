@@ -1,4 +1,4 @@
-"""Keys that the engine is lent, in memory: out of the keyring, else of the environment."""
+"""API keys passed to the engine, in memory: from the keyring, or else from the environment."""
 
 import os
 from collections.abc import Sequence
@@ -12,41 +12,49 @@ from studio.services import api_keys
 
 
 def tracker_slot(name: str) -> str:
-    """What a tracker's key is kept under: a judge's provider may have the same name."""
+    """Name of a tracker's key in the keyring, distinct from judge providers."""
     return f"tracker {name}"
 
 
 async def lend(
     client: EngineClient, config: ProjectConfig | None, others: Sequence[str]
 ) -> Problem | None:
-    """Of a project's judges and trackers, and of `others`, as litellm names models; why the keyring
-    gives none, where one is needed."""
+    """Pass the keys of a project's judges and trackers, and of `others` (LiteLLM model names), to
+    the engine.
+
+    Returns the problem of the keyring if a key is needed and it gives none.
+    """
     await lend_to_trackers(client, config)
     judge = config.judge if config else None
     models = (*(judge.models if judge and judge.enabled else ()), *others)
-    found = keys_in(os.environ, models)
-    kept, problem = await _kept({provider: provider for provider in map(provider_of, models)})
-    if found | kept:
-        await client.lend_keys(found | kept)
-    needed = models and not (found or (judge and judge.base_url))
+    from_environment = keys_in(os.environ, models)
+    from_keyring, problem = await _stored_keys(
+        {provider: provider for provider in map(provider_of, models)}
+    )
+    if from_environment | from_keyring:
+        await client.lend_keys(from_environment | from_keyring)
+    needed = models and not (from_environment or (judge and judge.base_url))
     return problem if needed else None
 
 
 async def lend_to_trackers(client: EngineClient, config: ProjectConfig | None) -> None:
-    """Of those that a project has on; a tracker that lacks its key says so itself."""
+    """Pass the keys of the enabled trackers to the engine; a tracker without a key reports that
+    itself."""
     names = switched_on(config.track) if config else []
-    wanted = [name for name in names if name in VARIABLES]
-    known = tracker_keys_in(os.environ)
-    found = {str(name): known[name] for name in wanted if name in known}
-    kept, _ = await _kept({str(name): tracker_slot(name) for name in wanted})
-    if found | kept:
-        await client.lend_tracker_keys(found | kept)
+    enabled = [name for name in names if name in VARIABLES]
+    environment_keys = tracker_keys_in(os.environ)
+    from_environment = {
+        str(name): environment_keys[name] for name in enabled if name in environment_keys
+    }
+    from_keyring, _ = await _stored_keys({str(name): tracker_slot(name) for name in enabled})
+    if from_environment | from_keyring:
+        await client.lend_tracker_keys(from_environment | from_keyring)
 
 
-async def _kept(slots: dict[str, str]) -> tuple[dict[str, str], Problem | None]:
-    """Out of the keyring, and why it gave none."""
+async def _stored_keys(slots: dict[str, str]) -> tuple[dict[str, str], Problem | None]:
+    """Read keys from the keyring, with the problem if it gives none."""
     try:
-        kept = {name: await api_keys.get(slot) for name, slot in slots.items()}
+        from_keyring = {name: await api_keys.get(slot) for name, slot in slots.items()}
     except api_keys.KeyringError as error:
         return {}, error.problem
-    return {name: key for name, key in kept.items() if key}, None
+    return {name: key for name, key in from_keyring.items() if key}, None

@@ -1,7 +1,7 @@
-"""How the studio speaks up: a line at the foot, a card above the page, a question that waits.
+"""Notifications: a toast at the bottom, a banner above the page, and dialogs.
 
-Routing: what was asked for and refused is said at the foot; what stops everything (no engine) is a
-card that stays until it is resolved; a question waits in a dialog that blocks nothing else.
+Refused actions are shown as a toast; a problem of the whole window (no engine) as a banner until it
+is resolved; questions in a dialog that does not block the rest of the window.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from studio.widgets.text.text import Text
 
 WIDTH_PX = 480
 BLOCKING = ("engine.", "link.")
-"""Problems with these codes concern the whole window."""
+"""Prefixes of problem codes that concern the whole window."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A button of a question: what it answers, its words, its looks."""
+    """Button of a dialog: key, label and style."""
 
     key: str
     words: str
@@ -35,7 +35,7 @@ class Choice:
 
 
 class Notifier(QObject):
-    """One per window."""
+    """Notifications of one window."""
 
     def __init__(self, window: QWidget, show_card: Callable[[Problem | None], None]) -> None:
         super().__init__(window)
@@ -45,12 +45,12 @@ class Notifier(QObject):
         self._toast.undo_requested.connect(self._undone)
 
     def say(self, words: str, undo: Callable[[], object] | None = None) -> None:
-        """Something happened; it is said for six seconds."""
+        """Show a toast for six seconds."""
         self._undo = undo
         self._toast.say(words, undo="Undo" if undo else "")
 
     def problem(self, problem: Problem) -> None:
-        """Something is wrong: said once, at the place it belongs to."""
+        """Show a problem once, as a toast or as a banner."""
         if problem.code.startswith(BLOCKING):
             self._show_card(problem)
             return
@@ -59,11 +59,11 @@ class Notifier(QObject):
         self._toast.say(words, tone="bad", icon="octagon-alert")
 
     def resolved(self) -> None:
-        """The engine is back: the card goes."""
+        """Remove the banner: the engine is connected again."""
         self._show_card(None)
 
     def words(self) -> str:
-        """What the foot says now."""
+        """Text of the current toast."""
         return self._toast.words() or ""
 
     def _undone(self) -> None:
@@ -73,8 +73,8 @@ class Notifier(QObject):
 
 
 class Question(QDialog):
-    """Title, words, maybe a field, buttons. Escape answers nothing; Enter in a line of text is its
-    primary button."""
+    """Dialog with title, text, optional field and buttons. Escape answers None; Enter in a line of
+    text triggers the primary button."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Question(QDialog):
             field.setFocus()
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Give wrapped words all the height they need: a layout asks for too little by itself."""
+        """Give wrapped text its full height: a layout requests too little by itself."""
         layout = self.layout()
         if layout is not None:
             self.setFixedWidth(max(self.width(), WIDTH_PX))
@@ -136,7 +136,8 @@ async def ask(
     choices: Sequence[Choice],
     field: Field | None = None,
 ) -> tuple[str | None, Any]:
-    """The key of the chosen button (None: Escape) and the field's value."""
+    """Ask a question; return the key of the chosen button (None: Escape) and the value of the
+    field."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[tuple[str | None, Any]] = loop.create_future()
     question = Question(parent, title, words, choices, field)

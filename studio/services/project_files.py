@@ -1,8 +1,7 @@
-"""Changes of a project's files by other programs.
+"""Detection of changes that other programs make to a project's files.
 
-The engine is asked for fingerprints (it caches them by size and time of change) rather than this
-machine's file system: a watch of ours would miss files beside a remote engine, network mounts, and
-editors that put a new file in the place of the old one.
+The engine is polled for fingerprints (it caches them by size and modification time). A local file
+system watch would miss files of a remote engine, network mounts, and editors that replace a file.
 """
 
 from PySide6.QtCore import QObject, QTimer
@@ -18,7 +17,8 @@ EVERY_MS = 2000
 
 
 class ProjectFilesService(QObject):
-    """Reads the open project again, and says so, when another program has changed its files."""
+    """Reloads the open project and notifies the person when another program has changed its
+    files."""
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -32,7 +32,8 @@ class ProjectFilesService(QObject):
         session.project_changed.connect(self._take)
 
     def look(self) -> None:
-        """Compare now. While the engine does not answer, the link says so; the next look asks."""
+        """Compare fingerprints now. While the engine does not respond, the next poll tries
+        again."""
         session = self._session
         ready = session.connected and not session.writing and not self._tasks.busy("files")
         if ready and self._known:
@@ -43,7 +44,7 @@ class ProjectFilesService(QObject):
         await self._tasks.close()
 
     def _take(self) -> None:
-        """The project was just read: its files are known as they are."""
+        """Store the fingerprints of the project that was just loaded."""
         if (view := self._session.project.view) is not None:
             self._tasks.cancel("files")
             self._path, self._known = view.path, dict(view.files)
@@ -55,8 +56,8 @@ class ProjectFilesService(QObject):
         path, answer = found
         if path != self._path or self._session.writing:
             return
-        known, self._known = self._known, dict(answer.files)
-        names = [name for name, now in answer.files.items() if known.get(name, now) != now]
+        previous, self._known = self._known, dict(answer.files)
+        names = [name for name, now in answer.files.items() if previous.get(name, now) != now]
         if names:
             self._tasks.run("project", self._read_again(path), lambda view: self._show(view, names))
 
@@ -69,7 +70,7 @@ class ProjectFilesService(QObject):
             self._session.said.emit(changed_words(names))
 
     def _unanswered(self, problem: Problem) -> None:
-        """Asked again at the next look."""
+        """Ignore a failed request; the next poll tries again."""
 
 
 def changed_words(names: list[str]) -> str:

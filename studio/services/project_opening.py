@@ -1,4 +1,4 @@
-"""Reading of a project that may be damaged."""
+"""Loading of a project that may be damaged."""
 
 from engine.client import EngineClient
 from engine.protocol.problems import AtelierError
@@ -6,9 +6,9 @@ from engine.protocol.records.runs import ProjectView
 
 
 async def read_project(client: EngineClient, path: str) -> ProjectView:
-    """The project as it is; one that cannot be read as the engine lists it, with its problems.
+    """Load a project; one that cannot be read comes from the engine's list, with its problems.
 
-    Raises what the engine raises for a folder that it does not list either.
+    Raises the engine's error for a folder that is not listed either.
     """
     try:
         return await client.project(path)

@@ -1,4 +1,4 @@
-"""Repair and removal of a damaged run, asked of the engine and told in the window."""
+"""Repair and removal of a damaged run."""
 
 from PySide6.QtWidgets import QWidget
 
@@ -10,7 +10,7 @@ from studio.store.runs.status_words import run_words
 
 
 def repair_run(session: Session, run_id: str) -> None:
-    """Recover a damaged run up to the damage, and show what came of it."""
+    """Recover a damaged run up to the damage and show the result."""
 
     async def repair() -> RunSummary:
         return await session.client.repair_run(run_id)
@@ -18,17 +18,17 @@ def repair_run(session: Session, run_id: str) -> None:
     def done(run: RunSummary) -> None:
         session.runs.forget(run_id)
         session.take_run(run)
-        session.said.emit(f"{run.name} is repaired: {run_words(run).text.lower()}.")
+        session.said.emit(f"{run.name} was repaired: {run_words(run).text.lower()}.")
         session.refresh()
 
     session.tasks.run(command_job("repair", run_id), repair(), done)
 
 
 def ask_to_remove(session: Session, run: RunSummary, parent: QWidget) -> None:
-    """Ask first; then delete the run with its checkpoints, and show another of the project."""
+    """Delete a run with its checkpoints after confirmation, and show another run of the project."""
 
     async def remove() -> bool:
-        words = "Its trajectories, labels and checkpoints are deleted. Exports stay."
+        words = "Its trajectories, labels and checkpoints are deleted. Exports are kept."
         choices = [Choice("", "Cancel"), Choice("delete", "Delete", "danger")]
         answer, _ = await ask(parent, f"Delete run {run.name}?", words, choices)
         if answer != "delete":
@@ -45,7 +45,7 @@ def ask_to_remove(session: Session, run: RunSummary, parent: QWidget) -> None:
         if session.run.run_id == run.id:
             left = session.runs.of(session.project.path)
             session.select_run(left[0].id if left else "")
-        session.said.emit(f"{run.name} is deleted.")
+        session.said.emit(f"{run.name} was deleted.")
         session.refresh()
 
     session.tasks.run(command_job("remove", run.id), remove(), done)

@@ -1,7 +1,6 @@
-"""Servers as a person sees them: which there are, where a project trains, what is done with one.
+"""Remote servers: their list, the server on which each project trains, and actions on a server.
 
-In: the list, as the engine on this machine tells it, and wishes (methods). Out: `changed`. The
-engine keeps the connections; nothing here does.
+The engine on this machine keeps the connections. `changed` is emitted when the list changes.
 """
 
 import asyncio
@@ -36,15 +35,18 @@ HostAction = Literal[
 UNDER_WAY = ("connecting", "asking", "installing", "starting")
 TICK_MS = 1000
 STALE_S = 1.0
-"""A problem of before may stand for so long, once a server is asked to try again."""
+"""Seconds for which an earlier problem may still be listed after a retry."""
 
 
 class Hosts(QObject):
-    """Owned by the session. `changed` also comes once a second while words count down;
-    `lives_changed` when a run on a server was begun, went on or ended."""
+    """Remote servers of a session.
+
+    `changed` is also emitted once a second while a countdown is shown; `run_states_changed` when
+    a run on a server was started, resumed or ended.
+    """
 
     changed = Signal()
-    lives_changed = Signal()
+    run_states_changed = Signal()
 
     def __init__(
         self, link: EngineLink, feed: Feed, settings: SettingsStore, parent: QObject | None = None
@@ -63,7 +65,7 @@ class Hosts(QObject):
         self._tick.stop()
         await self.tasks.close()
 
-    # The list
+    # List of servers
 
     @property
     def all(self) -> list[HostView]:
@@ -73,12 +75,12 @@ class Hosts(QObject):
         return self.store.view(name)
 
     def words(self, name: str) -> HostWords:
-        """How a server is, also one that nobody knows any more."""
+        """Describe the state of a server, also of one that is no longer in the list."""
         view = self.view(name)
         if view is not None:
             return words_of(view, time.time())
         if not self.store.found.revision:
-            return HostWords("not asked yet", "not asked yet", "none", "neutral", "clock")
+            return HostWords("not loaded yet", "not loaded yet", "none", "neutral", "clock")
         return HostWords("not in the list", "not in the list", "gone", "bad", "octagon-alert")
 
     def connected(self, name: str) -> bool:
@@ -86,36 +88,36 @@ class Hosts(QObject):
         return view is not None and view.state == "connected"
 
     def away(self, name: str) -> bool:
-        """It is a server, and what goes on there is not heard of now."""
+        """Whether the run's server is not connected, so that its state is not known."""
         return bool(name) and not self.connected(name)
 
     async def known(self) -> list[str]:
-        """Aliases of the person's SSH configuration that are not in the list."""
+        """Aliases of the SSH configuration that are not in the list."""
         return (await self._link.client.known_hosts()).known
 
     @Slot(object)
     def take(self, found: HostList) -> None:
-        lives = self.store.lives()
+        run_states = self.store.run_states()
         self.store.take(found)
         self._tick.start() if self.store.counts_down else self._tick.stop()
         self._news.set()
         self.changed.emit()
-        if self.store.lives() != lives:
-            self.lives_changed.emit()
+        if self.store.run_states() != run_states:
+            self.run_states_changed.emit()
 
     def _answered(self, found: HostList) -> None:
-        """The watcher may have heard of more by now."""
+        """Use the response unless the watcher has received a newer list."""
         if found.revision > self.store.found.revision:
             self.take(found)
 
-    # Where a project trains
+    # Server of each project
 
     def chosen(self, project: str) -> str:
-        """The server; empty is this machine."""
+        """Name of the server on which a project trains; empty is this machine."""
         return self._settings.current.trains_on.get(project, "")
 
     def choose(self, project: str, name: str) -> None:
-        """From now on it trains there; the way there is made."""
+        """Train a project on a server from now on, and connect to it."""
         others = {p: n for p, n in self._settings.current.trains_on.items() if p != project}
         self._settings.update(trains_on=others | ({project: name} if name else {}))
         view = self.view(name)
@@ -127,7 +129,7 @@ class Hosts(QObject):
         kept = {p: n for p, n in self._settings.current.trains_on.items() if n != name}
         self._settings.update(trains_on=kept)
 
-    # What is done with one
+    # Actions on a server
 
     def act(
         self, name: str, action: HostAction, done: Done | None = None, failed: Failed | None = None
@@ -141,7 +143,7 @@ class Hosts(QObject):
             self.changed.emit()
 
     def add(self, spec: HostSpec, done: Done | None = None, failed: Failed | None = None) -> None:
-        """Write it down, or change what is written, and go there."""
+        """Add a server or change its settings, and connect to it."""
         self.tasks.run(f"add {spec.name}", self._add(spec), done, failed)
 
     async def _add(self, spec: HostSpec) -> None:
@@ -149,14 +151,14 @@ class Hosts(QObject):
         await self._act(spec.name, "connect")
 
     async def answer(self, name: str, question: Question, value: str | None) -> None:
-        """None gives up. Raises Refused where nobody waits for it any more."""
+        """Answer a prompt; None cancels. Raises Refused if the prompt is no longer waiting."""
         await self._link.client.answer_host(name, Answer(question=question.id, value=value))
 
-    # What begins there
+    # Start of runs
 
     async def ready(self, name: str) -> None:
-        """Connected when this returns. Raises Refused with what keeps it away: it is tried again by
-        itself then, or waits for a person."""
+        """Connect to a server. Raises Refused with the reason if it is not connected afterwards: it
+        is retried automatically then, or waits for a person."""
         view = self.view(name)
         if view is not None and view.state == "connected":
             return
@@ -167,7 +169,7 @@ class Hosts(QObject):
             self._news.clear()
             view = self.view(name)
             if view is None or view.state == "connected":
-                return  # one that is not in the list is refused by who is asked to start there
+                return  # the engine refuses to start on a server that is not in the list
             if view.state in UNDER_WAY:
                 patience = 0.0
             stale = asyncio.get_running_loop().time() < patience
@@ -179,8 +181,8 @@ class Hosts(QObject):
                     await self._news.wait()
 
     async def begin(self, name: str, ask: Callable[[EngineClient], Awaitable[T]]) -> T:
-        """Start something there, however long project and model take to get there; `ask` must be
-        harmless when it is repeated. Raises AtelierError."""
+        """Start something on a server, however long the upload of project and model takes. `ask`
+        must be idempotent. Raises AtelierError."""
         await self.ready(name)
         while True:
             try:
@@ -190,11 +192,11 @@ class Hosts(QObject):
                     raise
 
     def bringing(self, name: str) -> tuple[int, int] | None:
-        """Bytes done and in all, while a project or model is on its way there."""
+        """Uploaded and total bytes while a project or model is being uploaded."""
         view = self.view(name)
         tick = view.tick if view is not None and view.state == "connected" else None
         return (tick.done, tick.total) if tick is not None and tick.stage == "syncing" else None
 
     def start_words(self, name: str) -> str:
-        """For the button that waits for it."""
+        """Describe the progress of the start, for the button that waits for it."""
         return start_words(self.view(name), name)

@@ -1,7 +1,7 @@
-"""What is open now and what can be done to it: one engine, one project, one run.
+"""Session of the studio: one engine, one project, one run, and the actions on them.
 
-In: what a person wants (methods). Out: signals that say what changed; the frame and the pages
-listen. Calls to the engine run in `tasks`, by name; failures come out of `problem_raised`.
+Methods are the actions; signals report what changed, to the window and the pages. Calls to the
+engine run in `tasks`, by name; failures are emitted as `problem_raised`.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ JUST_NOW_S = 20.0
 
 
 class Session(QObject):
-    """The verbs of the studio. Owns no widget."""
+    """Actions of the studio. Owns no widget."""
 
     engine_changed = Signal(object)
     project_changed = Signal()
@@ -72,18 +72,18 @@ class Session(QObject):
         self.hosts = Hosts(link, feed, settings, self)
         for scope in (self.tasks, self.hosts.tasks):
             scope.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
-        self.hosts.lives_changed.connect(self._lives_changed)
+        self.hosts.run_states_changed.connect(self._run_states_changed)
         self.starting_on = ""
-        """The server that the run under way to its start begins on."""
+        """Server on which a run is being started; empty if none."""
         self._writing: set[asyncio.Task[None]] = set()
-        """Edits on their way: a run that is asked for after them begins with them."""
+        """Edits in progress; a run requested after them starts with their result."""
         self._turns: dict[str, asyncio.Lock] = {}
-        """By run: who tells it something waits for what it is being told."""
+        """Lock of each run, so that its commands are sent in order."""
         self._known_status: dict[str, str] = {}
         self._contact = "none"
         feed.link_changed.connect(self._link_changed)
         feed.run_changed.connect(self._run_changed)
-        feed.gap_found.connect(self._follow_anew)
+        feed.gap_found.connect(self._restart_stream)
         feed.run_lost.connect(lambda _, problem: self.problem_raised.emit(problem))
 
     @property
@@ -95,12 +95,12 @@ class Session(QObject):
         return self.feed.link.contact == "connected"
 
     def start(self, project: str = "", place: str = "") -> None:
-        """Start the pump, find or start the engine, open what was asked for."""
+        """Start the event pump, find or start the engine, and open the requested project."""
         self.link.pump.start()
         self.open_engine(project, place)
 
     async def close(self) -> None:
-        """Let go of everything here. The engine and its runs go on."""
+        """Close all connections and tasks. The engine and its runs continue."""
         await self.hosts.close()
         await self.tasks.close()
         await self.link.close()
@@ -123,7 +123,7 @@ class Session(QObject):
         self.problem_raised.emit(problem)
 
     def restart_engine(self) -> None:
-        """End the engine after what is acknowledged and start another; runs can be resumed."""
+        """Restart the engine after pending writes; runs can be resumed."""
         self.tasks.run("engine", self._restart_engine(), failed=self._engine_failed)
 
     async def _restart_engine(self) -> None:
@@ -135,7 +135,7 @@ class Session(QObject):
         await self._open_engine()
 
     def refresh(self) -> None:
-        """Ask for projects, runs and samples again."""
+        """Reload projects, runs and samples."""
         self.tasks.run("refresh", self._ask_all())
 
     async def _ask_all(self) -> None:
@@ -157,11 +157,11 @@ class Session(QObject):
         if before in ("reconnecting", "gone"):
             self.tasks.run("reopen", self._reopen())
         elif state.info is not None and state.info.living_runs != len(self.runs.active_here()):
-            self.refresh()  # somebody else started or ended a run
+            self.refresh()  # another program started or ended a run
 
     @Slot()
-    def _lives_changed(self) -> None:
-        """A run on a server was begun or ended, maybe by somebody else."""
+    def _run_states_changed(self) -> None:
+        """Reload after a run on a server was started or ended, possibly by another program."""
         if self.connected:
             self.refresh()
 
@@ -192,19 +192,19 @@ class Session(QObject):
         self.tasks.run("project", create())
 
     async def show_made(self, view: ProjectView) -> None:
-        """A project that is new, on its Setup page."""
+        """Show a new project on its Setup page."""
         await self._open_project(view.path, "setup")
         await self._ask_all()
 
     def edit(self, request: EditProject, done: Done, failed: Callable[[Problem], None]) -> None:
-        """Write the project's file; the answer is shown before `done` is called."""
+        """Write the project's file; the result is shown before `done` is called."""
         path = self.project.path
 
         async def write() -> None:
             view = await self.client.edit_project(path, request)
             if self.project.path == path:
                 self.show_project(view)
-            else:  # another one was opened meanwhile, and stays open
+            else:  # another project was opened meanwhile and stays open
                 self._list_project(view)
                 self.projects_changed.emit()
 
@@ -213,41 +213,41 @@ class Session(QObject):
 
     @property
     def writing(self) -> bool:
-        """Whether an edit is on its way."""
+        """Whether an edit is in progress."""
         return bool(self._writing)
 
     def write_first(self, job: "asyncio.Task[None] | None") -> None:
-        """An edit: no run begins before it was answered."""
+        """Register an edit: no run starts before it is complete."""
         if job is not None:
             self._writing.add(job)
             job.add_done_callback(self._writing.discard)
 
     def show_project(self, view: ProjectView) -> None:
-        """Of the open project, or of one that is opened by this."""
+        """Show a project, opening it if necessary."""
         self.project.open(view)
         self._list_project(view)
         self.project_changed.emit()
 
     def _list_project(self, view: ProjectView) -> None:
-        """As it is now, among all of them."""
-        self.projects = [view if known.path == view.path else known for known in self.projects]
+        """Update a project in the list of projects."""
+        self.projects = [view if one.path == view.path else one for one in self.projects]
 
     # Runs
 
     def _shown(self) -> set[str]:
-        """The run that is looked at, and the one it has grown out of."""
+        """Ids of the selected run and of its parent."""
         parent = self.run.origin
         return {one for one in (self.run.run_id, parent.run_id if parent else "") if one}
 
     def select_run(self, run_id: str) -> None:
-        """Look at a run: its events are followed from where they are known."""
+        """Select a run and follow its events from the last known one."""
         self.run.select(run_id)
         for shown in self._shown():
             self.following.begin(shown)
         self.runs_changed.emit()
 
     def open_run(self, run: RunSummary, place: str = "run") -> None:
-        """Look at a run of any project, on its page or another."""
+        """Select a run of any project, on its page or another."""
 
         async def go() -> None:
             if run.project_path != self.project.path:
@@ -264,15 +264,15 @@ class Session(QObject):
         show: bool = True,
         lend: bool = False,
     ) -> None:
-        """One run of the open project, as its settings are now, where it trains; `lend` gives the
-        server there the judges' keys."""
+        """Start a run of the open project with its current settings, on the project's server;
+        `lend` passes the judges' API keys to that server."""
         request = StartRun(
             project=self.project.path, kind=kind, overrides=overrides or {}, queue=True
         )
         self.start_run(request.model_copy(update={"lend_keys": lend}), show)
 
     def start_run(self, request: StartRun, show: bool = True, failed: Failed | None = None) -> None:
-        """Start one run, or queue it where the device is busy; a repeated click is harmless."""
+        """Start one run, or queue it if the device is busy. Repeated clicks start only one run."""
         if not self.tasks.busy("train"):
             host = self.place_of(request)
             request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
@@ -280,17 +280,16 @@ class Session(QObject):
             self.tasks.run("train", self._train(request, show), failed=failed)
 
     def cancel_start(self) -> None:
-        """Wait for it no longer. What a server was asked for already goes on there."""
-        asked = self.starting_on and self.hosts.connected(self.starting_on)
-        if asked and self.tasks.busy("train"):
+        """Stop waiting for the start. A start already requested from a server continues there."""
+        is_sent = self.starting_on and self.hosts.connected(self.starting_on)
+        if is_sent and self.tasks.busy("train"):
             self.said.emit(
-                f"{self.starting_on} was asked already: stop the run if it begins there."
+                f"{self.starting_on} already has the request. Stop the run if it starts there."
             )
         self.tasks.cancel("train")
 
     def place_of(self, request: StartRun) -> str:
-        """The server that a run begins on; empty is this machine. What begins with weights that
-        exist begins where they are, everything else where the project trains."""
+        """Server of a new run (where its weights are, or the project's); empty is local."""
         if not request.origin:
             return self.hosts.chosen(request.project)
         wanted = request.origin.partition("@")[0]
@@ -308,21 +307,20 @@ class Session(QObject):
         self.runs.put(run)
         if run.state == "queued":
             others = [one.name for one in self.runs.active() if one.host == run.host]
-            before = next((name for name in others if name != run.name), "the run before it")
-            self.said.emit(f"{run.name} is queued: it starts when {before} has ended.")
+            before = next((name for name in others if name != run.name), "the previous run")
+            self.said.emit(f"{run.name} is queued. It starts after {before}.")
         if show and request.project == self.project.path:
             self.select_run(run.id)
             self.place_wanted.emit("run")
             return
         self.following.begin(run.id)
-        if show and run.state != "queued":  # another project was opened since it was asked for
+        if show and run.state != "queued":  # another project was opened since the request
             where = f" on {run.host}" if run.host else ""
-            self.said.emit(f"{run.name} of {run.project} began{where}.")
+            self.said.emit(f"{run.name} of {run.project} started{where}.")
         self.runs_changed.emit()
 
     async def lend_keys(self, others: Sequence[str] = ()) -> None:
-        """The keys of the open project's judges and trackers, and of `others`, as litellm names
-        models."""
+        """Pass the API keys of the project's judges and trackers and of models to the engine."""
         if problem := await key_lending.lend(self.client, self._config, others):
             self.problem_raised.emit(problem)
 
@@ -331,7 +329,7 @@ class Session(QObject):
         return self.project.view.config if self.project.view else None
 
     def track(self) -> None:
-        """Tell the trackers of the open project what they lack of the run that is looked at."""
+        """Send the selected run to the trackers of the open project, as far as they lack it."""
 
         async def send(client: EngineClient) -> None:
             await key_lending.lend_to_trackers(client, self._config)
@@ -342,11 +340,11 @@ class Session(QObject):
     def command(
         self, action: str, steps: int | None = None, run_id: str = "", rubric: str = ""
     ) -> None:
-        """Tell a run something: pause, continue, reviewed, use_rubric, stop_after_step, stop_now,
-        resume, extend, keep. What a run is told is sent in the order it was said in."""
+        """Send a command to a run: pause, continue, reviewed, use_rubric, stop_after_step,
+        stop_now, resume, extend, keep. The commands of a run are sent in order."""
         wanted = run_id or self.run.run_id
-        said = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
-        order = Command.model_validate(said)
+        fields = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
+        order = Command.model_validate(fields)
 
         run = self.runs.summary(wanted)
         host = run.host if run is not None else ""
@@ -362,7 +360,7 @@ class Session(QObject):
         self._job(command_job(action, wanted), give, self.take_run)
 
     def take_run(self, run: RunSummary) -> None:
-        """A run that is new, or that was told something."""
+        """Take over a new or changed run summary."""
         self.runs.put(run)
         self.following.begin(run.id)
         self.run.tell()
@@ -377,29 +375,25 @@ class Session(QObject):
             self._known_status[run_id] = status
             self.runs_changed.emit()
             summary = self.runs.summary(run_id)
-            told = summary is not None and summary.kind == "imported"  # by who imported it
-            if (
-                summary
-                and not told
-                and state.status == "finished"
-                and time.time() - state.at < JUST_NOW_S
-            ):
+            # An import is reported by the page that made it.
+            is_recent = state.status == "finished" and time.time() - state.at < JUST_NOW_S
+            if summary and summary.kind != "imported" and is_recent:
                 self.said.emit(f"{summary.name}: {run_words(summary).text.lower()}.")
 
     @Slot(str, int)
-    def _follow_anew(self, run_id: str, seq: int) -> None:
-        self.following.anew(run_id, seq)
+    def _restart_stream(self, run_id: str, seq: int) -> None:
+        self.following.restart(run_id, seq)
 
     def _job(
         self, name: str, ask: Callable[[EngineClient], Awaitable[Any]], done: Done | None = None
     ) -> None:
-        self.tasks.run(name, self._asked(ask), done)
+        self.tasks.run(name, self._call(ask), done)
 
-    async def _asked(self, ask: Callable[[EngineClient], Awaitable[Any]]) -> Any:
+    async def _call(self, ask: Callable[[EngineClient], Awaitable[Any]]) -> Any:
         return await ask(self.client)
 
     @property
     def judged(self) -> bool:
-        """Whether the open project's judge asks somebody who wants a key."""
+        """Whether the open project's judge needs an API key."""
         judge = self._config.judge if self._config else None
         return bool(judge and judge.enabled and judge.models and not judge.base_url)

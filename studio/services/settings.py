@@ -1,4 +1,4 @@
-"""What the studio remembers: one small TOML file in the user's config folder, written whole."""
+"""Settings of the studio: one small TOML file in the user's config folder, replaced as a whole."""
 
 import json
 import logging
@@ -18,33 +18,34 @@ RECENT_PROJECTS = 12
 
 
 class Settings(BaseModel):
-    """Frozen: a change is a new value. Unknown keys of a newer studio are dropped."""
+    """Immutable settings: a change creates a new value. Unknown keys of a newer studio are
+    dropped."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     theme: Literal["system", "dark", "light"] = "system"
     reduced_motion: bool = False
     engine_python: str = ""
-    """Interpreter of the engine; that of the chosen engine when empty."""
+    """Python interpreter of the engine; that of the selected engine when empty."""
     workspace: str = ""
-    """Folder of projects; the default one when empty."""
+    """Folder of the projects; the default one when empty."""
     recent_projects: list[str] = Field(default_factory=list)
     geometry: str = ""
-    """The window's, as Qt saves it, in base 64."""
+    """Window geometry as saved by Qt, in base 64."""
     sidebar_folded: bool = False
     splitters: dict[str, list[int]] = Field(default_factory=dict)
-    """Sizes by page."""
+    """Splitter sizes by page."""
     last_page: str = "home"
     smoothing: float = 0.75
     extra_charts: list[str] = Field(default_factory=list)
     compared_models: list[str] = Field(default_factory=list)
-    """Of providers, as litellm names them, on the Checkpoints page."""
+    """Providers' models compared on the Checkpoints page (LiteLLM names)."""
     writer: dict[str, Any] = Field(default_factory=dict)
-    """Who wrote a project last, as `Writer` has it."""
+    """Fields of the last used `Writer`."""
     saved_filters: list[str] = Field(default_factory=list)
-    """Queries of the Trajectories page, newest first."""
+    """Saved queries of the Trajectories page, newest first."""
     trains_on: dict[str, str] = Field(default_factory=dict)
-    """By a project's path, the server that it trains on; those of this machine are not in it."""
+    """Server of each project by its path; projects that train on this machine are left out."""
 
 
 def settings_path() -> Path:
@@ -52,7 +53,7 @@ def settings_path() -> Path:
 
 
 def read(path: Path) -> Settings:
-    """The stored settings; what is broken or missing is its default, and the log says so."""
+    """Load the settings; invalid or missing values become defaults and are logged."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -79,7 +80,8 @@ def write(path: Path, settings: Settings) -> None:
 
 
 def to_toml(values: dict[str, Any]) -> str:
-    """Scalars and lists first, then one table per dictionary. JSON scalars are TOML scalars."""
+    """Format as TOML: scalars and lists first, then one table per dictionary. JSON scalars are
+    valid TOML."""
     flat = [f"{key} = {_scalar(value)}" for key, value in values.items() if not _table(value)]
     for name, table in values.items():
         if _table(table):
@@ -97,7 +99,7 @@ def _scalar(value: Any) -> str:
 
 
 class SettingsStore(QObject):
-    """The current settings and their file."""
+    """Current settings and their file."""
 
     changed = Signal(object)
     write_failed = Signal(str)
@@ -108,7 +110,7 @@ class SettingsStore(QObject):
         self.current = read(path)
 
     def update(self, **changes: Any) -> None:
-        """Change some values, write, tell. Raises ValidationError for a wrong value."""
+        """Change values, write the file and notify. Raises ValidationError for an invalid value."""
         merged = Settings.model_validate({**self.current.model_dump(), **changes})
         if merged == self.current:
             return
@@ -121,7 +123,7 @@ class SettingsStore(QObject):
         self.changed.emit(merged)
 
     def remember_project(self, path: str) -> None:
-        """Put a project first among the recent ones."""
+        """Move a project to the top of the recent projects."""
         others = [known for known in self.current.recent_projects if known != path]
         self.update(recent_projects=[path, *others][:RECENT_PROJECTS])
 

@@ -1,8 +1,7 @@
-"""What servers ask a person while a connection waits: one dialog after the other, wherever one is.
+"""SSH prompts of servers, shown one dialog at a time.
 
-Secrets that a person wants kept are in the system's keyring, by server and question, and nowhere
-else: put there once the server has taken them, used once a connection, forgotten when they were
-wrong.
+Secrets that a person wants to keep are stored in the system's keyring, by server and prompt: saved
+after a successful login, used once per connection, and deleted if they were wrong.
 """
 
 import hashlib
@@ -22,9 +21,9 @@ from studio.widgets.forms.question_fields import FingerprintField, SecretField
 KEPT = ("passphrase", "password")
 WRONG = ("ssh.password_wrong", "ssh.passphrase_wrong")
 LONGEST = 600
-"""Letters of theirs that are shown."""
+"""Maximum number of displayed characters of a prompt."""
 TITLES = {
-    "host_key": "Is this {name}?",
+    "host_key": "Verify the host key of {name}",
     "passphrase": "Passphrase for {name}",
     "password": "Password for {name}",
     "code": "{name} asks for a code",
@@ -35,17 +34,17 @@ ANSWERS = {"host_key": "Trust and connect", "passphrase": "Unlock", "password": 
 
 @dataclass
 class Login:
-    """One server's login, from the first question until it is done or has failed."""
+    """Login to one server, from the first prompt until it succeeds or fails."""
 
     failures: int = 0
     used: set[str] = field(default_factory=set)
-    """Names of remembered secrets that were given."""
+    """Names of the stored secrets that were used."""
     typed: dict[str, str] = field(default_factory=dict)
-    """Secrets by name, to be kept when the server has taken them."""
+    """Typed secrets by name, stored after a successful login."""
 
 
 class HostPrompts(QObject):
-    """One per window."""
+    """SSH prompts of one window."""
 
     def __init__(self, window: QWidget, hosts: Hosts, tasks: TaskScope) -> None:
         super().__init__(window)
@@ -57,7 +56,7 @@ class HostPrompts(QObject):
 
     @Slot()
     def _look(self) -> None:
-        """Show the next question; take away one that nobody asks any more."""
+        """Show the next prompt; close one that is no longer waiting."""
         for view in self._hosts.all:
             self._settle(view)
         waiting = {question.id: (name, question) for name, question in self._questions()}
@@ -86,7 +85,7 @@ class HostPrompts(QObject):
             QTimer.singleShot(0, self, self._look)
 
     async def _ask(self, name: str, question: Question, was_wrong: bool) -> str | None:
-        """What a person says; None gives up."""
+        """Ask the person; None cancels."""
         why_not = await _why_not() if question.kind in KEPT else ""
         field = _field(question, why_not)
         choices = [Choice("", "Cancel"), Choice("yes", ANSWERS[question.kind], "primary")]
@@ -104,21 +103,21 @@ class HostPrompts(QObject):
             self._login(name).typed[key_name(name, question)] = typed
         return str(typed)
 
-    # What is remembered
+    # Stored secrets
 
     async def _remembered(self, name: str, question: Question) -> tuple[str | None, bool]:
-        """A kept secret, once; and whether it has just turned out wrong, and was forgotten."""
+        """Stored secret, used once, and whether it was just found wrong and deleted."""
         if question.kind not in KEPT:
             return None, False
         login, key = self._login(name), key_name(name, question)
-        login.typed.pop(key, None)  # asked again: it was wrong
+        login.typed.pop(key, None)  # prompted again, so it was wrong
         try:
             if key in login.used:
                 login.used.discard(key)
                 await api_keys.delete(key)
                 return None, True
             secret = await api_keys.get(key)
-        except api_keys.KeyringError:  # said in the dialog, beside what cannot be chosen
+        except api_keys.KeyringError:  # shown in the dialog beside the disabled option
             return None, False
         if secret is not None:
             login.used.add(key)
@@ -129,7 +128,8 @@ class HostPrompts(QObject):
         return self._logins.setdefault(name, Login(view.failures if view else 0))
 
     def _settle(self, view: HostView) -> None:
-        """A login that is done keeps what was typed; one that failed forgets what was wrong."""
+        """Store what was typed after a successful login; delete wrong secrets after a failed
+        one."""
         name, code = view.spec.name, view.problem.code if view.problem else ""
         login = self._logins.get(name)
         if login is None:
@@ -143,32 +143,32 @@ class HostPrompts(QObject):
             del self._logins[name]
             for key in login.used if code in WRONG else ():
                 self._tasks.run(f"forget {key}", api_keys.delete(key))
-        elif view.failures != login.failures:  # another connection: what was given may be right
+        elif view.failures != login.failures:  # another connection: the given secret may be right
             login.failures = view.failures
             login.used.clear()
 
 
 def key_name(name: str, question: Question) -> str:
-    """Of a kept secret: by server, kind, and what was asked by whom."""
-    asked = hashlib.sha256(f"{question.host}\n{question.prompt}".encode()).hexdigest()
-    return f"ssh:{name}:{question.kind}:{asked[:16]}"
+    """Name of a stored secret: server, kind of prompt, and who prompts."""
+    digest = hashlib.sha256(f"{question.host}\n{question.prompt}".encode()).hexdigest()
+    return f"ssh:{name}:{question.kind}:{digest[:16]}"
 
 
 def question_words(question: Question, was_wrong: bool = False) -> str:
-    """Who asks, through whom, and what; text of theirs is shown as it is."""
+    """Text of the dialog; text of the server is shown verbatim."""
     via = f", reached through {question.via}" if question.via else ""
     prompt = question.prompt[:LONGEST].strip()
     if question.kind == "host_key":
         way = f" It is reached through {question.via}." if question.via else ""
         return (
-            f"{prompt}{way}\n\nCompare it with what the administrator gives you. With another one, "
+            f"{prompt}{way}\n\nCompare it with the key from the administrator. If it differs, "
             "somebody else may be answering in its place."
         )
     words = f"{question.host}{via}: {prompt}"
     if was_wrong:
-        words += "\n\nThe remembered one was wrong and is forgotten."
+        words += "\n\nThe stored secret was wrong and was deleted."
     if question.kind == "passphrase":
-        words += "\n\nLeft empty, it goes on without this key."
+        words += "\n\nLeave it empty to continue without this key."
     return words
 
 
@@ -181,7 +181,7 @@ def _field(question: Question, why_not: str) -> Field:
 
 
 async def _why_not() -> str:
-    """Why nothing can be remembered on this machine; empty where it can."""
+    """Why secrets cannot be stored on this machine; empty if they can."""
     try:
         await api_keys.available()
     except api_keys.KeyringError as error:

@@ -1,4 +1,4 @@
-"""Text without Qt: numbers, durations and sizes as words; differences of two texts.
+"""Text without Qt: formatting of numbers, durations and sizes; word differences; help pages.
 
-Importable by every room of the studio.
+Importable by every package of the studio.
 """

@@ -1,7 +1,7 @@
-"""Figures as words: how Atelier writes rewards, money, durations, counts. Pure functions.
+"""Formatting of numbers: rewards, money, durations, counts. Pure functions.
 
-True minus (U+2212), two decimals for rewards, a comma in thousands, a space before % and units.
-Anything that is not a finite number is written as an en dash: absent, never 0.
+True minus (U+2212), two decimals for rewards, a comma as thousands separator, a space before % and
+units. Values that are not finite are written as an en dash: missing, never 0.
 """
 
 import math
@@ -12,7 +12,7 @@ _PREFIXES = ("", "k", "M", "G", "T")
 
 
 def number(value: float | None, decimals: int = 2) -> str:
-    """0.73, −0.05, 1,204.50; an en dash when absent."""
+    """Format a number: 0.73, −0.05, 1,204.50; an en dash if missing."""
     if value is None or not math.isfinite(value):
         return ABSENT
     text = f"{abs(value):,.{decimals}f}"
@@ -21,19 +21,19 @@ def number(value: float | None, decimals: int = 2) -> str:
 
 
 def signed(value: float | None, decimals: int = 2) -> str:
-    """+0.24, −0.48, 0.00: for advantages and changes."""
+    """Format an advantage or a change with its sign: +0.24, −0.48, 0.00."""
     text = number(value, decimals)
     positive = text not in (ABSENT,) and not text.startswith(MINUS)
     return f"+{text}" if positive and any(digit in text for digit in "123456789") else text
 
 
 def count(value: int | None) -> str:
-    """2,944."""
+    """Format a count: 2,944."""
     return number(value, 0)
 
 
 def short(value: float | None) -> str:
-    """For axes and last values: 6.7k, 200, 0.5, 1.2M."""
+    """Format a number for axes and last values: 6.7k, 200, 0.5, 1.2M."""
     if value is None or not math.isfinite(value):
         return ABSENT
     size = abs(value)
@@ -47,7 +47,7 @@ def short(value: float | None) -> str:
 
 
 def significant(value: float | None, digits: int = 2) -> str:
-    """0.31, 12, 0.0042, 3.1e−5, 1e−5: as many digits as count."""
+    """Format with `digits` significant digits: 0.31, 12, 0.0042, 3.1e−5, 1e−5."""
     if value is None or not math.isfinite(value):
         return ABSENT
     if value == 0:
@@ -62,14 +62,15 @@ def significant(value: float | None, digits: int = 2) -> str:
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
-    """34 %, from a share in 0 to 1."""
+    """Format a share from 0 to 1 as a percentage: 34 %."""
     if share is None or not math.isfinite(share):
         return ABSENT
     return f"{number(share * 100, decimals)} %"
 
 
 def money(usd: float | None, forecast: bool = False) -> str:
-    """$1.84, or ≈ $4.80 while it is a forecast; small amounts keep two digits that count."""
+    """Format US dollars: $1.84, or ≈ $4.80 for a forecast; small amounts have two significant
+    digits."""
     if usd is None or not math.isfinite(usd):
         return ABSENT
     decimals = 2 if usd == 0 or abs(usd) >= 0.1 else 4 if abs(usd) < 0.01 else 3
@@ -80,7 +81,7 @@ def money(usd: float | None, forecast: bool = False) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """In words: 38 ms, 4.2 s, 40 s, 12 min, 2 h 40 min, 3 d 4 h."""
+    """Format a duration: 38 ms, 4.2 s, 40 s, 12 min, 2 h 40 min, 3 d 4 h."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return ABSENT
     if seconds < 0.9995:
@@ -100,7 +101,7 @@ def duration(seconds: float | None) -> str:
 
 
 def clock(seconds: float | None) -> str:
-    """As a clock: 0:17, 2:10, 1:02:10."""
+    """Format a duration as a clock: 0:17, 2:10, 1:02:10."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return ABSENT
     minutes, rest = divmod(round(seconds), 60)
@@ -109,7 +110,7 @@ def clock(seconds: float | None) -> str:
 
 
 def size(byte_count: float | None) -> str:
-    """84 MB, 16.4 GB (decimal units)."""
+    """Format a size in decimal units: 84 MB, 16.4 GB."""
     if byte_count is None or not math.isfinite(byte_count):
         return ABSENT
     amount, unit = float(byte_count), "B"
@@ -122,12 +123,12 @@ def size(byte_count: float | None) -> str:
 
 
 def plural(amount: int, one: str, many: str = "") -> str:
-    """1 notice, 2 notices; `many` where an s does not do."""
+    """Format a count with its noun: 1 notice, 2 notices; `many` is an irregular plural."""
     return f"{count(amount)} {one if amount == 1 else many or one + 's'}"
 
 
 def ordinal(place: int) -> str:
-    """1st, 2nd, 3rd, 11th."""
+    """Format an ordinal number: 1st, 2nd, 3rd, 11th."""
     tail = (
         "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
     )

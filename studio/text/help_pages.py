@@ -72,13 +72,13 @@ def write_pages(folder: Path) -> None:
 def navigation(folder: Path) -> list[tuple[str, str]]:
     """(group, path) of every page."""
     nav = tomllib.loads((folder / NAV).read_text("utf-8"))["project"]["nav"]
-    found = []
+    matches = []
     for entry in nav:
         if isinstance(entry, str):
-            found.append(("", entry))
+            matches.append(("", entry))
         else:
-            found += [(group, path) for group, paths in entry.items() for path in paths]
-    return found
+            matches += [(group, path) for group, paths in entry.items() for path in paths]
+    return matches
 
 
 def resolve(page: Page, target: str) -> tuple[str, str]:
@@ -98,9 +98,9 @@ def slug(heading: str) -> str:
 def search(pages: Sequence[Page], words: str) -> list[Page]:
     """Pages that contain every word, in any case: first those with all words in the title, then in
     the order of the navigation. No words match every page."""
-    wanted = words.lower().split()
-    found = [page for page in pages if all(word in page.text.lower() for word in wanted)]
-    return sorted(found, key=lambda page: not all(word in page.title.lower() for word in wanted))
+    terms = words.lower().split()
+    matches = [page for page in pages if all(word in page.text.lower() for word in terms)]
+    return sorted(matches, key=lambda page: not all(word in page.title.lower() for word in terms))
 
 
 def names_table() -> str:

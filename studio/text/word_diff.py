@@ -1,5 +1,5 @@
-"""Which words of two texts differ. Pure, and bounded: long texts are compared by lines, and what is
-beyond any bound counts as different as a whole."""
+"""Word-level difference of two texts. Pure and bounded: long texts are compared by lines, and
+anything beyond the bound counts as different."""
 
 import re
 from difflib import SequenceMatcher
@@ -12,9 +12,9 @@ Range = tuple[int, int]
 
 
 def differing(left: str, right: str) -> tuple[list[Range], list[Range]]:
-    """Character ranges of each text that the other does not have at that place."""
+    """Character ranges of each text that differ from the other."""
     start = _common(left, right)
-    start = max(0, left.rfind(" ", 0, start), left.rfind("\n", 0, start))  # a word's beginning
+    start = max(0, left.rfind(" ", 0, start), left.rfind("\n", 0, start))  # beginning of a word
     end = _common(left[start:][::-1], right[start:][::-1])
     middle = left[start : len(left) - end], right[start : len(right) - end]
     if not any(middle):
@@ -30,14 +30,14 @@ def differing(left: str, right: str) -> tuple[list[Range], list[Range]]:
 
 
 def _whole_words(middle: tuple[str, str], tail: str) -> int:
-    """How much of the common tail stays, when the word it begins in is taken out of it."""
+    """Length of the common tail without the word in which it begins."""
     inside = any(text and not text[-1].isspace() for text in middle)
     cut = _TAIL.match(tail) if inside else None
     return len(tail) - (cut.end() if cut else 0)
 
 
 def _common(left: str, right: str) -> int:
-    """Length of the common beginning, by halving: slices compare at the speed of memory."""
+    """Length of the common prefix, by bisection, since slices compare quickly."""
     low, high = 0, min(len(left), len(right))
     while low < high:
         half = (low + high + 1) // 2
@@ -49,14 +49,14 @@ def _common(left: str, right: str) -> int:
 
 
 def _ranges(left: list[str], right: list[str], start: int) -> tuple[list[Range], list[Range]]:
-    found: tuple[list[Range], list[Range]] = ([], [])
+    ranges: tuple[list[Range], list[Range]] = ([], [])
     ends = _ends(left, start), _ends(right, start)
     for kind, a, b, c, d in SequenceMatcher(None, left, right).get_opcodes():
         if kind != "equal":
             for side, (first, last) in enumerate(((a, b), (c, d))):
                 if last > first:
-                    _add(found[side], (ends[side][first], ends[side][last]))
-    return found
+                    _add(ranges[side], (ends[side][first], ends[side][last]))
+    return ranges
 
 
 def _add(ranges: list[Range], new: Range) -> None:

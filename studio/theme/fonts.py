@@ -1,4 +1,4 @@
-"""The two shipped families and the type scale. Sizes are in pixels, so both platforms agree."""
+"""Bundled font families and the type scale. Sizes are in pixels, so that all platforms agree."""
 
 from dataclasses import dataclass
 
@@ -19,12 +19,12 @@ _FILES = {
 
 
 class FontError(RuntimeError):
-    """A shipped font did not load, or loaded under another name."""
+    """Bundled font that did not load, or loaded under another name."""
 
 
 @dataclass(frozen=True)
 class TypeStyle:
-    """One line of the type scale: family, size and line height in pixels, weight."""
+    """Style of the type scale: family, size and line height in pixels, weight."""
 
     family: str
     size_px: int
@@ -45,7 +45,7 @@ TYPE_SCALE = {
 
 
 def load_fonts() -> None:
-    """Register the shipped fonts. Raises FontError when one is missing or misnamed."""
+    """Register the bundled fonts. Raises FontError if one is missing or misnamed."""
     for family, files in _FILES.items():
         for file in files:
             number = QFontDatabase.addApplicationFont(str(resource("fonts", file)))
@@ -58,7 +58,7 @@ def load_fonts() -> None:
 
 
 def make_font(style: str, weight: int | None = None) -> QFont:
-    """A font of the scale; `weight` (400, 500, 600) overrides the style's own."""
+    """Font of the scale; `weight` (400, 500, 600) overrides the style's own."""
     kind = TYPE_SCALE[style]
     font = QFont(kind.family)
     font.setPixelSize(kind.size_px)

@@ -16,12 +16,12 @@ _BIG_ICON_PX = 20
 
 
 def fill_placeholders(template: str, tokens: Tokens) -> str:
-    """Replace every ${token} by its colour. Raises KeyError for an unknown token."""
-    return _PLACEHOLDER.sub(lambda found: tokens[found[1]], template)
+    """Replace every ${token} with its colour. Raises KeyError for an unknown token."""
+    return _PLACEHOLDER.sub(lambda match: tokens[match[1]], template)
 
 
 def tinted_svg(name: str, color: str, size_px: int = 16) -> str:
-    """The SVG text of an icon in one colour, its stroke as thick as its size wants."""
+    """SVG text of an icon in one colour, with a stroke width for its size."""
     width = "1.6" if size_px >= _BIG_ICON_PX else "1.9"
     text = _source(name).replace("currentColor", color)
     return _STROKE_WIDTH.sub(f'stroke-width="{width}"', text)
@@ -34,7 +34,7 @@ class IconCache:
         self._pixmaps: dict[tuple[str, str, int, int, float], QPixmap] = {}
 
     def icon(self, name: str, color: str, size_px: int, ratio: float) -> QPixmap:
-        """A Lucide icon in one colour."""
+        """Lucide icon in one colour."""
         key = (name, color, size_px, size_px, ratio)
         if key not in self._pixmaps:
             svg = tinted_svg(name, color, size_px)
@@ -42,14 +42,14 @@ class IconCache:
         return self._pixmaps[key]
 
     def drawing(self, path: str, tokens: Tokens, size: QSize, ratio: float) -> QPixmap:
-        """A drawing with ${token} placeholders, for example "samples/2048"."""
+        """Drawing with ${token} placeholders, for example "samples/2048"."""
         key = (path, tokens.scheme, size.width(), size.height(), ratio)
         if key not in self._pixmaps:
             self._pixmaps[key] = _render(fill_placeholders(_source(path), tokens), size, ratio)
         return self._pixmaps[key]
 
     def clear(self) -> None:
-        """Forget everything: the colours changed."""
+        """Clear the cache after a change of colours."""
         self._pixmaps.clear()
 
 

@@ -1,8 +1,8 @@
-"""Item roles that our models fill and our delegates draw.
+"""Item roles provided by the models and drawn by the delegates.
 
-`TONE_ROLE` a text tone, `ICON_ROLE` an icon name, `VALUE_ROLE` what a drawn column (dots, parts,
-sparkline, meter, interval) draws, `BELOW_ROLE` a second line under the first, `CHIPS_ROLE` small
-words in boxes after the first: (words, tone) pairs.
+`TONE_ROLE` is a text tone, `ICON_ROLE` an icon name, `VALUE_ROLE` the value of a drawn column
+(dots, parts, sparkline, meter, interval), `BELOW_ROLE` a second line, `CHIPS_ROLE` chips after the
+text: (text, tone) pairs.
 """
 
 from PySide6.QtCore import Qt

@@ -1,4 +1,4 @@
-"""Tool tips as plain text: Qt guesses rich text in tips, and would load what it names."""
+"""Plain-text tooltips: Qt guesses rich text in tooltips, and would load resources that it names."""
 
 import html
 
@@ -6,14 +6,14 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QWidget
 
 LONGEST = 2000
-"""Characters; a longer tip covers the screen."""
+"""Maximum characters; a longer tooltip covers the screen."""
 
 
 def plain_tip(words: str) -> str:
-    """The words as a tip that shows every character as it is.
+    """Format text as a tooltip that shows every character literally.
 
-    What has no character of markup stays as it is; everything else is escaped inside a rich text
-    of our own, in which line ends are kept. Models return this for `ToolTipRole`.
+    Text without markup characters is returned unchanged; anything else is escaped inside a rich
+    text that preserves line breaks. Models return this for `ToolTipRole`.
     """
     words = words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
     if "<" not in words and "&" not in words:
@@ -22,5 +22,5 @@ def plain_tip(words: str) -> str:
 
 
 def set_tip(target: QWidget | QAction, words: str) -> None:
-    """Set the tool tip of a widget; the only place that may."""
+    """Set the tooltip of a widget; the only place that may."""
     target.setToolTip(plain_tip(words))

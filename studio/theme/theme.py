@@ -1,7 +1,7 @@
-"""The theme: tokens to palette, stylesheet, fonts and tinted icons, switched while the app runs.
+"""Theme: tokens to palette, stylesheet, fonts and tinted icons, switched at run time.
 
-`Theme.install(app)` is called once by the composition root. Widgets then ask `theme()`, which is to
-colours what `QApplication.palette()` is; they repaint on `changed` or on Qt's own PaletteChange.
+`Theme.install(app)` is called once by the composition root. Widgets then call `theme()`, which is
+to colours what `QApplication.palette()` is; they repaint on `changed` or on Qt's own PaletteChange.
 This is the only module that calls setStyleSheet.
 """
 
@@ -19,7 +19,7 @@ from studio.theme.icons import IconCache, fill_placeholders, tinted_svg
 from studio.theme.tokens import Tokens, load_tokens
 
 MODES = ("system", "dark", "light")
-# Icons that the stylesheet itself draws (arrows and ticks of stock controls): name, token.
+# Icons drawn by the stylesheet (arrows and check marks of stock controls): name, token.
 _SHEET_ICONS = {
     "chevron-down": ("muted", "ghost"),
     "chevron-up": ("muted", "ghost"),
@@ -31,7 +31,7 @@ _SHEET_ICONS = {
 
 
 class Theme(QObject):
-    """Colours, fonts and icons of the studio, and the switch between dark and light."""
+    """Colours, fonts and icons of the studio, with a dark and a light mode."""
 
     changed = Signal()
 
@@ -48,43 +48,43 @@ class Theme(QObject):
 
     @classmethod
     def install(cls, app: QApplication, mode: str = "system") -> Theme:
-        """Load fonts and style once, apply `mode`, and make the theme reachable by `theme()`."""
+        """Load fonts and style once, apply `mode`, and make the theme available to `theme()`."""
         global _installed
-        found = next(iter(app.findChildren(cls)), None)
-        if found is None:
+        installed = next(iter(app.findChildren(cls)), None)
+        if installed is None:
             load_fonts()
-            found = cls(app)
+            installed = cls(app)
             app.setStyle("Fusion")
             app.setFont(make_font("body"))
-            app.styleHints().colorSchemeChanged.connect(found._system_scheme_changed)
-        _installed = found
-        found.set_mode(mode)
-        return found
+            app.styleHints().colorSchemeChanged.connect(installed._system_scheme_changed)
+        _installed = installed
+        installed.set_mode(mode)
+        return installed
 
     @property
     def mode(self) -> str:
-        """What was asked for: system, dark or light."""
+        """Selected mode: system, dark or light."""
         return self._mode
 
     @property
     def scheme(self) -> str:
-        """What is shown: dark or light."""
+        """Effective scheme: dark or light."""
         return self._tokens.scheme
 
     @property
     def tokens(self) -> Tokens:
-        """The colours by name, as #rrggbb."""
+        """Colours by name, as #rrggbb."""
         return self._tokens
 
     def set_mode(self, mode: str) -> None:
-        """Switch to system, dark or light. Raises ValueError for another word."""
+        """Set the mode: system, dark or light. Raises ValueError for any other value."""
         if mode not in MODES:
-            raise ValueError(f"theme mode is {mode!r}, wanted one of {', '.join(MODES)}")
+            raise ValueError(f"theme mode is {mode!r}, expected one of {', '.join(MODES)}")
         self._mode = mode
         self._apply(mode if mode != "system" else _system_scheme(self._app))
 
     def color(self, token: str, alpha: float = 1.0) -> QColor:
-        """The colour of a token; alpha only for the chart fills that tokens.md lists."""
+        """Colour of a token; alpha only for the chart fills listed in tokens.md."""
         color = self._colors.get(token)
         if color is None:
             color = self._colors[token] = QColor(self._tokens[token])
@@ -95,24 +95,24 @@ class Theme(QObject):
         return faded
 
     def font(self, style: str, weight: int | None = None) -> QFont:
-        """A font of the type scale: display title heading body label caption mono mono-small."""
+        """Font of the type scale: display title heading body label caption mono mono-small."""
         key = (style, weight)
         if key not in self._fonts:
             self._fonts[key] = make_font(style, weight)
         return self._fonts[key]
 
     def pixmap(self, name: str, token: str, size_px: int = 16, ratio: float = 0.0) -> QPixmap:
-        """A Lucide icon tinted by a token."""
+        """Lucide icon tinted with a token."""
         ratio = ratio or self._app.devicePixelRatio()
         return self._icons.icon(name, self._tokens[token], size_px, ratio)
 
     def drawing(self, path: str, size: QSize, ratio: float = 0.0) -> QPixmap:
-        """A drawing of resources/icons with token placeholders: "mark", "samples/2048"."""
+        """Drawing of resources/icons with token placeholders: "mark", "samples/2048"."""
         ratio = ratio or self._app.devicePixelRatio()
         return self._icons.drawing(path, self._tokens, size, ratio)
 
     def icon(self, name: str, token: str = "muted", size_px: int = 16) -> QIcon:
-        """The same for menus and stock widgets, with a disabled face."""
+        """Icon for menus and stock widgets, with a disabled variant."""
         icon = QIcon(self.pixmap(name, token, size_px))
         icon.addPixmap(self.pixmap(name, "ghost", size_px), QIcon.Mode.Disabled)
         return icon
@@ -145,9 +145,9 @@ _installed: Theme | None = None
 
 
 def theme() -> Theme:
-    """The installed theme. Raises RuntimeError before `Theme.install`."""
+    """Installed theme. Raises RuntimeError before `Theme.install`."""
     if _installed is None:
-        raise RuntimeError("Theme.install(app) comes before the first widget")
+        raise RuntimeError("call Theme.install(app) before creating a widget")
     return _installed
 
 

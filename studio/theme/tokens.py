@@ -1,6 +1,6 @@
-"""Colour tokens: reads resources/theme/*.toml and does colour arithmetic on them. No Qt.
+"""Colour tokens: reads resources/theme/*.toml and computes with their colours. Free of Qt.
 
-A token is a name ("accent-soft") for an opaque colour; both themes define the same names.
+A token is a name ("accent-soft") of an opaque colour; both themes define the same names.
 """
 
 import math
@@ -20,7 +20,7 @@ _HEX = re.compile(r"#[0-9A-Fa-f]{6}")
 
 @dataclass(frozen=True)
 class Tokens:
-    """One theme: its scheme and the opaque colour (#rrggbb) of every token."""
+    """Theme colours: its scheme and the opaque colour (#rrggbb) of every token."""
 
     scheme: str
     colors: Mapping[str, str]
@@ -33,18 +33,18 @@ class Tokens:
 
 
 def load_tokens(name: str) -> Tokens:
-    """The tokens of one theme. Raises ValueError for a colour that is not #rrggbb."""
+    """Tokens of one theme. Raises ValueError for a colour that is not #rrggbb."""
     return parse_tokens(resource("theme", f"{name}.toml"))
 
 
 def parse_tokens(path: Path) -> Tokens:
-    """The tokens in a theme file: every key of every table is a token."""
+    """Parse a theme file: every key of every table is a token."""
     raw = tomllib.loads(path.read_text(encoding="utf-8"))
     colors: dict[str, str] = {}
     for table in (value for value in raw.values() if isinstance(value, dict)):
         for token, value in table.items():
             if not _HEX.fullmatch(value):
-                raise ValueError(f"{path.name}: {token} is {value!r}, wanted #rrggbb")
+                raise ValueError(f"{path.name}: {token} is {value!r}, expected #rrggbb")
             colors[token] = value
     for step in range(REWARD_STEPS):
         colors[f"on-reward-{step}"] = _text_on_reward(colors, raw["scheme"], step)
@@ -52,13 +52,13 @@ def parse_tokens(path: Path) -> Tokens:
 
 
 def reward_token(reward: float, low: float, high: float) -> str:
-    """The ramp token of a reward on a ramp whose ends are `low` and `high`."""
+    """Ramp token of a reward between `low` and `high`, the ends of the ramp."""
     share = (reward - low) / (high - low) if high > low else 0.5
     return f"reward-{min(REWARD_STEPS - 1, max(0, int(share * REWARD_STEPS)))}"
 
 
 def advantage_token(advantage: float, largest: float) -> str | None:
-    """The tint behind text of an advantage; None for no tint. `largest` is the group's max |A|."""
+    """Background token of an advantage; None for no tint. `largest` is the group's max |A|."""
     if largest <= 0 or advantage == 0 or math.isnan(advantage):
         return None
     share = min(1.0, abs(advantage) / largest)
@@ -79,7 +79,8 @@ def _luminance(color: str) -> float:
 
 
 def _text_on_reward(colors: Mapping[str, str], scheme: str, step: int) -> str:
-    """Text on a cell of the ramp: as tokens.md says, `text` on the ground's half of the ramp."""
+    """Text token on a cell of the ramp: `text` on the background's half of the ramp, as in
+    tokens.md."""
     if scheme == "dark":
         return colors["text"] if step <= 2 else colors["background"]
     return colors["text"] if step <= 4 else colors["raised"]

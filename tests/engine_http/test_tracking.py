@@ -212,7 +212,7 @@ def test_one_that_will_never_take_something_is_told_the_rest(
     view = settled(engine, run).trackers[0]
     assert (view.state, view.behind, view.refused) == ("in_step", 0, 1)
     assert sentence_of(view) == (
-        "OpenTelemetry: in step; 1 span refused: it answers 400 Bad Request."
+        "OpenTelemetry: up to date; 1 span rejected: it answers 400 Bad Request."
     )
     assert len(agents(collector.spans(otel_python))) == len(stored(run)) - 1
     said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
@@ -250,7 +250,7 @@ def test_a_run_that_was_never_tracked_is_sent_when_asked(
     argv = [sys.executable, "-m", "engine", "track", run.path, "--workspace", str(engine.workspace)]
     for _ in range(2):
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stdout) == (0, "  OpenTelemetry: in step\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, "  OpenTelemetry: up to date\n"), done.stderr
         assert len(agents(collector.spans(otel_python))) == len(stored(run))  # and not twice
 
 

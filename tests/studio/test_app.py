@@ -143,7 +143,7 @@ def test_a_lost_engine_is_said_and_found_again(
             port = filled.port
             filled.stop()
             studio.link.pump.nudge()
-            await until(lambda: "back in" in studio.feed.link.words)
+            await until(lambda: "reconnecting in" in studio.feed.link.words)
             for _ in range(8):
                 studio.link.pump.nudge()
                 await asyncio.sleep(0.1)

@@ -1,6 +1,7 @@
-"""The update rule, as `[train.algorithm]` says it: variants, their sources, what goes together.
+"""Settings of the update rule (`[train.algorithm]`): variants, their sources and valid
+combinations.
 
-A preset gives the defaults of all other keys; a key that is written wins.
+A preset gives the defaults of all other keys; a key that is set explicitly takes precedence.
 """
 
 from collections.abc import Mapping
@@ -23,19 +24,19 @@ class GroupStd(Section):
 
     kind: Literal["group_std"] = "group_std"
     floor: Annotated[float, Field(ge=0)] = 0.1
-    """Smallest divisor, so that judge noise in a tied group is not blown up."""
+    """Smallest divisor, so that judge noise in a tied group is not amplified."""
     epsilon: Annotated[float, Field(ge=0)] = 0.0
-    """Added to the divisor: what other libraries have instead of a floor."""
+    """Constant added to the divisor; other libraries use it in place of a floor."""
 
 
 class LeaveOneOut(Section):
-    """Reward minus the mean of its siblings (RLOO, 2402.14740)."""
+    """Reward minus the mean of the other trajectories of its group (RLOO, 2402.14740)."""
 
     kind: Literal["leave_one_out"] = "leave_one_out"
 
 
 class PlainReward(Section):
-    """The reward itself: the baseline comes later, from the batch or from a value head."""
+    """Raw reward; the baseline is subtracted later, by the batch statistics or a value head."""
 
     kind: Literal["reward"] = "reward"
 
@@ -50,38 +51,41 @@ class TrajectoryCredit(Section):
 
 
 class AnchorCredit(Section):
-    """… plus that of its turn, against turns of the group that answered the same observation
-    (GiGPO, 2505.10978): A + weight · A_turn, from discounted returns."""
+    """Advantage of the trajectory plus that of the turn, computed against turns of the group that
+    share the same observation (GiGPO, 2505.10978): A + weight · A_turn, from discounted returns."""
 
     kind: Literal["anchors"] = "anchors"
     weight: Annotated[float, Field(ge=0)] = 1.0
-    """What a turn's advantage counts beside that of the whole trajectory."""
+    """Weight of the turn-level advantage relative to the trajectory-level advantage."""
     discount: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """What a reward one turn later is worth."""
+    """Discount factor γ per turn."""
 
 
 class ValueCredit(Section):
-    """Generalised advantage estimates over a learned value head (PPO, 1707.06347; GAE, 1506.02438).
-    Groups in which all score alike teach too: the head knows what was expected of them."""
+    """Generalized advantage estimation with a learned value head (PPO, 1707.06347; GAE,
+    1506.02438). Groups in which all rewards are equal contribute a gradient too, since the baseline
+    is the predicted value."""
 
     kind: Literal["value"] = "value"
     discount: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """γ: what a reward one token later is worth."""
+    """Discount factor γ per token."""
     decay: Annotated[float, Field(ge=0, le=1)] = 0.95
-    """λ: 1 trusts the rewards that came, 0 trusts the value of the next token."""
+    """λ of GAE: 1 uses the observed returns only, 0 only the predicted value of the next token."""
     weight: Annotated[float, Field(ge=0, le=10)] = 0.1
-    """Weight of the value loss beside the policy's; both pass through the adapter."""
+    """Weight of the value loss relative to the policy loss; both train the adapter."""
     clip: Annotated[float, Field(gt=0)] = 0.5
-    """How far a value may move in one batch before it stops counting as better."""
+    """Clip range of the value loss: largest change of a predicted value per batch that still
+    counts."""
     lr: Annotated[float, Field(gt=0, le=1)] = 1e-4
-    """Learning rate of the value head alone."""
+    """Learning rate of the value head."""
 
 
 Credit = Annotated[TrajectoryCredit | AnchorCredit | ValueCredit, Field(discriminator="kind")]
 
 
 class Clipped(Section):
-    """min(r·A, clip(r)·A), the ratio r token by token (PPO, 1707.06347; GRPO, 2402.03300)."""
+    """PPO clipping of the token-level ratio r: min(r·A, clip(r)·A) (PPO, 1707.06347; GRPO,
+    2402.03300)."""
 
     kind: Literal["clipped"] = "clipped"
     low: Annotated[float, Field(ge=0, le=1)] = 0.2
@@ -91,58 +95,60 @@ class Clipped(Section):
 
 
 class Cispo(Section):
-    """Clip the ratio's value, keep every token's gradient: for stale data (CISPO, 2506.13585)."""
+    """Clipped ratio as a constant weight, so that every token keeps its gradient; for stale data
+    (CISPO, 2506.13585)."""
 
     kind: Literal["cispo"] = "cispo"
     low: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """The ratio's value is at least 1 − low."""
+    """The ratio is clipped below 1 − low."""
     high: Annotated[float, Field(ge=0)] = 4.0
-    """The ratio's value is at most 1 + high."""
+    """The ratio is clipped above 1 + high."""
 
 
 class Gspo(Section):
-    """Clip one ratio a sequence, the geometric mean of its tokens' (GSPO, 2507.18071)."""
+    """Clipping of one ratio per sequence, the geometric mean of its token ratios (GSPO,
+    2507.18071)."""
 
     kind: Literal["gspo"] = "gspo"
     low: Annotated[float, Field(ge=0, le=1)] = 3e-4
-    """The sequence's ratio is clipped below 1 − low."""
+    """The sequence ratio is clipped below 1 − low."""
     high: Annotated[float, Field(ge=0)] = 4e-4
-    """The sequence's ratio is clipped above 1 + high."""
+    """The sequence ratio is clipped above 1 + high."""
 
 
 Loss = Annotated[Clipped | Cispo | Gspo, Field(discriminator="kind")]
 
 
 class TokenCap(Section):
-    """Weight each token by min(w, cap): truncated importance sampling."""
+    """Truncated importance sampling: weight each token by min(w, cap)."""
 
     kind: Literal["token_cap"] = "token_cap"
     cap: Annotated[float, Field(ge=1)] = 2.0
-    """Largest weight of a token."""
+    """Largest importance weight of a token."""
 
 
 class TokenMask(Section):
-    """Leave out tokens whose weight is out of bounds, weigh the others (IcePop)."""
+    """Mask tokens whose importance weight is out of bounds and weight the others (IcePop)."""
 
     kind: Literal["token_mask"] = "token_mask"
     low: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Smallest weight that stays."""
+    """Smallest importance weight that is not masked."""
     high: Annotated[float, Field(ge=1)] = 2.0
-    """Largest weight that stays."""
+    """Largest importance weight that is not masked."""
 
 
 class SequenceMask(Section):
-    """Leave out sequences whose geometric mean weight is out of bounds."""
+    """Mask sequences whose geometric mean importance weight is out of bounds."""
 
     kind: Literal["sequence_mask"] = "sequence_mask"
     low: Annotated[float, Field(ge=0, le=1)] = 0.99
-    """Smallest mean weight that stays."""
+    """Smallest mean weight that is not masked."""
     high: Annotated[float, Field(ge=1)] = 1.01
-    """Largest mean weight that stays."""
+    """Largest mean weight that is not masked."""
 
 
 class NoCorrection(Section):
-    """Trust the sampler's log-probs to be the trainer's."""
+    """No correction: use the sampler's log-probs as if they were the trainer's."""
 
     kind: Literal["none"] = "none"
 
@@ -153,84 +159,89 @@ Correction = Annotated[
 
 
 class Algorithm(Section):
-    """One batch of attempts → one update of the policy, or several."""
+    """Update rule: turns one batch of trajectories into one or more optimizer steps."""
 
     preset: PresetName = "atelier"
-    """A named method: it sets every key below that you do not set yourself."""
+    """Named method; sets every key below that you do not set yourself."""
     advantage: Advantage = GroupMean()
-    """How rewards inside a group become advantages."""
+    """Estimator that turns the rewards of a group into advantages."""
     credit: Credit = TrajectoryCredit()
-    """How a trajectory's advantage becomes those of its tokens."""
+    """Credit assignment: how the advantage of a trajectory is distributed over its tokens."""
     batch_scale: Literal["none", "whiten", "mean_abs"] = "none"
-    """What the whole batch does to its advantages: nothing, mean 0 and deviation 1 over all tokens
-    (REINFORCE++), or a mean size of 1 (ART)."""
+    """Normalization of advantages over the batch: none, mean 0 and standard deviation 1 over all
+    tokens (REINFORCE++), or mean absolute value 1 (ART)."""
     loss: Loss = Clipped()
-    """What is made of ratio and advantage."""
+    """Policy loss computed from ratio and advantage."""
     ratio_to: Literal["trainer", "sampler"] = "trainer"
-    """Against whom the ratio is taken: the trainer before the batch (`correction` makes up for the
-    sampler), or the sampler itself (for stale attempts; then nothing corrects)."""
+    """Reference of the importance ratio: the trainer's policy before the batch (`correction`
+    accounts for the sampler), or the sampler's policy (for stale trajectories; no correction)."""
     correction: Correction = TokenCap()
-    """How that difference is weighed: w = exp(lp of the trainer − lp of the sampler)."""
+    """Correction of the mismatch between sampler and trainer, with weights w = exp(lp of the
+    trainer − lp of the sampler)."""
     average: Literal["tokens", "sequences", "trajectories", "constant"] = "tokens"
-    """Mean over all trained tokens (DAPO), over sequences of their means (GRPO), the same over
-    whole trajectories (ART), or a sum over sequences × max_tokens (Dr. GRPO)."""
+    """Aggregation of the token losses: mean over all trained tokens (DAPO), mean over the means of
+    the sequences (GRPO), mean over the means of the trajectories (ART), or sum divided by sequences
+    × max_tokens (Dr. GRPO)."""
     kl: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Weight of the distance to the untrained model; 0 skips its forward pass."""
+    """Weight of the KL divergence to the base model; 0 skips its forward pass."""
     kl_in: Literal["loss", "advantage", "reward"] = "loss"
-    """Where that distance counts: k3 in the loss (GRPO); in the advantage, kl · (mean k1 − k1)
-    (ART); or in the reward, kl · k1 taken from each token and all after it (REINFORCE++)."""
+    """Placement of the KL penalty: k3 in the loss (GRPO); in the advantage, kl · (mean k1 −
+    k1) (ART); or in the reward, kl · k1 subtracted from each token and all later ones
+    (REINFORCE++)."""
     entropy: Annotated[float, Field(ge=-1, le=1)] = 0.0
-    """Weight of the mean token entropy, subtracted from the loss; 0 leaves it alone."""
+    """Weight of the entropy bonus: mean token entropy, subtracted from the loss. 0 disables it."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    """Gradients are scaled down to this norm."""
+    """Gradient clipping: largest norm of the gradient."""
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """AdamW's decoupled weight decay of the adapter: it shrinks by lr · weight_decay an update."""
+    """Decoupled weight decay of AdamW: each update shrinks the adapter by lr · weight_decay."""
     updates: Annotated[int, Field(ge=1, le=64)] = 1
-    """Optimizer steps per batch, each on its share of the groups. From the second on the ratio has
-    moved and is clipped; with `ratio_to` trainer that costs a forward pass."""
+    """Optimizer steps per batch, each on an equal share of the groups. From the second step on the
+    ratio differs from 1 and is clipped; with `ratio_to` trainer this needs one more forward pass.
+    """
     refills: Annotated[int, Field(ge=0, le=16)] = 0
-    """Dynamic sampling (DAPO, 2503.14476): how often a step rolls out further scenarios in place of
-    groups that all score alike; those are left out of the batch."""
+    """Dynamic sampling (DAPO, 2503.14476): how many times a step may sample further scenarios to
+    replace groups without signal (all rewards equal), which are left out of the batch."""
     overlong: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of max_tokens over which the reward part `overlong` falls from 0 to −1 before the limit
-    (soft overlong punishment, DAPO); 0 is off."""
+    """Soft overlong punishment (DAPO): share of max_tokens before the limit over which the reward
+    part `overlong` falls from 0 to −1. 0 disables it."""
     mask_truncated: bool = False
-    """Learn nothing from attempts cut by a limit; they still count in their group's mean."""
+    """Exclude truncated trajectories from the gradient; they still count in the mean of their
+    group."""
 
     @property
     def shaped(self) -> bool:
-        """Whether the distance to the untrained model is part of the advantages."""
+        """Whether the KL divergence to the base model is part of the advantages."""
         return self.kl > 0 and self.kl_in != "loss"
 
     @property
     def moving(self) -> bool:
-        """Whether updates compare with the trainer before the first of them."""
+        """Whether updates need the trainer's log-probs from before the batch's first update."""
         return self.updates > 1 and self.ratio_to == "trainer"
 
     @property
     def extra_passes(self) -> list[str]:
-        """Forward passes over the trained tokens beside the update's own, in words."""
+        """Names of the forward passes over the trained tokens in addition to the update's own."""
         before = self.shaped or self.moving or self.credit.kind == "value"
         return ["before the update"] * before + ["untrained model"] * (self.kl > 0)
 
     @model_validator(mode="before")
     @classmethod
-    def _start_from_the_preset(cls, values: Any) -> Any:
+    def _apply_preset(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
         name = values.get("preset", "atelier")
         preset = PRESETS.get(name) if isinstance(name, str) else None
-        return _over(preset.values, values) if preset else values
+        return _merged(preset.values, values) if preset else values
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "Algorithm":
+    def _check_combination(self) -> "Algorithm":
         if words := _contradiction(self):
             raise ValueError(words)
         return self
 
 
-def _over(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` on top; inside a variant only where both are of the same kind."""
+def _merged(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `values` into `defaults`; variants are merged only if both are of the same kind."""
     merged = {**defaults, **values}
     for key, default in defaults.items():
         own = values.get(key)
@@ -241,7 +252,8 @@ def _over(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, A
 
 
 def _contradiction(a: Algorithm) -> str:
-    """What makes no sense together, in words that follow the key; empty where all does."""
+    """Error message of an invalid combination, phrased to follow the key; empty if the combination
+    is valid."""
     plain, value = a.advantage.kind == "reward", a.credit.kind == "value"
     if a.kl_in != "loss" and not a.kl:
         return f'has kl_in "{a.kl_in}" with kl 0: give kl a weight, or leave kl_in out'
@@ -264,11 +276,12 @@ def _contradiction(a: Algorithm) -> str:
         )
     if plain and a.refills:
         return (
-            'has refills with advantage "reward", where groups that score alike teach too: set '
+            'has refills with advantage "reward", where groups with equal rewards count too: set '
             "refills to 0"
         )
     return ""
 
 
 UNIONS = frozenset({"advantage", "credit", "loss", "correction"})
-"""Keys with variants: below them, pydantic puts the variant's name into the path of an error."""
+"""Keys with variants: pydantic inserts the name of the variant below them into the path of an
+error."""

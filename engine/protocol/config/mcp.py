@@ -1,4 +1,4 @@
-"""MCP servers on the wire."""
+"""MCP server configuration and tool lists exchanged between engine and studio."""
 
 from typing import Annotated, Any
 
@@ -10,22 +10,22 @@ from engine.protocol.requests.drafts import ToolView
 
 
 class McpServer(Value):
-    """How a server is reached: started here (`command`), or over streamable HTTP (`url`)."""
+    """MCP server, either a local process (`command`) or reached over streamable HTTP (`url`)."""
 
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
     cwd: str = "."
-    """Where it is started, relative to the project."""
+    """Working directory of the command, relative to the project."""
     url: str = ""
     headers: dict[str, str] = Field(default_factory=dict)
     tools: tuple[str, ...] | None = None
-    """Those that the model is offered; None offers all."""
+    """Names of the tools offered to the model; None offers all."""
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 30
-    """Seconds that one call may take."""
+    """Timeout of one tool call, in seconds."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> "McpServer":
+    def _check_transport(self) -> "McpServer":
         if bool(self.command) == bool(self.url):
             raise ValueError("needs either a command or a url")
         if self.url and not self.url.startswith(("http://", "https://")):
@@ -34,24 +34,24 @@ class McpServer(Value):
 
     @property
     def address(self) -> str:
-        """For a person."""
+        """Command line or URL, for display."""
         return self.url or " ".join([self.command, *self.args])
 
 
 class ServerView(Value):
-    """A server, and what it said when it was looked at."""
+    """MCP server with the tools found by the last check."""
 
     name: str
     server: McpServer
     tools: list[ToolView] = Field(default_factory=list)
-    """All that it has, chosen or not; none before it was looked at."""
+    """All tools of the server, selected or not; empty before the first check."""
     looked: bool = False
     problem: Problem | None = None
-    """Why it cannot be used."""
+    """Why the server cannot be used."""
 
     @property
     def offered(self) -> list[ToolView]:
-        """The chosen ones."""
+        """Tools that are offered to the model."""
         chosen = self.server.tools
         return [tool for tool in self.tools if chosen is None or tool.name in chosen]
 
@@ -59,12 +59,12 @@ class ServerView(Value):
 class ServerViews(Value):
     servers: list[ServerView] = Field(default_factory=list)
     read: bool = False
-    """Whether there is an mcp.json, or an agent of ours that reads one."""
+    """Whether there is an mcp.json, or a sample agent that reads one."""
 
 
 class SetServer(Request):
-    """Write a server into mcp.json, or take it out (None)."""
+    """Add a server to mcp.json, replace it, or remove it (None)."""
 
     name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
     server: dict[str, Any] | None = None
-    """As mcp.json has it."""
+    """Server entry in the format of mcp.json."""

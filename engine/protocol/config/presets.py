@@ -25,7 +25,7 @@ PresetName = Literal[
 class Preset(NamedTuple):
     title: str
     when: str
-    """One line: when to use it."""
+    """Recommended use, in one line."""
     values: Mapping[str, Any]
 
 
@@ -141,7 +141,11 @@ PRESETS: Mapping[str, Preset] = {
         },
     ),
 }
-"""`art` equals ART where ART packs all sequences of the step into one row, which is then its one
-optimizer step (it takes one step a row): population deviation + 1e-6, 1 / trained tokens a
-trajectory, mean |A|·w = 1, CISPO in [0, 5] against the sampler, mean over the row's tokens; then
-AdamW (0.9, 0.99) with the gradient clipped at 0.1 and weight decay 0.1."""
+"""Presets by name.
+
+`art` equals ART if ART packs all sequences of the step into one row, which is then its only
+optimizer step (ART takes one optimizer step per row): population standard deviation + 1e-6, weight
+1 / trained tokens per trajectory, mean |A|·w = 1, CISPO in [0, 5] against the sampler, mean over
+the tokens of the row; then AdamW (0.9, 0.99) with the gradient norm clipped to 0.1 and weight decay
+0.1.
+"""

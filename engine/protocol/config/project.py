@@ -1,6 +1,6 @@
-"""What a person writes in `project.toml`: typed, few knobs, every field documented below itself.
+"""Schema of `project.toml`.
 
-The documentation of a field is its tooltip in the studio; its bounds are the limits of the control.
+The docstring of a field is its tooltip in the studio; its bounds are the limits of the control.
 """
 
 from typing import Annotated, Literal
@@ -14,47 +14,47 @@ from engine.protocol.config.tracking import TrackConfig
 
 
 class ModelConfig(Section):
-    """What learns."""
+    """Base model; a LoRA adapter on all linear layers is trained."""
 
     name: str = "smollm2-135m-instruct"
-    """A name from `engine models list`, a Hugging Face id, or a folder with safetensors."""
+    """Name from `atelier models list`, Hugging Face id, or folder with safetensors files."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the frozen weights; `auto` takes bfloat16 where the processor has it."""
+    """Data type of the frozen weights; `auto` selects bfloat16 where the hardware supports it."""
     max_context: Annotated[int, Field(ge=64, le=131_072)] = 1024
-    """Longest prompt plus completion, in tokens."""
+    """Context length: maximum tokens of prompt plus completion."""
     rank: Annotated[int, Field(ge=1, le=512)] = 16
-    """Rank of the LoRA adapter on every linear layer."""
+    """Rank of the LoRA adapters, one per linear layer."""
     alpha: Annotated[float, Field(gt=0, le=1024)] = 32
-    """LoRA scale: the update is multiplied by alpha / rank."""
+    """LoRA scale: the adapter's output is multiplied by alpha / rank."""
 
 
 class BackendConfig(Section):
-    """The programs that sample and train, and the cards they work on."""
+    """Sampling and training backends, and the GPUs they use."""
 
     trainer: Literal["torch", "unsloth"] = "torch"
-    """`torch` runs anywhere; `unsloth` loads models in 4 or 8 bits and trains them with its own
-    kernels on NVIDIA cards."""
+    """Training backend: `torch` runs on any hardware; `unsloth` loads models in 4 or 8 bits and
+    trains them with its own kernels on NVIDIA GPUs."""
     sampler: Literal["torch", "vllm"] = "torch"
-    """`torch` samples in the trainer's process; `vllm` in a server of its own, many times faster on
-    a GPU."""
+    """Sampling backend: `torch` samples in the trainer's process; `vllm` in a separate server, many
+    times faster on a GPU."""
     weights: Literal["full", "8bit", "4bit"] = "full"
-    """What the frozen weights are stored in; `full` is the precision of model.dtype. Fewer bits
-    need Unsloth and an NVIDIA card."""
+    """Quantization of the frozen weights; `full` keeps the data type of model.dtype. 8 and 4 bits
+    need Unsloth and an NVIDIA GPU."""
     recompute: bool = False
-    """Compute each layer again on the way back instead of keeping what it computed: a third slower,
-    a fraction of the memory, the same result."""
+    """Gradient checkpointing: recompute activations in the backward pass. A third slower with a
+    fraction of the memory; the result is the same."""
     processes: Annotated[int, Field(ge=1, le=8)] = 1
-    """Trainers that share each batch, one a card."""
+    """Data-parallel training processes that share each batch, one per GPU."""
     memory_share: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Share of the card's memory that vLLM takes; worked out from the forecast when empty."""
+    """Share of GPU memory that vLLM reserves; computed from the memory forecast when empty."""
     sleep: Literal["auto", "off", "cache", "all"] = "auto"
-    """What vLLM gives back to the card while it trains: its `cache` of keys and values, or `all`;
-    `auto` gives back what the forecast says is needed."""
+    """GPU memory that vLLM frees while the policy trains: its KV `cache`, or `all`; `auto` frees as
+    much as the memory forecast requires."""
     share_card: bool = False
-    """Start also where other programs hold memory that the forecast counts on."""
+    """Start even if other programs use GPU memory that the forecast counts on."""
 
     @model_validator(mode="after")
-    def _trainer_loads_the_weights(self) -> "BackendConfig":
+    def _check_weights(self) -> "BackendConfig":
         if self.weights != "full" and self.trainer == "torch":
             raise ValueError(
                 f"has weights = {self.weights} with trainer = torch, which loads full weights "
@@ -64,34 +64,35 @@ class BackendConfig(Section):
 
 
 class AgentConfig(Section):
-    """The user's code, which only needs the address and key it is given."""
+    """Your agent's code; it needs only the address and key of an OpenAI-compatible endpoint."""
 
     source: Literal["project", "outside"] = "project"
-    """Who makes the attempts: the project's own agent, or `outside`, a script with a loop of its
-    own (OpenPipe's ART) that says itself when a step begins."""
+    """Source of the rollouts: the project's own agent, or `outside`, a script with its own
+    training loop (OpenPipe's ART) that decides when a step begins."""
     file: str = "agent.py"
     """Python file with `rollout(scenario, model)`, relative to the project."""
     command: str | None = None
-    """Instead of a file: a command run once per attempt, with OPENAI_BASE_URL, OPENAI_API_KEY and
-    ATELIER_SCENARIO (JSON) in its environment; its last line of output is the result as JSON."""
+    """Command to run once per rollout instead of a Python file. OPENAI_BASE_URL, OPENAI_API_KEY and
+    ATELIER_SCENARIO (JSON) are in its environment; its last line of output is the result as JSON.
+    """
     python: str | None = None
-    """Interpreter for the file; the engine's own when empty."""
+    """Python interpreter for the file; the engine's own when empty."""
     requirements: str | None = None
-    """Packages that the agent imports: a requirements file of pip's, relative to the project. They
-    go into an environment of their own, when you say so; its Python runs the agent."""
+    """Packages that the agent imports: a pip requirements file, relative to the project. They are
+    installed into a separate environment after you confirm; its Python runs the agent."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1
-    """Agent processes; each runs many attempts at once."""
+    """Agent processes; each runs many rollouts concurrently."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
-    """Attempts running at the same time over all workers."""
+    """Maximum concurrent rollouts over all workers."""
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 120
-    """Wall-clock limit of one attempt, in seconds."""
+    """Timeout of one rollout, in seconds of wall-clock time."""
     max_turns: Annotated[int, Field(ge=1, le=1000)] = 32
-    """Model calls one attempt may make."""
+    """Maximum model calls (turns) per rollout."""
     max_output_bytes: Annotated[int, Field(ge=1024)] = 1_000_000
-    """Most that one attempt may print or return."""
+    """Maximum bytes that one rollout may print or return."""
 
     @model_validator(mode="after")
-    def _one_interpreter(self) -> "AgentConfig":
+    def _check_interpreter(self) -> "AgentConfig":
         if self.python and self.requirements:
             raise ValueError(
                 "has both python and requirements: the packages have an interpreter of their own, "
@@ -101,109 +102,114 @@ class AgentConfig(Section):
 
 
 class ScenariosConfig(Section):
-    """The tasks it practises, and the ones it is tested on: JSON Lines, one scenario a line."""
+    """Training and validation scenarios (JSONL)."""
 
     train: str = "scenarios/train.jsonl"
-    """Scenarios for training, relative to the project."""
+    """Training scenarios, relative to the project."""
     validation: str | None = "scenarios/validation.jsonl"
-    """Held-out scenarios; leave empty for none."""
+    """Validation scenarios, never trained on; leave empty for none."""
 
 
 class Constraint(Section):
     """A hard rule on one reward part or metric."""
 
     part: str
-    """Name of the reward part or metric it looks at."""
+    """Name of the reward part or metric."""
     above: float | None = None
-    """Broken when the value is above this."""
+    """The constraint applies when the value is above this."""
     below: float | None = None
-    """Broken when the value is below this."""
+    """The constraint applies when the value is below this."""
     effect: Literal["veto", "penalty"] = "veto"
     """`veto` sets the reward to `value`, `penalty` subtracts `value`."""
     value: float = 0.0
-    """What the effect sets or subtracts."""
+    """Value that the effect sets or subtracts."""
 
 
 class RewardConfig(Section):
-    """Who says what is good: named parts are weighted and added, then constraints apply."""
+    """Where the reward comes from. Weighted parts are summed, then constraints apply."""
 
     weights: dict[str, float] = Field(default_factory=dict)
-    """Weight by part name; a part that is not named weighs 1."""
+    """Weight of each reward part; a part without a weight counts 1."""
     required: tuple[str, ...] = ()
-    """Parts without which an attempt is unscored. Empty: at least one part of any name."""
+    """Reward parts without which a trajectory is unscored; empty requires at least one part of any
+    name."""
     constraints: tuple[Constraint, ...] = ()
     """Vetoes and penalties, applied in order after the sum."""
 
 
 class JudgeConfig(Section):
-    """The LLM judge: it compares the attempts of a group by the rubric (RULER)."""
+    """LLM judge: scores the trajectories of a group relative to each other by a rubric (RULER)."""
 
     enabled: bool = False
-    """Ask a judge to compare the attempts of each group."""
+    """Score the trajectories of each group with an LLM judge."""
     models: tuple[str, ...] = ()
-    """Judges as litellm names them: `openai/gpt-5.4`, `anthropic/…`, `ollama_chat/…`."""
+    """Judge models as LiteLLM names them: `openai/gpt-5.4`, `anthropic/…`, `ollama_chat/…`."""
     base_url: str | None = None
-    """Address of an OpenAI-compatible server, for models named `openai/…`."""
+    """Base URL of an OpenAI-compatible server, for models named `openai/…`."""
     rubric: str = "rubric.md"
-    """What a good attempt is, in plain words, relative to the project."""
+    """Rubric file: criteria of a good trajectory in plain language, relative to the project."""
     local: bool = False
-    """Let a small model judge routine steps on this machine, for nothing: it is fitted on your
-    labels and on the verdicts of the judges named above."""
+    """Score routine steps with a small local model at no cost; it is trained on your labels and on
+    the verdicts of the judge models."""
     local_every: Annotated[int, Field(ge=1)] = 5
-    """Steps from one look of the judges named above to the next; between, the local one judges."""
+    """Steps between passes of the judge models; the local judge scores the steps between."""
     local_least: Annotated[float, Field(ge=0, le=1)] = 0.7
-    """Share of held-out pairs that the local judge must put in order before it may judge."""
+    """Minimum share of held-out pairs that the local judge must order correctly before it is used.
+    """
     canary_every: Annotated[int, Field(ge=0)] = 10
-    """Steps between two planted attempts that show whether the judge can be fooled (one question
-    each); 0 plants none."""
+    """Steps between two canary trajectories that test whether the judge can be fooled (one judge
+    call each); 0 disables them."""
     prompt: Literal["atelier", "art"] = "atelier"
-    """`art` asks exactly as ART's RULER does, once and in the order of the attempts."""
+    """Judge prompt: `art` uses the prompt of ART's RULER, one pass, trajectories in their original
+    order."""
     combine: Literal["mean", "median", "majority"] = "mean"
-    """What becomes of the scores of several judges."""
+    """Aggregation of the scores of several judge models."""
     passes: Annotated[int, Field(ge=1, le=9)] = 3
-    """Most times a judge looks at a group, in another order each; it stops when two agree."""
+    """Maximum passes per group, each in another order of the trajectories; stops when two passes
+    agree."""
     stable: Annotated[float, Field(ge=-1, le=1)] = 0.8
-    """Kendall's τ of two passes from which they agree."""
+    """Kendall's τ from which two passes agree."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
-    """Of the judge."""
+    """Sampling temperature of the judge."""
     max_tokens: Annotated[int, Field(ge=64, le=131_072)] = 4096
-    """Most tokens of a judge's answer, its thoughts included."""
+    """Maximum tokens of a judge's response, reasoning included."""
     max_chars: Annotated[int, Field(ge=500)] = 24_000
-    """Characters of one attempt that are shown; the middle of long messages is left out."""
+    """Maximum characters of one trajectory in the judge prompt; long messages are shortened in the
+    middle."""
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120
-    """Seconds for one answer."""
+    """Timeout of one judge call, in seconds."""
     retries: Annotated[int, Field(ge=0, le=20)] = 4
-    """Tries after one that failed by load, server or network."""
+    """Retries of a judge call after overload, server or network errors."""
     concurrency: Annotated[int, Field(ge=1, le=256)] = 8
-    """Questions at the same time."""
+    """Maximum concurrent judge calls."""
     budget_usd: Annotated[float, Field(ge=0)] | None = 5.0
-    """Dollars that a run may spend on judging; attempts beyond it stay unscored."""
+    """Judge budget of a run, in US dollars; trajectories beyond it stay unscored."""
     price_prompt: Annotated[float, Field(ge=0)] | None = None
-    """Dollars for a million tokens asked, where the price list lacks the model."""
+    """Price in US dollars per million prompt tokens, if the price list lacks the model."""
     price_completion: Annotated[float, Field(ge=0)] | None = None
-    """Dollars for a million tokens answered, where the price list lacks the model."""
+    """Price in US dollars per million completion tokens, if the price list lacks the model."""
 
     @field_validator("models")
     @classmethod
-    def _models_are_names(cls, models: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_models(cls, models: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(check_model(model) for model in models)
 
     @model_validator(mode="after")
-    def _somebody_judges(self) -> "JudgeConfig":
+    def _check_enabled(self) -> "JudgeConfig":
         if self.enabled and not (self.models or self.local):
             raise ValueError("is enabled without a model: name one in judge.models")
         return self
 
 
 class WarmupConfig(Section):
-    """Supervised epochs on demonstrations before the first step."""
+    """Supervised fine-tuning on demonstrations before the first step."""
 
     file: str = "demonstrations.jsonl"
-    """Chat messages in the OpenAI format, one demonstration a line, relative to the project."""
+    """Demonstrations (JSONL, chat messages in the OpenAI format), relative to the project."""
     gold: bool = True
-    """Also learn from the attempts that you pinned as gold (gold.jsonl)."""
+    """Also train on the trajectories that you pinned as gold (gold.jsonl)."""
     epochs: Annotated[int, Field(ge=1, le=100)] = 1
-    """Passes over the demonstrations."""
+    """Epochs over the demonstrations."""
     lr: Annotated[float, Field(gt=0, le=1)] = 2e-4
     """Learning rate of the warm-up."""
     batch_size: Annotated[int, Field(ge=1, le=4096)] = 16
@@ -211,91 +217,92 @@ class WarmupConfig(Section):
 
 
 class SftConfig(Section):
-    """Supervised fine-tuning: what an SFT run learns from, and how."""
+    """Data and hyperparameters of an SFT run."""
 
     data: str = "demonstrations.jsonl"
-    """Demonstrations, one JSON object a line, relative to the project: chat messages in the OpenAI
-    format, TRL's prompt and completion, or plain text."""
+    """Demonstrations (JSONL), relative to the project: chat messages in the OpenAI format, TRL's
+    prompt and completion, or plain text."""
     gold: bool = True
-    """Also learn from the attempts that you pinned as gold (gold.jsonl)."""
+    """Also train on the trajectories that you pinned as gold (gold.jsonl)."""
     validation: str | None = None
-    """File with demonstrations that only measure; empty holds a share of the others out."""
+    """File with validation demonstrations, never trained on; when empty, a share of the training
+    data is held out."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of the demonstrations that is held out where no file is named, drawn by train.seed; 0
-    measures nothing."""
+    """Share of the demonstrations held out for validation if no file is named, drawn with
+    train.seed; 0 holds none out."""
     skip_bad_lines: bool = False
-    """Learn without the lines that do not read, and count them; without, they stop the start."""
+    """Skip and count lines that cannot be parsed; otherwise such a line stops the start."""
     epochs: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Passes over the demonstrations."""
+    """Epochs over the demonstrations."""
     batch_size: Annotated[int, Field(ge=1, le=4096)] = 2
-    """Demonstrations per update; they go through the trainer train.batch_tokens at a time."""
+    """Demonstrations per update; they are processed train.batch_tokens tokens at a time."""
     lr: Annotated[float, Field(gt=0, le=1)] = 2e-4
-    """Learning rate of AdamW (0.9, 0.99) at its highest."""
+    """Peak learning rate of AdamW (0.9, 0.99)."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """How the learning rate falls after its highest: to 0 in a line, to 0 in half a cosine, or not
-    at all."""
+    """Learning rate schedule after the peak: linear or cosine decay to 0, or constant."""
     warmup_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of the updates in which the learning rate rises to its highest."""
+    """Share of the updates over which the learning rate rises to its peak."""
     validate_every: Annotated[int, Field(ge=1)] = 20
-    """Updates from one measurement of the held-out loss to the next; each has a checkpoint."""
+    """Updates between measurements of the validation loss; each saves a checkpoint."""
     patience: Annotated[int, Field(ge=1)] | None = None
-    """Measurements without a lower held-out loss after which the run ends; empty never ends it
-    early."""
+    """Early stopping: measurements without a lower validation loss after which the run ends; empty
+    disables it."""
 
 
 class TrainConfig(Section):
-    """How long and how hard it practises."""
+    """Training length, batch size and schedule."""
 
     steps: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Optimizer steps of the run."""
     groups: Annotated[int, Field(ge=1, le=4096)] = 8
-    """Scenarios per step; each makes one group."""
+    """Groups per step, one per scenario."""
     group_size: Annotated[int, Field(ge=2, le=256)] = 8
-    """Attempts per scenario, compared with each other."""
+    """Rollouts per scenario, compared with each other."""
     curriculum: Literal["uniform", "frontier", "easy_first", "hard"] = "uniform"
-    """Which scenarios come next: each once an epoch; more often those whose attempts differ
-    (`frontier`); easy ones at first, all of them from the middle of the run (`easy_first`); or more
+    """Order of the scenarios: each once per epoch (`uniform`); more often those whose rewards vary
+    (`frontier`); easy ones first, all of them from the middle of the run (`easy_first`); or more
     often those that fail (`hard`)."""
     curriculum_floor: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share of the choice that stays equal for all scenarios, so that none is forgotten; 1 lets the
-    curriculum do nothing."""
+    """Share of the sampling probability that stays uniform, so that every scenario keeps being
+    sampled; 1 disables the curriculum."""
     lr: Annotated[float, Field(gt=0, le=1)] = 1e-5
     """Learning rate of AdamW (0.9, 0.99), constant."""
     temperature: Annotated[float, Field(gt=0, le=5)] = 1.0
-    """Sampling temperature of training attempts; 1 keeps log-probs exact."""
+    """Sampling temperature of training rollouts; 1 keeps log-probs exact."""
     max_tokens: Annotated[int, Field(ge=1, le=131_072)] = 256
-    """Most tokens of one completion, where the agent asks for more or says nothing."""
+    """Maximum tokens of one completion, if the agent requests more or sets no limit."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Every random choice of the run derives from it."""
+    """Seed of every random choice of the run."""
     validate_every: Annotated[int, Field(ge=0)] = 10
     """Steps between validations; 0 validates only before the first and after the last step."""
     validation_attempts: Annotated[int, Field(ge=1, le=64)] = 1
-    """Attempts per validation scenario."""
+    """Rollouts per validation scenario."""
     checkpoint_every: Annotated[int, Field(ge=1)] = 10
-    """Steps between checkpoints; the last step is always kept."""
+    """Steps between checkpoints; the last step is always saved."""
     keep_last: Annotated[int, Field(ge=1)] | None = 5
-    """Checkpoints that stay because they are the newest; empty keeps all. Pinned, exported and
-    branched ones stay anyway."""
+    """Newest checkpoints to keep; empty keeps all. Pinned, exported and branched checkpoints are
+    always kept."""
     keep_best: Annotated[int, Field(ge=0)] = 3
-    """Further ones that stay because their validation was best."""
+    """Further checkpoints to keep, by best validation reward."""
     review_every: Annotated[int, Field(ge=0)] = 0
-    """Every so many steps the run waits for your labels before it learns; 0 never waits."""
+    """Steps between reviews, in which the run waits for your labels before the update; 0 disables
+    reviews."""
     review_timeout_s: Annotated[float, Field(gt=0)] | None = 1800
-    """Seconds that a review waits; empty waits for ever."""
+    """Timeout of a review, in seconds; empty waits without limit."""
     review_then: Literal["train", "pause"] = "train"
-    """What happens when nobody came: train on what is there, or pause."""
+    """Action after the timeout of a review: train on the labels so far, or pause."""
     staleness: Annotated[int, Field(ge=0, le=4)] = 0
-    """Updates that the weights which sampled an attempt may lie behind those that learn from it;
-    above 0 the next attempts are sampled while the trainer works."""
+    """Maximum number of updates between the weights that sampled a trajectory and the weights
+    trained on it; above 0, the next rollouts are sampled while the policy trains."""
     batch_tokens: Annotated[int, Field(ge=64)] = 2048
-    """Tokens that go through the trainer at once; smaller needs less memory, same result."""
+    """Tokens per forward and backward pass; less needs less memory and gives the same result."""
     algorithm: Algorithm = Algorithm()
     """The update rule."""
     warmup: WarmupConfig | None = None
-    """Optional supervised start."""
+    """Supervised fine-tuning before the first step (optional)."""
 
     @model_validator(mode="after")
-    def _every_update_has_a_group(self) -> "TrainConfig":
+    def _check_updates(self) -> "TrainConfig":
         if self.algorithm.updates > self.groups:
             raise ValueError(
                 f"has {self.algorithm.updates} updates for {self.groups} groups: each update takes "
@@ -305,39 +312,39 @@ class TrainConfig(Section):
 
 
 class EvaluateConfig(Section):
-    """How models are compared with each other; those of providers are paid from here."""
+    """Evaluation: comparison of models on the same scenarios."""
 
     attempts: Annotated[int, Field(ge=1, le=64)] = 1
-    """Attempts of each model at each scenario."""
+    """Rollouts of each model on each scenario."""
     budget_usd: Annotated[float, Field(ge=0)] | None = 5.0
-    """Dollars that one evaluation may spend on models of providers; attempts beyond it stay
+    """Budget in US dollars of one evaluation for models of providers; rollouts beyond it stay
     unscored."""
     usd_per_hour: Annotated[float, Field(ge=0)] | None = None
-    """What an hour of this machine costs; with it, the cost of attempts that ran here is said."""
+    """Cost of this machine in US dollars per hour; used to compute the cost of local rollouts."""
     base_url: str | None = None
-    """Address of an OpenAI-compatible server, for models named `openai/…`."""
+    """Base URL of an OpenAI-compatible server, for models named `openai/…`."""
     max_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
-    """Most tokens of one answer of a provider's model, its thoughts included; that of training
+    """Maximum tokens of one response of a provider's model, reasoning included; train.max_tokens
     when empty."""
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120
-    """Seconds for one answer of a provider."""
+    """Timeout of one call to a provider, in seconds."""
     retries: Annotated[int, Field(ge=0, le=20)] = 4
-    """Tries after one that failed by load, server or network."""
+    """Retries of a call after overload, server or network errors."""
     concurrency: Annotated[int, Field(ge=1, le=256)] = 8
-    """Questions to providers at the same time."""
+    """Maximum concurrent calls to providers."""
     price_prompt: Annotated[float, Field(ge=0)] | None = None
-    """Dollars for a million tokens read, where the price list lacks the model."""
+    """Price in US dollars per million prompt tokens, if the price list lacks the model."""
     price_completion: Annotated[float, Field(ge=0)] | None = None
-    """Dollars for a million tokens answered, where the price list lacks the model."""
+    """Price in US dollars per million completion tokens, if the price list lacks the model."""
 
 
 class ProjectConfig(Section):
-    """A whole `project.toml`."""
+    """Complete `project.toml`."""
 
     name: str = ""
-    """Shown in lists; the folder's name when empty."""
+    """Name of the project in lists; the folder's name when empty."""
     description: str = ""
-    """One line for the Home page."""
+    """One-line description on the Home page."""
     model: ModelConfig = ModelConfig()
     backend: BackendConfig = BackendConfig()
     agent: AgentConfig = AgentConfig()

@@ -1,4 +1,4 @@
-"""What every table of `project.toml` is: typed, frozen, without keys that nobody knows."""
+"""Base class of the tables of `project.toml`."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -1,8 +1,8 @@
-"""Trackers on the wire: what a project says of each, how each is, and in which words.
+"""Experiment tracking: settings of each tracker, and the state of a run's trackers.
 
-A tracker is another program that is told of a run: metrics to W&B, MLflow, trackio or TensorBoard,
-attempts as traces to Langfuse or any OpenTelemetry collector. None is needed, and all are off until
-a project turns them on. API keys are in no setting: they are lent, as those of the judges are.
+Metrics go to W&B, MLflow, trackio or TensorBoard; trajectories go as traces to Langfuse or any
+OpenTelemetry collector. All are off by default. API keys are not part of the settings: they are
+passed at run time, like those of the judges.
 """
 
 import re
@@ -18,7 +18,7 @@ from engine.protocol.problems import Problem
 
 def _address(text: str) -> str:
     if text and not re.match(r"https?://[^\s/@]+(/\S*)?$", text):
-        raise ValueError("is no address: write http:// or https:// and a host, and no key in it")
+        raise ValueError("is not an address: enter http:// or https:// and a host, without a key")
     return text.rstrip("/")
 
 
@@ -32,13 +32,13 @@ class WandbConfig(Section):
     on: bool = False
     """Send metrics to Weights & Biases."""
     project: str = ""
-    """Project there; the name of this one when empty."""
+    """W&B project; the name of this project when empty."""
     entity: str = ""
-    """Team or person there; your default one when empty."""
+    """W&B team or user; your default one when empty."""
     mode: Literal["online", "offline"] = "online"
-    """`offline` writes files into the run folder, for `wandb sync`, and needs no key."""
+    """`offline` writes files into the run folder, for `wandb sync`; no API key needed."""
     host: Address = ""
-    """Address of a W&B server of your own; W&B's cloud when empty."""
+    """URL of a self-hosted W&B server; W&B's cloud when empty."""
 
 
 class MlflowConfig(Section):
@@ -47,18 +47,18 @@ class MlflowConfig(Section):
     on: bool = False
     """Send metrics to an MLflow server."""
     uri: Address = "http://127.0.0.1:5000"
-    """Address of the tracking server."""
+    """URL of the tracking server."""
     experiment: str = ""
-    """Experiment there; the name of this project when empty."""
+    """MLflow experiment; the name of this project when empty."""
 
 
 class TrackioConfig(Section):
-    """trackio, on this machine."""
+    """trackio on this machine."""
 
     on: bool = False
     """Write metrics into trackio's database on this machine; `trackio show` opens it."""
     project: str = ""
-    """Project there; the name of this one when empty."""
+    """trackio project; the name of this project when empty."""
 
 
 class TensorboardConfig(Section):
@@ -72,26 +72,26 @@ class OtelConfig(Section):
     """Any OpenTelemetry collector that takes OTLP over HTTP."""
 
     on: bool = False
-    """Send every attempt as a trace, by the GenAI conventions."""
+    """Send every trajectory as a trace, following the GenAI semantic conventions."""
     endpoint: Address = "http://127.0.0.1:4318"
-    """Address of the collector; /v1/traces is added where it ends in no path."""
+    """URL of the collector; /v1/traces is appended if it has no path."""
     content: bool = False
-    """Also send what is said: messages, and the judge's reasons. Off, only names and figures."""
+    """Also send content: messages and the judge's reasons. Off, only names and numbers are sent."""
 
 
 class LangfuseConfig(Section):
     """Langfuse."""
 
     on: bool = False
-    """Send every attempt as a trace to Langfuse."""
+    """Send every trajectory as a trace to Langfuse."""
     host: Address = "https://cloud.langfuse.com"
-    """Address of Langfuse: its cloud, or your own."""
+    """URL of Langfuse Cloud or of a self-hosted server."""
     content: bool = False
-    """Also send what is said: messages, and the judge's reasons. Off, only names and figures."""
+    """Also send content: messages and the judge's reasons. Off, only names and numbers are sent."""
 
 
 class TrackConfig(Section):
-    """Who else is told of a run; nobody by default, and none of them can slow or stop it."""
+    """Experiment trackers of a run; none by default. A tracker never slows down or stops a run."""
 
     wandb: WandbConfig = WandbConfig()
     """Weights & Biases: metrics."""
@@ -102,12 +102,12 @@ class TrackConfig(Section):
     tensorboard: TensorboardConfig = TensorboardConfig()
     """TensorBoard: metrics."""
     otel: OtelConfig = OtelConfig()
-    """OpenTelemetry: attempts."""
+    """OpenTelemetry: trajectories."""
     langfuse: LangfuseConfig = LangfuseConfig()
-    """Langfuse: attempts."""
+    """Langfuse: trajectories."""
 
     @model_validator(mode="after")
-    def _those_that_are_on_have_an_address(self) -> "TrackConfig":
+    def _check_addresses(self) -> "TrackConfig":
         for name, key in (("mlflow", "uri"), ("otel", "endpoint"), ("langfuse", "host")):
             section = getattr(self, name)
             if section.on and not getattr(section, key):
@@ -124,7 +124,7 @@ TRACKERS: dict[TrackerName, str] = {
     "otel": "OpenTelemetry",
     "langfuse": "Langfuse",
 }
-"""Names and titles, in the order in which they are shown."""
+"""Titles of the trackers by name, in display order."""
 ENVIRONMENTS: dict[TrackerName, str] = {
     "wandb": "wandb",
     "mlflow": "mlflow",
@@ -133,85 +133,85 @@ ENVIRONMENTS: dict[TrackerName, str] = {
     "otel": "otel",
     "langfuse": "otel",
 }
-"""Whose client library is in which environment."""
+"""Environment that has the tracker's client library, by tracker."""
 VARIABLES: dict[TrackerName, tuple[str, ...]] = {
     "wandb": ("WANDB_API_KEY",),
     "mlflow": ("MLFLOW_TRACKING_TOKEN",),
     "otel": ("OTEL_EXPORTER_OTLP_HEADERS",),
     "langfuse": ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"),
 }
-"""Environment variables of a terminal that hold a tracker's key; several are joined by a colon."""
+"""Environment variables that hold a tracker's API key; several values are joined by a colon."""
 
 
 def switched_on(config: TrackConfig) -> list[TrackerName]:
-    """Those that a project wants."""
+    """Names of the enabled trackers."""
     return [name for name in TRACKERS if getattr(config, name).on]
 
 
 def tracker_keys_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """The trackers' keys among environment variables."""
-    found = {}
+    """API keys of the trackers in environment variables, by tracker."""
+    keys = {}
     for name, variables in VARIABLES.items():
         values = [environment.get(one, "") for one in variables]
         if all(values):
-            found[str(name)] = ":".join(values)
-    return found
+            keys[str(name)] = ":".join(values)
+    return keys
 
 
 TrackerState = Literal["opening", "in_step", "behind", "failing", "missing", "unsent"]
-"""`opening`: it is being asked what it has. `behind`: it is told as fast as it listens. `failing`:
-tried again later. `missing`: its environment is not installed. `unsent`: nobody sends it anything
-now, and it lacks something."""
+"""State of a tracker. `opening`: connecting. `in_step`: everything sent. `behind`: sending.
+`failing`: failed, retried later. `missing`: its environment is not installed. `unsent`: nothing is
+being sent and data is missing there."""
 
 
 class TrackerView(Value):
-    """How one tracker of a run is."""
+    """State of one tracker of a run."""
 
     name: TrackerName
     state: TrackerState
     behind: int = 0
-    """Steps, validations or groups of attempts that it was not told of yet."""
+    """Steps, validations or groups that were not sent yet."""
     problem: Problem | None = None
-    """What stands against it."""
+    """Why the tracker does not work."""
     url: str = ""
-    """Where the run is to be seen there, where it says so."""
+    """URL of the run in the tracker, if known."""
     refused: int = 0
-    """Figures, or spans of traces, that it will never take."""
+    """Metrics or spans that the tracker rejected for good."""
     refusal: str = ""
-    """Why, to follow its name."""
+    """Reason of the rejection, phrased to follow the tracker's name."""
 
 
 class TrackerList(Value):
-    """All trackers of a run, in the order in which they are shown."""
+    """All trackers of a run, in display order."""
 
     trackers: list[TrackerView] = Field(default_factory=list)
     sending: bool = False
-    """Whether anybody is being told right now."""
+    """Whether the trackers are being fed right now."""
 
 
 def sentence_of(view: TrackerView) -> str:
-    """How a tracker is, for people; a problem of it begins with its name."""
-    lacks = f"{view.behind} behind" if view.behind else ""
-    return f"{_standing(view, TRACKERS[view.name], lacks)}{_lost(view)}"
+    """Describe the state of a tracker; a problem begins with the name of the tracker."""
+    backlog = f"{view.behind} not sent" if view.behind else ""
+    return f"{_state_text(view, TRACKERS[view.name], backlog)}{_rejected_text(view)}"
 
 
-def _standing(view: TrackerView, title: str, lacks: str) -> str:
+def _state_text(view: TrackerView, title: str, backlog: str) -> str:
     match view.state:
         case "opening":
-            return f"{title}: being asked what it has"
+            return f"{title}: connecting"
         case "in_step":
-            return f"{title}: in step"
+            return f"{title}: up to date"
         case "behind":
-            return f"{title}: {lacks or 'in step'}"
+            return f"{title}: {backlog or 'up to date'}"
         case "unsent" if view.problem is None:
-            return f"{title}: {lacks}, nobody is sending"
+            return f"{title}: {backlog}, not sending"
         case _:
-            return f"{view.problem}" + (f" ({lacks})" if lacks else "")
+            return f"{view.problem}" + (f" ({backlog})" if backlog else "")
 
 
-def _lost(view: TrackerView) -> str:
+def _rejected_text(view: TrackerView) -> str:
     if not view.refused:
         return ""
-    what = "span" if view.name in ("otel", "langfuse") else "figure"
+    what = "span" if view.name in ("otel", "langfuse") else "metric"
     many = "" if view.refused == 1 else "s"
-    return f"; {view.refused} {what}{many} refused: it {view.refusal}"
+    return f"; {view.refused} {what}{many} rejected: it {view.refusal}"

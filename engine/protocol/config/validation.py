@@ -1,4 +1,4 @@
-"""Validation of a project's settings: every defect as a Problem with the line of its key. Pure."""
+"""Validation of project settings: every defect becomes a Problem with the line of its key."""
 
 import difflib
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ FILE = "project.toml"
 
 
 def changed_config(config: ProjectConfig, overrides: dict[str, Any]) -> ProjectConfig:
-    """The same settings with dotted overrides on top. Raises ConfigError."""
+    """Return the settings with dotted overrides applied. Raises ConfigError."""
     values = config.model_dump(mode="json")
     for key, value in overrides.items():
         set_key(values, key, value)
@@ -26,7 +26,7 @@ def changed_config(config: ProjectConfig, overrides: dict[str, Any]) -> ProjectC
 
 
 def config_problems(values: dict[str, Any], text: str = "") -> list[Problem]:
-    """Everything wrong with these values; `text` gives the lines."""
+    """Find all problems of these values; `text` is the file, for line numbers."""
     try:
         ProjectConfig.model_validate(values)
     except ValidationError as error:
@@ -35,8 +35,11 @@ def config_problems(values: dict[str, Any], text: str = "") -> list[Problem]:
 
 
 def set_key(values: Any, key: str, value: Any, new_table: Callable[[], Any] = dict) -> None:
-    """Set a dotted key in nested tables, in place; None removes it. Raises ConfigError for a key
-    that lies below a value. `new_table` makes a section that is missing."""
+    """Set a dotted key in nested tables, in place; None removes it.
+
+    `new_table` creates a missing section. Raises ConfigError for a key below a value that is not a
+    table.
+    """
     *sections, name = key.split(".")
     for section in sections:
         if not isinstance(values, dict):
@@ -69,7 +72,7 @@ def _config_problem(detail: ErrorDetails, text: str) -> Problem:
     return Problem(
         code="config.bad_value",
         message=f"{'.'.join(path)} {words}.",
-        hint=_field_words(path),
+        hint=_field_help(path),
         where=where,
         detail=".".join(path),
     )
@@ -78,10 +81,10 @@ def _config_problem(detail: ErrorDetails, text: str) -> Problem:
 def _unknown_key(path: list[str], where: str) -> Problem:
     *sections, name = path
     model = _model_at(sections)
-    known = list(model.model_fields) if model else []
-    near = difflib.get_close_matches(name, known, 1, 0.5)
+    names = list(model.model_fields) if model else []
+    matches = difflib.get_close_matches(name, names, 1, 0.5)
     section = f" in [{'.'.join(sections)}]" if sections else ""
-    hint = f"Did you mean `{near[0]}`?" if near else f"Known are {', '.join(known)}."
+    hint = f"Did you mean `{matches[0]}`?" if matches else f"Known are {', '.join(names)}."
     return Problem(
         code="config.unknown_key",
         message=f"There is no `{name}`{section}.",
@@ -96,21 +99,21 @@ def _model_at(path: Iterable[str]) -> type[BaseModel] | None:
     for part in path:
         field = model.model_fields.get(part)
         options = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
-        found = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if not found:
+        models = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
+        if not models:
             return None
-        model = found[0]
+        model = models[0]
     return model
 
 
-def _field_words(path: list[str]) -> str:
+def _field_help(path: list[str]) -> str:
     model = _model_at(path[:-1])
     field = model.model_fields.get(path[-1]) if model else None
     return (field.description or "").split("\n")[0] if field else ""
 
 
 def _line_of(text: str, path: list[str]) -> int | None:
-    """The line of a key, by walking the tables of the file."""
+    """Find the line of a key in the text of a TOML file."""
     section: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()

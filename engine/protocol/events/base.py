@@ -1,4 +1,4 @@
-"""What every event has."""
+"""Base class of all events."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -9,4 +9,4 @@ class BaseEvent(BaseModel):
     run_id: str = ""
     seq: int | None = None
     at: float = 0.0
-    """Unix seconds on the engine's clock."""
+    """Unix time in seconds, on the engine's clock."""

@@ -1,4 +1,4 @@
-"""What is said of checkpoints: by the run that saves them, by rules, and by people."""
+"""Checkpoint events: saved by the run, deleted by retention rules, pinned or exported."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ class CheckpointSaved(BaseEvent):
 
 
 class CheckpointPinned(BaseEvent):
-    """A person wants it kept, or no longer."""
+    """The checkpoint was pinned or unpinned by a person."""
 
     kind: Literal["checkpoint.pinned"] = "checkpoint.pinned"
     step: int
@@ -22,18 +22,18 @@ class CheckpointPinned(BaseEvent):
 
 
 class CheckpointBranched(BaseEvent):
-    """Another run has begun with it."""
+    """Another run was branched from the checkpoint."""
 
     kind: Literal["checkpoint.branched"] = "checkpoint.branched"
     step: int
     child: str
-    """Id of that run."""
+    """Id of the branched run."""
     name: str
 
 
 class CheckpointDropped(BaseEvent):
-    """No rule keeps it any longer, a person deleted it, or it is damaged; its files go after this
-    is stored."""
+    """The checkpoint was deleted: by a retention rule, by a person, or because it is damaged. Its
+    files are removed after this event is stored."""
 
     kind: Literal["checkpoint.dropped"] = "checkpoint.dropped"
     step: int
@@ -42,13 +42,13 @@ class CheckpointDropped(BaseEvent):
 
 
 class CheckpointExported(BaseEvent):
-    """Somebody has files made of it: it is worth keeping."""
+    """The checkpoint was exported, so the retention rules keep it."""
 
     kind: Literal["checkpoint.exported"] = "checkpoint.exported"
     step: int
     format: ExportFormat
     dtype: ExportDtype
     path: str
-    """On the engine's machine."""
+    """Path on the engine's machine."""
     bytes: int
     verdict: Parity

@@ -1,8 +1,9 @@
-"""A long stretch of a run's past in one piece, for whoever only folds events into a state.
+"""Condensed history: a long stretch of a run's events, for readers that only fold events into a
+state.
 
-Of a million events most say that one more attempt, question or line of a log is there. Those are
-counted where they are stored; the others come as they are. It stands for all events from `first` to
-`seq`, and only readers that have asked for it get it.
+Most of a million events only report one more trajectory, model call or log line. They are counted
+where they are stored; the other events are sent as they are. A history replaces all events from
+`first` to `seq`, and is sent only to readers that ask for it.
 """
 
 from functools import cached_property
@@ -19,47 +20,48 @@ COUNTED = (
     "call.closed",
     "log.written",
 )
-"""Kinds that are summed up; of the last, the newest lines come all the same."""
+"""Event kinds that are counted instead of sent; the newest `log.written` events are sent as well.
+"""
 
 LINES_KEPT = 2000
 
 
 class History(BaseEvent):
-    """All that happened from `first` to `seq`; behind it a step begins, so what only the step under
-    way needs is left out."""
+    """Summary of all events from `first` to `seq`. It ends where a step begins, so data needed only
+    by the current step is left out."""
 
     kind: Literal["history.condensed"] = "history.condensed"
     first: int
     lines: list[str]
-    """Events that are not counted, as they are stored, in order."""
+    """Events that are not counted, as stored, in order."""
     trajectories: int = 0
-    """Attempts recorded."""
+    """Number of recorded trajectories."""
     unscored: int = 0
-    """Of them without a reward when they were compared, or at once where nobody compares."""
+    """Number of them without a reward after judging, or when recorded if there is no judge."""
     recorded: tuple[str, ...] = ()
-    """Their ids."""
+    """Ids of the recorded trajectories."""
     awaiting: tuple[str, ...] = ()
-    """Ids of those that still wait for their judge at the end."""
+    """Ids of trajectories that still wait for the judge at the end."""
     settled: tuple[tuple[str, bool, bool], ...] = ()
-    """Attempts recorded before `first` that were judged: (id, still waits, without a reward)."""
+    """Trajectories recorded before `first` and judged since: (id, still waiting, unscored)."""
     judge_calls: int = 0
     judge_failed: int = 0
     judge_usd: float = 0.0
     attempts_usd: float = 0.0
-    """Of questions that attempts have put to providers' models."""
+    """Cost in US dollars of the calls of rollouts to models of providers."""
     logged: int = 0
-    """Lines of the log that are left out."""
+    """Number of log lines that are left out."""
 
     @cached_property
     def events(self) -> list[Event | UnknownEvent]:
-        """Raises ValueError where a line is no event."""
+        """Decoded events. Raises ValueError if a line is not an event."""
         return [decode(line) for line in self.lines]
 
 
 MARK = '{"kind":"history.condensed"'
-"""How its line begins."""
+"""Prefix of an encoded history."""
 
 
 def encode_history(history: History) -> str:
-    """One line of JSON, the kind in front."""
+    """Encode a history as one line of JSON with the kind first."""
     return MARK + "," + history.model_dump_json(exclude={"kind"})[1:]

@@ -1,4 +1,4 @@
-"""Progress of a run, folded from its events: one fold for the engine, the studio and the CLI."""
+"""Progress of a run, folded from its events; shared by engine, studio and command line."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -59,29 +59,29 @@ class RunProgress:
     at: float = 0.0
     """Time of the last event, Unix seconds."""
     planned: int = 0
-    """Planned steps; 0 where only an external script knows."""
+    """Planned steps; 0 if only an external script knows."""
     done: int = 0
-    """The last finished step."""
+    """Last finished step."""
     rewards: dict[int, float | None] = field(default_factory=dict)
-    """Mean reward of each finished step; None where nothing was scored."""
+    """Mean reward of each finished step; None if nothing was scored."""
     losses: dict[int, float] = field(default_factory=dict)
     """Held-out loss of an SFT run by step."""
     validations: list[ValidationFinished] = field(default_factory=list)
-    """One for each step, in their order."""
+    """One validation per step, in order of the steps."""
     device: str = ""
     problem: Problem | None = None
     """Why the run failed."""
     reason: str = ""
-    """Why the run stopped or failed, in words."""
+    """Why the run stopped or failed."""
 
     @property
     def active(self) -> bool:
-        """Whether a process works on the run, or holds it paused."""
+        """Whether the run has a process, also while it is paused."""
         return self.status in ACTIVE_STATES
 
     @property
     def ended(self) -> bool:
-        """Whether the run has stopped, failed or finished; a queued run has not begun."""
+        """Whether the run has stopped, failed or finished; False for a queued run."""
         return not self.active and self.status != "queued"
 
     def fold_all(self, events: Iterable[Event | UnknownEvent]) -> "RunProgress":
@@ -90,7 +90,7 @@ class RunProgress:
         return self
 
     def fold_progress(self, event: Event | UnknownEvent) -> None:
-        """Take one stored event into account."""
+        """Apply one stored event."""
         self.at = max(self.at, event.at)
         if status := STATUS_AFTER.get(type(event)):
             self.status, self.status_seq = status, event.seq or self.status_seq
@@ -121,7 +121,9 @@ class RunProgress:
                 self.problem, self.reason = event.problem, event.problem.message
 
     def rewind(self, step: int) -> None:
-        """Forget the results from `step` on: training resumes from an older checkpoint."""
-        self.rewards = {known: mean for known, mean in self.rewards.items() if known < step}
+        """Discard the results from `step` on: training resumes from an older checkpoint."""
+        self.rewards = {
+            earlier_step: mean for earlier_step, mean in self.rewards.items() if earlier_step < step
+        }
         self.validations = [one for one in self.validations if one.step < step]
         self.done = max(self.rewards, default=0)

@@ -1,8 +1,8 @@
-"""What a run says while it works. Events are past tense, frozen, discriminated on `kind`.
+"""Events of a run: past tense, frozen, discriminated by `kind`.
 
-A stored event has a `seq` (1, 2, 3 … per run, no gaps), assigned in the transaction that stores the
-data it speaks of. `ProgressTicked` has none and is never stored. Unknown kinds and fields are
-skipped, so an old studio reads a new run.
+A stored event has a sequence number `seq` (1, 2, 3 … per run, without gaps), assigned in the
+transaction that stores the data it reports. `ProgressTicked` has none and is never stored. Unknown
+kinds and fields are skipped, so an old studio reads a new run.
 """
 
 from typing import Annotated, Literal
@@ -36,14 +36,14 @@ from engine.protocol.records.runs import (
 
 
 class RunQueued(BaseEvent):
-    """The run waits until the device is free; then it is started."""
+    """The run was queued until the device is free."""
 
     kind: Literal["run.queued"] = "run.queued"
     spec: RunSpec
 
 
 class RunStarted(BaseEvent):
-    """The run exists; also said again when it is resumed, with the step it goes on from."""
+    """The run was started, or resumed from the step `resumed_from`."""
 
     kind: Literal["run.started"] = "run.started"
     spec: RunSpec
@@ -58,7 +58,7 @@ class PolicyLoaded(BaseEvent):
     dtype: str
     seconds: float
     sampler: str = ""
-    """What samples and in which precision, where it is not the trainer's own process."""
+    """Sampling backend and its precision, if it is not the trainer's process."""
 
 
 class PhaseChanged(BaseEvent):
@@ -81,7 +81,7 @@ class StepStarted(BaseEvent):
 
 
 class StepExtended(BaseEvent):
-    """Groups without signal are made up for by further ones of the same step."""
+    """Groups were added to the step to replace groups without signal."""
 
     kind: Literal["step.extended"] = "step.extended"
     step: int
@@ -89,26 +89,26 @@ class StepExtended(BaseEvent):
 
 
 class TrajectoryRecorded(BaseEvent):
-    """A rollout ended, well or not, and is stored."""
+    """A rollout ended, successfully or not, and its trajectory was stored."""
 
     kind: Literal["trajectory.recorded"] = "trajectory.recorded"
     trajectory: TrajectorySummary
 
 
 class CallOpened(BaseEvent):
-    """A question is about to be sent to a judge, or to a provider's model in an evaluation; its
-    highest cost counts from now on."""
+    """A call to a judge, or to a provider's model in an evaluation, is about to be sent; its
+    maximum cost counts from now on."""
 
     kind: Literal["call.opened"] = "call.opened"
     key: str
     judge: str
     most_usd: float
     attempt: str = ""
-    """The trajectory that asks, where it is no question to a judge."""
+    """Id of the trajectory that makes the call; empty for a call to a judge."""
 
 
 class CallClosed(BaseEvent):
-    """It was answered, or is given up."""
+    """A call was answered or given up."""
 
     kind: Literal["call.closed"] = "call.closed"
     key: str
@@ -117,41 +117,41 @@ class CallClosed(BaseEvent):
     seconds: float
     problem: Problem | None = None
     attempt: str = ""
-    """As in `call.opened`."""
+    """Id of the trajectory, as in `call.opened`."""
 
 
 class GroupJudged(BaseEvent):
-    """The judges have compared the attempts of a group."""
+    """The judges scored the trajectories of a group."""
 
     kind: Literal["group.judged"] = "group.judged"
     split: Split
     step: int
     group: int
     trajectories: list[TrajectorySummary]
-    """As they are now; none where the verdicts changed no reward."""
+    """Trajectories in their current state; empty if the verdicts changed no reward."""
 
 
 class RubricChanged(BaseEvent):
-    """The judge goes by other words from the groups on that are judged after this."""
+    """The rubric was changed; it applies to groups judged after this event."""
 
     kind: Literal["rubric.changed"] = "rubric.changed"
     step: int
-    """The one under way."""
+    """Current step."""
     source: str
 
 
 class CanaryJudged(BaseEvent):
-    """A planted attempt was put among those of a group, to test the judge; it trains nothing."""
+    """A canary trajectory was added to a group to test the judge; it is not trained on."""
 
     kind: Literal["canary.judged"] = "canary.judged"
     step: int
     group: int
     what: str
-    """`flattery`, `silence` or `bluster`."""
+    """Kind of the canary: `flattery`, `silence` or `bluster`."""
     judge: str
     score: float | None
     others: float
-    """Median score of the real attempts."""
+    """Median score of the real trajectories."""
     caught: bool
 
 
@@ -161,14 +161,14 @@ class GroupScored(BaseEvent):
 
 
 class GroupLabelled(BaseEvent):
-    """A person has spoken about a group, or has undone or redone what was said."""
+    """A person labelled a group, or undid or redid a label."""
 
     kind: Literal["group.labelled"] = "group.labelled"
     label: Label
     undone: bool = False
     group: GroupSummary
     trajectories: list[TrajectorySummary]
-    """As they are now; `group` likewise."""
+    """Trajectories in their current state; so is `group`."""
 
 
 class ReviewOpened(BaseEvent):
@@ -177,7 +177,7 @@ class ReviewOpened(BaseEvent):
     kind: Literal["review.opened"] = "review.opened"
     step: int
     until: float | None
-    """Unix seconds at which it goes on by itself."""
+    """Unix time in seconds at which the run continues without labels."""
     then: Literal["train", "pause"]
 
 
@@ -188,16 +188,16 @@ class ReviewClosed(BaseEvent):
 
 
 class BatchClosed(BaseEvent):
-    """What the update of this step learns from is settled: only labels stored before count."""
+    """The batch of this step is final: labels stored later do not change its update."""
 
     kind: Literal["batch.closed"] = "batch.closed"
     step: int
     again: list[tuple[int, int]] = Field(default_factory=list)
-    """(step, group) of corrected groups that are trained on again."""
+    """(step, group) of relabelled groups that are trained on again."""
 
 
 class StepFinished(BaseEvent):
-    """An update was made, or skipped for want of signal."""
+    """A step finished with an update, or without one for lack of signal."""
 
     kind: Literal["step.finished"] = "step.finished"
     step: int
@@ -206,26 +206,26 @@ class StepFinished(BaseEvent):
     metrics: dict[str, float]
     """Finite numbers by documented name (see `metrics.md` in the help)."""
     dropped: int = 0
-    """Metrics that were not finite."""
+    """Number of metrics that were not finite."""
 
 
 class MetricsLogged(BaseEvent):
-    """Figures that a script outside has logged, by its own names."""
+    """Metrics logged by an external script, by its own names."""
 
     kind: Literal["metrics.logged"] = "metrics.logged"
     step: int
     split: str
-    """As the script calls it."""
+    """Name of the split in the script."""
     values: dict[str, float]
     dropped: int = 0
-    """Those that were not finite."""
+    """Number of values that were not finite."""
 
 
 class ValidationFinished(BaseEvent):
     kind: Literal["validation.finished"] = "validation.finished"
     step: int
     reward: Interval | None
-    """None when no scenario could be scored."""
+    """None if no scenario was scored."""
     scenarios: dict[str, float]
     """Mean reward by scenario id."""
     unscored: int
@@ -233,14 +233,14 @@ class ValidationFinished(BaseEvent):
 
 
 class EvaluationFinished(BaseEvent):
-    """All attempts of an evaluation are stored; labels may still change what came out."""
+    """All trajectories of an evaluation are stored; labels may still change the result."""
 
     kind: Literal["evaluation.finished"] = "evaluation.finished"
     result: EvaluationResult
 
 
 class DiagnosisChanged(BaseEvent):
-    """The findings that hold from here on; an empty list clears them."""
+    """Findings that hold from now on; an empty list clears them."""
 
     kind: Literal["diagnosis.changed"] = "diagnosis.changed"
     step: int
@@ -277,7 +277,7 @@ class RunExtended(BaseEvent):
 
 
 class RunStopped(BaseEvent):
-    """Ended on request (or with its engine); it can be resumed."""
+    """The run stopped on request or with its engine; it can be resumed."""
 
     kind: Literal["run.stopped"] = "run.stopped"
     step: int
@@ -300,15 +300,15 @@ class RunFinished(BaseEvent):
     baseline: Interval | None = None
     checkpoint: str = ""
     loss_first: float | None = None
-    """Of an SFT run: on the held-out demonstrations before the first update."""
+    """Held-out loss before the first update; SFT runs only."""
     loss_best: float | None = None
-    """The lowest one."""
+    """Lowest held-out loss."""
     loss_step: int = 0
-    """The step that had it."""
+    """Step of the lowest held-out loss."""
 
 
 class ProgressTicked(BaseEvent):
-    """A sign of life inside a phase: never stored, state must not depend on it."""
+    """Progress within a phase. Never stored; state must not depend on it."""
 
     kind: Literal["progress.ticked"] = "progress.ticked"
     step: int
@@ -317,11 +317,11 @@ class ProgressTicked(BaseEvent):
     total: int
     words: str = ""
     in_flight: dict[int, tuple[int, int]] = Field(default_factory=dict)
-    """Group → (attempts done, model calls so far)."""
+    """Group → (finished rollouts, model calls so far)."""
     hardware: dict[str, float] = Field(default_factory=dict)
     """`cpu/percent`, `memory/bytes`, `memory/total_bytes`, `tokens_per_s`."""
     cards: tuple[Card, ...] = ()
-    """Those that CUDA shows, as they were at most two seconds ago; none on a machine without."""
+    """Graphics cards visible to CUDA, measured at most two seconds ago; empty without CUDA."""
 
 
 Event = (
@@ -366,11 +366,11 @@ Event = (
 )
 
 FINAL = (RunStopped, RunFailed, RunFinished)
-"""The last event of a run, until it is resumed."""
+"""Last event of a run until it is resumed."""
 
 
 class UnknownEvent(BaseEvent):
-    """An event of a newer engine: kept for its `seq`, skipped by everything else."""
+    """Event of a newer engine: only its `seq` is used."""
 
     kind: str
 
@@ -380,12 +380,12 @@ _KINDS = frozenset(member.model_fields["kind"].default for member in Event.__arg
 
 
 def encode(event: BaseEvent) -> str:
-    """One line of JSON."""
+    """Encode an event as one line of JSON."""
     return event.model_dump_json()
 
 
 def decode(line: str | bytes) -> Event | UnknownEvent:
-    """Raises ValueError where the line is not an event at all."""
+    """Decode an event. Raises ValueError if the line is not an event."""
     try:
         return _ADAPTER.validate_json(line)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""What is said of learning from demonstrations: in the warm-up of a run, and in SFT runs."""
+"""Events of supervised fine-tuning, in the warm-up of a run and in SFT runs."""
 
 from typing import Literal
 
@@ -14,13 +14,13 @@ class WarmupFinished(BaseEvent):
 
 
 class LossMeasured(BaseEvent):
-    """What an SFT run's weights make of the held-out demonstrations."""
+    """The loss on the held-out demonstrations was measured; SFT runs only."""
 
     kind: Literal["loss.measured"] = "loss.measured"
     step: int
     loss: float
     """Mean negative log-probability of a trained token, in nats."""
     tokens: int
-    """How many those were."""
+    """Number of trained tokens."""
     examples: int
     seconds: float

@@ -1,5 +1,7 @@
-"""What ART calls a figure: our metrics go to trackers by their own names, and by these beside them,
-so that charts and queries made for ART go on. The one place that says so; the help shows it.
+"""Metric names of ART, mapped from ours.
+
+Trackers receive every metric by our name and also by ART's name, so that charts and queries made
+for ART keep working. The help page is generated from this mapping.
 
 Names as of ART 0.5.18 (`src/art/metrics.py`, `metrics_taxonomy.py`, `loss.py`).
 """
@@ -9,13 +11,13 @@ from typing import NamedTuple
 
 
 class Name(NamedTuple):
-    """`*` stands for the same name on both sides."""
+    """Mapping of one ART metric; `*` stands for the same name on both sides."""
 
     art: str
     ours: tuple[str, ...]
-    """Metrics that it is made of: all of them must be there."""
+    """Metrics it is computed from; all of them must be present."""
     how: str
-    """In words, where it is not the very same figure."""
+    """Description of the computation, if the value is not simply copied."""
     made: Callable[[list[float]], float | None] = lambda values: values[0]
 
 
@@ -53,19 +55,20 @@ NAMES: tuple[Name, ...] = (
 
 
 def art_metrics(ours: Mapping[str, float]) -> dict[str, float]:
-    """ART's names for what is there."""
-    found: dict[str, float] = {}
+    """Compute ART's metrics from ours, as far as present."""
+    values_by_name: dict[str, float] = {}
     for name in NAMES:
         if name.art.endswith("*"):
-            found |= _starred(name, ours)
+            values_by_name |= _starred(name, ours)
         elif all(key in ours for key in name.ours):
             value = name.made([ours[key] for key in name.ours])
-            found |= {} if value is None else {name.art: value}
-    return found
+            values_by_name |= {} if value is None else {name.art: value}
+    return values_by_name
 
 
 def _starred(name: Name, ours: Mapping[str, float]) -> dict[str, float]:
-    """A part that is called `reward`, say, does not take the place of the reward."""
+    """Expand a name with `*`. A reward part named `reward`, for example, does not replace the
+    reward."""
     begin, taken = name.ours[0].removesuffix("*"), {one.art for one in NAMES}
     named = {
         name.art.replace("*", key.removeprefix(begin)): value

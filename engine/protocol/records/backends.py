@@ -1,4 +1,5 @@
-"""What an engine has for a project's [backend], and which of its settings have no effect."""
+"""Backends available on an engine for a project's [backend], and settings that have no effect
+there."""
 
 from typing import Literal
 
@@ -7,35 +8,35 @@ from engine.protocol.config.project import ProjectConfig
 
 
 class Provision(Value):
-    """How an engine comes by a program that samples or trains."""
+    """Availability of a backend."""
 
     state: Literal["ready", "comes", "missing"]
-    """`comes`: it is installed beside the engine by itself, before the first step that needs it."""
+    """`comes`: installed automatically before the first step that needs it."""
     bytes: int = 0
-    """On disk, about, where it comes."""
+    """Approximate size on disk in bytes, if it has to be installed."""
     download_bytes: int = 0
     why: str = ""
-    """What stands against it, in a sentence, where it is missing."""
+    """Why the backend is missing, in one sentence."""
 
 
 class BackendFacts(Value):
-    """An engine, as a project's [backend] finds it."""
+    """Backends and graphics cards of an engine, as relevant for a project's [backend]."""
 
     cards: int
-    """Graphics cards that it computes on; 0: on the processor."""
+    """Graphics cards used for computation; 0 computes on the CPU."""
     idle_cards: int = 0
-    """Cards of the machine that it cannot compute on, for its torch knows only the processor."""
+    """Graphics cards of the machine that are not used because the engine's torch is CPU-only."""
     vllm: Provision
     unsloth: Provision
 
 
 def ignored(config: ProjectConfig, cards: int | None = None) -> dict[str, str]:
-    """Settings that are set and have no effect, by key, with the reason. `cards` as in
-    BackendFacts; None where nobody knows."""
-    backend, found = config.backend, dict[str, str]()
-    no_card = "the engine computes on the processor"
+    """Find settings that have no effect, as key → reason. `cards` as in BackendFacts; None if
+    unknown."""
+    backend, reasons = config.backend, dict[str, str]()
+    no_card = "the engine computes on the CPU"
     if config.train.staleness and backend.sampler == "torch":
-        found["train.staleness"] = (
+        reasons["train.staleness"] = (
             "one process samples and trains in turn, so nothing overlaps; a vLLM server can "
             "sample meanwhile"
         )
@@ -44,14 +45,14 @@ def ignored(config: ProjectConfig, cards: int | None = None) -> dict[str, str]:
         ("backend.sleep", backend.sleep != "auto"),
     ):
         if is_set and backend.sampler == "torch":
-            found[key] = "it is about the vLLM server, and backend.sampler is torch"
+            reasons[key] = "it applies to the vLLM server, but backend.sampler is torch"
         elif is_set and cards == 0:
-            found[key] = no_card
+            reasons[key] = no_card
     if backend.sleep in ("cache", "all") and backend.sampler == "vllm" and cards != 0:
         if config.train.staleness:
-            found["backend.sleep"] = "with train.staleness vLLM samples while the trainer works"
+            reasons["backend.sleep"] = "with train.staleness, vLLM samples while the policy trains"
         elif cards is not None and cards > backend.processes:
-            found["backend.sleep"] = "vLLM has a card of its own"
+            reasons["backend.sleep"] = "vLLM has its own GPU"
     if backend.share_card and cards == 0:
-        found["backend.share_card"] = no_card
-    return found
+        reasons["backend.share_card"] = no_card
+    return reasons

@@ -1,4 +1,4 @@
-"""What came out of an evaluation, with intervals wherever something is said to be better."""
+"""Results of an evaluation, with confidence intervals for every comparison."""
 
 from typing import Literal
 
@@ -11,47 +11,47 @@ Word = Literal["better", "worse", "no difference shown"]
 
 
 class Comparison(Value):
-    """One contestant against another, scenario by scenario."""
+    """Paired comparison of one contestant with another over the scenarios."""
 
     against: str
     difference: Interval | None
-    """Mean of the differences over the scenarios that are scored for both; `count` says how many.
-    None where there is none."""
+    """Mean paired difference over the scenarios scored for both, whose number is `count`; None
+    without such scenarios."""
     p: float | None
-    """Of the sign-flip test, two-sided: how often a difference this large comes by chance."""
+    """Two-sided p-value of the sign-flip test."""
     wins: int
     ties: int
     losses: int
     word: Word
-    """`no difference shown` where the interval holds 0."""
+    """`no difference shown` if the interval contains 0."""
 
 
 class Standing(Value):
-    """How one contestant did."""
+    """Result of one contestant."""
 
     name: str
     kind: Literal["base", "checkpoint", "provider"]
     variant: str = ""
-    """Of the system prompt; empty: over all of them."""
+    """Variant of the system prompt; empty: over all variants."""
     attempts: int
     unscored: int
-    """Of the attempts that have ended; they stay out of every mean."""
+    """Number of finished trajectories without a reward; excluded from every mean."""
     reward: Interval | None
-    """Mean over scenarios; None where none is scored."""
+    """Mean over scenarios; None if none is scored."""
     latency_median_s: float | None
-    """Wall clock of an attempt, beside the others that ran at the same time."""
+    """Wall-clock time of a rollout, with other rollouts running concurrently."""
     latency_p90_s: float | None
     tokens_mean: float | None
-    """Sampled by an attempt."""
+    """Mean sampled tokens per rollout."""
     usd_per_1000: float | None
-    """Dollars for 1 000 attempts: a provider's bill, or the time on this machine at
-    `evaluate.usd_per_hour`; None where nobody has said what an hour costs."""
+    """Cost of 1 000 rollouts in US dollars: the provider's price, or local time at
+    `evaluate.usd_per_hour`; None if that is not set."""
     versus: Comparison | None = None
-    """None for the one that the others are compared with."""
+    """Comparison with the reference contestant; None for the reference itself."""
 
 
 class TagStandings(Value):
-    """The scenarios of one tag by themselves."""
+    """Results on the scenarios of one tag."""
 
     tag: str
     scenarios: int
@@ -59,27 +59,27 @@ class TagStandings(Value):
 
 
 class EvaluationResult(Value):
-    """Computed from the store; also while the evaluation goes on, from what there is."""
+    """Evaluation result, computed from the store; partial while the evaluation is running."""
 
     done: int
-    """Attempts that have ended."""
+    """Number of finished rollouts."""
     total: int
     scenarios: int
     attempts: int
-    """Of each contestant, under each variant, at each scenario."""
+    """Rollouts of each contestant and variant per scenario."""
     seed: int
     judged: bool
-    """Whether a judge has part in the rewards."""
+    """Whether a judge contributes to the rewards."""
     precision: str = ""
-    """Precision in which the local models were computed; empty before the first is loaded."""
+    """Precision of the local models; empty before the first is loaded."""
     standings: list[Standing]
-    """One a contestant, the first being compared with; over all variants."""
+    """One per contestant, over all variants; the first is the reference."""
     variants: list[Standing] = Field(default_factory=list)
-    """One a contestant and variant, where there are variants."""
+    """One per contestant and variant, if there are variants."""
     tags: list[TagStandings] = Field(default_factory=list)
-    """By the scenarios' `tag` or `tags`, those with most scenarios first."""
+    """By the scenarios' `tag` or `tags`; those with most scenarios first."""
 
     @property
     def scored(self) -> bool:
-        """Whether anything is known at all."""
+        """Whether any contestant has a scored trajectory."""
         return any(standing.reward for standing in self.standings)

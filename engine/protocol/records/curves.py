@@ -1,4 +1,4 @@
-"""What came of each scenario of a run: a row, and the question for a page of them."""
+"""Per-scenario reward statistics over a run, and queries for pages of them."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from engine.protocol.records.runs import Split
 
 
 class ScenarioCurve(Value):
-    """How a run came along with one scenario. A visit is one group of attempts at it."""
+    """Reward statistics of one scenario in a run. A visit is one group of its trajectories."""
 
     scenario_id: str
     title: str
@@ -17,31 +17,31 @@ class ScenarioCurve(Value):
     attempts: int
     unscored: int
     mean: float | None
-    """Mean reward of its scored attempts; None where none is scored, and the same below."""
+    """Mean reward of its scored trajectories; here and below, None if none is scored."""
     early: float | None
-    """Share of attempts that solved it in the first third of the visits, one at least."""
+    """Solve rate in the first third of the visits (at least one)."""
     late: float | None
-    """The same of the last third."""
+    """Solve rate in the last third of the visits."""
     gain: float | None
     """late − early."""
     lost: float | None
-    """The best third of the visits − late: what it could do before."""
+    """Solve rate of the best third of the visits − late: regression from its peak."""
     spread: float | None
-    """Mean standard deviation inside its groups."""
+    """Mean standard deviation of the rewards within its groups."""
     difficulty: float | None
-    """1 − the smoothed solve rate of its last visits, as the curriculum `hard` has it."""
+    """1 − smoothed solve rate of the latest visits, as used by the curriculum `hard`."""
     last_step: int
     curve: list[tuple[float, float]] = Field(default_factory=list)
-    """(step, mean reward) of its visits, oldest first; neighbours are averaged where there are very
+    """(step, mean reward) of its visits, oldest first; averaged over neighbours if there are very
     many."""
 
 
 class CurveQuery(Request):
-    """One page of what came of the scenarios; sorted in SQL, unknown values last."""
+    """Query for one page of scenario statistics; sorted in SQL, unknown values last."""
 
     split: Split = "train"
     search: str = ""
-    """What a scenario's id contains."""
+    """Substring of the scenario id."""
     sort: Literal[
         "scenario",
         "visits",
@@ -61,8 +61,8 @@ class CurveQuery(Request):
 
 class CurvePage(Value):
     total: int
-    """Scenarios that match, over all pages."""
+    """Number of matching scenarios over all pages."""
     solved_at: float
-    """An attempt with at least this reward counts as solved: halfway between the lowest and the
-    highest reward of the run, which reach at least from 0 to 1."""
+    """Reward from which a trajectory counts as solved: halfway between the lowest and the highest
+    reward of the run, taken as at most 0 and at least 1."""
     items: list[ScenarioCurve]

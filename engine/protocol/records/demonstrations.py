@@ -1,4 +1,4 @@
-"""Demonstrations: what supervised training learns from, how it reads, and where it came from."""
+"""Demonstrations for supervised training: files, formats, token counts and origin."""
 
 from typing import Literal
 
@@ -8,100 +8,102 @@ from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
 
 Form = Literal["messages", "prompt and completion", "text prompt and completion", "text"]
-"""What a line holds: a conversation; the same with its answer apart; both as plain text; plain
-text of which every token is learned."""
+"""Format of a line: a conversation; prompt and completion as messages; both as plain text; or plain
+text with all tokens trained."""
 Role = Literal["train", "gold", "validation"]
 
 
 class BadLine(Value):
-    """A line that cannot be learned from."""
+    """Line that cannot be used for training."""
 
     file: str
     line: int
-    """From 1."""
+    """Line number, from 1."""
     reason: str
-    """One sentence."""
+    """Why the line is rejected, in one sentence."""
 
 
 class Tally(Value):
-    """What demonstrations amount to."""
+    """Counts of demonstrations and tokens."""
 
     examples: int = 0
     tokens: int = 0
-    """Tokens that the model reads."""
+    """Number of tokens, prompts included."""
     trained: int = 0
-    """Tokens that it learns to say."""
+    """Number of trained tokens."""
     longest: int = 0
-    """Tokens of the longest."""
+    """Number of tokens of the longest demonstration."""
 
 
 class DemonstrationFile(Value):
-    """One file, read to its end."""
+    """Contents of one demonstration file."""
 
     path: str
-    """Relative to the project where it lies inside."""
+    """Path relative to the project if it is inside."""
     role: Role
     lines: int = 0
-    """That are not empty."""
+    """Number of non-empty lines."""
     forms: dict[str, int] = Field(default_factory=dict)
-    """Good lines by what they hold."""
+    """Number of valid lines by format."""
     tally: Tally = Tally()
     bad: list[BadLine] = Field(default_factory=list)
-    """The first of them."""
+    """First invalid lines."""
     bad_count: int = 0
     problem: Problem | None = None
-    """Why it cannot be read at all."""
+    """Why the file cannot be read at all."""
 
 
 class Demonstrations(Value):
-    """What an SFT run of a project would learn from, as its files are now."""
+    """Data that an SFT run of a project would train on, from the current files."""
 
     files: list[DemonstrationFile]
     train: Tally = Tally()
     held_out: Tally = Tally()
     updates: int = 0
-    """Optimizer updates of such a run."""
+    """Number of optimizer steps of such a run."""
     problem: Problem | None = None
-    """Why no such run would start."""
+    """Why such a run would not start."""
 
 
 class SupervisedPlan(Value):
-    """Settled when an SFT run starts; it stands in its run.json. The run folder keeps the lines."""
+    """Data of an SFT run, fixed at its start and stored in run.json. The run folder keeps the
+    lines."""
 
     train: Tally
     held_out: Tally
     updates: int
     files: list[str]
     skipped: int = 0
-    """Bad lines that were left out because `sft.skip_bad_lines` says so."""
+    """Number of invalid lines skipped because `sft.skip_bad_lines` is set."""
 
 
 class Selection(Value):
-    """Attempts of a run as demonstrations: what was kept, and why the others were not."""
+    """Trajectories of a run selected as demonstrations, and why the others were rejected."""
 
     kept: int
     scenarios: int
-    """How many of the scenarios have one that is kept."""
+    """Number of scenarios with a selected trajectory."""
     of: int
-    """Scenarios in all."""
+    """Number of all scenarios."""
     left_out: dict[str, int] = Field(default_factory=dict)
-    """Attempts by the reason why they are not kept."""
+    """Number of rejected trajectories by reason."""
     mean: float | None = None
-    """Mean reward of those that are kept."""
+    """Mean reward of the selected trajectories."""
     file: str = ""
-    """Where they were written."""
+    """Path of the written file."""
 
 
 class SelectDemonstrations(Request):
-    """Write a run's good attempts as demonstrations."""
+    """Write a run's good trajectories as demonstrations."""
 
     keep: str = "best"
-    """`best` of each scenario, `all` that are scored, or `above:0.8`."""
+    """`best` of each scenario, `all` scored ones, or `above:0.8`."""
     file: str = "demonstrations.jsonl"
-    """Relative to the project; lines of other runs stay as they are. Empty: only count."""
+    """Path relative to the project; lines of other runs are preserved. Empty only counts."""
     step: int | None = None
-    """Only attempts of this step."""
+    """Restrict to trajectories of this step."""
     split: Literal["train", "validation"] | None = None
-    """None: of a run that learns `train`, so that validation stays unseen; of all others both."""
+    """None: only `train` for a run that trains on it, so that validation stays unseen; both for
+    other runs."""
     contestant: str = ""
-    """In an evaluation: only attempts of this one."""
+    """Restrict to trajectories of this contestant of an evaluation."""

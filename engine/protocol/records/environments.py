@@ -1,4 +1,4 @@
-"""Environments beside the engine's own, and engines that live in one."""
+"""Managed Python environments, and engines that run in them."""
 
 from typing import Literal
 
@@ -8,10 +8,10 @@ from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
 
 BUILT_IN = "built-in"
-"""The engine of the interpreter that studio and command line run in."""
+"""Engine of the interpreter that runs studio and command line."""
 
 EnvironmentState = Literal["absent", "partial", "ready", "broken"]
-"""`partial`: an installation was cut off, and goes on from what has arrived."""
+"""`partial`: an installation was interrupted and can be resumed."""
 EnvironmentStage = Literal[
     "waiting",
     "resolving",
@@ -26,55 +26,55 @@ EnvironmentAction = Literal["install", "verify", "repair", "remove", "cancel"]
 
 
 class EnvironmentTicked(Value):
-    """How far a job is; never stored."""
+    """Progress of a job; never stored."""
 
     kind: Literal["tick"] = "tick"
     stage: EnvironmentStage
     words: str
     done: int
-    """Packages."""
+    """Number of finished packages."""
     total: int
     share: float
-    """Of the whole job, from 0 to 1."""
+    """Progress of the whole job, 0 to 1."""
 
 
 class EnvironmentView(Value):
-    """One environment, as it is now."""
+    """Current state of one environment."""
 
     name: str
     title: str
     purpose: str
-    """What it brings, in a sentence."""
+    """Purpose in one sentence."""
     needs: str
-    """What kind of machine it is made for."""
+    """Hardware it is made for."""
     unfit: str = ""
-    """Why it cannot be installed here."""
+    """Why it cannot be installed on this machine."""
     lacks: str = ""
-    """What this machine lacks to make use of it; it can be installed all the same."""
+    """Missing requirements of this machine; it can be installed nevertheless."""
     engine: bool = False
-    """It holds a whole engine, which can take the place of ours."""
+    """Whether it contains a complete engine that can replace the built-in one."""
     state: EnvironmentState
     home: str = ""
     python: str = ""
     wrong: list[str] = Field(default_factory=list)
-    """What was found damaged, a sentence each."""
+    """Damage found by the last check, one sentence each."""
     bytes: int
-    """On disk; about that much while it is not installed."""
+    """Size on disk in bytes; estimated if not installed."""
     download_bytes: int
     arrived: int = 0
-    """Packages of an installation that was cut off."""
+    """Number of packages installed before an interruption."""
     packages: int = 0
     elsewhere: bool = False
-    """Another program of yours is at work on it."""
+    """Whether another process of this user is working on it."""
     action: EnvironmentAction | None = None
-    """What this engine is doing to it."""
+    """Action that this engine is performing on it."""
     tick: EnvironmentTicked | None = None
     problem: Problem | None = None
     """Why the last job failed."""
 
 
 class ChosenEngine(Value):
-    """An engine by the interpreter that starts it; the built-in one names none."""
+    """Engine, by the interpreter that starts it; empty for the built-in one."""
 
     name: str = BUILT_IN
     home: str = ""
@@ -86,7 +86,7 @@ class ChosenEngine(Value):
 
 
 class EngineChoice(Value):
-    """Which engine is started, and which one was before it."""
+    """Selected engine and the previously selected one."""
 
     schema_version: int = 1
     current: ChosenEngine = ChosenEngine()
@@ -94,38 +94,38 @@ class EngineChoice(Value):
 
 
 class AgentPackages(Value):
-    """What was installed for the agent of some project."""
+    """Environment with the packages of a project's agent."""
 
     name: str
-    """By its key: `agent-0f5c1d2e3b4a`."""
+    """Name with a hash of the requirements: `agent-0f5c1d2e3b4a`."""
     asked: str
-    """The requirements file that it was installed for; empty where that was never finished."""
+    """Requirements file that it was installed for; empty if the installation never finished."""
     wanted: bool
-    """Whether that file still asks for just this."""
+    """Whether the file still has exactly these requirements."""
     home: str
     bytes: int
 
 
 class EnvironmentList(Value):
-    """All environments, the engine that is chosen, and the one that answers."""
+    """All environments, the selected engine and the running one."""
 
     environments: list[EnvironmentView]
     agents: list[AgentPackages] = Field(default_factory=list)
     choice: EngineChoice
     running: ChosenEngine
     problem: Problem | None = None
-    """Why the choice cannot be read; the built-in engine is started then."""
+    """Why the selection cannot be read; the built-in engine is started instead."""
 
 
 class ActOnEnvironment(Request):
-    """What is wanted of it; asked again, it is under way or done already."""
+    """Act on an environment. Idempotent: a repeated request finds the action running or done."""
 
     action: EnvironmentAction
 
 
 class UseEngine(Request):
-    """The engine that is started from now on: the built-in one, an environment's, or, by its home,
-    the previous one."""
+    """Select the engine to start: the built-in one, an environment's, or the previous one by its
+    home."""
 
     name: str
     home: str = ""

@@ -1,4 +1,4 @@
-"""The machine's graphics cards, and what a run will hold on them."""
+"""Graphics cards of a machine, and the memory a run will use on them."""
 
 from typing import Any, Literal
 
@@ -8,58 +8,58 @@ from engine.protocol.base import Value
 
 
 class CardProcess(Value):
-    """A program that holds memory of a card."""
+    """Process that uses memory of a graphics card."""
 
     pid: int
     bytes: int | None = None
-    """None where the driver does not say."""
+    """Used memory in bytes; None if the driver does not report it."""
     name: str = ""
-    """Empty where nobody may read it."""
+    """Process name; empty if not readable."""
     ours: bool = False
-    """Whether it is this engine's, or a child of it."""
+    """Whether it belongs to this engine or its children."""
 
 
 class Card(Value):
-    """A graphics card as its driver describes it now. What it does not say is None, never 0."""
+    """Current state of a graphics card from its driver. Unreported values are None, never 0."""
 
     index: int
-    """Among all of the machine, in the order of the bus."""
+    """Index among all cards of the machine, in bus order."""
     uuid: str
     name: str
     total_bytes: int | None = None
     used_bytes: int | None = None
     free_bytes: int | None = None
     busy_percent: float | None = None
-    """Share of the last moments in which some kernel ran."""
+    """Share of recent time in which a kernel was running, in percent."""
     temperature_c: float | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
     capability: tuple[int, int] | None = None
-    """CUDA compute capability: 9, 0."""
+    """CUDA compute capability, as (9, 0)."""
     driver: str | None = None
     cuda: tuple[int, int] | None = None
-    """The newest CUDA that the driver can run."""
+    """Newest CUDA version that the driver supports."""
     processes: tuple[CardProcess, ...] | None = None
 
     @property
     def ours_bytes(self) -> int:
-        """What this engine and its children hold."""
+        """Memory used by this engine and its children, in bytes."""
         return sum(p.bytes or 0 for p in self.processes or () if p.ours)
 
     @property
     def others_bytes(self) -> int | None:
-        """What everybody else holds, the driver's own with it."""
+        """Memory used by others, the driver included, in bytes."""
         return None if self.used_bytes is None else max(0, self.used_bytes - self.ours_bytes)
 
     @property
     def strangers(self) -> tuple[CardProcess, ...]:
-        """Other programs, the largest first."""
+        """Processes that do not belong to this engine, largest first."""
         others = (p for p in self.processes or () if not p.ours)
         return tuple(sorted(others, key=lambda p: -(p.bytes or 0)))
 
 
 class MemoryPart(Value):
-    """Bytes under one name, in each phase."""
+    """Memory of one component in each phase, in bytes."""
 
     name: str
     sampling_bytes: int
@@ -67,18 +67,18 @@ class MemoryPart(Value):
 
 
 class CardPlan(Value):
-    """What a run will hold on one card."""
+    """Memory that a run will use on one card."""
 
     index: int
     name: str
     total_bytes: int
     others_bytes: int
-    """Held by others when it was asked."""
+    """Memory used by others at the time of planning, in bytes."""
     parts: tuple[MemoryPart, ...]
     sampling_bytes: int
     training_bytes: int
     peak_bytes: int
-    """The larger phase, or both together where they overlap."""
+    """Peak memory: the larger phase, or both together if they overlap."""
 
     @property
     def room_bytes(self) -> int:
@@ -90,32 +90,32 @@ class CardPlan(Value):
 
 
 class MemoryFix(Value):
-    """Settings that need less memory, priced."""
+    """Settings that need less memory, with their cost."""
 
     words: str
     values: dict[str, Any]
-    """Dotted keys of project.toml."""
+    """Values by dotted key of project.toml."""
     saves_bytes: int
     peak_bytes: int
-    """Of the fullest card, afterwards."""
+    """Peak memory of the fullest card after the change, in bytes."""
     fits: bool
 
 
 class VramPlan(Value):
-    """Of a whole run."""
+    """GPU memory plan of a run."""
 
     cards: tuple[CardPlan, ...]
     overlaps: bool = False
-    """Whether the next attempts are sampled while the trainer works."""
+    """Whether the next rollouts are sampled while the policy trains."""
     memory_share: float | None = None
-    """What vLLM is started with; None where nothing is sampled by vLLM."""
+    """Memory share that vLLM is started with; None without vLLM."""
     sleep: Literal["off", "cache", "all"] = "off"
-    """What vLLM gives back while the trainer works."""
+    """GPU memory that vLLM frees while the policy trains."""
     rows: int = 0
-    """Attempts that have room at once, of `rows_wanted`."""
+    """Number of concurrent rollouts that fit, of `rows_wanted`."""
     rows_wanted: int = 0
     fixes: tuple[MemoryFix, ...] = Field(default=())
-    """The least harmful first."""
+    """Possible fixes, the least harmful first."""
 
     @property
     def fits(self) -> bool:
@@ -127,7 +127,7 @@ class VramPlan(Value):
 
 
 class Check(Value):
-    """One line of `doctor`."""
+    """Result of one check of `doctor`."""
 
     name: str
     state: Literal["good", "warn", "bad"]

@@ -1,4 +1,4 @@
-"""The judge on the wire: rubrics, calls, verdicts."""
+"""LLM judge: rubrics, calls and verdicts."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,162 +15,162 @@ PART = "ruler"
 
 
 class Criterion(Value):
-    """One weighted demand of a rubric."""
+    """Weighted criterion of a rubric."""
 
     name: str
     weight: Annotated[float, Field(gt=0)] = 1.0
     words: str = ""
-    """What the judge is told about it, beside the rubric."""
+    """Description of the criterion for the judge, in addition to the rubric."""
 
 
 class Rubric(Value):
-    """Plain English, with optional weighted criteria in front of it."""
+    """Rubric in plain English, with optional weighted criteria in its front matter."""
 
     source: str
-    """The file as it was written: front matter and text."""
+    """Text of the file, front matter included."""
     text: str
     criteria: tuple[Criterion, ...] = ()
     lessons: tuple[str, ...] = ()
-    """Ids of the labels that teach by example."""
+    """Ids of labels used as examples in the prompt."""
 
     @property
     def version(self) -> str:
-        """Changed words, or other examples, are another rubric."""
+        """Hash of text and examples; any change makes another version."""
         return version_of(self.source, *self.lessons)
 
 
 class Usage(Value):
-    """What one call took."""
+    """Tokens and cost of one call."""
 
     prompt_tokens: Annotated[int, Field(ge=0)] = 0
     completion_tokens: Annotated[int, Field(ge=0)] = 0
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     known: bool = True
-    """False where the answer was lost on the way: the cost is then the most it can have been."""
+    """False if the response was lost: the cost is then an upper bound."""
 
 
 class Call(Value):
-    """One question to a judge, or of an attempt to a provider's model, exactly as sent, and its
-    answer, exactly as received."""
+    """Call to a judge, or of a rollout to a provider's model, with request and response exactly as
+    sent."""
 
     key: str
-    """SHA-256 of model, settings and messages: equal questions are asked once."""
+    """SHA-256 of model, settings and messages: equal calls are made once."""
     judge: str
     rubric: str
     """Version of the rubric."""
     messages: list[dict[str, Any]]
     reply: str = ""
     finish: str = ""
-    """The provider's finish_reason: "length" where the reply was cut."""
+    """The provider's finish_reason; "length" means the response was truncated."""
     usage: Usage = Usage()
     seconds: float = 0.0
     at: float = 0.0
     problem: Problem | None = None
-    """Why there is no usable reply."""
+    """Why there is no usable response."""
 
 
 class Quote(Value):
-    """Words that a judge says are in the transcript."""
+    """Text that a judge quotes from the transcript."""
 
     text: str
     found: bool
-    """Whether they are."""
+    """Whether the transcript contains it."""
 
 
 class Verdict(Value):
-    """What one judge thinks of one trajectory, beside its siblings."""
+    """Verdict of one judge on one trajectory, relative to its group."""
 
     trajectory_id: str
     judge: str
     rubric: str
     """Version of the rubric."""
     score: float | None
-    """In [0, 1]; None is unscored, and `problem` says why."""
+    """Score in [0, 1]; None is unscored, and `problem` says why."""
     reason: str = ""
     criteria: dict[str, float] = Field(default_factory=dict)
     quotes: list[Quote] = Field(default_factory=list)
     passes: list[float] = Field(default_factory=list)
-    """The score of each pass over the group, in order."""
+    """Score of each judge pass over the group, in order."""
     calls: list[str] = Field(default_factory=list)
-    """Keys of the calls behind it."""
+    """Keys of the underlying calls."""
     stability: float | None = None
-    """Mean Kendall τ between the passes' rankings of the group; None after one pass."""
+    """Mean Kendall's τ between the rankings of the passes; None after one pass."""
     problem: Problem | None = None
 
 
 class RubricVersion(Value):
-    """A rubric as it once was."""
+    """Stored version of a rubric."""
 
     number: int
-    """1, 2, 3 … of this project."""
+    """Version number within the project, from 1."""
     version: str
     source: str
     at: float
     who: str
-    """Who saved it; "outside" where the file was changed by another program."""
+    """Author of the version; "outside" if another program changed the file."""
 
 
 class RubricView(Value):
-    """The project's rubric and how it came to be."""
+    """Rubric of the project with its version history."""
 
     source: str
-    """The file as it is; empty where there is none yet."""
+    """Current text of the file; empty if there is none."""
     version: str
     problem: Problem | None = None
-    """Why it cannot be used."""
+    """Why the rubric cannot be used."""
     criteria: tuple[Criterion, ...] = ()
     versions: list[RubricVersion] = Field(default_factory=list)
-    """Oldest first; the last is what the file holds."""
+    """Versions, oldest first; the last equals the file."""
     fingerprint: str = ""
     """SHA-256 of the file that was read."""
 
 
 class TrialPrice(Value):
-    """What a trial would ask and cost."""
+    """Estimated calls and cost of a trial of a rubric."""
 
     groups: int
     calls: int
-    """First looks that have no stored answer."""
+    """Number of first passes without a stored response."""
     most_calls: int
-    """With every further look and retry for form that the settings allow."""
+    """Maximum number of calls, with all further passes and retries that the settings allow."""
     cached: int
-    """First looks that are answered already, and free."""
+    """Number of first passes with a stored response, which cost nothing."""
     tokens: int
-    """Of the calls, as the judge's tokenizer counts them, with the answers as they were so far."""
+    """Tokens of the calls by the judge's tokenizer; response lengths as observed so far."""
     usd: float
     most_usd: float
     left_usd: float | None
-    """Of the budget; None without one."""
+    """Remaining budget in US dollars; None without a budget."""
     seconds: float
-    """About, by the calls so far."""
+    """Estimated duration in seconds, from previous calls."""
     question: list[dict[str, str]] = Field(default_factory=list)
-    """The first of them, exactly as it is sent."""
+    """Messages of the first call, exactly as they will be sent."""
 
 
 class Tried(Value):
-    """One stored group under another rubric or judge."""
+    """Stored group scored again with another rubric or judge."""
 
     split: Split
     step: int
     group: int
     title: str
     before: dict[str, float]
-    """Scores by trajectory, as the run has them (or the verdicts of the rubric before)."""
+    """Scores by trajectory id, from the run or the previous rubric."""
     after: dict[str, float]
     indexes: dict[str, int]
-    """Place among the siblings, by trajectory."""
+    """Index within the group, by trajectory id."""
     advantages: dict[str, tuple[float | None, float | None]]
-    """Before and after."""
+    """Advantages before and after, by trajectory id."""
     pairs: int
-    """Of which the person prefers one."""
+    """Number of pairs for which the person has a preference."""
     obeyed_before: int
     obeyed: int
     problem: Problem | None = None
-    """Why some stayed unscored."""
+    """Why some trajectories stayed unscored."""
 
 
 class Disagreement(Value):
-    """A pair of attempts that a judge does not put in the person's order."""
+    """Pair of trajectories that a judge orders differently from the person."""
 
     split: Split
     step: int
@@ -179,70 +179,70 @@ class Disagreement(Value):
     judge: str
     rubric: str
     better: int
-    """Place among the siblings of the one that the person prefers."""
+    """Index within the group of the trajectory that the person prefers."""
     worse: int
     better_score: float
     worse_score: float
     reason: str = ""
-    """The judge's, for the one that it preferred."""
+    """Reason of the judge for the one it preferred."""
     why: str = ""
-    """The person's."""
+    """Reason of the person."""
     task: str = ""
     better_text: str = ""
     worse_text: str = ""
 
 
 class Suggestion(Value):
-    """A rubric that the judge proposes."""
+    """Rubric proposed by the judge."""
 
     source: str
-    """Empty where it proposed none."""
+    """Text of the rubric; empty if none was proposed."""
     cases: int
-    """Disagreements that it was shown."""
+    """Number of disagreements shown to the judge."""
     usd: float
     problem: Problem | None = None
 
 
 class CheckedAttempt(Value):
-    """An attempt that a judge compared in a test of the judge."""
+    """Trajectory that a judge scored in a test of the judge."""
 
     id: str
     made_up: bool
-    """False for an attempt of the project's agent."""
+    """True for a made-up trajectory, False for one of the project's agent."""
     text: str
-    """The end of its last answer."""
+    """End of its last message."""
 
 
 class JudgeAnswer(Value):
-    """Answer of one judge to the test."""
+    """Response of one judge in the test."""
 
     judge: str
     verdicts: list[Verdict]
-    """Verdict on each attempt, in the order of the attempts."""
+    """One verdict per trajectory, in their order."""
     seconds: float
     usage: Usage
-    """Usage of all questions to this judge: one, or two after a reply of the wrong form."""
+    """Usage of all calls to this judge: one, or two after a malformed response."""
     problem: Problem | None = None
-    """Why an attempt has no score."""
+    """Why a trajectory has no score."""
 
 
 class JudgeCheck(Value):
-    """A test of the project's judges: one real question to each."""
+    """Test of the project's judges with one real call each."""
 
     run_id: str
-    """The arena's run, which has the questions and answers word for word."""
+    """Id of the arena's run, which stores the calls."""
     title: str
     """Title of the scenario."""
     attempts: list[CheckedAttempt]
     answers: list[JudgeAnswer]
-    """Answer of each judge, in the order of the project's settings."""
+    """Response of each judge, in the order of the project's settings."""
 
 
 class JudgeOption(Value):
-    """A judge that could be chosen."""
+    """Judge model available for selection."""
 
     model: str
-    """As litellm names it."""
+    """Model name for LiteLLM."""
     title: str
     base_url: str | None = None
     where: str = ""
@@ -250,18 +250,19 @@ class JudgeOption(Value):
 
 
 def version_of(*texts: str) -> str:
-    """Twelve digits of their SHA-256."""
+    """First twelve hex digits of the SHA-256 of the texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def provider_of(model: str) -> str:
-    """Whose key a judge needs: `openai/gpt-5` → `openai`."""
+    """Provider whose API key a judge needs: `openai/gpt-5` → `openai`."""
     provider, slash, _ = model.partition("/")
     return provider if slash else "openai"
 
 
 def keys_in(environment: Mapping[str, str], models: Sequence[str]) -> dict[str, str]:
-    """The judges' API keys among environment variables: `OPENAI_API_KEY` for `openai/…`."""
+    """API keys of the judges in environment variables, by provider: `OPENAI_API_KEY` for
+    `openai/…`."""
     providers = {provider_of(model) for model in models}
-    found = {name: environment.get(f"{name.upper()}_API_KEY", "") for name in providers}
-    return {name: key for name, key in found.items() if key}
+    keys = {name: environment.get(f"{name.upper()}_API_KEY", "") for name in providers}
+    return {name: key for name, key in keys.items() if key}

@@ -1,6 +1,6 @@
-"""What a person says about the attempts of a group, on the wire.
+"""Labels: a person's scores, rankings, vetoes and notes on trajectories.
 
-Frozen: a change of mind is another label, and an undone one stays on record.
+Labels are immutable: a correction is another label, and an undone label stays on record.
 """
 
 from collections.abc import Sequence
@@ -12,100 +12,102 @@ from engine.protocol.base import Value
 from engine.protocol.records.runs import GroupSummary, Interval, Split, TrajectorySummary
 
 PART = "label"
-"""Name of the reward part that stands where a person has spoken."""
+"""Name of the reward part set by labels."""
 
 MOST_STALE = 4
-"""Steps after which a corrected group is too old to be trained on again."""
+"""Maximum age in steps of a relabelled group that is trained on again."""
 
 WordKind = Literal["score", "order", "best", "worst", "veto", "exclude", "gold", "flag", "note"]
 OF_GROUP: frozenset[str] = frozenset({"order", "best", "worst"})
-"""Kinds that compare siblings; the others speak of one attempt."""
+"""Kinds that compare the trajectories of a group; the others concern one trajectory."""
 SCORING: frozenset[str] = OF_GROUP | {"score"}
-"""Kinds that say how good an attempt is."""
+"""Kinds that determine a reward."""
 
 
 Enters = Literal["this step", "the next step", "no step"]
 
 
 class Word(Value):
-    """One thing that a label says."""
+    """Single statement of a label."""
 
     kind: WordKind
     trajectory_id: str | None = None
-    """Whom it is about; None for an order, and for a note on the whole group."""
+    """Id of the trajectory; None for an order, and for a note on the whole group."""
     value: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Of a score."""
+    """Value of a score, in [0, 1]."""
     order: tuple[tuple[str, ...], ...] = ()
-    """Of an order: best first; those in one tuple are equally good."""
+    """Ranking of the trajectories, best first; those in one tuple are tied."""
     text: str = ""
-    """Of a note."""
+    """Text of a note."""
 
 
 class Label(Value):
-    """What one person says about one group at one time: undone and redone as a whole."""
+    """Label of one person on one group, undone and redone as a whole."""
 
     id: str
-    """Chosen by whoever sends it: the same id is stored once."""
+    """Id chosen by the sender; the same id is stored once."""
     run_id: str = ""
-    """Run of the group. A label that names another run than the one it is sent to, or none, is
-    refused: trajectories have the same ids in every run."""
+    """Run of the group. Trajectories have the same ids in every run, so a label without this run's
+    id is refused."""
     split: Split = "train"
     step: int
     group: int
     words: tuple[Word, ...] = Field(min_length=1)
     effect: Literal["reward", "again", "none"] = "reward"
     """`reward` changes the rewards of the group, and enters its update while its batch is open;
-    `again` also puts the corrected group into the next batch; `none` is only measured."""
+    `again` also adds the corrected group to the next batch; `none` is only used to measure
+    agreement."""
     teaches: bool = False
-    """It becomes an example in the judge's prompt."""
+    """Whether it is used as an example in the judge's prompt."""
     blind: bool = False
-    """Given without sight of scores and reasons."""
+    """Whether it was given without seeing scores and reasons."""
     who: str = ""
     why: str = ""
     at: float = 0.0
     rubric: str = ""
     """Version of the rubric that the person saw."""
     seq: int = 0
-    """The event that stored it."""
+    """Sequence number of the event that stored it."""
     undone: int | None = None
-    """The event that undid it."""
+    """Sequence number of the event that undid it."""
     redo_of: str | None = None
 
     def for_run(self, run_id: str) -> "Label":
-        """The same label, naming this run where it names none."""
+        """Copy of the label with this run's id, if it has none."""
         return self if self.run_id else self.model_copy(update={"run_id": run_id})
 
     def holds(self, until: int | None = None) -> bool:
-        """Whether it counts: now, or as seen just before event `until`."""
+        """Whether the label is in force: now, or just before event `until`."""
         if until is None:
             return self.undone is None
         return self.seq < until and (self.undone is None or self.undone > until)
 
 
 class Outcome(Value):
-    """What labels do to one attempt."""
+    """Effect of labels on one trajectory."""
 
     trajectory_id: str
     index: int
     reward: float | None
-    """Without them."""
+    """Reward without the labels."""
     advantage: float | None
     new_reward: float | None
     new_advantage: float | None
 
 
 class LabelPreview(Value):
-    """What a label would do, computed by what would do it."""
+    """Predicted effect of a label, computed by the code that applies it."""
 
     outcomes: list[Outcome]
     enters: Enters
-    """Which update learns from it."""
+    """Update that will use the label."""
     mapped: int = 0
-    """Labelled scores behind the map from judge to person that siblings pass through; 0: none."""
+    """Number of labelled scores used to map judge scores to the person's scale for unlabelled
+    trajectories; 0: no mapping."""
 
 
 class Labelled(Value):
-    """A group after a label was given, undone or redone."""
+    """Group after a label was added, undone or redone."""
 
     label: Label
     group: GroupSummary
@@ -113,38 +115,40 @@ class Labelled(Value):
 
 
 class Agreement(Value):
-    """How far a judge goes along with the person, and with itself, over the groups of a run."""
+    """Agreement of a judge with the person, and with itself, over the groups of a run."""
 
     judge: str
     rubric: str
-    """Version of the rubric; for a judge that looks again after an edit, one row each."""
+    """Version of the rubric; one row per version if the judge scored groups again after an edit."""
     groups: int
-    """Labelled groups that it has judged."""
+    """Number of labelled groups that it scored."""
     pairs: int
-    """Pairs of attempts in them of which the person prefers one."""
+    """Number of pairs of trajectories in them for which the person has a preference."""
     tau: Interval | None = None
-    """Kendall's τ over those pairs, mean over groups; None without any."""
+    """Kendall's τ over those pairs, mean over groups; None without pairs."""
     accuracy: float | None = None
-    """Share of those pairs that it puts in the person's order, ties as halves."""
+    """Share of those pairs in the person's order; ties count half."""
     flips: float | None = None
-    """Share of pairs whose order differs between two of its passes over the same group."""
+    """Share of pairs whose order differs between two judge passes over the same group."""
     stability: float | None = None
-    """Mean τ between its passes."""
+    """Mean Kendall's τ between judge passes."""
     length: float | None = None
-    """Mean τ between its scores and the lengths of the attempts, in all groups it has judged."""
+    """Mean τ between scores and lengths of the trajectories, over all groups it scored."""
     self_consistency: Interval | None = None
-    """τ between the person's first and second blind look at the same groups: the most that can be
-    asked of a judge."""
+    """Kendall's τ between the person's first and second blind labels of the same groups: the
+    ceiling for any judge."""
     repeats: int = 0
-    """Groups that the person has graded twice."""
+    """Number of groups that the person has labelled twice."""
     unscored: int = 0
-    """Verdicts without a score."""
+    """Number of verdicts without a score."""
     usd: float = 0.0
 
 
 def preferences(words: Sequence[Word], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs (better, worse) that these words say, of attempts in `names`; nothing of ties, nothing
-    of pairs about which a later word says the opposite."""
+    """Derive preference pairs (better, worse) from labels, restricted to trajectories in `names`.
+
+    Ties give no pair; nor do pairs that a later label contradicts.
+    """
     held: dict[frozenset[str], tuple[str, str] | None] = {}
     values = {
         word.trajectory_id: word.value

@@ -1,4 +1,4 @@
-"""Records that the engine stores and shows: scenarios, trajectories, groups, runs, checkpoints."""
+"""Records of scenarios, trajectories, groups, runs and checkpoints."""
 
 from typing import Any, Literal
 
@@ -27,7 +27,8 @@ RunState = Literal[
 RunKind = Literal[
     "train", "sft", "outside", "baseline", "imported", "evaluation", "arena", "writing"
 ]
-"""`outside`: a script with its own training loop makes the rollouts, and says when to train."""
+"""Kind of a run. `outside`: a script with its own training loop makes the rollouts and decides when
+to train."""
 TrainingKind = Literal["train", "sft", "baseline"]
 """Kinds of runs that `StartRun` starts; the others have requests of their own."""
 Phase = Literal[
@@ -35,24 +36,24 @@ Phase = Literal[
 ]
 
 TRAINING_KINDS: frozenset[str] = frozenset({"train", "sft", "outside"})
-"""Kinds of runs that have weights of their own."""
+"""Kinds of runs that train weights."""
 ACTIVE_STATES: frozenset[str] = frozenset(
     {"starting", "running", "reviewing", "paused", "stopping"}
 )
-"""Run states with a process behind them."""
+"""Run states that have a process."""
 
 
 class Scenario(Value):
-    """One task instance: a JSON object; `id` and `title` are ours or taken from the object."""
+    """One task instance: a JSON object; `id` and `title` are generated or taken from the object."""
 
     id: str
     title: str
     data: dict[str, Any]
-    """The object exactly as written in the file: what the agent receives."""
+    """The object exactly as written in the file; passed to the agent."""
 
 
 class Message(Value):
-    """One chat message in the OpenAI form."""
+    """Chat message in the OpenAI format."""
 
     role: str
     content: str = ""
@@ -62,29 +63,29 @@ class Message(Value):
 
 
 class Branch(Value):
-    """One unbroken token sequence of a trajectory: prompt, completions and what came between.
+    """Contiguous token sequence of a trajectory: prompts, completions and tokens between them.
 
     All lists but `spans` have one entry per token. A turn whose prompt extends the tokens so far
-    stays in the branch; a template that rewrites history starts the next one.
+    stays in the branch; a chat template that rewrites history starts the next branch.
     """
 
     tokens: list[int]
     spans: list[tuple[int, int]]
-    """Half-open token ranges that the policy sampled, in order: the only ones that are trained."""
+    """Half-open token ranges sampled by the policy, in order; only these are trained."""
     logprobs: list[float]
-    """Natural log-probabilities recorded at sampling, one per sampled token, spans joined."""
+    """Natural log-probabilities recorded at sampling, one per sampled token, over all spans."""
     pieces: list[str] = Field(default_factory=list)
-    """Text of each token, for reading only."""
+    """Text of each token, for display only."""
     choice: int = 0
-    """Index from 0 of the first choice of this branch among the choices of one request (`n` above
-    1)."""
+    """Index of this branch's first choice among the choices of one request (`n` above 1), from
+    0."""
     times: list[tuple[float, float]] = Field(default_factory=list)
-    """Seconds from the beginning of the rollout at which each span was requested and complete;
-    empty where they were not recorded."""
+    """Times in seconds from the start of the rollout at which each span was requested and complete;
+    empty if not recorded."""
 
     rewards: list[float] = Field(default_factory=list)
-    """Reward that the agent gave each span, times the weight of the part `turns`; empty where it
-    gave none. The reward of the trajectory includes them already."""
+    """Reward that the agent gave each span, times the weight of the part `turns`; empty if it gave
+    none. The reward of the trajectory already includes them."""
 
     @property
     def sampled(self) -> int:
@@ -92,7 +93,7 @@ class Branch(Value):
 
 
 class Unlabelled(Value):
-    """Reward of a rollout before any label, for an undo."""
+    """Reward of a trajectory before any label, for undo."""
 
     reward: float | None
     parts: dict[str, float] = Field(default_factory=dict)
@@ -103,66 +104,66 @@ CutBy = Literal["", "max_tokens", "agent", "context"]
 
 
 class TrajectorySummary(Value):
-    """A row of the trajectories table."""
+    """Row of the trajectories table."""
 
     id: str
     split: Split
     step: int
-    """The step that trained on it; for validation, the number of updates behind the policy."""
+    """Step that trained on it; for validation, the number of updates of the policy."""
     group: int
     index: int
-    """Position among its siblings, from 0."""
+    """Index within its group, from 0."""
     scenario_id: str
     title: str
     reward: float | None
-    """None is unscored, and `problem` says why: invalid is never zero."""
+    """Reward; None is unscored, and `problem` says why. Invalid rewards are never stored as 0."""
     advantage: float | None = None
     parts: dict[str, float] = Field(default_factory=dict)
     problem: Problem | None = None
     turns: int = 0
     sampled_tokens: int = 0
     truncated: bool = False
-    """A completion hit its token limit."""
+    """Whether a completion was truncated by a token limit."""
     duration_s: float = 0.0
     awaits_judge: bool = False
-    """Whether a valid rollout still waits for its score from the judge."""
+    """Whether a valid trajectory still waits for its score from the judge."""
     marked: bool = False
-    """Whether the rollout seems to address its grader, and should be reviewed."""
+    """Whether the trajectory seems to address its grader and should be reviewed."""
     labels: tuple[str, ...] = ()
     """Kinds of the labels in force: `best`, `veto`, `note` …"""
     unlabelled: Unlabelled | None = None
-    """Values before any label; set where a label has changed reward, parts or problem."""
+    """Values before any label; set if a label has changed reward, parts or problem."""
     contestant: str = ""
     """Model that an evaluation ran, with the variant of the system prompt."""
     provider: str = ""
-    """Name of the model, as litellm has it, that a provider ran for this attempt: its tokens are
-    not known, so there are no branches. Empty where the policy sampled."""
+    """LiteLLM name of the provider's model that made the trajectory; its tokens are unknown, so
+    there are no branches. Empty if the policy sampled it."""
     cost_usd: float | None = None
-    """Cost of the provider's calls in USD, an upper bound where the provider did not report it;
+    """Cost of the provider's calls in US dollars, an upper bound if the provider did not report it;
     None without a provider."""
 
 
 class Trajectory(TrajectorySummary):
-    """The whole record of one rollout."""
+    """Complete record of one rollout."""
 
     cut_by: CutBy = ""
-    """Limit that truncated the rollout: train.max_tokens, one in the agent's own request, or
-    model.max_context; empty where none did, or where it is not known."""
+    """Limit that truncated the trajectory: train.max_tokens, one in the agent's own request, or
+    model.max_context; empty if none did, or if unknown."""
     messages: list[Message] = Field(default_factory=list)
     branches: list[Branch] = Field(default_factory=list)
     metrics: dict[str, float] = Field(default_factory=dict)
     tools: list[dict[str, Any]] = Field(default_factory=list)
     output: str = ""
-    """What the agent printed, capped."""
+    """Printed output of the agent, limited in size."""
     begun_at: float = 0.0
-    """Unix seconds; 0 where nobody has noted it."""
+    """Unix time in seconds; 0 if unknown."""
     policy_version: int = 0
-    """Number of updates behind the weights that sampled it."""
+    """Number of updates of the weights that sampled it."""
     seed: int = 0
 
 
 class GroupSummary(Value):
-    """Siblings of one scenario in one step."""
+    """Trajectories of one scenario in one step."""
 
     split: Split
     step: int
@@ -172,113 +173,115 @@ class GroupSummary(Value):
     rewards: list[float | None]
     advantages: list[float | None] = Field(default_factory=list)
     mean: float | None
-    """Mean of the scored siblings; None where none is scored."""
+    """Mean of the scored trajectories; None if none is scored."""
     std: float | None
     signal: bool
-    """False where all trajectories of the group have the same reward: no gradient."""
+    """False if all trajectories of the group have the same reward, so that it contributes no
+    gradient."""
 
 
 class Interval(Value):
-    """A mean with its 95 % confidence interval."""
+    """Mean with its 95 % confidence interval."""
 
     mean: float
     low: float
     high: float
     count: int
-    """Independent scenarios behind it."""
+    """Number of independent scenarios."""
 
 
 class Checkpoint(Value):
     step: int
     path: str = Field(pattern=r"^checkpoints/step-\d{6,12}$")
-    """Relative to the run folder."""
+    """Path relative to the run folder."""
     bytes: int
     at: float
     metrics: dict[str, float] = Field(default_factory=dict)
     adapter: str = ""
-    """SHA-256 of its weights."""
+    """SHA-256 of the adapter weights."""
 
 
 KeptBy = Literal["newest", "best", "pinned", "exported", "branched", "start"]
-"""`start`: the weights that a branch began with."""
+"""Why a checkpoint is kept. `start`: the initial weights of a branch."""
 
 
 class KeptCheckpoint(Value):
-    """A checkpoint as its list shows it."""
+    """Checkpoint as shown in a list."""
 
     checkpoint: Checkpoint
     state: Literal["whole", "damaged", "elsewhere"]
-    """`damaged`: files are missing or of another size; hashes are compared before it is used.
-    `elsewhere`: the server that the run lives on has them, and this machine has not."""
+    """`damaged`: files are missing or have another size (hashes are compared before use).
+    `elsewhere`: the files are on the run's server and not on this machine."""
     kept_by: tuple[KeptBy, ...] = ()
-    """Reasons why the checkpoint is kept; empty where it will be deleted soon."""
+    """Reasons to keep it; empty if it will be deleted soon."""
     note: str = ""
-    """Note that a person wrote when pinning the checkpoint."""
+    """Note of the person who pinned it."""
     branches: tuple[str, ...] = ()
-    """Names of the runs that branched from this checkpoint."""
+    """Names of the runs branched from it."""
     validation: Interval | None = None
     loss: float | None = None
-    """Loss on the held-out demonstrations; SFT runs only."""
+    """Held-out loss; SFT runs only."""
 
 
 class Parent(Value):
-    """Origin of a run's first weights."""
+    """Origin of a run's initial weights."""
 
     name: str
-    """Name of the run, or of the folder that an adapter was loaded from."""
+    """Name of the run, or of the folder of an adapter."""
     run_id: str = ""
-    """Empty for an adapter that was made elsewhere."""
+    """Id of the run; empty for an adapter made elsewhere."""
     step: int = 0
     replay: bool = False
-    """The parent's stored attempts are trained on again; none is sampled."""
+    """Whether stored trajectories of the parent are trained on again instead of sampling new
+    ones."""
     adapter: str = ""
-    """SHA-256 of the adapter's weights; empty where there were none yet."""
+    """SHA-256 of the adapter weights; empty if there were none."""
     weights_only: bool = False
-    """Whether only the weights were taken over: steps count from 0."""
+    """Whether only the weights were taken: steps count from 0."""
 
     @property
     def begins(self) -> int:
-        """The step of the run itself that its first weights have."""
+        """Step at which the run begins."""
         return 0 if self.weights_only else self.step
 
 
 class RunSpec(Value):
-    """`run.json`: everything a run was started with; never changed afterwards."""
+    """Everything a run was started with (`run.json`); never changed afterwards."""
 
     schema_version: int = 1
     id: str
     name: str
-    """Two words, easier to say than the id."""
+    """Two words, easier to remember than the id."""
     kind: RunKind = "train"
     project: str
-    """Name of the project when the run started."""
+    """Name of the project at the start of the run."""
     started_at: float
     config: ProjectConfig
     model_path: str
     rubric: str = ""
-    """The judge's rubric as it was when the run started; empty without a judge."""
+    """Text of the judge's rubric at the start of the run; empty without a judge."""
     versions: dict[str, str] = Field(default_factory=dict)
     parent: Parent | None = None
     evaluation: EvaluationPlan | None = None
-    """Models and scenarios that are compared, where the run is an evaluation."""
+    """Models and scenarios of an evaluation; None for other runs."""
     source: str = ""
-    """Library that the script of an outside run uses, as `openpipe-art 0.5.18`."""
+    """Library of an external script, as `openpipe-art 0.5.18`."""
     supervised: SupervisedPlan | None = None
-    """Demonstrations that an SFT run trains on."""
+    """Demonstrations of an SFT run; None for other runs."""
     keys_at_home: bool = False
-    """Whether the home machine asks the judges; they wait while it is disconnected."""
+    """Whether the local machine calls the judges for a remote run; judging waits while it is
+    disconnected."""
 
     @property
     def updates(self) -> int:
-        """Number of steps planned at the start; 0 where there are none, or only the script
-        knows."""
+        """Number of steps planned at the start; 0 if there are none, or only the script knows."""
         if self.supervised:
             return self.supervised.updates
         return 0 if self.kind in ("evaluation", "outside") else self.config.train.steps
 
 
 class RunSummary(Value):
-    """A run as lists show it."""
+    """Row of a list of runs."""
 
     id: str
     name: str
@@ -287,12 +290,12 @@ class RunSummary(Value):
     project_path: str
     path: str
     host: str = ""
-    """Name here of the server that the run lives on; the files here are a replica."""
+    """Local name of the server that the run is on; its files here are a mirror."""
     state: RunState
     step: int
-    """Updates done."""
+    """Number of finished steps."""
     steps: int
-    """Updates planned; 0 where only a script outside knows."""
+    """Number of planned steps; 0 if only an external script knows."""
     started_at: float
     changed_at: float
     device: str = ""
@@ -302,24 +305,24 @@ class RunSummary(Value):
     rewards: list[float | None] = Field(default_factory=list)
     """Mean reward of each finished step."""
     losses: list[float] = Field(default_factory=list)
-    """Loss of an SFT run on the held-out demonstrations, each time it was measured."""
+    """Held-out losses of an SFT run, one per measurement."""
     validation: Interval | None = None
     baseline: Interval | None = None
-    """The first validation: before any update."""
+    """First validation, before any update."""
     trajectories: int = 0
     unscored: int = 0
     contestants: list[str] = Field(default_factory=list)
-    """Names of the models that an evaluation compares."""
+    """Names of the models of an evaluation."""
     attempts: int = 0
-    """Number of planned rollouts of an evaluation; other runs do not know it beforehand."""
+    """Number of planned rollouts of an evaluation; 0 for other runs."""
     problem: Problem | None = None
-    """Reason why the run failed."""
+    """Why the run failed."""
     seq: int = Field(default=0, ge=0)
-    """Number of the last event that this row accounts for."""
+    """Sequence number of the last event included in this row."""
 
 
 class SplitInfo(Value):
-    """Number of scenarios in a file, and the problems found in it."""
+    """Number of scenarios in a file, and problems found in it."""
 
     split: Split
     path: str
@@ -328,51 +331,51 @@ class SplitInfo(Value):
 
 
 class ProjectView(Value):
-    """A project folder as the studio shows it; a broken one still opens, with its problems."""
+    """Project folder as shown in the studio; one with errors opens too, with its problems."""
 
     path: str
     name: str
     description: str = ""
     config: ProjectConfig | None
-    """None where project.toml does not parse."""
+    """None if project.toml cannot be parsed."""
     toml: str = ""
     problems: list[Problem] = Field(default_factory=list)
     splits: list[SplitInfo] = Field(default_factory=list)
     runs: list[RunSummary] = Field(default_factory=list)
     agent_tools: list[str] = Field(default_factory=list)
     trusted: bool = True
-    """False for a project from elsewhere: the engine runs and sends nothing of it until the person
-    trusts it."""
+    """False for a project from another source: the engine neither runs it nor sends its data until
+    the person trusts it."""
     files: dict[str, str] = Field(default_factory=dict)
 
 
 class Forecast(Value):
-    """Memory, disk space and time that a run will need, estimated before it starts."""
+    """Estimated memory, disk space and time of a run before it starts."""
 
     weights_bytes: int
-    """The model, and the program that runs it."""
+    """Weights of the model, and the program that runs it, in bytes."""
     sampler_bytes: int
-    """Key-value cache of the attempts that are sampled at once."""
+    """KV cache of the concurrently sampled rollouts, in bytes."""
     adapter_bytes: int
-    """Adapter, gradients and optimizer state."""
+    """Adapter, gradients and optimizer state, in bytes."""
     activations_bytes: int
     available_bytes: int
     step_low_s: float
     step_high_s: float
     steps: int
     disk_bytes: int = 0
-    """Bytes of all checkpoints that the retention rules keep at the end."""
+    """Size in bytes of all checkpoints that the retention rules keep at the end."""
     disk_free_bytes: int = 0
     kept: int = 0
     """Number of those checkpoints."""
     measured: bool
-    """True where step times come from an earlier run of this project on this machine."""
+    """True if step times come from an earlier run of this project on this machine."""
     vram: VramPlan | None = None
-    """Memory plan of the graphics cards, where the run uses some."""
+    """GPU memory plan; None for a run without GPUs."""
 
 
 class Finding(Value):
-    """A plain-words diagnosis with its evidence."""
+    """Diagnosis in plain words with its evidence."""
 
     code: str
     title: str
@@ -381,4 +384,4 @@ class Finding(Value):
     where: str = ""
     """View to open: `group:3`, `unscored`, `truncated`, `marked`, `chart:gap`."""
     action: str = ""
-    """Action that is offered: `pause`, or `veto:METRIC` for the next run."""
+    """Suggested action: `pause`, or `veto:METRIC` for the next run."""

@@ -1,4 +1,4 @@
 """Requests to the engine and its responses, by subject.
 
-Importable by every room.
+Importable by every package.
 """

@@ -1,4 +1,4 @@
-"""What is asked of models side by side, how they answer, and how the votes stand."""
+"""Side-by-side chat: questions to several models, streamed answers and votes."""
 
 from typing import Any, Literal
 
@@ -11,23 +11,23 @@ MOST = 4
 
 
 class AskArena(Request):
-    """The same question to each model; or the project's agent at one scenario, once with each."""
+    """Send the same message to each model, or run the project's agent on one scenario with each."""
 
     project: str
     models: list[str] = Field(min_length=1, max_length=MOST)
-    """As in `StartEvaluation`: `base`, `RUN@STEP`, `openai/gpt-5.4`."""
+    """Models as in `StartEvaluation`: `base`, `RUN@STEP`, `openai/gpt-5.4`."""
     chats: list[list[dict[str, Any]]] = Field(default_factory=list)
-    """What was said so far with each, in the OpenAI form, the new question last; one for all where
-    there is only one."""
+    """Messages of the chat with each model in the OpenAI format, the new one last; one chat for all
+    models if there is only one."""
     scenario: str = ""
-    """Id of a scenario: the agent runs, and nothing is said."""
+    """Scenario id: the agent runs on it instead of a chat."""
     seed: int = Field(default=0, ge=0, lt=2**31)
-    """The same for every model: equal models say the same."""
+    """Sampling seed shared by all models: equal models give equal answers."""
     temperature: float = Field(default=0.7, ge=0, le=5)
     max_tokens: int = Field(default=256, ge=1, le=32_768)
 
     @model_validator(mode="after")
-    def _something_is_asked(self) -> "AskArena":
+    def _check_input(self) -> "AskArena":
         if bool(self.chats) == bool(self.scenario):
             raise ValueError("needs either chats or a scenario")
         if self.chats and len(self.chats) not in (1, len(self.models)):
@@ -36,12 +36,12 @@ class AskArena(Request):
 
 
 class ArenaTold(Value):
-    """One line of the answer. `begun` names the places; `said` adds text; `ended` has the attempt;
-    `stored` says where a vote can be given."""
+    """Streamed update of an answer. `begun` assigns the places; `said` adds text; `ended` has the
+    trajectory; `stored` says where to vote."""
 
     kind: Literal["begun", "said", "ended", "stored"]
     place: int = 0
-    """Of the model that is spoken of."""
+    """Index of the model."""
     text: str = ""
     names: list[str] = Field(default_factory=list)
     trajectory: Trajectory | None = None
@@ -50,7 +50,7 @@ class ArenaTold(Value):
 
 
 class Duel(Value):
-    """How often people have preferred one of two models."""
+    """Votes between two models."""
 
     name: str
     against: str
@@ -58,11 +58,11 @@ class Duel(Value):
     ties: int
     losses: int
     share: Interval
-    """Of the votes, ties as halves: Wilson's interval (1927)."""
+    """Share of votes with Wilson's interval (1927); ties count half."""
 
 
 class Tally(Value):
     run_id: str = ""
-    """Of the arena's run; empty before the first question."""
+    """Id of the arena's run; empty before the first message."""
     votes: int = 0
     pairs: list[Duel] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A task in words → a project: what is asked for, and what an LLM wrote for it."""
+"""Project generation: a task description, and the draft that an LLM writes for it."""
 
 from typing import Annotated, Literal
 
@@ -8,29 +8,29 @@ from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
 
 BEGUN = '# Being written: see "New project from a description".\n'
-"""How the project.toml begins of a project that is not finished."""
+"""First line of the project.toml of an unfinished project."""
 LEAST = 8
-"""Scenarios without which there is nothing to train on and to test with."""
+"""Minimum number of scenarios, for training and validation together."""
 Difficulty = Annotated[int, Field(ge=1, le=5)]
 
 
 class Writer(Value):
-    """Who writes, and what that may cost."""
+    """LLM that writes the draft, and its budget."""
 
     model: str
-    """As litellm names it: `openai/gpt-5.4`."""
+    """Model name for LiteLLM: `openai/gpt-5.4`."""
     base_url: str | None = None
-    """Address of an OpenAI-compatible server, for models named `openai/…`."""
+    """Base URL of an OpenAI-compatible server, for models named `openai/…`."""
     budget_usd: Annotated[float, Field(ge=0)] | None = 1.0
-    """Dollars that all of it may cost; what is written by then is kept."""
+    """Budget in US dollars; everything written within the budget is kept."""
     price_prompt: Annotated[float, Field(ge=0)] | None = None
-    """Dollars for a million tokens asked, where the price list lacks the model."""
+    """Price in US dollars per million prompt tokens, if the price list lacks the model."""
     price_completion: Annotated[float, Field(ge=0)] | None = None
-    """Dollars for a million tokens answered, where the price list lacks the model."""
+    """Price in US dollars per million completion tokens, if the price list lacks the model."""
 
 
 class ToolView(Value):
-    """A tool that the agent may call."""
+    """Tool available to the agent."""
 
     server: str
     name: str
@@ -40,43 +40,43 @@ class ToolView(Value):
 
 
 class DescribeTask(Request):
-    """Write what a project needs for a task that is described in words."""
+    """Generate a project from a task description."""
 
     folder: str
-    """Of the project: new, empty, or one that was begun so."""
+    """Project folder: new, empty, or with an unfinished project."""
     description: str = Field(min_length=20, max_length=20_000)
-    """A paragraph: what comes in, what should come out, what is good."""
+    """Task in one paragraph: inputs, expected outputs, criteria."""
     writer: Writer
     count: int = Field(default=60, ge=LEAST, le=2000)
-    """Scenarios wanted, those for validation included."""
+    """Number of scenarios to write, validation included."""
     tools: list[ToolView] = Field(default_factory=list)
-    """What the agent can call; the scenarios are tasks for these."""
+    """Tools of the agent; the scenarios are tasks for these."""
 
 
 class BeginWithTools(Request):
-    """Make of a project what its agent needs to reach MCP servers: nothing is written yet."""
+    """Prepare a project whose agent uses MCP servers; nothing is generated yet."""
 
     folder: str
-    """Of the project: new, empty, or one that was begun so."""
+    """Project folder: new, empty, or with an unfinished project."""
     servers: str = ""
-    """An mcp.json; empty where they are added one by one."""
+    """Text of an mcp.json; empty if servers are added one by one."""
 
 
 class DraftScenario(Value):
-    """One task instance, as it was written."""
+    """Generated scenario."""
 
     input: str
     difficulty: Difficulty | None = None
-    """1 easy to 5 hard, as the writer thinks; None where it did not say."""
+    """1 easy to 5 hard, as rated by the LLM; None if not rated."""
     split: Literal["train", "validation"] = "train"
 
 
 class Draft(Value):
-    """Everything that was written; a person may change all of it."""
+    """Everything that was generated; editable before the project is written."""
 
     title: str = ""
     system: str = ""
-    """The agent's system prompt."""
+    """System prompt of the agent."""
     rubric: str = ""
     scenarios: list[DraftScenario] = Field(default_factory=list)
 
@@ -88,25 +88,25 @@ class FinishProject(Request):
     description: str = ""
     draft: Draft
     learner: str = ""
-    """The model that learns; the starter when empty."""
+    """Model to train; the starter model when empty."""
     judge: Writer
-    """Who judges by the rubric."""
+    """Judge model."""
     tools: bool = False
-    """The agent has tools: those of its mcp.json."""
+    """Whether the agent has the tools of its mcp.json."""
 
 
 class DraftTold(Value):
-    """How far the writing is, and what there is by now."""
+    """Progress of the generation, with the draft so far."""
 
     words: str
-    """What is being done."""
+    """Current activity."""
     spent_usd: float
-    """By all questions so far, with the next one at its highest."""
+    """Cost of all calls so far in US dollars, with the running one at its maximum."""
     next_usd: float = 0.0
-    """What the next question can cost at most."""
+    """Maximum cost of the next call in US dollars."""
     draft: Draft
     left_out: dict[str, int] = Field(default_factory=dict)
-    """What was written and not taken, by reason."""
+    """Number of rejected items by reason."""
     problem: Problem | None = None
-    """Why it ended before all was written."""
+    """Why the generation ended early."""
     ended: bool = False

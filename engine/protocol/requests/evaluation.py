@@ -1,4 +1,4 @@
-"""What an evaluation compares: contestants, variants of the system prompt, attempts of each."""
+"""Evaluation plan: contestants, system prompt variants and number of rollouts."""
 
 from typing import Literal, NamedTuple
 
@@ -13,76 +13,76 @@ BEST = "best"
 
 
 class Contestant(Value):
-    """One model that is compared."""
+    """Model under comparison."""
 
     name: str
-    """`base`, `amber-kestrel@40`, `openai/gpt-5.4`; the second of two equal ones ends in ` #2`."""
+    """`base`, `amber-kestrel@40`, `openai/gpt-5.4`; the second of two equal names ends in ` #2`."""
     kind: Literal["base", "checkpoint", "provider"]
     model: str
-    """Name of the base model, or the model as litellm names it."""
+    """Name of the base model, or LiteLLM name of a provider's model."""
     model_path: str = ""
-    """Folder of the base model; empty for a provider's."""
+    """Folder of the base model; empty for a provider's model."""
     shape: ModelConfig | None = None
-    """Rank and scale of the adapter, as its run had them; None for a provider's."""
+    """Model settings of the checkpoint's run (LoRA rank and scale); None for a provider's model."""
     run_id: str = ""
-    """Of a checkpoint, like `step`, `adapter` and `sha256`."""
+    """Run of the checkpoint; empty, like `step`, `adapter` and `sha256`, for other contestants."""
     step: int = 0
     adapter: str = ""
     """Folder of the adapter, relative to the project."""
     sha256: str = ""
-    """Of its `adapter_model.safetensors`: another adapter in its place is refused."""
+    """SHA-256 of `adapter_model.safetensors`; an adapter with another hash is refused."""
 
 
 class SystemPrompt(Value):
-    """A variant: what stands in place of the agent's system message."""
+    """System prompt variant that replaces the agent's system message."""
 
     name: str
     text: str
 
 
 class Entry(NamedTuple):
-    """One contestant under one variant: what makes attempts of its own."""
+    """Contestant with one system prompt variant."""
 
     contestant: Contestant
     variant: SystemPrompt | None
 
     @property
     def label(self) -> str:
-        """Stands in each of its attempts."""
+        """Label stored in each of its trajectories."""
         name = self.contestant.name
         return f"{name} · {self.variant.name}" if self.variant else name
 
 
 class EvaluationPlan(Value):
-    """Settled when an evaluation starts; it stands in its run.json."""
+    """Plan of an evaluation, fixed at its start and stored in run.json."""
 
     contestants: list[Contestant]
-    """The first is the one that the others are compared with."""
+    """Contestants; the first is the reference of all comparisons."""
     variants: list[SystemPrompt] = Field(default_factory=list)
-    """None: every agent sends the system message that it has."""
+    """System prompt variants; empty keeps the agent's own system message."""
     attempts: int
-    """Of each entry at each scenario."""
+    """Rollouts per entry and scenario."""
     scenarios: int
-    """How many there are; the run folder keeps them in `scenarios.jsonl`."""
+    """Number of scenarios; the run folder keeps them in `scenarios.jsonl`."""
     source: str
-    """Where they were taken from: `train`, `validation`, or a file."""
+    """Source of the scenarios: `train`, `validation`, or a file."""
     seed: int
     demonstrate: SelectDemonstrations | None = None
-    """What becomes a demonstration when all attempts are there."""
+    """Selection of demonstrations after the last rollout."""
 
     @property
     def entries(self) -> list[Entry]:
-        """Contestants in their order, each under all variants. Siblings are numbered so: entry ·
+        """All contestants in order, each with all variants. The index within a group is entry ·
         attempts + attempt."""
         variants: list[SystemPrompt | None] = [*self.variants] or [None]
         return [Entry(one, variant) for one in self.contestants for variant in variants]
 
     @property
     def size(self) -> int:
-        """Siblings of one scenario."""
+        """Number of trajectories per scenario."""
         return len(self.entries) * self.attempts
 
     @property
     def total(self) -> int:
-        """Attempts of the whole evaluation."""
+        """Number of trajectories of the whole evaluation."""
         return self.size * self.scenarios

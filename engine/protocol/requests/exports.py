@@ -1,4 +1,4 @@
-"""Exports of a checkpoint: what is asked, how far it is, and the proof that comes with it."""
+"""Checkpoint exports: requests, progress and the parity report."""
 
 from typing import Literal
 
@@ -9,8 +9,8 @@ from engine.protocol.base import Request, Value
 ExportFormat = Literal["adapter", "merged", "gguf"]
 ExportDtype = Literal["float32", "float16", "bfloat16", "q8_0"]
 Parity = Literal["equal", "close", "differs"]
-"""`equal`: nothing but the rounding of the precision; `close`: within what a coarser one is
-allowed; `differs`: something else has changed, or nobody can say that nothing has."""
+"""Result of the parity check. `equal`: only rounding differences of the precision; `close`: within
+the tolerance of a lower precision; `differs`: other changes, or equality could not be verified."""
 ExportPhase = Literal[
     "checking",
     "reference",
@@ -26,27 +26,28 @@ MOST_PROMPTS = 100
 
 
 class ExportCheckpoint(Request):
-    """Write a checkpoint as files that other programs load, and prove that they are what was
-    trained."""
+    """Export a checkpoint to a format that other programs load, and verify it against the trained
+    model."""
 
     format: ExportFormat
     out: str
-    """A folder on the engine's machine that does not exist, or is empty."""
+    """Output folder on the engine's machine; must be new or empty."""
     dtype: ExportDtype | None = None
-    """None: float32 for an adapter, the base model's own when merged, float16 as GGUF."""
+    """Data type; None: float32 for an adapter, the base model's own when merged, float16 as
+    GGUF."""
     prompts: int = Field(default=32, ge=1, le=MOST_PROMPTS)
-    """Stored attempts that the two are compared on."""
+    """Number of stored trajectories on which the outputs are compared."""
     shard_bytes: int = Field(default=5_000_000_000, ge=1_000)
-    """Largest file of weights, where one tensor alone is not larger."""
+    """Maximum size of a weight file in bytes, unless a single tensor is larger."""
     force: bool = False
-    """Keep it even where it differs; the report says so."""
+    """Keep the export even if it differs; the report says so."""
     push: str = ""
-    """ORG/NAME on the Hugging Face hub, made private where it is new."""
+    """ORG/NAME on the Hugging Face Hub; a new repository is private."""
     token: str = Field(default="", repr=False)
-    """Of the hub; held in memory while it is used, and nowhere else."""
+    """Hugging Face token; held in memory only while it is used."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "ExportCheckpoint":
+    def _check_dtype(self) -> "ExportCheckpoint":
         if self.format == "adapter" and self.dtype not in (None, "float32"):
             raise ValueError("an adapter is kept in float32, as it was trained")
         if self.format == "merged" and self.dtype == "q8_0":
@@ -55,7 +56,7 @@ class ExportCheckpoint(Request):
 
 
 class ExportTicked(Value):
-    """How far an export is; never stored."""
+    """Progress of an export; never stored."""
 
     kind: Literal["tick"] = "tick"
     phase: ExportPhase
@@ -63,7 +64,7 @@ class ExportTicked(Value):
     done: int
     total: int
     share: float
-    """Of the whole work, from 0 to 1."""
+    """Progress of the whole export, 0 to 1."""
 
 
 class Histogram(Value):
@@ -74,7 +75,7 @@ class Histogram(Value):
 
 
 class LogprobGap(Value):
-    """|Δ log-prob| per token, in nats, between what was trained and what was exported."""
+    """Absolute log-prob difference per token between trained and exported model, in nats."""
 
     sequences: int
     tokens: int
@@ -85,43 +86,46 @@ class LogprobGap(Value):
 
 
 class FirstDifference(Value):
-    """The first prompt that is answered in other words."""
+    """First prompt with a different greedy continuation."""
 
     prompt: str
     reference: str
     exported: str
     position: int
-    """Of the first token that differs, from 0."""
+    """Index of the first differing token, from 0."""
     gap: float | None
-    """Nats between the two tokens by the reference; None where the other is not among its
-    likeliest."""
+    """Log-prob difference of the two tokens in the reference, in nats; None if the other token is
+    not among its top candidates."""
 
 
 class GreedyMatch(Value):
-    """The likeliest continuation of each prompt, token by token."""
+    """Token-by-token comparison of greedy continuations."""
 
     prompts: int
     same: int
     ties: int
-    """Differing, but from a token on that the reference finds as likely, within the limit."""
+    """Continuations that differ only after a tie: a token that the reference rates equal within the
+    limit."""
     first: FirstDifference | None = None
 
 
 class WeightsCheck(Value):
-    """Every exported number against base + s·B·A, to the rounding of its precision."""
+    """Comparison of every exported number with base + s·B·A, within the rounding of the
+    precision."""
 
     tensors: int
     adapted: int
-    """Of them, those that the adapter changes."""
+    """Number of tensors changed by the adapter."""
     numbers: int
     outside: int
-    """Numbers that no rounding explains."""
+    """Number of values not explained by rounding."""
     first: str = ""
-    """The first tensor with such a number."""
+    """First tensor with such a value."""
     missing: list[str] = Field(default_factory=list)
     unexpected: list[str] = Field(default_factory=list)
     converted: bool = False
-    """llama.cpp made the file: what was checked is the merged model that it was made of."""
+    """Whether llama.cpp converted the file: the check then applies to the merged model before
+    conversion."""
 
     @property
     def good(self) -> bool:
@@ -129,7 +133,7 @@ class WeightsCheck(Value):
 
 
 class FilesCheck(Value):
-    """Every file against its hash, when it was read back."""
+    """Verification of file hashes after reading back."""
 
     files: int
     bytes: int
@@ -137,46 +141,46 @@ class FilesCheck(Value):
 
 
 class Sameness(Value):
-    """What must be as it was in the base model."""
+    """Properties that must equal those of the base model."""
 
     chat_template: bool
     tokenizer: bool
-    """The same tokens for the prompts' text."""
+    """Whether the tokenizer gives the same tokens for the prompts."""
     stop_tokens: bool
     config: bool
 
 
 class Limits(Value):
-    """What a precision is allowed, in nats; None is no limit."""
+    """Tolerances of a precision, in nats; None is no limit."""
 
     largest: float | None
     mean: float
     p99: float
     tie: float
-    """A greedy token may differ where the reference has less than this between the two."""
+    """Greedy tokens may differ if the reference rates them equal within this difference."""
     verdict: Parity
-    """What is said of an export that keeps them."""
+    """Verdict for an export within these limits."""
     reason: str
 
 
 class ParityReport(Value):
-    """`parity.json`: whether an export is what was trained, and by which evidence."""
+    """Parity report (`parity.json`): evidence that the export equals the trained model."""
 
     schema_version: int = 1
     verdict: Parity
     failures: list[str] = Field(default_factory=list)
-    """Why it differs, a sentence each."""
+    """Why the export differs, one sentence each."""
     forced: bool = False
-    """It differs, and was kept because somebody insisted."""
+    """Whether the export was kept with `force` although it differs."""
     format: ExportFormat
     dtype: ExportDtype
     computed_in: Literal["float32", "bfloat16"]
-    """Precision in which both sides were computed; the exported numbers are those of the files."""
+    """Precision of both computations; the exported values are those of the files."""
     device: str
     limits: Limits
     files: FilesCheck
     weights: WeightsCheck | None
-    """None where the weights could not be laid side by side."""
+    """None if the weights could not be compared."""
     logprobs: LogprobGap | None
     greedy: GreedyMatch | None
     same: Sameness | None
@@ -184,7 +188,7 @@ class ParityReport(Value):
 
 
 class ServeCommand(Value):
-    """A command line that serves the export."""
+    """Command line that serves the export."""
 
     tool: str
     command: str
@@ -192,7 +196,7 @@ class ServeCommand(Value):
 
 
 class ExportReport(Value):
-    """The last word of an export."""
+    """Final result of an export."""
 
     kind: Literal["report"] = "report"
     run_id: str
@@ -202,4 +206,4 @@ class ExportReport(Value):
     parity: ParityReport
     commands: list[ServeCommand]
     pushed: str = ""
-    """Address on the hub."""
+    """URL on the Hugging Face Hub."""

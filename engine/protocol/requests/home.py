@@ -1,7 +1,7 @@
-"""Requests of an engine to its home machine: questions to judges, where keys stay at home.
+"""Requests of a remote engine to the local machine: judge calls whose API keys stay local.
 
-An engine on a server names its run and its question. Address, provider, models, budget and timeouts
-are never taken from it: the home machine has them from the person who started the run.
+A remote engine sends its run and its call. Address, provider, models, budget and timeouts are never
+taken from it: the local machine has them from the person who started the run.
 """
 
 from typing import Annotated, Any, Literal
@@ -13,16 +13,16 @@ from engine.protocol.identifiers import RunId
 from engine.protocol.problems import Problem
 
 MOST_ERRANDS = 1000
-"""HomeRequests in one response."""
+"""Maximum number of HomeRequests in one response."""
 MOST_TEXT_BYTES = 2**23
-"""Size limit of everything in one errand."""
+"""Maximum size in bytes of one request."""
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-z:]{1,80}$")]
-"""Idempotency key of a question, against billing it twice; it becomes a header of the request."""
+"""Idempotency key of a call, so that it is not billed twice; sent as a header of the request."""
 Text = Annotated[str, StringConstraints(max_length=MOST_TEXT_BYTES)]
 
 
 class HomeRequest(Value):
-    """One call of a judge's process (engine/judge/providers/worker.py), to be made at home."""
+    """Call for the local judge process (engine/judge/providers/worker.py)."""
 
     id: str = Field(pattern=r"^[0-9a-f]{32}$")
     run_id: RunId
@@ -36,14 +36,17 @@ class HomeRequestList(Value):
 
 
 class Fields(BaseModel):
-    """Fields of one call. Fields that home decides are accepted, since an engine that has its keys
-    itself sends the same, and ignored, but for the address: another one is refused."""
+    """Fields of one call.
+
+    Fields that the local machine decides are accepted and ignored, since an engine with its own
+    keys sends them too; a different address is refused.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Asking(Fields):
-    """Fields of both kinds of questions."""
+    """Fields common to judge and chat calls."""
 
     key: Key
     model: str
@@ -54,14 +57,14 @@ class Asking(Fields):
 
 
 class Words(Fields):
-    """Message of a question to a judge."""
+    """Message of a judge call."""
 
     role: Literal["system", "user", "assistant"]
     content: Text
 
 
 class AskFields(Asking):
-    """A question to a judge."""
+    """Judge call."""
 
     messages: list[Words] = Field(min_length=1, max_length=1000)
     max_tokens: int = Field(ge=1)
@@ -69,8 +72,7 @@ class AskFields(Asking):
 
 
 class TextPart(Fields):
-    """Text part of a message; pictures and links, which a provider would fetch, are not
-    accepted."""
+    """Text part of a message; images and links, which a provider would fetch, are not accepted."""
 
     type: Literal["text"] = "text"
     text: Text
@@ -92,7 +94,7 @@ class ToolCall(Fields):
 
 
 class ChatMessage(Fields):
-    """Message of an agent to a provider's model; further fields are left out."""
+    """Message of an agent to a provider's model; unknown fields are dropped."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -113,7 +115,7 @@ class Function(Fields):
 
 
 class Tool(Fields):
-    """Function tool of the agent; tools that a provider runs itself are not accepted."""
+    """Function tool of the agent; tools that a provider executes itself are not accepted."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -131,7 +133,7 @@ class ToolChoice(Fields):
 
 
 class ChatAsked(Fields):
-    """An agent's request to a provider's model: everything that may be passed on."""
+    """Chat completion request of an agent: all fields that may be passed on."""
 
     messages: list[ChatMessage] = Field(min_length=1, max_length=10_000)
     max_tokens: int = Field(ge=1)
@@ -143,7 +145,7 @@ class ChatAsked(Fields):
 
 
 class ChatFields(Asking):
-    """A request of an agent in an evaluation."""
+    """Chat call of an agent in an evaluation."""
 
     request: ChatAsked
 
@@ -153,33 +155,32 @@ class PriceFields(Fields):
 
 
 class CountFields(Fields):
-    """Token counts of questions."""
+    """Token count of messages."""
 
     model: str
     questions: list[list[Words]] = Field(max_length=1000)
 
 
 class HomeResponse(Request):
-    """Answer to an errand, as the judge's process gave it."""
+    """Response of the judge process to a request."""
 
     answer: Any = None
     problem: Problem | None = None
-    """Reason why there is no answer."""
+    """Why there is no response."""
 
 
 class Lease(Request):
-    """Lease of an engine by the home machine it works for, one at a time."""
+    """Lease of a remote engine, held by one local machine at a time."""
 
     home: str = Field(pattern=r"^[A-Za-z0-9-]{8,64}$")
-    """Id that a workspace created for itself once."""
+    """Id of the workspace, created once."""
     name: str = ""
-    """Name that the person gave the home machine."""
+    """Display name of the local machine."""
     take_over: bool = False
     fresh: bool = False
-    """True from a home machine that has just connected: errands it was given before are given to it
-    again."""
+    """True directly after connecting: requests sent before are sent again."""
 
 
 class Leased(Value):
     seconds: float
-    """Seconds after which the lease ends unless it is renewed."""
+    """Seconds until the lease ends unless renewed."""

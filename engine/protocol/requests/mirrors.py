@@ -1,6 +1,6 @@
-"""Headers that travel beside a page of changes."""
+"""Headers of a page of changes."""
 
 LAST = "Atelier-Last-Seq"
-"""The last event in the page."""
+"""Header with the sequence number of the last event in the page."""
 KNOWN = "Atelier-Known-Seq"
-"""The last event of the run when it was asked."""
+"""Header with the sequence number of the run's last event at the time of the request."""

@@ -1,4 +1,4 @@
-"""Remote servers reached over SSH: their settings, state, questions and requests."""
+"""Remote servers over SSH: settings, state, prompts and requests."""
 
 from typing import Literal
 
@@ -13,60 +13,62 @@ from engine.protocol.requests.runs import EngineInfo
 HostState = Literal[
     "away", "connecting", "asking", "installing", "starting", "connected", "reconnecting", "stopped"
 ]
-"""`away`: not connected. `asking`: waiting for a person's answer. `reconnecting`: retried without
-limit. `stopped`: a retry would not help before somebody acts; the problem says how."""
+"""State of a connection. `away`: not connected. `asking`: waiting for the person's answer.
+`reconnecting`: retried without limit. `stopped`: retrying cannot help until the problem is
+fixed."""
 
 QuestionKind = Literal["host_key", "passphrase", "password", "code"]
-"""`code` is anything else that a server asks for: a second factor, mostly."""
+"""Kind of an SSH prompt; `code` is any other prompt, usually a second factor."""
 
 Transport = Literal["asyncssh", "system"]
-"""`system` is the machine's own `ssh`: for keys in hardware, Kerberos, unusual ProxyCommands."""
+"""SSH transport; `system` is the machine's own `ssh`, for hardware keys, Kerberos and unusual
+ProxyCommands."""
 
 
 class HostSpec(Value):
-    """Settings of a server, as the person entered them."""
+    """Settings of a remote server."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    """Name of the server on this machine."""
+    """Local name of the server."""
     address: str = Field(pattern=r"^[^\s-][^\s]*$")
-    """As `ssh` takes it: an alias of ~/.ssh/config, or [user@]host[:port]."""
+    """SSH address: an alias of ~/.ssh/config, or [user@]host[:port]."""
     transport: Transport = "asyncssh"
     folder: str = ""
     """Atelier's folder on the server; empty is `.atelier-engine` in the home folder."""
     engine: Literal["auto", "engine-cpu", "engine-gpu"] = "auto"
-    """Engine package to install; `auto` chooses by the server's hardware."""
+    """Engine package to install; `auto` selects by the server's hardware."""
     offline: bool | None = None
-    """Whether packages are uploaded through the tunnel; None: only where the server cannot reach
-    the package index."""
+    """Whether packages are uploaded over SSH; None: only if the server cannot reach the package
+    index."""
 
 
 class Question(Value):
-    """Question that only a person can answer, while a connection waits."""
+    """Prompt that a person must answer before a connection continues."""
 
     id: str
     kind: QuestionKind
     host: str
-    """Server that asks, as `user@name:port`; behind a jump host it may differ from the
+    """Server that prompts, as `user@name:port`; with a jump host it may differ from the
     destination."""
     via: str = ""
-    """Jump host through which the asking server is reached, if any."""
+    """Jump host in use, if any."""
     prompt: str
-    """Question in one sentence; text from the server is untrusted and shown as plain text."""
+    """Text of the prompt; untrusted, shown as plain text."""
     detail: str = ""
     """Kind and SHA-256 fingerprint of a host key."""
     echo: bool = False
-    """Whether the typed answer may be shown."""
+    """Whether the typed answer may be displayed."""
 
 
 class Answer(Request):
-    """Answer to a question; None cancels the connection. A host key is accepted with `yes`."""
+    """Answer to a prompt; None cancels the connection. A host key is accepted with `yes`."""
 
     question: str
     value: str | None = Field(default=None, repr=False)
 
 
 class FarCard(Value):
-    """Graphics card of a server, as its driver reports it."""
+    """Graphics card of a server, as reported by its driver."""
 
     name: str
     memory_bytes: int
@@ -74,7 +76,7 @@ class FarCard(Value):
 
 
 class FarEngine(Value):
-    """Atelier engine that is installed on a server."""
+    """Engine installed on a server."""
 
     id: str
     """Version, build and kind: `0.1.0-3f2a9c1be07d-engine-cpu`."""
@@ -83,17 +85,17 @@ class FarEngine(Value):
 
 
 class HostReport(Value):
-    """Survey of a server (hardware, disk, Python), made before anything is installed there."""
+    """Survey of a server (hardware, disk, Python), made before anything is installed."""
 
     server: str
     folder: str
-    """Atelier's folder on the server, whether it exists yet or not."""
+    """Path of Atelier's folder on the server, which may not exist yet."""
     os: str
     machine: str
-    """Machine type, as `uname -m` prints it."""
+    """Machine type from `uname -m`."""
     host: str
     libc: str
-    """Version of glibc; empty for another C library."""
+    """glibc version; empty for another C library."""
     cores: int
     memory_bytes: int
     free_bytes: int
@@ -102,8 +104,7 @@ class HostReport(Value):
     """Whether the folder is on a network file system."""
     cards: list[FarCard]
     python: str
-    """Version and path of a suitable Python, `3.11 /usr/bin/python3.11`; empty where there is
-    none."""
+    """Version and path of a suitable Python, `3.11 /usr/bin/python3.11`; empty if there is none."""
     engine: Literal["engine-cpu", "engine-gpu"]
     """Engine package that would be installed."""
     download_bytes: int
@@ -119,56 +120,56 @@ class HostTick(Value):
     words: str
     done: int = 0
     total: int = 0
-    """Bytes, mostly; 0 where nobody knows."""
+    """Total, usually in bytes; 0 if unknown."""
 
 
 class HostView(Value):
-    """State of a server."""
+    """State of a remote server."""
 
     spec: HostSpec
     state: HostState
     job: str = ""
-    """Job in progress: `install`, `remove` …"""
+    """Running job: `install`, `remove` …"""
     problem: Problem | None = None
     notices: list[Problem] = Field(default_factory=list)
-    """Problems of requests and data of this server that were refused, oldest first."""
+    """Problems of refused requests and data of this server, oldest first."""
     questions: list[Question] = Field(default_factory=list)
     tick: HostTick | None = None
     report: HostReport | None = None
-    """Result of the last survey."""
+    """Last survey."""
     info: EngineInfo | None = None
-    """Information from the server's engine, while it is connected."""
+    """Information about the server's engine while connected."""
     latency_s: float | None = None
     failures: int = 0
-    """Number of failed connection attempts in a row."""
+    """Number of consecutive failed connection attempts."""
     retry_at: float = 0.0
     """Unix time in seconds of the next connection attempt."""
     outdated: bool = False
-    """Whether the server's engine was built from other source code than this machine's."""
+    """Whether the server's engine was built from other source code than the local one."""
     behind: int = 0
-    """Number of events that exist there and are not copied yet."""
+    """Number of events on the server that are not mirrored yet."""
     runs: list[RunSummary] = Field(default_factory=list)
-    """All runs in the engine's list, without their rewards."""
+    """Runs on the server, without their rewards."""
 
 
 class HostList(Value):
-    """All servers; `revision` grows with every change."""
+    """All servers; `revision` increases with every change."""
 
     revision: int
     hosts: list[HostView]
     known: list[str] = Field(default_factory=list)
-    """Aliases of ~/.ssh/config that are not in the list of servers."""
+    """Aliases of ~/.ssh/config that are not servers yet."""
 
 
 class AddHost(Request):
-    """Add a server or change its settings; nothing is sent to it."""
+    """Add a server or change its settings, without connecting."""
 
     spec: HostSpec
 
 
 class ActOnHost(Request):
-    """`connect` also ends a wait for the next attempt; `remove` deletes every file of Atelier on
-    the server; `forget` only removes it from the list."""
+    """Act on a server. `connect` also skips the wait before the next attempt; `remove` deletes all
+    files of Atelier on the server; `forget` only removes it from the list."""
 
     action: Literal[
         "connect", "disconnect", "install", "roll_back", "take_over", "stop_engine", "remove",
@@ -177,13 +178,13 @@ class ActOnHost(Request):
 
 
 class SendRun(Request):
-    """Move a run of this machine to a server, where it continues."""
+    """Move a local run to a server and continue it there."""
 
     host: str
 
 
 class MoveTicked(Value):
-    """Progress of a move between machines, in bytes; never stored."""
+    """Progress of a move in bytes; never stored."""
 
     kind: Literal["tick"] = "tick"
     done: int
@@ -191,15 +192,15 @@ class MoveTicked(Value):
 
 
 class Moved(Value):
-    """Event: the move is complete and was checked."""
+    """Move completed and verified."""
 
     kind: Literal["moved"] = "moved"
     path: str
-    """Folder on this machine."""
+    """Path of the local folder."""
 
 
 class Reached(Value):
-    """Line by which an engine on a server reports its address and its version."""
+    """Address and version printed by an engine on a server."""
 
     port: int = Field(ge=1, le=65535)
     token: str = Field(repr=False, pattern=r"^[A-Za-z0-9_-]{1,200}$")

@@ -1,4 +1,5 @@
-"""Requests to the engine and its responses. Requests are imperative."""
+"""Requests about engine, projects, runs and trajectories, with their responses. Requests are
+imperative."""
 
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ class EngineInfo(Value):
     workspace: str
     started_at: float
     device: str
-    """`CPU · 2 cores` or the card's name."""
+    """`CPU · 2 cores`, or the name of the GPU."""
     python: str
     memory_bytes: int
     memory_total_bytes: int
@@ -38,15 +39,15 @@ class EngineInfo(Value):
     build: str = ""
     """Fingerprint of the engine's source code: twelve hex digits."""
     host: str = ""
-    """Name of the engine's machine."""
+    """Host name of the engine's machine."""
     cards: tuple[Card, ...] = ()
     """Graphics cards of the engine's machine, in their current state."""
     free_bytes: int = 0
-    """Free bytes on the disk of the workspace."""
+    """Free disk space of the workspace, in bytes."""
 
 
 class Handshake(Value):
-    """The one line an engine prints when it is ready to be called."""
+    """Line printed by an engine when it is ready for requests."""
 
     schema_version: int = 1
     pid: int
@@ -57,7 +58,7 @@ class Handshake(Value):
 
 
 class LendKeys(Request):
-    """API keys: held in the engine's memory, and nowhere else."""
+    """Pass API keys to the engine, which holds them in memory only."""
 
     keys: dict[str, str] = Field(default_factory=dict, repr=False)
     """API keys of judges by provider, as `openai`."""
@@ -66,14 +67,14 @@ class LendKeys(Request):
 
 
 class TrackRun(Request):
-    """Send the trackers the events of a run that they do not have yet."""
+    """Send the trackers all events of a run that they lack."""
 
     to: list[TrackerName] = Field(default_factory=list)
-    """Trackers to send to; empty: all that the project has turned on."""
+    """Trackers to send to; empty: all enabled ones of the project."""
 
 
 class SaveRubric(Request):
-    """Write the project's rubric; a version is kept of every change."""
+    """Write the project's rubric; every change is kept as a version."""
 
     source: str
     who: str = ""
@@ -82,42 +83,43 @@ class SaveRubric(Request):
 
 
 class TryJudge(Request):
-    """Judge stored groups of a run, by words that need not be saved yet."""
+    """Score stored groups of a run with a rubric that need not be saved."""
 
     source: str
-    """The rubric, front matter and all."""
+    """Text of the rubric, front matter included."""
     places: list[tuple[Split, int, int]] = Field(default_factory=list)
-    """(split, step, group); none: the labelled ones first, then the newest."""
+    """(split, step, group); empty: labelled groups first, then the newest."""
     count: int = Field(default=24, ge=1, le=1000)
-    """Groups, where none are named."""
+    """Number of groups if `places` is empty."""
     models: tuple[str, ...] = ()
-    """Judges in place of the project's."""
+    """Judge models that replace the project's."""
     base_url: str | None = None
 
 
 class CreateProject(Request):
     folder: str
     sample: str | None = None
-    """Copy this sample; without one, write a small project to fill in."""
+    """Name of the sample to copy; None writes a small template project."""
 
 
 class ImportRun(Request):
-    """Make a run of attempts that were made elsewhere."""
+    """Import trajectories made elsewhere as a run."""
 
     source: str
-    """An .art folder, that of one model in it, or a JSONL file of chat messages; on the engine's
-    machine."""
+    """Path on the engine's machine: an .art folder, the folder of one model in it, or a JSONL file
+    of chat messages."""
     model: str = ""
-    """Which model, where the folder holds several."""
+    """Name of the model, if the folder contains several."""
 
 
 class EditProject(Request):
-    """Either the whole text, or single values by dotted key (None removes the key)."""
+    """Replace the whole text of project.toml, or set values by dotted key (None removes the
+    key)."""
 
     toml: str | None = None
     values: dict[str, Any] | None = None
     read: str = ""
-    """Fingerprint of the file as it was read: another one is not overwritten."""
+    """Fingerprint of the file as it was read; a changed file is not overwritten."""
 
 
 class ScenarioPage(Value):
@@ -128,13 +130,13 @@ class ScenarioPage(Value):
 
 
 class ProjectFiles(Value):
-    """Fingerprints of a project's files, by path in the project; empty where there is no file."""
+    """Fingerprints of a project's files by relative path; empty if there is no such file."""
 
     files: dict[str, str]
 
 
 class WriteScenarios(Request):
-    """Replace a scenario file by these objects, one a line."""
+    """Replace a scenario file by these objects, one per line."""
 
     items: list[dict[str, Any]]
     read: str = ""
@@ -146,22 +148,22 @@ class StartWork(Request):
 
     project: str
     overrides: dict[str, Any] = Field(default_factory=dict)
-    """Dotted keys of project.toml: {"train.lr": 2e-4}."""
+    """Overrides by dotted key of project.toml: {"train.lr": 2e-4}."""
     queue: bool = False
-    """Wait where the device is busy; without, that is refused."""
+    """Queue the run if the device is busy, instead of refusing it."""
     host: str = ""
-    """Name here of the server to run on; empty is this machine."""
+    """Local name of the server to run on; empty is this machine."""
     lend_keys: bool = False
-    """With `host`: its engine gets the judges' keys for this run, in memory. Without, judges are
-    asked from here, and wait while this machine is away."""
+    """With `host`: pass the judges' API keys to the remote engine for this run, in memory.
+    Otherwise the local machine calls the judges, and judging waits while it is disconnected."""
     keys_at_home: bool = False
-    """Judges are asked by the home machine, which keeps the keys."""
+    """Whether the local machine calls the judges and keeps the API keys."""
     lent: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Keys by provider, for this run only, in memory only."""
+    """API keys by provider, for this run only, held in memory."""
     lent_addresses: list[AddressConfirmation] = Field(default_factory=list)
-    """Addresses that the person confirmed at home, for the keys that are lent."""
+    """Addresses confirmed on the local machine for these keys."""
     key: str = ""
-    """Idempotency key: the same key starts one run however often it is sent."""
+    """Idempotency key: the same key starts one run, however often it is sent."""
 
 
 class StartRun(StartWork):
@@ -169,44 +171,44 @@ class StartRun(StartWork):
 
     kind: TrainingKind = "train"
     origin: str = ""
-    """Start from a checkpoint of this project, `RUN@STEP`, with that run's settings; or from a LoRA
-    adapter made elsewhere, a folder on the engine's machine."""
+    """Checkpoint to start from: one of this project, `RUN@STEP`, with that run's settings, or the
+    folder of a LoRA adapter on the engine's machine."""
     replay: bool = False
-    """With a checkpoint: train again on the attempts that are stored behind it."""
+    """With a checkpoint: train again on the trajectories stored after it."""
 
 
 class StartEvaluation(StartWork):
     """Compare models on the scenarios of a project."""
 
     models: list[str] = Field(default_factory=list)
-    """`base`, `RUN@STEP`, `RUN@best`, `RUN` (its newest checkpoint) or a model as litellm names it
-    (`openai/gpt-5.4`). The first is the one that the others are compared with. None: the base
-    model and the best checkpoint of the newest run."""
+    """`base`, `RUN@STEP`, `RUN@best`, `RUN` (its newest checkpoint) or a LiteLLM model name
+    (`openai/gpt-5.4`). The first is the reference of all comparisons. Empty: the base model and the
+    best checkpoint of the newest run."""
     attempts: int | None = Field(default=None, ge=1, le=64)
-    """Rollouts of each model per scenario; `evaluate.attempts` when left out."""
+    """Rollouts of each model per scenario; `evaluate.attempts` if None."""
     scenarios: str = "validation"
-    """`train`, `validation`, or a file, relative to the project."""
+    """`train`, `validation`, or a file relative to the project."""
     systems: list[SystemPrompt] = Field(default_factory=list)
-    """Each takes the place of the agent's system message, for every model."""
+    """System prompt variants that replace the agent's system message, for every model."""
     seed: int | None = Field(default=None, ge=0, lt=2**31)
-    """`train.seed` when left out."""
+    """Sampling seed; `train.seed` if None."""
     judge: bool | None = None
-    """Whether the project's judge has part in the rewards; as the project says when left out."""
+    """Whether the project's judge contributes to the rewards; the project's setting if None."""
     demonstrate: SelectDemonstrations | None = None
-    """Turn good rollouts into demonstrations. There is one model then, a teacher, and scenarios
-    that an earlier such evaluation has paid for are not run again."""
+    """Write good trajectories as demonstrations. Requires a single model, the teacher; scenarios
+    paid for in an earlier such evaluation are not run again."""
     again: bool = False
-    """With `demonstrate`: run also the scenarios that are paid for already."""
+    """With `demonstrate`: also run scenarios that were paid for before."""
 
     @model_validator(mode="after")
-    def _teachers_are_asked_from_here(self) -> "StartEvaluation":
+    def _check_teacher(self) -> "StartEvaluation":
         if self.demonstrate and self.host:
-            raise ValueError("a teacher is asked from this machine: name no server")
+            raise ValueError("a teacher evaluation runs on this machine only: select no server")
         return self
 
 
 class Command(Request):
-    """Command to a run. `resume` also restarts one that is not living, `reviewed` ends a review,
+    """Control a run. `resume` also restarts a run without a process, `reviewed` ends a review,
     `keep` saves a checkpoint after this step."""
 
     action: Literal[
@@ -223,33 +225,33 @@ class Command(Request):
     steps: int | None = Field(default=None, ge=0, lt=2**31)
     """For `extend`: the new number of planned steps."""
     rubric: str = ""
-    """For `use_rubric`: its source, front matter and all."""
+    """For `use_rubric`: text of the rubric, front matter included."""
     key: str = ""
 
 
 class PinCheckpoint(Request):
-    """Pin a checkpoint so that it is never deleted by the rules, or unpin it."""
+    """Pin or unpin a checkpoint; retention rules never delete a pinned one."""
 
     pinned: bool = True
     note: str = ""
 
 
 class TrajectoryQuery(Request):
-    """One page of the table: sorting, filtering and search happen in SQL."""
+    """Query for one page of the trajectories table; sorted, filtered and searched in SQL."""
 
     split: Split | None = None
     step: Seq | None = None
     step_to: Seq | None = None
-    """With `step`: the range of steps, both ends included."""
+    """With `step`: last step of the range, inclusive."""
     group: Seq | None = None
     scenario_id: str | None = None
     contestant: str | None = None
-    """In an evaluation: only attempts of this one."""
+    """Restrict to trajectories of this contestant of an evaluation."""
     state: Literal["all", "scored", "unscored", "truncated", "marked"] = "all"
     signal: bool | None = None
-    """Only trajectories of groups that did (or did not) give a signal."""
+    """Restrict to trajectories of groups with (or without) signal."""
     labelled: bool | None = None
-    """Only trajectories that have (or do not have) a label."""
+    """Restrict to trajectories with (or without) labels."""
     search: str = ""
     sort: Literal[
         "recent", "step", "title", "reward", "advantage", "turns", "tokens", "duration"
@@ -261,7 +263,7 @@ class TrajectoryQuery(Request):
 
 class TrajectoryPage(Value):
     total: int
-    """Rows that match, over all pages."""
+    """Number of matching rows over all pages."""
     items: list[TrajectorySummary]
 
 
@@ -276,10 +278,10 @@ class Siblings(Value):
     verdicts: list[Verdict] = Field(default_factory=list)
     """Verdicts of all judges and rubrics, oldest first."""
     labels: list[Label] = Field(default_factory=list)
-    """Labels, oldest first, with those that were undone."""
+    """Labels including undone ones, oldest first."""
 
 
 class Confirm(Request):
-    """Store what the person trusts or confirms, once and for this machine."""
+    """Store a person's trust or confirmation for this machine."""
 
     confirmation: Confirmation

@@ -1,6 +1,6 @@
-"""Requests of a script with its own training loop, and the engine's answers.
+"""Requests of external scripts with their own training loop, and the engine's responses.
 
-The engine samples, trains and stores; the script makes the attempts and says when a step begins.
+The engine samples, trains and stores; the script makes the rollouts and decides when a step begins.
 """
 
 import math
@@ -14,32 +14,32 @@ from engine.protocol.records.runs import RunSummary, Split
 
 MOST_REWARD = 1e6
 CHOICE_ID = "atelier_completion"
-"""The key under which a choice of a chat completion carries the name of its record."""
+"""Key of a chat completion choice that carries the id of its record."""
 
 
 def _in_range(reward: float) -> float:
-    """Check the range of a finite reward, so that sums stay finite; a NaN or an infinite reward
-    makes its rollout unscored."""
+    """Check the range of a finite reward, so that sums stay finite; a NaN or infinite reward makes
+    its trajectory unscored."""
     if math.isfinite(reward) and abs(reward) > MOST_REWARD:
         raise ValueError(f"a reward lies between -{MOST_REWARD:g} and {MOST_REWARD:g}")
     return reward
 
 
 class OpenOutside(Request):
-    """Begin a run of this name, or continue it."""
+    """Create a run with this name, or continue it."""
 
     project: str = Field(min_length=1)
-    """Folder of the project in the workspace; created where there is none."""
+    """Project folder in the workspace; created if it does not exist."""
     model: str = Field(min_length=1)
     """Name of the run; a second start with the same name continues it."""
     base_model: str
-    """A starter, a Hugging Face id on the engine's machine, or a folder there."""
+    """Starter model, Hugging Face id, or folder on the engine's machine."""
     source: str = ""
-    """Library that the script uses, and its version."""
+    """Name and version of the script's library."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Dotted keys of project.toml, for a run that begins."""
+    """Values by dotted key of project.toml, for a new run."""
     pid: int
-    """The script's process, on the engine's machine; the run stops when it is gone."""
+    """Process id of the script on the engine's machine; the run stops when the process ends."""
     key: str = Field(min_length=32, repr=False)
     """API key of the script at the gateway; a second request with the same key changes nothing."""
     again: bool = False
@@ -48,18 +48,18 @@ class OpenOutside(Request):
 
 
 class OutsideRun(Value):
-    """Address and name of the model for the script."""
+    """Address and model name for the script."""
 
     run: RunSummary
     step: int
-    """Number of updates done."""
+    """Number of finished updates."""
     base_url: str
     notes: list[str] = Field(default_factory=list)
-    """Differences from the script's request, a sentence each."""
+    """Differences from the script's request, one sentence each."""
 
 
 class SentHistory(Request):
-    """Conversation: messages in the OpenAI form, and choices as the gateway returned them."""
+    """Conversation: messages in the OpenAI format, and choices as the gateway returned them."""
 
     messages_and_choices: list[dict[str, Any]]
     tools: list[dict[str, Any]] = Field(default_factory=list)
@@ -85,7 +85,7 @@ class SentError(Request):
 
 
 class SentGroup(Request):
-    """Group of rollouts that are compared with each other."""
+    """Group of trajectories that are compared with each other."""
 
     trajectories: list[SentAttempt] = Field(default_factory=list)
     exceptions: list[SentError] = Field(default_factory=list)
@@ -101,25 +101,25 @@ class TrainGroups(Request):
     lr: Annotated[float, Field(gt=0, le=1)]
     algorithm: Algorithm
     save: bool = True
-    """Keep a checkpoint of the step."""
+    """Whether to save a checkpoint of the step."""
     key: str = Field(min_length=8)
-    """Idempotency key: the same one trains one step however often it is sent."""
+    """Idempotency key: the same key trains one step, however often it is sent."""
 
 
 class Trained(Value):
-    """Result of a step that is done and stored."""
+    """Result of a finished step."""
 
     step: int
     metrics: dict[str, float]
-    """Metrics by the names of protocol/metrics.py."""
+    """Metrics by the names in engine/protocol/records/metrics.py."""
     skipped: bool
     """Whether no group had a signal, so that nothing was trained."""
     checkpoint: str = ""
-    """Folder of the checkpoint, where one was kept."""
+    """Folder of the checkpoint, if one was saved."""
 
 
 class LogOutside(Request):
-    """Data that the script logs besides training: rollouts of another split, and metrics."""
+    """Log data of a script besides training: trajectories of another split, and metrics."""
 
     split: Split
     name: str
@@ -128,7 +128,7 @@ class LogOutside(Request):
     groups: list[SentGroup] = Field(default_factory=list)
     values: dict[str, float] = Field(default_factory=dict)
     key: str = Field(min_length=8)
-    """Idempotency key: the same one is stored once however often it is sent."""
+    """Idempotency key: the same key stores the data once, however often it is sent."""
 
 
 class CloseOutside(Request):
@@ -136,4 +136,4 @@ class CloseOutside(Request):
 
     key: str = Field(repr=False)
     finished: bool = True
-    """False where the script ended early."""
+    """False if the script ended early."""

@@ -1,4 +1,4 @@
-"""Folders that go to another engine, and files that come back: by content, never by date."""
+"""Content-addressed transfer of folders between engines; modification times are never compared."""
 
 from typing import Literal
 
@@ -8,11 +8,11 @@ from engine.protocol.base import Request, Value
 from engine.protocol.identifiers import FileBytes, RelativePath, RunId, Sha256
 
 MOST_FILES = 200_000
-"""Most files in one folder."""
+"""Maximum number of files in a folder."""
 
 
 class FileEntry(Value):
-    """One file of a folder, known by what is in it."""
+    """File of a folder, identified by its hash."""
 
     path: RelativePath
     bytes: FileBytes
@@ -21,7 +21,7 @@ class FileEntry(Value):
 
 
 class Manifest(Value):
-    """A whole folder: files that are not named are not part of it."""
+    """Complete list of a folder's files; other files are not part of the folder."""
 
     files: list[FileEntry] = Field(default_factory=list, max_length=MOST_FILES)
 
@@ -31,34 +31,34 @@ class Manifest(Value):
 
 
 class SyncFolder(Request):
-    """A folder there is to be exactly this; what it stores itself (runs) stays."""
+    """Make a remote folder match a manifest; runs stored in it are preserved."""
 
     folder: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
-    """Its name there."""
+    """Name of the remote folder."""
     run: RunId | Literal[""] = ""
-    """A run in that folder, by its id, is meant instead: all of it."""
+    """Run id, to transfer that run of the folder instead."""
     place: Literal["workspace", "models"] = "workspace"
-    """Among projects, or in the cache of models."""
+    """Destination: among projects, or in the model cache."""
     manifest: Manifest
 
 
 class Missing(Value):
-    """What has to be sent before the folder can be so."""
+    """Contents that must be uploaded before the folder is complete."""
 
     sha256: list[Sha256] = Field(max_length=MOST_FILES)
     bytes: int = Field(ge=0)
 
 
 class Begun(Value):
-    """How much of one content has arrived."""
+    """Upload progress of one content."""
 
     bytes: FileBytes
 
 
 class Synced(Value):
-    """The folder, as it is now."""
+    """Synchronized folder."""
 
     path: str
-    """On that machine."""
+    """Path on the remote machine."""
     changed: int = Field(ge=0)
     removed: int = Field(ge=0)

@@ -1,8 +1,8 @@
-"""Trust on the wire: what a person confirms once.
+"""Trust: confirmations given once by the person.
 
-A project or run from elsewhere is *untrusted* until the person trusts it. A key of a provider goes
-to that provider's own address; another address, and a file outside of the project, need a
-confirmation, which is remembered on the person's machine.
+A project or run from another source is *untrusted* until the person trusts it. An API key is sent
+to its provider's own address; any other address, and any file outside the project, needs a
+confirmation, which is stored on the person's machine.
 """
 
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ Address = Annotated[str, AfterValidator(normal_address)]
 
 
 class AddressConfirmation(Value):
-    """A key of this provider (or tracker) may go to this address."""
+    """Confirmation that the key of a provider (or tracker) may be sent to an address."""
 
     kind: Literal["address"] = "address"
     provider: str
@@ -24,7 +24,7 @@ class AddressConfirmation(Value):
 
 
 class FileConfirmation(Value):
-    """A project may read this file although it lies outside of the project's folder."""
+    """Confirmation that a project may read a file outside its folder."""
 
     kind: Literal["file"] = "file"
     project: str
@@ -32,7 +32,7 @@ class FileConfirmation(Value):
 
 
 class TrustProject(Value):
-    """The person trusts a project: its code may run, and it may send."""
+    """Trust a project: its code may run, and it may send data."""
 
     kind: Literal["project"] = "project"
     project: str

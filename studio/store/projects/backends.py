@@ -1,7 +1,7 @@
-"""What each setting of [backend] means on this engine, and what stands against it. Pure.
+"""Explanation of each [backend] setting on this engine, with warnings. Free of I/O.
 
-In: the project's settings, and what the engine has (None until it has said so). Out: a note for
-each setting, ready to be shown beside it.
+Input: the project's settings and the engine's backends (None until loaded). Output: a note for each
+setting.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ SETTINGS = ("Open Settings", "go.settings")
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence beside a setting; `short` is its line in the preflight, where it matters there."""
+    """Note beside a setting; `short` is its line in the preflight check."""
 
     words: str
     tone: str = "faint"
     short: str = ""
     link: tuple[str, str] = ("", "")
-    """Words, and the action that they trigger."""
+    """Text and action of a link."""
 
     @property
     def matters(self) -> bool:
@@ -32,70 +32,72 @@ class Note:
 
 
 def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
-    """One note for each setting, by its key."""
-    found = {
+    """Notes of all settings, by key."""
+    notes_by_key = {
         "backend.sampler": _sampler(config, facts),
         "backend.trainer": _trainer(config, facts),
         "backend.weights": _weights(config, facts),
         "backend.recompute": Note("A third slower, a fraction of the memory, the same result."),
         "backend.processes": _processes(config, facts),
         "backend.memory_share": Note(
-            "Of the card’s memory, between 0 and 1. Empty: worked out from the forecast."
+            "Share of GPU memory, 0 to 1. Empty: computed from the memory forecast."
         ),
-        "backend.sleep": Note("What the vLLM server frees for the trainer, and takes back after."),
+        "backend.sleep": Note("GPU memory that vLLM frees while the policy trains."),
         "train.staleness": _staleness(config),
-        "backend.share_card": Note("Else a run is refused whose memory other programs hold."),
+        "backend.share_card": Note(
+            "Off: a run is refused if other programs use memory that it needs."
+        ),
     }
     for key, why in ignored(config, facts.cards if facts else None).items():
         words = f"No effect: {why}."
-        found[key] = Note(words, "warn", f"{SHORT[key]} has no effect")
-    return found
+        notes_by_key[key] = Note(words, "warn", f"{SHORT[key]} has no effect")
+    return notes_by_key
 
 
 SHORT = {
-    "backend.memory_share": "vLLM’s share of the card",
-    "backend.sleep": "What vLLM gives back",
+    "backend.memory_share": "vLLM’s share of GPU memory",
+    "backend.sleep": "vLLM’s sleep mode",
     "train.staleness": "Staleness",
-    "backend.share_card": "Sharing the card",
+    "backend.share_card": "Sharing the GPU",
 }
 
 
 def summary(config: ProjectConfig) -> str:
-    """The settings that are folded away, in a line."""
+    """Summarize the collapsed settings in one line."""
     backend, words = config.backend, []
     words.append(formatting.plural(backend.processes, "trainer"))
     if backend.recompute:
-        words.append("layers computed again")
+        words.append("gradient checkpointing")
     if backend.memory_share is not None:
-        words.append(f"{formatting.percent(backend.memory_share)} of the card for vLLM")
+        words.append(f"{formatting.percent(backend.memory_share)} of GPU memory for vLLM")
     if backend.sleep != "auto":
         words.append(
             {"off": "no sleep", "cache": "cache sleeps", "all": "all sleeps"}[backend.sleep]
         )
     words.append(f"staleness {config.train.staleness}")
     if backend.share_card:
-        words.append("starts beside others")
+        words.append("shares the GPU")
     return " · ".join(words)
 
 
-def checks(found: dict[str, Note]) -> list[tuple[str, str]]:
-    """Lines of the preflight, the worst first."""
+def checks(notes_by_key: dict[str, Note]) -> list[tuple[str, str]]:
+    """Lines of the preflight check, most severe first."""
     states = {"bad": "bad", "warn": "warn", "info": "open"}
-    lines = [(states[n.tone], n.short) for n in found.values() if n.matters]
+    lines = [(states[n.tone], n.short) for n in notes_by_key.values() if n.matters]
     return sorted(lines, key=lambda line: ("bad", "warn", "open").index(line[0]))
 
 
 def _sampler(config: ProjectConfig, facts: BackendFacts | None) -> Note:
     if config.backend.sampler == "torch":
-        return Note("Samples in the trainer’s own process, in turn with it. Runs anywhere.")
-    usual = Note("A server beside the trainer, many times faster on a card. Proven at each update.")
+        return Note("Samples in the trainer’s process, alternating with training. Runs anywhere.")
+    usual = Note("Separate server, many times faster on a GPU. Checked at each update.")
     if facts is None:
         return usual
     if facts.vllm.state != "ready":
-        return _with_card(_lacking("vLLM", facts.vllm, facts), facts)
+        return _with_card(_unavailable("vLLM", facts.vllm, facts), facts)
     if facts.cards == 0 and config.model.dtype == "auto":
         return _with_card(
-            replace(usual, words="On the processor sampler and trainer both compute in float32."),
+            replace(usual, words="On the CPU, sampler and trainer both compute in float32."),
             facts,
         )
     return _with_card(usual, facts)
@@ -103,35 +105,35 @@ def _sampler(config: ProjectConfig, facts: BackendFacts | None) -> Note:
 
 def _trainer(config: ProjectConfig, facts: BackendFacts | None) -> Note:
     if config.backend.trainer == "torch":
-        return Note("Our own trainer on PyTorch. Runs anywhere.")
-    usual = Note("Loads models in 8 or 4 bits, and trains them with its own kernels on a card.")
+        return Note("Built-in PyTorch trainer. Runs anywhere.")
+    usual = Note("Loads models in 8 or 4 bits, and trains them with its own kernels on a GPU.")
     if facts is None:
         return usual
     if facts.unsloth.state != "ready":
-        usual = _lacking("Unsloth", facts.unsloth, facts)
+        usual = _unavailable("Unsloth", facts.unsloth, facts)
     return usual if config.backend.sampler == "vllm" else _with_card(usual, facts)
 
 
-def _lacking(name: str, provision: Provision, facts: BackendFacts) -> Note:
+def _unavailable(name: str, provision: Provision, facts: BackendFacts) -> Note:
     if provision.state == "comes":
         words = (
-            f"{name} is installed by itself with the first run: "
+            f"{name} is installed automatically with the first run: "
             f"{formatting.size(provision.download_bytes)} to download, "
             f"{formatting.size(provision.bytes)} on disk."
         )
         return Note(words, "info", f"{name} is installed with the first run")
-    short = f"{name} is missing in this engine"
+    short = f"{name} is not installed"
     if facts.cards:
-        words = f"{provision.why} Install the GPU engine, which has it."
+        words = f"{provision.why} Install the GPU engine, which includes it."
         return Note(words, "bad", short, SETTINGS)
     return Note(provision.why, "bad", short)
 
 
 def _with_card(note: Note, facts: BackendFacts) -> Note:
-    """… where the machine has a card that this engine cannot use."""
+    """Extend the note if the machine has a GPU that this engine cannot use."""
     if not facts.idle_cards:
         return note
-    words = f"{note.words} Only the GPU engine uses your graphics card."
+    words = f"{note.words} Only the GPU engine uses your GPU."
     return replace(
         note, words=words, tone="info" if note.tone == "faint" else note.tone, link=SETTINGS
     )
@@ -140,48 +142,46 @@ def _with_card(note: Note, facts: BackendFacts) -> Note:
 def _weights(config: ProjectConfig, facts: BackendFacts | None) -> Note:
     bits = BITS.get(config.backend.weights)
     if bits is None:
-        return Note(f"Stored as they compute: {_precision(config)}.")
+        return Note(f"Data type of the computation: {_precision(config)}.")
     if facts is not None and not facts.cards:
-        words = f"Weights in {bits} need an NVIDIA card, and this engine computes on the processor."
+        words = f"Weights in {bits} need an NVIDIA GPU, but this engine computes on the CPU."
         link = SETTINGS if facts.idle_cards else ("", "")
-        return Note(words, "bad", f"Weights in {bits} need a card", link)
+        return Note(words, "bad", f"Weights in {bits} need a GPU", link)
     share = "half" if config.backend.weights == "8bit" else "a quarter"
-    return Note(f"About {share} of the memory of 16 bits. The adapter itself stays as it is.")
+    return Note(f"About {share} of the memory of 16 bits. The adapter is not quantized.")
 
 
 def _precision(config: ProjectConfig) -> str:
     chosen = config.model.dtype
-    return "bfloat16 where the machine has it, else float32" if chosen == "auto" else chosen
+    return (
+        "bfloat16 where the hardware supports it, otherwise float32" if chosen == "auto" else chosen
+    )
 
 
 def _processes(config: ProjectConfig, facts: BackendFacts | None) -> Note:
-    wanted = config.backend.processes
-    if facts is None or (wanted == 1 and facts.cards <= 1):
-        return Note("Each takes a part of every batch, on a card of its own.")
+    processes = config.backend.processes
+    if facts is None or (processes == 1 and facts.cards <= 1):
+        return Note("Each processes a part of every batch on its own GPU.")
     if not facts.cards:
-        return Note("Without a card they share the processor.")
-    cards = formatting.plural(facts.cards, "card")
-    if wanted > facts.cards:
+        return Note("Without a GPU they share the CPU.")
+    cards = formatting.plural(facts.cards, "GPU")
+    if processes > facts.cards:
         most = str(facts.cards) + (" or fewer" if facts.cards > 1 else "")
-        words = f"This engine sees {cards}: set it to {most}."
-        return Note(words, "bad", f"{wanted} trainers, {cards}")
-    return Note(" ".join(_seats(config, facts.cards)))
+        words = f"This engine has {cards}. Set it to {most}."
+        return Note(words, "bad", f"{processes} trainers, {cards}")
+    return Note(" ".join(_card_notes(config, facts.cards)))
 
 
-def _seats(config: ProjectConfig, cards: int) -> Iterator[str]:
-    wanted = config.backend.processes
-    yield f"{wanted} of {formatting.plural(cards, 'card')}."
+def _card_notes(config: ProjectConfig, cards: int) -> Iterator[str]:
+    processes = config.backend.processes
+    yield f"{processes} of {formatting.plural(cards, 'GPU')}."
     if config.backend.sampler == "vllm":
-        yield (
-            "One more card is left to vLLM alone."
-            if cards > wanted
-            else "vLLM shares the first one."
-        )
+        yield ("vLLM has its own GPU." if cards > processes else "vLLM shares the first one.")
 
 
 def _staleness(config: ProjectConfig) -> Note:
-    behind = config.train.staleness
-    if not behind:
+    staleness = config.train.staleness
+    if not staleness:
         return Note("Sampling and training take turns.")
-    most = formatting.plural(behind, "update")
-    return Note(f"Sampled while the trainer works, by weights at most {most} older.")
+    most = formatting.plural(staleness, "update")
+    return Note(f"Sampling continues during training, with weights at most {most} old.")

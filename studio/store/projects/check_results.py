@@ -1,4 +1,4 @@
-"""Results of the tests of agent and judge, in words. Free of Qt."""
+"""Results of the tests of agent and judge, as text."""
 
 from typing import NamedTuple
 
@@ -11,15 +11,15 @@ SHORT_TITLE = 40
 
 
 class Outcome(NamedTuple):
-    """State of a check (good, warn, bad, open, running), what was found, and what to try."""
+    """State of a check (good, warn, bad, open, running), result and hint."""
 
     state: str
     words: str
     hint: str = ""
 
 
-AGENT_OPEN = Outcome("open", "Not tested: imports the agent and makes one real attempt.")
-JUDGE_OPEN = Outcome("open", "Not tested: asks each judge one real question, which is paid.")
+AGENT_OPEN = Outcome("open", "Not tested. The test imports the agent and runs one rollout.")
+JUDGE_OPEN = Outcome("open", "Not tested. The test makes one paid call to each judge.")
 CHANGED = Outcome("open", "The project has changed since the last test.")
 
 
@@ -30,9 +30,7 @@ def no_scenario() -> ConfigError:
 
 
 def nothing_made() -> Refused:
-    return Refused.of(
-        "arena.nothing", "The engine ended the test without an attempt.", "Try again."
-    )
+    return Refused.of("arena.nothing", "The engine ended the test without a rollout.", "Try again.")
 
 
 def failed(problem: Problem) -> Outcome:
@@ -41,36 +39,37 @@ def failed(problem: Problem) -> Outcome:
 
 
 def agent_outcome(attempt: Trajectory, judged: bool) -> Outcome:
-    """`judged`: the project's judge makes the reward, so the agent need not return one."""
+    """Result of the agent's test. `judged`: the reward comes from the judge, so the agent need not
+    return one."""
     problem = attempt.problem
     if problem is not None and not (judged and problem.code.startswith("reward.")):
         return failed(problem)
     took = formatting.duration(attempt.duration_s)
     if not attempt.turns:
         hint = "Call the model at scenario's base_url, with its key and name."
-        return Outcome("warn", f"It ended after {took} and never asked the model.", hint)
-    said = [
+        return Outcome("warn", f"The rollout ended after {took} without a model call.", hint)
+    facts = [
         formatting.plural(attempt.turns, "model call"),
         formatting.plural(attempt.sampled_tokens, "token"),
         "scored by the judge" if attempt.reward is None else f"reward {_reward(attempt)}",
     ]
-    words = f"One attempt in {took}: {', '.join(said)}."
+    words = f"One rollout in {took}: {', '.join(facts)}."
     if attempt.truncated:
-        return Outcome("warn", words, "An answer was cut at its token limit.")
+        return Outcome("warn", words, "A completion was truncated at its token limit.")
     return Outcome("good", words)
 
 
-def judge_outcome(found: JudgeCheck) -> Outcome:
-    """The worst of the judges' answers; where all are good, what they took together."""
-    bad = next((one for one in found.answers if one.problem), None)
+def judge_outcome(check: JudgeCheck) -> Outcome:
+    """Result of the judges' test: the worst response, or the total if all are good."""
+    bad = next((one for one in check.answers if one.problem), None)
     if bad is not None and bad.problem is not None:
         more = failed(bad.problem)
         return more._replace(words=f"{short_name(bad.judge)}: {more.words}")
-    names = ", ".join(short_name(one.judge) for one in found.answers)
-    seconds = max(one.seconds for one in found.answers)
-    usd = sum(one.usage.cost_usd for one in found.answers)
+    names = ", ".join(short_name(one.judge) for one in check.answers)
+    seconds = max(one.seconds for one in check.answers)
+    usd = sum(one.usage.cost_usd for one in check.answers)
     return Outcome(
-        "good", f"{names} answered in {formatting.duration(seconds)} for {formatting.money(usd)}."
+        "good", f"{names} responded in {formatting.duration(seconds)} for {formatting.money(usd)}."
     )
 
 
@@ -86,11 +85,11 @@ def short_name(model: str) -> str:
 
 
 def running_words(title: str, seconds: float) -> str:
-    """`Running the agent at “Answer the mail”, 8 s`."""
+    """`Running the agent on “Answer the mail”, 8 s`."""
     if not title:
         return "Running the agent…"
     short = title if len(title) <= SHORT_TITLE else title[: SHORT_TITLE - 1] + "…"
-    return f"Running the agent at “{short}”, {seconds:.0f} s"
+    return f"Running the agent on “{short}”, {seconds:.0f} s"
 
 
 def _reward(attempt: Trajectory) -> str:

@@ -1,40 +1,43 @@
-"""What the Demonstrations tab says, out of what the engine has read. Pure."""
+"""Text of the Demonstrations tab. Free of I/O."""
 
 from collections.abc import Sequence
 
 from engine.protocol.records.demonstrations import BadLine, DemonstrationFile, Demonstrations, Tally
 from studio.text import formatting
 
-ROLES = {"train": "learned", "gold": "gold", "validation": "measured"}
+ROLES = {"train": "training", "gold": "gold", "validation": "validation"}
 EMPTY = (
-    "No demonstrations yet. Let a teacher do the scenarios, keep the good attempts of a run, or "
-    'put chat messages into demonstrations.jsonl: {"messages": [{"role": "user", …}, …]}.'
+    "No demonstrations yet. Run a teacher model on the scenarios, keep good trajectories of a run, "
+    'or put chat messages into demonstrations.jsonl: {"messages": [{"role": "user", …}, …]}.'
 )
 
 
-def bad_lines(found: Demonstrations) -> list[BadLine]:
-    """Of all files, as far as they are listed."""
-    return [line for file in found.files for line in file.bad]
+def bad_lines(demonstrations: Demonstrations) -> list[BadLine]:
+    """Invalid lines of all files, as far as listed."""
+    return [line for file in demonstrations.files for line in file.bad]
 
 
 def bad_words(files: Sequence[DemonstrationFile], skips: bool) -> str:
-    """What becomes of them; empty where there are none."""
+    """Effect of the invalid lines; empty if there are none."""
     count = sum(file.bad_count for file in files)
     if not count:
         return ""
-    lines = formatting.plural(count, "bad line")
+    lines = formatting.plural(count, "invalid line")
     if skips:
-        return f"{lines}: left out of training, because Skip bad lines is on"
-    return f"{lines}: nothing is trained until they are mended, or Skip bad lines is on"
+        return f"{lines}: skipped in training, because Skip bad lines is on"
+    return f"{lines}: fix them or turn on Skip bad lines to train"
 
 
-def facts_of(found: Demonstrations) -> list[tuple[str, str]]:
-    """Sums over all files, and what a run of them is."""
+def facts_of(demonstrations: Demonstrations) -> list[tuple[str, str]]:
+    """Totals over all files, and of one run."""
     return [
-        ("Learned", tally_words(found.train)),
-        ("Held out", tally_words(found.held_out)),
-        ("Longest", f"{max(found.train.longest, found.held_out.longest):,} tokens"),
-        ("One run", formatting.plural(found.updates, "update")),
+        ("Training", tally_words(demonstrations.train)),
+        ("Held out", tally_words(demonstrations.held_out)),
+        (
+            "Longest",
+            f"{max(demonstrations.train.longest, demonstrations.held_out.longest):,} tokens",
+        ),
+        ("One run", formatting.plural(demonstrations.updates, "update")),
     ]
 
 
@@ -50,11 +53,15 @@ def forms_words(file: DemonstrationFile) -> str:
     return ", ".join(f"{count} {form}" for form, count in file.forms.items()) or "nothing"
 
 
-def is_empty(found: Demonstrations) -> bool:
+def is_empty(demonstrations: Demonstrations) -> bool:
     """Whether there is nothing to show but what to do."""
-    return not any(file.lines for file in found.files)
+    return not any(file.lines for file in demonstrations.files)
 
 
-def ready_words(found: Demonstrations) -> str:
-    """Why it cannot be trained; empty where it can."""
-    return f"{found.problem.message} {found.problem.hint}".strip() if found.problem else ""
+def ready_words(demonstrations: Demonstrations) -> str:
+    """Why no run can start; empty if one can."""
+    return (
+        f"{demonstrations.problem.message} {demonstrations.problem.hint}".strip()
+        if demonstrations.problem
+        else ""
+    )

@@ -1,4 +1,4 @@
-"""What a row of the engines card says and offers, folded from what the engine tells. Pure."""
+"""Rows of the environments card: text and buttons for the engine's environments. Free of I/O."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,11 +15,11 @@ Verb = Literal["install", "cancel", "repair", "remove", "use"]
 
 STAGES: dict[EnvironmentStage, str] = {
     "waiting": "Waiting",
-    "resolving": "Choosing versions",
-    "checking": "Checking what is here",
+    "resolving": "Resolving versions",
+    "checking": "Checking installed packages",
     "downloading": "Downloading",
     "installing": "Installing",
-    "trying": "Trying it out",
+    "trying": "Testing",
     "verifying": "Checking every file",
     "removing": "Removing",
 }
@@ -27,7 +27,7 @@ STAGES: dict[EnvironmentStage, str] = {
 
 @dataclass(frozen=True)
 class Offer:
-    """A button: what it does, its words, its tip, and a reason where it cannot be pressed."""
+    """Button: action, label, tooltip, and the reason if it is disabled."""
 
     verb: Verb
     words: str
@@ -40,37 +40,37 @@ class Offer:
 
 @dataclass(frozen=True)
 class Row:
-    """One engine or environment, ready to be shown."""
+    """Row of one engine or environment."""
 
     name: str
     title: str
     purpose: str
     chip: tuple[str, str, str]
-    """Words, tone, icon."""
+    """Text, tone, icon."""
     facts: str = ""
     warning: str = ""
     problem: str = ""
     progress: tuple[str, float] | None = None
-    """Words and share."""
+    """Text and share, 0 to 1."""
     offers: tuple[Offer, ...] = ()
 
 
-def built_in_row(found: EnvironmentList) -> Row:
-    """The engine that Atelier came with."""
-    current, running = found.choice.current.built_in, found.running.built_in
+def built_in_row(environments: EnvironmentList) -> Row:
+    """Row of the built-in engine."""
+    current, running = environments.choice.current.built_in, environments.running.built_in
     return Row(
         BUILT_IN,
         "Built-in engine",
-        "Trains on the processor, with the packages that Atelier came with.",
+        "Trains on the CPU, with the packages included in Atelier.",
         _engine_chip(current, running),
         offers=() if current and running else (_use(current),),
     )
 
 
-def row_of(view: EnvironmentView, found: EnvironmentList) -> Row:
-    """An environment as it is now."""
-    current = bool(view.home) and view.home == found.choice.current.home
-    running = bool(view.home) and view.home == found.running.home
+def row_of(view: EnvironmentView, environments: EnvironmentList) -> Row:
+    """Row of an environment."""
+    current = bool(view.home) and view.home == environments.choice.current.home
+    running = bool(view.home) and view.home == environments.running.home
     busy = view.action is not None
     return Row(
         view.name,
@@ -78,7 +78,7 @@ def row_of(view: EnvironmentView, found: EnvironmentList) -> Row:
         view.purpose,
         _chip(view, current, running),
         _facts(view),
-        warning=_warning(view, current, running, found),
+        warning=_warning(view, current, running, environments),
         problem=_problem(view),
         progress=_progress(view) if busy else None,
         offers=(_CANCEL,) if busy else _offers(view, current, running),
@@ -86,7 +86,7 @@ def row_of(view: EnvironmentView, found: EnvironmentList) -> Row:
 
 
 def packages_row(view: EnvironmentView, file: str) -> Row:
-    """What a project's agent asks for in `file`."""
+    """Row of the packages that a project's agent requires in `file`."""
     busy = view.action is not None
     count = formatting.plural(view.packages, "package")
     size = f" · {formatting.size(view.bytes)} on disk" if view.state == "ready" else ""
@@ -107,23 +107,23 @@ def _engine_chip(current: bool, running: bool) -> tuple[str, str, str]:
     if current and running:
         return "in use", "accent", "check"
     if current:
-        return "from the next start on", "info", "clock"
+        return "after restart", "info", "clock"
     if running:
-        return "running now", "neutral", "activity"
+        return "running", "neutral", "activity"
     return "installed", "neutral", ""
 
 
 def _chip(view: EnvironmentView, current: bool, running: bool) -> tuple[str, str, str]:
     if view.action == "remove":
-        return "being removed", "info", "trash-2"
+        return "removing", "info", "trash-2"
     if view.action in ("verify", "repair"):
-        return "being checked", "info", "wrench"
+        return "checking", "info", "wrench"
     if view.action or view.elsewhere:
-        return "being installed", "info", "download"
+        return "installing", "info", "download"
     if view.state == "broken":
         return "damaged", "bad", "octagon-alert"
     if view.state == "partial":
-        return "begun", "warn", "pause"
+        return "incomplete", "warn", "pause"
     if view.state == "absent":
         return "not installed", "neutral", ""
     if view.engine and (current or running):
@@ -137,27 +137,29 @@ def _facts(view: EnvironmentView) -> str:
         return f"{size} on disk · {formatting.plural(view.packages, 'package')}"
     facts = f"{brought} to download · {size} on disk"
     if view.state == "partial" and view.action is None:
-        here = f"{view.arrived} of {formatting.plural(view.packages, 'package')} are here"
-        return f"{here} · {size} on disk when it is whole"
+        here = f"{view.arrived} of {formatting.plural(view.packages, 'package')} installed"
+        return f"{here} · {size} on disk when complete"
     return f"{facts} · for {view.needs}" if view.engine else facts
 
 
-def _warning(view: EnvironmentView, current: bool, running: bool, found: EnvironmentList) -> str:
+def _warning(
+    view: EnvironmentView, current: bool, running: bool, environments: EnvironmentList
+) -> str:
     if view.unfit and view.state not in ("ready", "broken"):
         return view.unfit
     if busy := _elsewhere(view):
         return busy
     if view.engine and current and not running:
-        other = "built-in engine" if found.running.built_in else found.running.name
+        other = "built-in engine" if environments.running.built_in else environments.running.name
         if view.state == "broken":
-            return f"It is chosen, but the {other} runs in its place."
-        return f"It is chosen, but the {other} is running: it takes over when that one restarts."
+            return f"It is selected, but the {other} is running instead."
+        return f"It is selected, but the {other} is still running. Restart the engine to switch."
     return view.lacks
 
 
 def _elsewhere(view: EnvironmentView) -> str:
     other = view.elsewhere and view.action is None
-    return "Another program of yours is at work on it." if other else ""
+    return "Another process is working on it." if other else ""
 
 
 def _problem(view: EnvironmentView) -> str:
@@ -173,29 +175,36 @@ def _progress(view: EnvironmentView) -> tuple[str, float]:
     return (f"{words} · {view.tick.words}" if view.tick.words else words), view.tick.share
 
 
-_CANCEL = Offer("cancel", "Cancel", "x", "What has arrived is kept, and used when you go on")
+_CANCEL = Offer("cancel", "Cancel", "x", "Keep the downloaded packages for a later resume")
 
 
 def _use(current: bool) -> Offer:
     if current:
-        return Offer("use", "Restart with it", "rotate-ccw", "End the engine and start this one")
-    return Offer("use", "Use", "play", "Restart with this engine; refused while a run goes on")
+        return Offer(
+            "use",
+            "Restart with this engine",
+            "rotate-ccw",
+            "Stop the current engine and start this one",
+        )
+    return Offer("use", "Use", "play", "Restart with this engine; refused while a run is active")
 
 
 def _offers(view: EnvironmentView, current: bool, running: bool) -> tuple[Offer, ...]:
-    held = "It is in use: use another engine first." if current or running else ""
-    tip = "Take it away; it can be installed again"
+    held = "It is in use. Switch to another engine first." if current or running else ""
+    tip = "Delete the environment; it can be installed again"
     remove = Offer("remove", "Remove", "trash-2", tip, refused=held, quiet=True)
-    whole = "Check every file; where one is damaged, a new environment takes its place"
+    whole = "Check every file, and reinstall the environment if one is damaged"
     if view.elsewhere or (view.unfit and view.state == "absent"):
         return ()
     if view.state == "absent":
         price = formatting.size(view.download_bytes) if view.download_bytes else ""
-        words = "Bring it onto this machine; it can be cancelled and goes on from there"
+        words = "Install on this machine; a cancelled installation can be resumed"
         return (Offer("install", "Install", "download", words, price),)
     if view.state == "partial":
-        goes_on = Offer("install", "Resume", "play", "Go on with what has arrived")
-        discard = Offer("remove", "Discard", "trash-2", "Take away what has arrived", quiet=True)
+        goes_on = Offer("install", "Resume", "play", "Continue with the downloaded packages")
+        discard = Offer(
+            "remove", "Discard", "trash-2", "Delete the downloaded packages", quiet=True
+        )
         return (goes_on, discard)
     repair = Offer("repair", "Repair", "wrench", whole, quiet=view.state == "ready")
     if view.state == "broken":

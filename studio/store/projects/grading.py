@@ -1,4 +1,5 @@
-"""Which group a person should grade next, and what came of it. Pure."""
+"""Selection of the next group to label blind, and progress towards a reliable agreement. Free of
+I/O."""
 
 import random
 from collections.abc import Sequence
@@ -9,13 +10,13 @@ from engine.protocol.records.runs import GroupSummary, Split
 Place = tuple[Split, int, int]
 
 REPEAT_EVERY = 4
-"""Of so many groups, one is shown a second time: that measures the person."""
+"""Every so many groups, one is shown again, to measure the person's self-consistency."""
 WANTED = 20
-"""Blindly graded groups from which on an agreement says something."""
+"""Number of blindly labelled groups from which an agreement is meaningful."""
 
 
 def graded(labels: Sequence[Label]) -> list[Place]:
-    """Groups that were graded blind, each once, oldest first."""
+    """Groups labelled blind, each once, oldest first."""
     blind = [label for label in labels if label.blind and label.holds()]
     return list(dict.fromkeys((label.split, label.step, label.group) for label in blind))
 
@@ -23,14 +24,14 @@ def graded(labels: Sequence[Label]) -> list[Place]:
 def next_group(
     groups: Sequence[GroupSummary], labels: Sequence[Label], chance: random.Random
 ) -> Place | None:
-    """One that nobody has graded, with something to tell apart; every now and then one that was
-    graded before, once. None when there is nothing left."""
+    """Select an unlabelled group with differing trajectories; from time to time one that was
+    labelled once before. None if nothing is left."""
     done = graded(labels)
     looks = [(la.split, la.step, la.group) for la in labels if la.blind and la.holds()]
     once = [place for place in done if looks.count(place) == 1]
     repeat_due = len(looks) % REPEAT_EVERY == REPEAT_EVERY - 1
     if repeat_due and len(once) > 1:
-        return once[0]  # the one that is longest ago
+        return once[0]  # labelled longest ago
     fresh = [g for g in groups if (g.split, g.step, g.group) not in done]
     telling = [g for g in fresh if g.signal and sum(r is not None for r in g.rewards) > 1]
     if not (telling or fresh):
@@ -40,6 +41,6 @@ def next_group(
 
 
 def half_width(groups: int, now: float, wanted: int) -> float:
-    """About how narrow the interval of the agreement gets with `wanted` groups more: it shrinks
-    with the square root of their number."""
+    """Estimated half width of the agreement's interval after `wanted` more groups: it shrinks with
+    the square root of their number."""
     return float(now * (groups / max(1, groups + wanted)) ** 0.5)

@@ -1,4 +1,4 @@
-"""What a row of the MCP servers says, and what is written into mcp.json. Pure."""
+"""Rows of MCP servers, and their entries in mcp.json. Free of I/O."""
 
 import shlex
 from collections.abc import Collection, Sequence
@@ -8,15 +8,15 @@ from engine.protocol.config.mcp import McpServer, ServerView, ServerViews
 from engine.protocol.requests.drafts import ToolView
 from studio.text import formatting
 
-NONE = "None yet. Add one: its tools are what the agent can call."
+NONE = "No servers yet. Add one to give the agent its tools."
 
 
 def chip_of(view: ServerView) -> tuple[str, str, str]:
-    """Words, tone, icon."""
+    """Text, tone, icon."""
     if view.problem is not None:
         return "problem", "bad", "octagon-alert"
     if not view.looked:
-        return "not looked at", "neutral", "circle-dashed"
+        return "not checked", "neutral", "circle-dashed"
     offered, has = len(view.offered), formatting.plural(len(view.tools), "tool")
     if offered == len(view.tools):
         return has, "good", "check"
@@ -28,28 +28,28 @@ def problem_words(view: ServerView) -> str:
 
 
 def offered(views: ServerViews) -> list[ToolView]:
-    """What an agent can call, of all servers that were looked at."""
+    """Tools offered to the agent by all checked servers."""
     return [tool for view in views.servers for tool in view.offered]
 
 
 def not_ready(views: ServerViews) -> str:
-    """Why nothing can be written for these tools yet; empty where it can."""
+    """Why nothing can be generated for these tools; empty if it can."""
     if not views.servers:
-        return "Add a server, or choose an mcp.json."
+        return "Add a server, or select an mcp.json."
     for view in views.servers:
         if view.problem is not None:
-            return f"{view.name} cannot be used: mend it, or remove it."
+            return f"{view.name} cannot be used. Fix or remove it."
         if not view.looked:
-            return "Look at the servers first: tasks are written for their tools."
-    return "" if offered(views) else "Choose at least one tool."
+            return "Check the servers first. Scenarios are written for their tools."
+    return "" if offered(views) else "Select at least one tool."
 
 
 def kept_looks(now: ServerViews, before: ServerViews) -> ServerViews:
-    """What a server said stays known while it is reached the same way."""
-    known = {view.name: view for view in before.servers}
+    """Keep the results of earlier checks for servers whose address is unchanged."""
+    views = {view.name: view for view in before.servers}
 
     def merged(view: ServerView) -> ServerView:
-        old = known.get(view.name)
+        old = views.get(view.name)
         if view.looked or old is None or _way(old.server) != _way(view.server):
             return view
         return old.model_copy(update={"server": view.server})
@@ -58,7 +58,8 @@ def kept_looks(now: ServerViews, before: ServerViews) -> ServerViews:
 
 
 def chosen_values(view: ServerView, name: str, on: bool) -> dict[str, Any]:
-    """The server for mcp.json with one tool more, or less; all of them are no choice."""
+    """Entry of the server for mcp.json with one tool more or less; omits the list if all are
+    selected."""
     names = {tool.name for tool in view.offered}
     names = names | {name} if on else names - {name}
     values = values_of(view.server)
@@ -69,13 +70,12 @@ def chosen_values(view: ServerView, name: str, on: bool) -> dict[str, Any]:
 
 
 def values_of(server: McpServer) -> dict[str, Any]:
-    """As mcp.json has it."""
+    """Entry of a server in the format of mcp.json."""
     return server.model_dump(mode="json", exclude_defaults=True)
 
 
 def entered_values(command: str, url: str, timeout_s: float) -> dict[str, Any]:
-    """Of what a person typed: one line of a shell, or a URL. Raises ValueError for a quote that
-    does not end."""
+    """Parse the typed command line or URL of a server. Raises ValueError for an unclosed quote."""
     values: dict[str, Any] = {"timeout_s": timeout_s}
     if url.strip():
         return values | {"url": url.strip()}

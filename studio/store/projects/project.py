@@ -1,11 +1,11 @@
-"""The project that is open: its view from the engine, its problems, its scenarios' counts."""
+"""Open project: its view from the engine, its problems, and the counts of its scenarios."""
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.runs import ProjectView, Split, SplitInfo
 
 
 class ProjectStore:
-    """At most one open project."""
+    """State of the open project, if any."""
 
     def __init__(self) -> None:
         self.view: ProjectView | None = None
@@ -25,19 +25,19 @@ class ProjectStore:
         self.view = None
 
     def split(self, split: Split) -> SplitInfo | None:
-        found = (info for info in (self.view.splits if self.view else ()) if info.split == split)
-        return next(found, None)
+        matches = (info for info in (self.view.splits if self.view else ()) if info.split == split)
+        return next(matches, None)
 
     @property
     def problems(self) -> list[Problem]:
-        """Everything that is wrong with the folder: of the file, then of the scenarios."""
+        """All problems of the folder: of the file, then of the scenarios."""
         if self.view is None:
             return []
         return [*self.view.problems, *(p for info in self.view.splits for p in info.problems)]
 
     @property
     def outside(self) -> bool:
-        """Whether a script of its own makes the attempts."""
+        """Whether an external script makes the rollouts."""
         config = self.view.config if self.view else None
         return config is not None and config.agent.source == "outside"
 
@@ -48,7 +48,7 @@ class ProjectStore:
         return ready and not self.problems and not self.outside
 
     def command(self) -> str:
-        """The line that trains it without a window."""
+        """Shell command that trains it without the studio."""
         if self.view is None:
             return ""
         path = self.view.path

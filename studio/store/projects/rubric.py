@@ -1,4 +1,4 @@
-"""A rubric as text: its criteria and weights, and what differs between two versions. Pure."""
+"""Rubric text: criteria, weights, and differences between versions. Free of I/O."""
 
 import difflib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ Sign = Literal[" ", "+", "-"]
 
 @dataclass(frozen=True)
 class Part:
-    """One criterion: name, weight as written, words for the judge."""
+    """Criterion: name, weight as written, description for the judge."""
 
     name: str
     weight: float = 1.0
@@ -21,7 +21,7 @@ class Part:
 
 
 def parts_of(source: str) -> list[Part] | None:
-    """The criteria in the front matter; none without any, None where it does not read (yet)."""
+    """Criteria in the front matter; empty without any, None if it cannot be parsed."""
     front, _ = _split(source)
     if front is None:
         return None if source.startswith(FENCE + "\n") else []
@@ -33,7 +33,7 @@ def parts_of(source: str) -> list[Part] | None:
 
 
 def with_parts(source: str, parts: Sequence[Part]) -> str:
-    """The same rubric with these criteria in front of it; without any, no front matter."""
+    """Rubric with these criteria as its front matter; none without criteria."""
     _, body = _split(source)
     if not parts:
         return body.lstrip("\n")
@@ -43,14 +43,14 @@ def with_parts(source: str, parts: Sequence[Part]) -> str:
 
 
 def shares(parts: Sequence[Part]) -> list[float]:
-    """What each weighs of the whole; they add up to 1."""
+    """Normalized weights; their sum is 1."""
     total = sum(part.weight for part in parts)
     return [part.weight / total for part in parts] if total > 0 else [0.0 for _ in parts]
 
 
 def moved(parts: Sequence[Part], boundary: int, share: float) -> list[Part]:
-    """Weight moved between neighbours, so that the first `boundary` + 1 have `share` of the whole
-    together; in whole percents, each keeps at least one."""
+    """Move weight between neighbours, so that the first `boundary` + 1 criteria together have
+    `share` of the total. In whole percents; each keeps at least one."""
     percents = [max(1, round(100 * part)) for part in shares(parts)]
     before = sum(percents[:boundary])
     pair = percents[boundary] + percents[boundary + 1]
@@ -63,7 +63,7 @@ def moved(parts: Sequence[Part], boundary: int, share: float) -> list[Part]:
 
 
 def changed_lines(before: str, now: str) -> set[int]:
-    """Lines of `now`, from 0, that are not in `before`."""
+    """Line numbers of `now`, from 0, that are not in `before`."""
     matcher = difflib.SequenceMatcher(None, before.splitlines(), now.splitlines(), autojunk=False)
     return {
         line
@@ -74,17 +74,17 @@ def changed_lines(before: str, now: str) -> set[int]:
 
 
 def diff(before: str, now: str) -> list[tuple[Sign, str]]:
-    """Every line of both, kept, removed or added, in reading order."""
-    found: list[tuple[Sign, str]] = []
+    """Lines of both versions, marked as kept, removed or added, in reading order."""
+    lines: list[tuple[Sign, str]] = []
     for line in difflib.ndiff(before.splitlines(), now.splitlines()):
         sign = line[0]
         if sign in (" ", "+", "-"):
-            found.append((sign, line[2:]))  # type: ignore[arg-type]
-    return found
+            lines.append((sign, line[2:]))  # type: ignore[arg-type]
+    return lines
 
 
 def _split(source: str) -> tuple[str | None, str]:
-    """Front matter, or None, and the rest."""
+    """Split into front matter (or None) and text."""
     lines = source.split("\n")
     if lines[0].strip() != FENCE:
         return None, source

@@ -1,4 +1,4 @@
-"""State of runs: the fold of events, series, estimates and status words.
+"""State of runs: the fold of events, series, estimates and status texts.
 
 Imported by models, services and above.
 """

@@ -1,4 +1,5 @@
-"""What samples and what trains in a run, in words, and whether both compute alike. Pure."""
+"""Sampling and training backend of a run as text, and whether their precision matches. Free of
+I/O."""
 
 from typing import NamedTuple
 
@@ -11,27 +12,27 @@ TITLES = {
     "policy": "The trainer",
     "agent": "The agent’s process",
     "judge": "The judge’s process",
-    "provider": "The process that asks providers",
+    "provider": "The provider process",
 }
 AFTER = {
-    "sampler": "Answers under way went on behind the tokens that they had.",
-    "policy": "It went on from the last checkpoint; nothing that was stored is lost.",
+    "sampler": "Running completions continued from their last token.",
+    "policy": "It resumed from the last checkpoint; stored data is not lost.",
 }
 
 
 class Programs(NamedTuple):
-    """The two halves of a policy."""
+    """Sampling and training backend of a policy."""
 
     sampler: str
     trainer: str
     weights: str
-    """Empty where they are stored in the precision that they compute in."""
+    """Quantization of the weights; empty if stored in the precision of the computation."""
     alike: bool
     """Whether both compute in the same precision."""
 
 
 def programs(state: RunState) -> Programs | None:
-    """None until the policy is loaded."""
+    """Backends of a run; None until the policy is loaded."""
     if not state.dtype or state.spec is None:
         return None
     backend = state.spec.config.backend
@@ -47,17 +48,17 @@ def programs(state: RunState) -> Programs | None:
 
 
 def restarts(state: RunState) -> tuple[str, str] | None:
-    """What was started again, how often, and why the last time; None where nothing was."""
+    """Describe worker restarts: which, how often, and why last; None without restarts."""
     if not state.restarts:
         return None
     last = state.restarts[-1]
     count = sum(event.worker == last.worker for event in state.restarts)
     times = f" {formatting.count(count)} times" if count > 1 else ""
-    title = f"{TITLES[last.worker]} was started again{times}"
+    title = f"{TITLES[last.worker]} was restarted{times}"
     return title, f"{last.problem.message} {AFTER.get(last.worker, '')}".strip()
 
 
 def precision(state: RunState) -> str:
-    """The coarser one of the two, by which their log-probs can differ; empty until it is known."""
+    """Lower of the two precisions, which bounds the log-prob difference; empty until known."""
     both = (state.dtype, state.sampler.rpartition(", ")[2])
     return next((name for name in both if name == "bfloat16"), state.dtype)

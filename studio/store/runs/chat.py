@@ -1,4 +1,4 @@
-"""A talk with several models at once: what each has said, and how a vote is given. Pure."""
+"""Side-by-side chat with several models: messages, trajectories and votes. Free of I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,30 +10,30 @@ from engine.protocol.records.runs import GroupSummary, Message, Trajectory
 from engine.protocol.requests.arena import ArenaTold
 
 ENOUGH_VOTES = 10
-"""Before that a tally would only steer the next vote."""
+"""Minimum number of votes before a tally is shown; earlier it would bias the next vote."""
 
 
 @dataclass
 class Side:
-    """One model: its name, the talk so far, what it is saying, and its last attempt."""
+    """One model of the chat: its name, messages, the streamed answer, and its last trajectory."""
 
     name: str
     messages: list[dict[str, Any]] = field(default_factory=list)
     text: str = ""
     attempt: Trajectory | None = None
     verdict: Verdict | None = None
-    """Of the judge about that attempt."""
+    """Verdict of the judge on that trajectory."""
 
     @property
     def shown(self) -> list[Message]:
-        """With the answer that is being given."""
-        found = [Message.model_validate(one) for one in self.messages]
-        return [*found, Message(role="assistant", content=self.text)] if self.text else found
+        """Messages including the streamed answer."""
+        messages = [Message.model_validate(one) for one in self.messages]
+        return [*messages, Message(role="assistant", content=self.text)] if self.text else messages
 
 
 @dataclass
 class Talk:
-    """`order` says which side stands where: left to right."""
+    """Side-by-side chat. `order` gives the positions of the sides, left to right."""
 
     sides: list[Side] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
@@ -43,13 +43,13 @@ class Talk:
     asking: bool = False
 
     def begin(self, names: Sequence[str], order: Sequence[int]) -> None:
-        """Other models, or a fresh talk."""
+        """Start a new chat, with these models."""
         self.sides = [Side(name) for name in names]
         self.order = list(order)
         self.group, self.voted, self.asking = None, False, False
 
     def ask(self, question: str) -> list[list[dict[str, Any]]]:
-        """Put a question; returns what is sent, one chat a side."""
+        """Add a message and return the chats to send, one per side."""
         self.group, self.voted, self.asking = None, False, True
         for side in self.sides:
             side.text, side.attempt, side.verdict = "", None, None
@@ -57,38 +57,38 @@ class Talk:
         return [side.messages for side in self.sides]
 
     def try_scenario(self) -> None:
-        """The agent speaks; nothing of the talk before is shown."""
+        """Run the agent on a scenario; earlier messages are hidden."""
         self.group, self.voted, self.asking = None, False, True
         for side in self.sides:
             side.text, side.attempt, side.verdict, side.messages = "", None, None, []
 
-    def take(self, told: ArenaTold) -> None:
-        if told.run_id:
-            self.run_id = told.run_id
-        if told.kind == "said":
-            self.sides[told.place].text += told.text
-        elif told.kind == "ended" and told.trajectory is not None:
-            side = self.sides[told.place]
-            side.attempt, side.text = told.trajectory, ""
-            said = [one.model_dump(exclude_defaults=True) for one in told.trajectory.messages]
-            side.messages = said or side.messages
-        elif told.kind == "stored":
-            self.group, self.asking = told.group, False
+    def take(self, update: ArenaTold) -> None:
+        if update.run_id:
+            self.run_id = update.run_id
+        if update.kind == "said":
+            self.sides[update.place].text += update.text
+        elif update.kind == "ended" and update.trajectory is not None:
+            side = self.sides[update.place]
+            side.attempt, side.text = update.trajectory, ""
+            messages = [one.model_dump(exclude_defaults=True) for one in update.trajectory.messages]
+            side.messages = messages or side.messages
+        elif update.kind == "stored":
+            self.group, self.asking = update.group, False
 
     def hear(self, verdicts: Sequence[Verdict]) -> None:
-        """What judges have said of the attempts; the last word of each counts."""
-        said = {verdict.trajectory_id: verdict for verdict in verdicts}
+        """Store the verdicts on the trajectories; the last one counts."""
+        latest = {verdict.trajectory_id: verdict for verdict in verdicts}
         for side in self.sides:
-            side.verdict = said.get(side.attempt.id) if side.attempt else None
+            side.verdict = latest.get(side.attempt.id) if side.attempt else None
 
     @property
     def can_vote(self) -> bool:
-        """Both have answered well, and nobody has said which is better."""
-        answered = [side for side in self.sides if side.attempt and _went_well(side.attempt)]
+        """Whether both sides have answered without an error and no vote was given."""
+        answered = [side for side in self.sides if side.attempt and _is_complete(side.attempt)]
         return self.group is not None and not self.voted and len(answered) == len(self.sides) == 2
 
     def vote(self, choice: str, label_id: str) -> Label:
-        """`left`, `right` or `tie`, as they stand on the screen."""
+        """Label for a vote: `left`, `right` or `tie`, as displayed."""
         assert self.group is not None
         left, right = (self.sides[place].attempt for place in self.order)
         assert left is not None
@@ -110,6 +110,6 @@ class Talk:
         )
 
 
-def _went_well(attempt: Trajectory) -> bool:
-    """Not scored by anybody is well enough for a vote."""
+def _is_complete(attempt: Trajectory) -> bool:
+    """Whether a trajectory can be voted on; a missing score is acceptable."""
     return attempt.problem is None or attempt.problem.code.startswith("reward.")

@@ -1,4 +1,4 @@
-"""The rows of the Checkpoints page, out of what is known of a run. Pure."""
+"""Rows of the Checkpoints page. Free of I/O."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,12 @@ from engine.protocol.records.runs import Interval, KeptCheckpoint
 from studio.store.runs.state import RunState
 
 WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
-"""Bytes a parameter; a block of q8_0 is 32 bytes and a scale."""
+"""Bytes per parameter; a block of q8_0 has 32 bytes and a scale."""
 
 
 def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
-    """The step with the highest validation mean, or the lowest held-out loss, the earlier of
-    equals; None without a test. Of a `remote` run the files need not be here."""
+    """Step with the highest validation mean, or the lowest held-out loss, the earlier of equals;
+    None without a validation. Files of a `remote` run need not be local."""
     usable = [one for one in kept if remote or one.state == "whole"]
     tested = [one for one in usable if one.validation is not None or one.loss is not None]
     best = min(tested, key=lambda one: (-_mean(one), one.checkpoint.step), default=None)
@@ -19,14 +19,14 @@ def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
 
 
 def marks_of(kept: Sequence[KeptCheckpoint], step: int, remote: bool = False) -> tuple[str, ...]:
-    """`best` and `newest`, where they hold."""
+    """`best` and `newest`, if they apply."""
     newest = max(one.checkpoint.step for one in kept)
-    found = ["best"] if step == best_of(kept, remote) else []
-    return (*found, *(["newest"] if step == newest else []))
+    marks = ["best"] if step == best_of(kept, remote) else []
+    return (*marks, *(["newest"] if step == newest else []))
 
 
 def metric_at(state: RunState, name: str, step: int) -> float | None:
-    """A step's metric; None where it has none."""
+    """Metric of a step; None if missing."""
     for record in reversed(state.steps):
         if record.step == step:
             return record.metrics.get(name)
@@ -34,13 +34,13 @@ def metric_at(state: RunState, name: str, step: int) -> float | None:
 
 
 def baseline_of(state: RunState) -> Interval | None:
-    """The test before any step."""
+    """Validation before the first step."""
     return next((record.reward for record in state.validations if record.step == 0), None)
 
 
 def export_sizes(state: RunState, kept: KeptCheckpoint | None) -> dict[str, float]:
-    """Bytes by format and precision ("gguf q8_0"), as far as they are known before; a checkpoint
-    holds two moments beside the adapter."""
+    """Sizes in bytes by format and precision ("gguf q8_0"), as far as known in advance; a
+    checkpoint stores two optimizer moments besides the adapter."""
     sizes = {"adapter": kept.checkpoint.bytes / 3} if kept else {}
     if whole := float(state.parameters - state.trainable):
         for format_name in ("merged", "gguf"):

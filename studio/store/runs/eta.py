@@ -1,4 +1,4 @@
-"""How long a run still takes, learnt from its own steps and validations. Pure."""
+"""Remaining time of a run, estimated from its steps and validations. Free of I/O."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -10,7 +10,7 @@ RECENT = 8
 
 
 def step_seconds(steps: Sequence[StepRecord]) -> float | None:
-    """The usual time of a step: the median of the last few; None before the first."""
+    """Median duration of the last steps; None before the first."""
     recent = [record.seconds for record in steps[-RECENT:] if record.seconds > 0]
     return median(recent) if recent else None
 
@@ -21,7 +21,7 @@ def validation_seconds(state: RunState) -> float:
 
 
 def validations_left(state: RunState) -> int:
-    """Validations still to come: every N steps, and after the last."""
+    """Number of remaining validations: every N steps, and after the last."""
     every = state.spec.config.train.validate_every if state.spec else 0
     if state.spec is None or not state.validations:
         return 0
@@ -32,10 +32,10 @@ def validations_left(state: RunState) -> int:
 
 
 def remaining_seconds(state: RunState, now: float) -> float | None:
-    """Seconds until the run ends at this pace; None while unknown or when it has ended.
+    """Estimated seconds until the run ends; None while unknown or when it has ended.
 
-    `now` is the engine's clock (Unix seconds). Time spent in the step under way counts as done,
-    but never for more than the step usually takes.
+    `now` is the engine's clock (Unix seconds). Time spent in the current step counts as done, up to
+    the usual duration of a step.
     """
     usual = step_seconds(state.steps)
     if usual is None or not state.active or not state.planned:
@@ -50,7 +50,7 @@ PHASES = ("rolling_out", "training", "publishing")
 
 
 def usual_phases(state: RunState) -> dict[str, float]:
-    """Phase → its usual seconds in recent steps, for bars that are as long as they take."""
+    """Usual seconds of each phase in recent steps, for bars of proportional length."""
     return {
         phase: median(values)
         for phase in PHASES
@@ -59,7 +59,8 @@ def usual_phases(state: RunState) -> dict[str, float]:
 
 
 def usual_switch(state: RunState) -> float | None:
-    """Seconds that a card's change of hands usually takes; None where it does not change any."""
+    """Usual seconds of switching the GPU between sampler and trainer; None if it is not
+    switched."""
     values = _recent(state, "time_s/switch")
     return median(values) if values else None
 

@@ -1,4 +1,4 @@
-"""What the ticks of a run say of its graphics cards, and the last minutes of it. Plain Python."""
+"""State and recent history of a run's graphics cards, from its progress events."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -8,18 +8,18 @@ from engine.protocol.records.hardware import Card
 from studio.text import formatting
 
 REMEMBERED = 150
-"""Looks at a card; one is taken every two seconds."""
+"""Number of stored measurements; one is taken every two seconds."""
 
 
 @dataclass
 class CardHistory:
-    """One card as it is now, and how full and busy it was."""
+    """Current state of a card, with recent memory use and load."""
 
     card: Card
     memory: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """Shares of its memory; nan where it was not told."""
+    """Used share of its memory; nan if not reported."""
     busy: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """Shares of the time."""
+    """Share of time with a running kernel."""
 
     def take(self, card: Card) -> None:
         self.card = card
@@ -30,14 +30,14 @@ class CardHistory:
 
 @dataclass
 class CardWatch:
-    """The cards of one run after another; those of the run before are forgotten."""
+    """Cards of the current run; a new run clears the history."""
 
     run_id: str = ""
     cards: dict[str, CardHistory] = field(default_factory=dict)
     _seen: tuple[Card, ...] = ()
 
     def take(self, run_id: str, tick: ProgressTicked | None) -> bool:
-        """Whether something new was said. The same look may come with several ticks."""
+        """Store a measurement; return whether it was new. Several ticks may carry the same one."""
         if run_id != self.run_id:
             self.run_id, self.cards, self._seen = run_id, {}, ()
         if tick is None or not tick.cards or tick.cards == self._seen:
@@ -49,7 +49,7 @@ class CardWatch:
 
 
 def card_words(card: Card) -> str:
-    """`62 GB of 141 GB · 87 % busy · 64 °C`; what the driver does not say is left out."""
+    """`62 GB of 141 GB · 87 % busy · 64 °C`; unreported values are left out."""
     words = []
     if card.used_bytes is not None and card.total_bytes:
         words.append(f"{formatting.size(card.used_bytes)} of {formatting.size(card.total_bytes)}")
@@ -57,4 +57,4 @@ def card_words(card: Card) -> str:
         words.append(f"{formatting.percent(card.busy_percent / 100)} busy")
     if card.temperature_c is not None:
         words.append(f"{card.temperature_c:.0f} °C")
-    return " · ".join(words) or "its driver says nothing"
+    return " · ".join(words) or "no data from its driver"

@@ -1,4 +1,4 @@
-"""The small values inside a run's state."""
+"""Parts of a run's state."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from engine.protocol.records.runs import GroupSummary
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One finished step."""
+    """Finished step."""
 
     step: int
     at: float
@@ -17,7 +17,7 @@ class StepRecord:
     reason: str
     metrics: dict[str, float]
     seconds: float
-    """Wall-clock of the step: its own `time_s/step`, else from its start to its end."""
+    """Wall-clock time of the step: its metric `time_s/step`, or else from its start to its end."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class LogLine:
 
 @dataclass
 class FlightGroup:
-    """A group of the step under way: what is known of each sibling so far."""
+    """Group of the current step, with the results so far."""
 
     group: int
     scenario_id: str
     title: str
     size: int
     rewards: dict[int, float | None] = field(default_factory=dict)
-    """Sibling → reward; None is unscored."""
+    """Reward by index of the trajectory; None is unscored."""
     summary: GroupSummary | None = None
 
     @property
@@ -50,11 +50,11 @@ class FlightGroup:
 
 
 def restart_words(event: e.WorkerRestarted) -> str:
-    """Reason why a worker was restarted, and how often in a row."""
+    """Why a worker was restarted, and how often in a row."""
     again = f" (time {event.attempt} in a row)" if event.attempt > 1 else ""
-    return f"{event.problem.message} It is started again{again}."
+    return f"{event.problem.message} Restarting{again}."
 
 
 def planned_groups(groups: Iterable[e.PlannedGroup]) -> dict[int, FlightGroup]:
-    """The groups of a step before any of their trajectories is there, by number."""
+    """Groups of a step by number, before any trajectory is recorded."""
     return {g.group: FlightGroup(g.group, g.scenario_id, g.title, g.size) for g in groups}

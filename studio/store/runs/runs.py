@@ -1,41 +1,41 @@
-"""All runs the engine knows, and the folded state of those that are followed."""
+"""All runs of the engine, and the folded state of the followed ones."""
 
 from collections.abc import Iterable
 
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
-from studio.store.runs.state import HELD_OUT, RunState, Told
+from studio.store.runs.state import HELD_OUT, RunState, StoredEvent
 
 
 class RunStore:
-    """Summaries by run id, newest first, overlaid with what the streams say since."""
+    """Run summaries by id, newest first, updated from the event streams."""
 
     def __init__(self) -> None:
         self._summaries: dict[str, RunSummary] = {}
         self._states: dict[str, RunState] = {}
         self._overlaid: dict[str, tuple[RunSummary, RunState, int, RunSummary]] = {}
-        """By run: its summary, its state, the `seq` of that, and what came of both."""
+        """By run: summary, state, the state's `seq`, and the summary updated from both."""
 
     def replace(self, summaries: Iterable[RunSummary]) -> None:
-        """The engine's list of runs, as just asked."""
+        """Replace all summaries with the engine's list."""
         self._summaries = {summary.id: summary for summary in summaries}
         self._overlaid.clear()
         for summary in self._summaries.values():
             self.state(summary.id).obey(summary)
 
     def put(self, summary: RunSummary) -> None:
-        """One run, as a command's answer tells it."""
+        """Add or update one run."""
         if summary.id in self._summaries:
             self._summaries[summary.id] = summary
         else:
             self._summaries = {summary.id: summary, **self._summaries}
         self.state(summary.id).obey(summary)
 
-    def fold(self, run_id: str, events: Iterable[Told]) -> RunState:
-        """Take events of one run in; raises SequenceGap where some are missing."""
+    def fold(self, run_id: str, events: Iterable[StoredEvent]) -> RunState:
+        """Apply events of one run. Raises SequenceGap if events are missing."""
         return self.state(run_id).fold(events)
 
     def state(self, run_id: str) -> RunState:
-        """The folded state; empty for a run that nobody has followed yet."""
+        """Folded state; empty for a run that was never followed."""
         if run_id not in self._states:
             state = self._states[run_id] = RunState(run_id)
             if summary := self._summaries.get(run_id):
@@ -55,10 +55,10 @@ class RunStore:
         return self._with_state(summary, state) if summary and state and state.seq else summary
 
     def _with_state(self, summary: RunSummary, state: RunState) -> RunSummary:
-        """It is asked for many times for each event: the last answer holds until the next one."""
-        known = self._overlaid.get(summary.id)
-        if known and known[0] is summary and known[1] is state and known[2] == state.seq:
-            return known[3]
+        """Summary updated from the state, cached since it is requested many times per event."""
+        cached = self._overlaid.get(summary.id)
+        if cached and cached[0] is summary and cached[1] is state and cached[2] == state.seq:
+            return cached[3]
         made = overlay(summary, state)
         self._overlaid[summary.id] = (summary, state, state.seq, made)
         return made
@@ -73,15 +73,15 @@ class RunStore:
         return [run for run in self.all() if run.state in ACTIVE_STATES]
 
     def active_here(self) -> list[RunSummary]:
-        """Active runs of the engine of this machine."""
+        """Active runs of the engine on this machine."""
         return [run for run in self.active() if not run.host]
 
 
 def overlay(summary: RunSummary, state: RunState) -> RunSummary:
-    """The summary with what the stream has brought since the engine read it.
+    """Update the summary with newer events from the stream.
 
-    The engine's row holds while the stream replays what the row accounts for already; its state
-    holds until an event that is newer than it.
+    The engine's row takes precedence while the stream replays events that the row includes; its
+    status holds until a newer event.
     """
     if state.seq <= summary.seq:
         return summary

@@ -1,4 +1,4 @@
-"""One metric over steps, in arrays that only grow, until a resumed run rewinds them."""
+"""Metric over steps, in growing arrays."""
 
 from array import array
 from bisect import bisect_left
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 
 class Series:
-    """Points with strictly rising x. `revision` rises with every rewind, never with an append."""
+    """Points with strictly increasing x. `revision` increases with every rewind, never with an
+    append."""
 
     __slots__ = ("revision", "xs", "ys")
 
@@ -16,14 +17,14 @@ class Series:
         self.revision = 0
 
     def append(self, x: float, y: float) -> None:
-        """Add a point; one at or before the last x first takes everything from x on away."""
+        """Add a point; first removes all points from x on."""
         if self.xs and x <= self.xs[-1]:
             self.rewind(x)
         self.xs.append(x)
         self.ys.append(y)
 
     def rewind(self, x: float) -> None:
-        """Forget everything from `x` on."""
+        """Remove all points from `x` on."""
         keep = bisect_left(self.xs, x)
         if keep < len(self.xs):
             del self.xs[keep:]
@@ -39,7 +40,7 @@ class Series:
         return self.ys[-1] if self.ys else None
 
     def at(self, x: float) -> float | None:
-        """The value at exactly `x`."""
+        """Value at exactly `x`."""
         place = bisect_left(self.xs, x)
         return self.ys[place] if place < len(self.xs) and self.xs[place] == x else None
 

@@ -1,4 +1,4 @@
-"""State of one run, folded from its events. Replays and duplicates change nothing."""
+"""State of one run, folded from its events. Idempotent under replays and duplicates."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -30,30 +30,31 @@ from engine.protocol.records.runs import RunState as Status
 from studio.store.runs.parts import FlightGroup, LogLine, StepRecord, planned_groups, restart_words
 from studio.store.runs.series import Series
 
-Told = Event | UnknownEvent | History
+StoredEvent = Event | UnknownEvent | History
 LOG_LINES = LINES_KEPT
 HELD_OUT = "validation/loss"
-"""The series of losses on held-out demonstrations, by step; the first is that of step 0."""
+"""Series of held-out losses by step; the first is that of step 0."""
 
 
 class SequenceGap(ValueError):
-    """An event came out of turn: the stream has to be asked again from `RunState.seq`."""
+    """Gap in the event sequence: the stream has to be requested again from `RunState.seq`."""
 
 
 @dataclass
 class RunState(RunProgress):
-    """State of a run as the pages show it. `step` is under way, `done` the last finished."""
+    """State of a run as the pages show it. `step` is the current step, `done` the last finished
+    one."""
 
     seq: int = 0
     parameters: int = 0
     trainable: int = 0
     dtype: str = ""
     sampler: str = ""
-    """What samples and in which precision, where it is not the trainer's own process."""
+    """Sampling backend and its precision, if it is not the trainer's process."""
     engine_status: Status | None = None
-    """State of the run as the engine lists it, once it has."""
+    """Status in the engine's list of runs, once loaded."""
     engine_seq: int = 0
-    """Sequence number of the last event that the engine's list accounts for."""
+    """Sequence number of the last event included in the engine's list."""
     phase: Phase | None = None
     phase_at: float = 0.0
     step: int = 0
@@ -62,9 +63,9 @@ class RunState(RunProgress):
     series: dict[str, Series] = field(default_factory=dict)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     branches: dict[int, list[str]] = field(default_factory=dict)
-    """By step, names of the runs that began there."""
+    """Names of the runs branched from each step."""
     spoken: int = 0
-    """Times that something was said about a checkpoint: their list is to be asked again."""
+    """Number of checkpoint events, to detect that the list of checkpoints has changed."""
     exports: list[CheckpointExported] = field(default_factory=list)
     flight: dict[int, FlightGroup] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -77,50 +78,51 @@ class RunState(RunProgress):
     unscored: int = 0
     step_unscored: int = 0
     awaiting: set[str] = field(default_factory=set)
-    """Attempts that have ended and wait for their judge."""
+    """Ids of finished rollouts that wait for the judge."""
     relabelled: dict[str, float | None] = field(default_factory=dict)
-    """Rewards that a person's words have changed, by trajectory."""
+    """Rewards changed by labels, by trajectory id."""
     labelled: set[tuple[str, int, int]] = field(default_factory=set)
-    """(split, step, group) of those that a person has spoken about."""
+    """(split, step, group) of the labelled groups."""
     rubric: str = ""
-    """Source of the one that the judge goes by now; empty without a judge."""
+    """Text of the current rubric; empty without a judge."""
     canaries: list[bool] = field(default_factory=list)
-    """Of each planted attempt, whether the judge saw through it."""
+    """Whether the judge ranked each canary trajectory low."""
     review: e.ReviewOpened | None = None
-    """The one that the run waits for."""
+    """Review that the run waits for."""
     closed: int = 0
-    """The last step whose batch is settled: labels of later ones still enter their update."""
+    """Last step with a final batch: labels of later steps still enter their update."""
     judge_calls: int = 0
     judge_failed: int = 0
     judge_usd: float = 0.0
-    """Spent on answered calls; what is on its way is not in it."""
+    """Cost of the answered judge calls in US dollars, without calls in progress."""
     attempts_usd: float = 0.0
-    """The same of the models of providers that an evaluation compares."""
+    """Cost of the calls to models of providers in an evaluation, in US dollars."""
     evaluation: EvaluationResult | None = None
-    """What has come out of an evaluation, when all its attempts were stored."""
+    """Result of an evaluation, after its last trajectory was stored."""
     progress: e.ProgressTicked | None = field(default=None, compare=False)
-    """The last sign of life; nothing else may depend on it."""
+    """Last progress event, for display only."""
 
     def obey(self, summary: RunSummary) -> None:
-        """Take the state that the engine lists; only it knows that a killed run has stopped."""
+        """Apply the status of the engine's list, which alone knows that a killed run has
+        stopped."""
         self.engine_status, self.engine_seq = summary.state, summary.seq
         self._settle()
 
     def _settle(self) -> None:
-        """The engine's state holds until an event that is newer than its list changes it."""
+        """Keep the engine's status until an event newer than its list changes it."""
         if self.engine_status is None or self.status_seq > self.engine_seq:
             return
         self.status = self.engine_status
         if not self.active:
             self.phase = self.progress = self.review = None
 
-    def fold(self, events: Iterable[Told]) -> "RunState":
+    def fold(self, events: Iterable[StoredEvent]) -> "RunState":
         for event in events:
             self.apply(event)
         return self
 
-    def apply(self, event: Told) -> bool:
-        """Take one event in. False where it was known already; SequenceGap where one is missing."""
+    def apply(self, event: StoredEvent) -> bool:
+        """Apply one event. Returns False for a known one; raises SequenceGap if one is missing."""
         if isinstance(event, e.ProgressTicked):
             return self._tick(event)
         if event.seq is None or event.seq <= self.seq:
@@ -242,7 +244,7 @@ class RunState(RunProgress):
                 | e.RunExtended()
                 | e.ValidationFinished()
             ):
-                pass  # folded by `RunProgress`
+                pass  # applied by `RunProgress`
             case e.ProgressTicked():
                 raise AssertionError("ticks are never folded")
             case _:
@@ -283,7 +285,7 @@ class RunState(RunProgress):
         self._place(trajectory)
 
     def _place(self, trajectory: TrajectorySummary) -> None:
-        """What is known of an attempt by now; one that waits for its judge is not unscored."""
+        """Count a trajectory; one that waits for the judge is not unscored."""
         self.awaiting.discard(trajectory.id)
         if trajectory.awaits_judge:
             self.awaiting.add(trajectory.id)
@@ -295,7 +297,7 @@ class RunState(RunProgress):
             group.rewards[trajectory.index] = trajectory.reward
 
     def _relabel(self, event: e.GroupLabelled) -> None:
-        """A person has changed what its attempts are worth."""
+        """Apply the rewards changed by a label."""
         for now in event.trajectories:
             was = now.unlabelled.reward if now.unlabelled else now.reward
             before = self.relabelled.pop(now.id, was)

@@ -1,4 +1,4 @@
-"""States as words, tones and icons: one table for chips, rows and banners. Pure."""
+"""Texts, tones and icons of run states, shared by chips, rows and banners. Free of I/O."""
 
 from dataclasses import dataclass
 
@@ -6,24 +6,24 @@ from engine.protocol.records.runs import Phase, RunSummary
 from studio.store.runs.state import RunState
 
 PHASES: dict[Phase, str] = {
-    "loading": "loading the model",
+    "loading": "loading model",
     "warming_up": "warming up",
-    "validating": "testing",
-    "rolling_out": "rolling out",
+    "validating": "validating",
+    "rolling_out": "sampling",
     "reviewing": "waiting for your review",
     "training": "training",
     "publishing": "publishing",
 }
-MAKES_ATTEMPTS = "the script makes its attempts"
+RUNS_ROLLOUTS = "the script runs its rollouts"
 OUTSIDE = (
     "A script trains this project",
-    "It makes the attempts itself. Start it, and its run shows here as it goes on.",
+    "The script runs the rollouts itself. Start it, and its run appears here.",
 )
 
 
 @dataclass(frozen=True)
 class StateWords:
-    """What a chip shows: words, a tone of the theme, an icon."""
+    """Text, tone and icon of a chip."""
 
     text: str
     tone: str
@@ -34,7 +34,7 @@ DAMAGED = StateWords("Damaged", "bad", "octagon-alert")
 
 
 def run_words(run: RunSummary) -> StateWords:
-    """A run in a list."""
+    """State of a run in a list."""
     if run.state == "damaged":
         return DAMAGED
     if run.kind == "baseline":
@@ -66,28 +66,28 @@ def run_words(run: RunSummary) -> StateWords:
         case "stopped":
             return StateWords(f"Stopped at step {run.step}", "muted", "square")
         case "failed":
-            return StateWords(f"Stopped: {_cause(run)}, step {run.step}", "bad", "octagon-alert")
+            return StateWords(f"Failed: {_cause(run)}, step {run.step}", "bad", "octagon-alert")
         case "finished":
             if run.kind == "sft":
-                return StateWords(f"Taught, {run.step:,} updates", "good", "check")
+                return StateWords(f"Finished, {run.step:,} updates", "good", "check")
             return StateWords(f"Finished, {_steps(run.step)}", "good", "check")
         case "damaged":
             return DAMAGED
 
 
 def script_of(run: RunSummary) -> str:
-    """Who makes the attempts of an outside run."""
+    """Name of the script of an outside run."""
     return "ART script" if run.source.startswith("openpipe-art") else "script"
 
 
 def steps_of(done: int, planned: int) -> str:
-    """So many of so many; only a script outside knows how many its run will have."""
+    """`3 of 10`, or `3` if the total is unknown."""
     return f"{done} of {planned}" if planned else str(done)
 
 
 def no_train_words(run: RunSummary | None) -> str:
-    """Why Train is off in a project whose script makes the attempts."""
-    behind = f"; {run.name} goes on behind step {run.step}" if run else ""
+    """Why Train is disabled in a project that an external script trains."""
+    behind = f"; {run.name} continues after step {run.step}" if run else ""
     return f"A script trains this project: start it{behind}."
 
 
@@ -105,19 +105,19 @@ def _evaluation(run: RunSummary) -> StateWords:
         case "finished":
             return StateWords(f"Evaluated {len(run.contestants)} models", "good", "check")
         case "failed":
-            return StateWords(f"Evaluation stopped: {_cause(run)}", "bad", "octagon-alert")
+            return StateWords(f"Evaluation failed: {_cause(run)}", "bad", "octagon-alert")
         case "stopped":
             return StateWords(f"Evaluation stopped at {done}", "muted", "square")
         case "paused":
             return StateWords(f"Evaluation paused at {done}", "warn", "pause")
         case "stopping":
-            return StateWords("Ending the evaluation", "warn", "square")
+            return StateWords("Stopping the evaluation", "warn", "square")
         case _:
             return StateWords(f"Evaluating, {done}", "accent", "activity")
 
 
 def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
-    """The header's chip: finer than a list's, with the phase."""
+    """State of a run in the header, including its phase."""
     if summary is not None and summary.kind == "evaluation":
         return _evaluation(summary)
     if summary is not None and summary.state == "stopping" and state.step:
@@ -129,12 +129,12 @@ def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
     if state.status == "running" and state.phase:
         words = phase_words(state.phase, summary)
         if state.phase == "loading":
-            return StateWords("Loading the model", "accent", "activity")
+            return StateWords("Loading model", "accent", "activity")
         if state.phase == "warming_up":
             return StateWords("Warming up", "accent", "activity")
         step = max(state.step, state.done)
         if state.phase == "validating" and step == 0:
-            return StateWords("Testing before training", "accent", "activity")
+            return StateWords("Measuring the baseline", "accent", "activity")
         return StateWords(f"Step {step} · {words}", "accent", "activity")
     if summary is not None:
         return run_words(summary)
@@ -142,19 +142,19 @@ def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
 
 
 def phase_words(phase: Phase, summary: RunSummary | None) -> str:
-    """What is done now, and by whom."""
+    """Text of a phase."""
     if phase == "rolling_out" and summary is not None and summary.kind == "outside":
-        return MAKES_ATTEMPTS
+        return RUNS_ROLLOUTS
     return PHASES.get(phase, phase)
 
 
 def empty_words(state: RunState) -> str:
-    """Of a chart that has nothing to show."""
+    """Text of an empty chart."""
     if state.steps:
-        return "This run does not measure it"
+        return "Not measured in this run"
     if state.ended:
         return "This run ended before its first step"
-    return "It waits in the queue" if state.status == "queued" else "First point after step 1"
+    return "The run is queued" if state.status == "queued" else "First point after step 1"
 
 
 def _cause(run: RunSummary) -> str:
@@ -162,19 +162,19 @@ def _cause(run: RunSummary) -> str:
     return {
         "policy.out_of_memory": "out of memory",
         "store.disk_full": "disk full",
-        "agent.import": "the agent does not import",
+        "agent.import": "agent import failed",
         "sampler.not_started": "vLLM did not start",
-        "sampler.not_installed": "no vLLM here",
-        "sampler.out_of_memory": "too little memory for vLLM",
-        "sampler.died": "vLLM kept ending",
+        "sampler.not_installed": "vLLM is not installed",
+        "sampler.out_of_memory": "not enough memory for vLLM",
+        "sampler.died": "vLLM crashed repeatedly",
         "sampler.refused": "vLLM refused",
-        "policy.stale_adapter": "the sampler kept an old adapter",
-        "trainer.not_installed": "no Unsloth here",
-        "model.segments_unseen": "Unsloth cannot train this model",
+        "policy.stale_adapter": "the sampler used an old adapter",
+        "trainer.not_installed": "Unsloth is not installed",
+        "model.segments_unseen": "Unsloth does not support this model",
         "model.needs_unsloth": "these weights need Unsloth",
-        "backend.too_few_cards": "too few cards",
-        "run.card_held": "the card is taken",
-    }.get(code, code.rsplit(".", 1)[-1].replace("_", " ") or "a problem")
+        "backend.too_few_cards": "too few GPUs",
+        "run.card_held": "the GPU is in use",
+    }.get(code, code.rsplit(".", 1)[-1].replace("_", " ") or "unknown problem")
 
 
 def _steps(count: int) -> str:
@@ -182,5 +182,5 @@ def _steps(count: int) -> str:
 
 
 def largest_gap(dtype: str) -> float:
-    """The largest log-prob gap of one token that rounding explains, in nats."""
+    """Largest log-prob difference of one token that rounding explains, in nats."""
     return 0.5 if dtype == "bfloat16" else 1e-3

@@ -1,4 +1,4 @@
-"""What a server's row and page say and offer, and how far it is with being added. Pure."""
+"""Rows and pages of remote servers: text, buttons, and progress of being added. Free of I/O."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,14 +13,14 @@ Verb = Literal[
 ]
 Step = Literal["waiting", "report", "installing", "ready", "failed"]
 REPORTED = ("host.not_installed", "host.unfit")
-"""What is said once a server was looked at, and nothing of ours is there."""
+"""Problems of a surveyed server without an engine."""
 BROKEN = ("engine.not_started", "engine.unreachable", "host.engine_silent", "host.command_failed")
-"""Its engine may not be whole."""
+"""Problems that suggest a damaged engine."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A button: what it does, its words, its tip; a price, and whether it stands back."""
+    """Button: action, label, tooltip; an optional price, and whether it is less prominent."""
 
     verb: Verb
     words: str
@@ -32,7 +32,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Row:
-    """One server, ready to be shown."""
+    """Row of one server."""
 
     name: str
     words: HostWords
@@ -42,23 +42,28 @@ class Row:
     offers: tuple[Offer, ...] = ()
 
 
-CONNECT = Offer("connect", "Connect", "plug-zap", "Make the way there, and keep it")
-RETRY = Offer("connect", "Retry now", "refresh-cw", "Try at once, not after the wait")
-DISCONNECT = Offer("disconnect", "Disconnect", "unplug", "Let go; what runs there goes on")
-CANCEL = Offer("disconnect", "Cancel", "x", "What has arrived there is kept, and used later")
-TAKE_OVER = Offer("take_over", "Take over", "plug-zap", "It works for this machine from then on")
-UPDATE = Offer("install", "Update", "download", "Bring this version there; the one of before stays")
-REPAIR = Offer("install", "Repair", "wrench", "Install the engine again, where it is not whole")
-ROLL_BACK = Offer("roll_back", "Roll back", "undo-2", "Use the engine of before again")
-STOP = Offer("stop_engine", "Stop its engine", "square", "Runs there stop after what is stored")
-REMOVE = Offer("remove", "Remove from this server", "trash-2", "Clear away all of Atelier there",
+CONNECT = Offer("connect", "Connect", "plug-zap", "Connect, and reconnect automatically")
+RETRY = Offer("connect", "Retry now", "refresh-cw", "Retry now instead of waiting")
+DISCONNECT = Offer("disconnect", "Disconnect", "unplug", "Disconnect; remote runs continue")
+CANCEL = Offer("disconnect", "Cancel", "x", "Cancel; uploaded files are kept for a later attempt")
+TAKE_OVER = Offer(
+    "take_over",
+    "Take over",
+    "plug-zap",
+    "Use this server from this machine instead of the other one",
+)
+UPDATE = Offer("install", "Update", "download", "Install this version; the previous one is kept")
+REPAIR = Offer("install", "Repair", "wrench", "Reinstall missing or damaged files of the engine")
+ROLL_BACK = Offer("roll_back", "Roll back", "undo-2", "Use the previous engine again")
+STOP = Offer("stop_engine", "Stop engine", "square", "Its runs stop and can be resumed")
+REMOVE = Offer("remove", "Remove from this server", "trash-2", "Delete Atelier on the server",
                quiet=True)  # fmt: skip
-FORGET = Offer("forget", "Forget", "x", "Strike it from the list; nothing changes there",
+FORGET = Offer("forget", "Forget", "x", "Remove it from the list; nothing changes on the server",
                quiet=True)  # fmt: skip
 
 
 def step_of(view: HostView | None) -> Step:
-    """How far a server is that is being added."""
+    """Progress of adding a server."""
     if view is None:
         return "waiting"
     code = view.problem.code if view.problem else ""
@@ -76,7 +81,7 @@ def step_of(view: HostView | None) -> Step:
 
 
 def row_of(view: HostView, now: float) -> Row:
-    """For the list in Settings: one or two things that one would do next."""
+    """Row of a server in Settings, with one or two suggested actions."""
     problem = ""
     if view.state == "stopped" and view.problem and view.problem.code not in REPORTED[:1]:
         problem = f"{view.problem.message} {view.problem.hint}".strip()
@@ -93,9 +98,9 @@ def _facts(view: HostView) -> str:
     elif view.report is not None and view.report.cards:
         parts.append(cards_words(view.report))
     if going := runs_on(view):
-        parts.append(formatting.plural(len(going), "run") + " going on")
+        parts.append(formatting.plural(len(going), "run") + " active")
     if view.outdated:
-        parts.append("engine of another version")
+        parts.append("engine version differs")
     return " · ".join(parts)
 
 
@@ -119,7 +124,7 @@ def next_offers(view: HostView) -> tuple[Offer, ...]:
 
 
 def all_offers(view: HostView) -> tuple[tuple[Offer, ...], tuple[Offer, ...], tuple[Offer, ...]]:
-    """For the page of a server: about its connection, about its engine, and what takes away."""
+    """Buttons of a server's page: connection, engine, and removal."""
     first, engine = list(next_offers(view)), list[Offer]()
     if view.state == "connected":
         if view.report and any(one.previous for one in view.report.engines):
@@ -137,66 +142,66 @@ def all_offers(view: HostView) -> tuple[tuple[Offer, ...], tuple[Offer, ...], tu
 
 def install_offer(report: HostReport | None) -> Offer:
     price = formatting.size(report.download_bytes) if report else ""
-    words = "Bring the engine there; it can be cancelled and goes on from there"
+    words = "Install the engine on the server; a cancelled installation can be resumed"
     return Offer("install", "Install", "download", words, price)
 
 
 def report_facts(report: HostReport) -> list[tuple[str, str]]:
-    """What is there, and what would be."""
+    """Facts of a survey: hardware, and what would be installed."""
     facts = [
         ("Machine", f"{report.cores} cores, {formatting.size(report.memory_bytes)} memory"),
-        ("Cards", cards_words(report) or "none"),
+        ("GPUs", cards_words(report) or "none"),
         ("Free disk", f"{formatting.size(report.free_bytes)} · {report.filesystem}"),
         ("Folder", report.folder),
     ]
     if not any(one.current for one in report.engines):
         facts += [
             ("Engine", ENGINES[report.engine]),
-            ("To bring", formatting.size(report.download_bytes)),
-            ("On its disk", formatting.size(report.installed_bytes)),
+            ("Upload", formatting.size(report.download_bytes)),
+            ("Disk usage", formatting.size(report.installed_bytes)),
         ]
     return facts
 
 
 def cards_words(report: HostReport) -> str:
-    """2 × NVIDIA H200 (150 GB)."""
+    """Graphics cards: 2 × NVIDIA H200 (150 GB)."""
     names = [f"{one.name} ({formatting.size(one.memory_bytes)})" for one in report.cards]
     counted = {name: names.count(name) for name in dict.fromkeys(names)}
     return ", ".join(f"{n} × {name}" if n > 1 else name for name, n in counted.items())
 
 
 def engine_lines(view: HostView) -> list[tuple[str, str]]:
-    """Installed engines: id, and what it is for."""
+    """Installed engines: id and use."""
     report = view.report
     if report is None:
         return []
     words = {True: "in use"}
     return [
-        (one.id, words.get(one.current, "of before" if one.previous else "not used"))
+        (one.id, words.get(one.current, "previous" if one.previous else "not used"))
         for one in report.engines
     ]
 
 
 def runs_on(view: HostView) -> list[RunSummary]:
-    """Those of mine that go on there."""
+    """Active runs on the server."""
     return [run for run in view.runs if run.state in ACTIVE_STATES]
 
 
 def unfit(report: HostReport) -> str:
-    """The first thing that makes an engine impossible; empty where it fits."""
+    """First check that makes an engine impossible; empty if it can run."""
     return next((f"{one.name}: {one.words}" for one in report.checks if one.state == "bad"), "")
 
 
 def removal_words(view: HostView) -> str:
-    """What goes with it."""
+    """Describe what is deleted."""
     report = view.report
     kept = len(view.runs)
     size = f", about {formatting.size(report.installed_bytes)} with the engine" if report else ""
     folder = report.folder if report else view.spec.folder or "its folder"
-    words = f"Everything in {folder} on {view.spec.name} goes{size}"
+    words = f"Everything in {folder} on {view.spec.name} is deleted{size}"
     if kept:
-        words += f": {formatting.plural(kept, 'run')} with checkpoints, too"
+        words += f": {formatting.plural(kept, 'run')} with checkpoints"
     return (
-        f"{words}. What was mirrored stays here; checkpoints that were not fetched are lost. "
-        "It is refused while a run goes on there."
+        f"{words}. Mirrored data stays on this machine; checkpoints that were not fetched are "
+        "lost. Refused while a run is active there."
     )

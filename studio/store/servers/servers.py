@@ -1,4 +1,4 @@
-"""Servers as the studio knows them: what was last heard of each, and the words for it. Pure."""
+"""State of the remote servers, and its texts. Free of I/O."""
 
 import time
 from dataclasses import dataclass
@@ -8,66 +8,66 @@ from engine.protocol.requests.remote import HostList, HostTick, HostView, Questi
 from studio.text import formatting
 
 BEHIND = 200
-"""So many events are on their way at any time."""
+"""Number of events that may be in transit at any time."""
 
 WHY = {
-    "ssh.name_not_found": "its name is not known to the network",
-    "ssh.refused": "nothing listens on its port",
-    "ssh.timed_out": "it does not answer",
-    "ssh.unreachable": "the server cannot be reached",
-    "ssh.silent": "it does not speak SSH",
-    "ssh.auth_timed_out": "the login takes too long",
-    "ssh.closed": "it closes the connection",
+    "ssh.name_not_found": "host name not found",
+    "ssh.refused": "connection refused",
+    "ssh.timed_out": "timed out",
+    "ssh.unreachable": "the server is unreachable",
+    "ssh.silent": "not an SSH server",
+    "ssh.auth_timed_out": "the login timed out",
+    "ssh.closed": "the server closes the connection",
     "ssh.lost": "the connection was lost",
-    "ssh.no_session": "it opens no further session",
-    "ssh.jump_cannot_reach": "the jump host cannot reach it",
+    "ssh.no_session": "the server refuses another session",
+    "ssh.jump_cannot_reach": "the jump host cannot reach the server",
     "ssh.proxy_failed": "the ProxyCommand ended",
-    "host.engine_silent": "its engine does not answer",
-    "engine.unreachable": "its engine does not answer",
-    "engine.not_started": "its engine does not start",
+    "host.engine_silent": "the engine does not respond",
+    "engine.unreachable": "the engine does not respond",
+    "engine.not_started": "the engine does not start",
 }
-"""Of what is tried again by itself, short enough for a line."""
+"""Short texts of problems that are retried automatically."""
 STOPPED = {
-    "host.not_installed": "no engine there yet",
-    "host.engine_stopped": "its engine was stopped",
-    "host.other_home": "works for another machine",
-    "host.other_version": "its engine is of another version",
-    "host.unfit": "no engine can run there",
-    "host.busy": "somebody else installs there",
-    "host.disk_full": "its disk is full",
-    "ssh.host_key_changed": "host key changed: stopped",
-    "ssh.host_key_revoked": "host key revoked: stopped",
+    "host.not_installed": "no engine installed",
+    "host.engine_stopped": "engine stopped",
+    "host.other_home": "in use by another machine",
+    "host.other_version": "engine version differs",
+    "host.unfit": "the server cannot run an engine",
+    "host.busy": "another installation is running",
+    "host.disk_full": "disk full",
+    "ssh.host_key_changed": "host key changed",
+    "ssh.host_key_revoked": "host key revoked",
     "ssh.host_key_refused": "host key not confirmed",
-    "ssh.host_key_unknown": "host key not known",
+    "ssh.host_key_unknown": "host key unknown",
     "ssh.passphrase_wrong": "passphrase was wrong",
     "ssh.passphrase_given_up": "passphrase was not given",
-    "ssh.given_up": "an answer was not given",
-    "ssh.password_wrong": "login was not accepted",
+    "ssh.given_up": "a prompt was not answered",
+    "ssh.password_wrong": "login failed",
     "ssh.no_key_accepted": "no key was accepted",
 }
 ASKS = {
-    "host_key": "asks whether its key is right",
+    "host_key": "asks to verify its host key",
     "passphrase": "asks for a passphrase",
     "password": "asks for a password",
     "code": "asks for a code",
 }
 STAGES = {
-    "looking": "Looking around",
-    "bringing": "Bringing",
+    "looking": "Surveying",
+    "bringing": "Uploading",
     "installing": "Installing",
-    "trying": "Trying it out",
-    "syncing": "Bringing",
+    "trying": "Testing",
+    "syncing": "Uploading",
     "fetching": "Fetching",
     "removing": "Removing",
 }
-ENGINES = {"engine-cpu": "Engine for the processor", "engine-gpu": "GPU engine"}
+ENGINES = {"engine-cpu": "CPU engine", "engine-gpu": "GPU engine"}
 COUNTED_FROM = 10_000
-"""Ticks of less count things, not bytes."""
+"""Ticks with a smaller total count items, not bytes."""
 
 
 @dataclass(frozen=True)
 class HostWords:
-    """How a server is: for a row, for the pill, and which dot, tone and icon go with it."""
+    """State of a server: texts, dot, tone and icon."""
 
     text: str
     short: str
@@ -78,16 +78,16 @@ class HostWords:
 
 
 def words_of(view: HostView, now: float) -> HostWords:
-    """Without its name. `now` is in seconds since 1970."""
+    """State of a server, without its name. `now` is in Unix seconds."""
     match view.state:
         case "away":
             return HostWords("not connected", "not connected", "none", "neutral", "unplug")
         case "connecting":
             return _busy("connecting", "connecting…")
         case "starting":
-            return _busy("starting its engine", "starting its engine…")
+            return _busy("starting engine", "starting engine…")
         case "asking":
-            asks = ASKS[view.questions[0].kind] if view.questions else "asks something"
+            asks = ASKS[view.questions[0].kind] if view.questions else "asks for input"
             return HostWords(asks, asks, "asking", "warn", "circle-help")
         case "installing":
             return _busy(tick_words(view.tick) if view.tick else "installing", "installing…")
@@ -108,7 +108,7 @@ def _connected(view: HostView) -> HostWords:
     if view.behind > BEHIND:
         parts.append(behind_words(view))
     elif view.latency_s is not None:
-        parts.append(f"answers in {formatting.duration(view.latency_s)}")
+        parts.append(f"latency {formatting.duration(view.latency_s)}")
     if view.tick is not None:
         parts.append(tick_words(view.tick))
     device = view.info.device if view.info else "connected"
@@ -118,10 +118,10 @@ def _connected(view: HostView) -> HostWords:
 def _reconnecting(view: HostView, now: float) -> HostWords:
     left = view.retry_at - now
     when = f"in {formatting.duration(float(round(left)))}" if left >= 0.5 else "now"
-    text = f"reconnecting ({formatting.ordinal(view.failures + 1)} try {when})"
+    text = f"reconnecting ({formatting.ordinal(view.failures + 1)} attempt {when})"
     if view.problem is not None:
         text += f": {WHY.get(view.problem.code, _sentence(view.problem))}"
-    return HostWords(text, f"next try {when}", "reconnecting", "warn", "refresh-cw")
+    return HostWords(text, f"retry {when}", "reconnecting", "warn", "refresh-cw")
 
 
 def _stopped(problem: Problem | None) -> HostWords:
@@ -137,11 +137,11 @@ def _sentence(problem: Problem) -> str:
 
 
 def behind_words(view: HostView) -> str:
-    return f"{formatting.plural(view.behind, 'event')} behind"
+    return f"{formatting.plural(view.behind, 'event')} not mirrored"
 
 
 def tick_words(tick: HostTick) -> str:
-    """Bringing torch · 210 of 526 MB."""
+    """Uploading torch · 210 of 526 MB."""
     words = f"{STAGES[tick.stage]} {tick.words}".strip()
     if tick.total > COUNTED_FROM:
         return f"{words} · {amount_words(tick.done, tick.total)}"
@@ -156,12 +156,12 @@ def amount_words(done: int, total: int) -> str:
 
 
 def share_of(tick: HostTick | None) -> float | None:
-    """None where nobody knows how much it is."""
+    """Progress of a job, 0 to 1; None if the total is unknown."""
     return min(1.0, tick.done / tick.total) if tick is not None and tick.total else None
 
 
 def start_words(view: HostView | None, name: str) -> str:
-    """Of a run that is about to begin there."""
+    """Text for a run that is about to start on a server."""
     if view is None or view.state in ("away", "connecting", "reconnecting"):
         return f"Connecting to {name}"
     if view.state == "asking":
@@ -174,7 +174,7 @@ def start_words(view: HostView | None, name: str) -> str:
 
 
 class HostStore:
-    """The last list, and since when a server that was there is not."""
+    """Last list of servers, and the times at which connections were lost."""
 
     def __init__(self) -> None:
         self.found = HostList(revision=0, hosts=[])
@@ -185,7 +185,7 @@ class HostStore:
         return self.found.hosts
 
     def take(self, found: HostList, now: float | None = None) -> None:
-        """A newer list, or that of another engine."""
+        """Use a newer list, or that of another engine."""
         at = time.time() if now is None else now
         before = {view.spec.name for view in self.hosts if view.state == "connected"}
         for view in found.hosts:
@@ -200,18 +200,18 @@ class HostStore:
         return next((view for view in self.hosts if view.spec.name == name), None)
 
     def away_since(self, name: str) -> float | None:
-        """In seconds since 1970; None where it was not seen to go."""
+        """Unix time at which the connection was lost; None if unknown."""
         return self._since.get(name)
 
     def questions(self) -> list[tuple[str, Question]]:
-        """All that wait for a person, with the server whose connection waits."""
+        """Pending prompts, with the server whose connection waits."""
         return [(view.spec.name, one) for view in self.hosts for one in view.questions]
 
     @property
     def counts_down(self) -> bool:
-        """Whether words change by themselves."""
+        """Whether a text changes with time."""
         return any(view.state == "reconnecting" for view in self.hosts)
 
-    def lives(self) -> dict[str, str]:
-        """Runs on servers, and how they are: to notice what was begun or ended elsewhere."""
+    def run_states(self) -> dict[str, str]:
+        """States of the runs on servers, to detect changes made elsewhere."""
         return {run.id: run.state for view in self.hosts for run in view.runs}

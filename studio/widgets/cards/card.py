@@ -1,6 +1,5 @@
-"""A card: `surface`, one hairline, radius 8, and a 36 px header with title, words and a right
-side.
-"""
+"""Card: `surface` background, hairline edge, radius 8, and a 36 px header with title, text and a
+right side."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent
@@ -12,7 +11,7 @@ from studio.widgets.text.text import Text
 
 
 class CardHeader(QWidget):
-    """Title 12/600, words after it in `muted`, then whatever is added at the right."""
+    """Header of a card: title 12/600, text in `muted`, then widgets at the right."""
 
     def __init__(self, title: str = "", words: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -26,12 +25,12 @@ class CardHeader(QWidget):
         line.addWidget(self.words, 1)
 
     def set_words(self, words: str, tone: str = "muted") -> None:
-        """Change the words after the title."""
+        """Change the text after the title."""
         self.words.set_words(words)
         self.words.set_tone(tone)
 
     def add_right(self, widget: QWidget) -> None:
-        """Put something at the right end."""
+        """Add a widget at the right end."""
         self._line.addWidget(widget)
 
 
@@ -47,8 +46,11 @@ _TONES = {
 
 
 class Card(QWidget):
-    """`card = Card("Groups in flight"); card.body.addWidget(...)`. Tones: plain, warn, bad, accent,
-    human (what it says, never decoration). A chosen card has an accent edge."""
+    """Card with a header: `card = Card("Groups in flight"); card.body.addWidget(...)`.
+
+    Tones: plain, warn, bad, accent, human (they carry meaning, never decoration). A selected card
+    has an accent edge.
+    """
 
     def __init__(
         self,
@@ -81,12 +83,12 @@ class Card(QWidget):
             self.setAccessibleName(title)
 
     def set_tone(self, tone: str) -> None:
-        """Change between plain, raised, warn, bad, accent, human."""
+        """Set the tone: plain, raised, warn, bad, accent or human."""
         self._tone = tone
         self.update()
 
     def set_chosen(self, chosen: bool) -> None:
-        """An accent edge, never a thicker one."""
+        """Show the card as selected, by an accent edge of the same width."""
         self._chosen = chosen
         self.update()
 
@@ -97,7 +99,7 @@ class Card(QWidget):
 
 
 class ChoiceCard(KeyboardFocus, Card):
-    """A card one can press: the choices of Setup and Export. Name and figure, one line below."""
+    """Selectable card, as used by Setup and Export: name and figure, one line below."""
 
     pressed = Signal()
     ring_radius = 8.0
@@ -128,7 +130,7 @@ class ChoiceCard(KeyboardFocus, Card):
         self.update()
 
     def set_chosen(self, chosen: bool) -> None:
-        """Accent edge and tint."""
+        """Show the card as selected, by accent edge and tint."""
         super().set_chosen(chosen)
         self.set_tone("accent" if chosen else "raised")
 

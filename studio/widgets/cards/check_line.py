@@ -1,4 +1,4 @@
-"""One line with a tick or a warning: the checks of preflight, export and the GPU card."""
+"""Line of a check list with a tick or a warning: preflight, export, GPU card."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize
 from PySide6.QtGui import QPaintEvent
@@ -18,7 +18,8 @@ ICONS = {
 
 
 class CheckLine(QWidget):
-    """`set_check("good", "Largest gap", "0.0163")`: icon, words, a figure in mono at the right."""
+    """Check: `set_check("good", "Largest gap", "0.0163")` shows icon, text, and a monospace figure
+    at the right."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class CheckLine(QWidget):
         self.set_check(state, words, figure)
 
     def set_check(self, state: str, words: str, figure: str = "") -> None:
-        """Change state (good, warn, bad, open, running), words and figure."""
+        """Change state (good, warn, bad, open, running), text and figure."""
         self._icon, self._tone = ICONS[state]
         self._words, self._figure = words, figure
         self.setAccessibleName(f"{words} {figure}, {state}".strip())
@@ -65,7 +66,7 @@ class CheckLine(QWidget):
 
 
 class CheckNote(QWidget):
-    """A check in full: its name, what was found, and what to do; none of it is cut off."""
+    """Check in full, without truncation: name, result and hint."""
 
     def __init__(
         self, state: str, name: str, words: str, hint: str = "", parent: QWidget | None = None

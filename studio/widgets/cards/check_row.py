@@ -1,4 +1,4 @@
-"""A check that a person starts: its name, what was found, and buttons to test and to look."""
+"""Check that the user starts: name, result, and buttons to test and to show details."""
 
 from PySide6.QtCore import QPointF, Signal
 from PySide6.QtGui import QPaintEvent
@@ -12,7 +12,8 @@ from studio.widgets.text.text import Text
 
 
 class CheckRow(QWidget):
-    """`set_found("good", "One attempt in 12 s …")`; `wanted`, `stop_wanted`, `look_wanted`."""
+    """Row of a check: `set_found("good", "One rollout in 12 s …")`. Signals: `wanted`,
+    `stop_wanted`, `look_wanted`."""
 
     wanted = Signal()
     stop_wanted = Signal()
@@ -42,7 +43,8 @@ class CheckRow(QWidget):
         self.look.clicked.connect(self.look_wanted)
 
     def set_found(self, state: str, words: str, hint: str = "", can_look: bool = False) -> None:
-        """State good, warn, bad, open or running; `can_look`: there is something to show."""
+        """Set state (good, warn, bad, open or running), result and hint; `can_look` enables the
+        details."""
         self._state = state
         self._tested |= state not in ("open", "running")
         self._words.set_words(words)
@@ -60,7 +62,7 @@ class CheckRow(QWidget):
         return self._state == "running"
 
     def forget(self) -> None:
-        """Nothing was tested: another project."""
+        """Reset to untested: another project is open."""
         self._tested = False
 
     def words(self) -> str:

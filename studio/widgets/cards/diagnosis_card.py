@@ -1,4 +1,4 @@
-"""A diagnosis: a figure, its cause, its cost, one suggested change, one way to see it."""
+"""Card of a diagnosis: figure, cause, cost, one suggested change and a way to see it."""
 
 from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QPaintEvent
@@ -17,7 +17,8 @@ _LOOKS = {
 
 
 class DiagnosisCard(QWidget):
-    """`DiagnosisCard(title, words, action, show)`; tone info where it is only worth knowing."""
+    """Diagnosis: `DiagnosisCard(title, words, action, show)`; the tone `info` is for purely
+    informative ones."""
 
     action_requested = Signal()
     evidence_requested = Signal()

@@ -1,4 +1,4 @@
-"""An empty page: a quiet drawing of the page's own marks, one line, two sentences, what to do."""
+"""Empty page: a drawing of the page's own marks, a heading, two sentences and actions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _WIDTH = 560
 
 @dataclass(frozen=True)
 class Preparation:
-    """One thing that is done or optional: its state (done, open), words, and maybe a button."""
+    """Preparation step: its state (done, open), text, and an optional button."""
 
     key: str
     title: str
@@ -30,7 +30,7 @@ class Preparation:
 
 
 class EmptyPage(QWidget):
-    """`EmptyPage(line, words)`, then `set_preparations`, `set_actions`.
+    """Empty page: `EmptyPage(line, words)`, then `set_preparations`, `set_actions`.
 
     Drawings: run, rows, none.
     """
@@ -77,7 +77,7 @@ class EmptyPage(QWidget):
         self.setAccessibleName(line)
 
     def set_words(self, line: str, words: str) -> None:
-        """Change the line and the sentences."""
+        """Change heading and sentences."""
         self._line.set_words(line)
         self._words.set_spans(words)
         self.setAccessibleName(line)
@@ -90,7 +90,7 @@ class EmptyPage(QWidget):
         key: str = "",
         icon: str = "",
     ) -> None:
-        """The next action with its price, maybe a smaller one, and the key of the first."""
+        """Set the primary action with its price and shortcut, and an optional secondary action."""
         while (item := self._foot.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
@@ -107,7 +107,7 @@ class EmptyPage(QWidget):
             self._foot.addWidget(KeyCap(key))
 
     def set_preparations(self, items: Sequence[Preparation]) -> None:
-        """What is done and what is optional."""
+        """Set the completed and the optional preparations."""
         while (old := self._card.body.takeAt(0)) is not None:
             if (widget := old.widget()) is not None:
                 widget.deleteLater()
@@ -119,7 +119,7 @@ class EmptyPage(QWidget):
 
 
 class _PreparationRow(QWidget):
-    """60 high: a tick or a dashed ring, title and words, "done" or a button."""
+    """Row of 60 px: a tick or a dashed ring, title and text, "done" or a button."""
 
     requested = Signal(str)
 
@@ -152,7 +152,7 @@ class _PreparationRow(QWidget):
 
 
 class _Drawing(QWidget):
-    """The page's marks at rest: grid lines and empty cells (run), or rows of dots' axes (rows)."""
+    """Drawing of the page at rest: grid lines and empty cells (run), or axes of dots (rows)."""
 
     def __init__(self, kind: str, caption: str) -> None:
         super().__init__()

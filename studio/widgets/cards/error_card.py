@@ -1,4 +1,5 @@
-"""An error: what stopped and why, what is safe, up to three remedies with their cost. No pop-up."""
+"""Card of an error: what stopped and why, what is safe, and up to three remedies with their
+cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ _METER_FROM_PX = 940
 
 @dataclass(frozen=True)
 class Remedy:
-    """One way on: what to do, its cost in a line, its button, and a measured effect."""
+    """Remedy: action, cost in one line, button, and a measured effect."""
 
     key: str
     title: str
@@ -31,7 +32,7 @@ class Remedy:
 
 
 class ErrorCard(QWidget):
-    """`ErrorCard(title, words, remedies, foot)`; the first remedy is the accent button."""
+    """Error: `ErrorCard(title, words, remedies, foot)`; the first remedy is the primary button."""
 
     remedy_chosen = Signal(str)
     log_requested = Signal()
@@ -48,7 +49,7 @@ class ErrorCard(QWidget):
         *,
         log: bool = True,
     ) -> None:
-        """`log` is False where there is no log to show."""
+        """Create the card; `log` is False if there is no log to show."""
         super().__init__(parent)
         self._log = log
         self.setAccessibleName(f"Problem: {title}. {words}")
@@ -72,9 +73,9 @@ class ErrorCard(QWidget):
         first.addWidget(Text(title, "title", 600, wrap=True), 1)
         first.addWidget(Text(when, "caption", tone="muted"), 0, Qt.AlignmentFlag.AlignTop)
         lines.addLayout(first)
-        told = Phrase(words, "body", wrap=True)
+        label = Phrase(words, "body", wrap=True)
         second = QHBoxLayout()
-        second.addWidget(told, 7)
+        second.addWidget(label, 7)
         second.addStretch(3)
         lines.addLayout(second)
         return head
@@ -104,7 +105,7 @@ class ErrorCard(QWidget):
 
 
 class _RemedyRow(QWidget):
-    """52 high: icon, title and cost, the measured effect, one button."""
+    """Row of 52 px: icon, title and cost, measured effect, button."""
 
     chosen = Signal(str)
 
@@ -141,10 +142,10 @@ class _RemedyRow(QWidget):
                 room = QRectF(self._room.geometry())
                 bar = QRectF(room.left(), room.center().y() - 3, 172, 6)
                 paint_meter(painter, bar, self._remedy.share, "plot-1")
-                told = room.adjusted(180, 0, -12, 0)
+                cost = room.adjusted(180, 0, -12, 0)
                 paint.text(
                     painter,
-                    told,
+                    cost,
                     self._remedy.figure,
                     "muted",
                     "mono-small",

@@ -1,4 +1,4 @@
-"""Figures with a caption above them, side by side: Run ends in, Judge spend, Per step."""
+"""Figures with captions, side by side: Run ends in, Judge spend, Per step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from studio.widgets.painting import paint
 
 @dataclass(frozen=True)
 class Fact:
-    """A caption, a figure, words after it (of $6.00) or below it, and a tone for the figure."""
+    """Caption, figure, text after it (of $6.00) or below it, and the tone of the figure."""
 
     caption: str
     figure: str
@@ -22,9 +22,8 @@ class Fact:
 
 
 class FactRow(QWidget):
-    """`set_facts([Fact("Run ends in", "2 h 40 min"), …])`; the last is right aligned if
-    `spread`.
-    """
+    """Row of facts: `set_facts([Fact("Run ends in", "2 h 40 min"), …])`; with `spread`, the last is
+    right-aligned."""
 
     def __init__(self, *, spread: bool = True, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -33,10 +32,10 @@ class FactRow(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_facts(self, facts: Sequence[Fact]) -> None:
-        """Change all of them."""
+        """Replace all facts."""
         self._facts = tuple(facts)
-        told = (" ".join(p for p in (f.caption, f.figure, f.after, f.below) if p) for f in facts)
-        self.setAccessibleName("; ".join(told))
+        texts = (" ".join(p for p in (f.caption, f.figure, f.after, f.below) if p) for f in facts)
+        self.setAccessibleName("; ".join(texts))
         self.updateGeometry()
         self.update()
 

@@ -1,4 +1,4 @@
-"""Key and value in columns, read-only: what follows from the choices, the facts of a checkpoint."""
+"""Read-only keys and values in columns: derived settings, facts of a checkpoint."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ _ROW, _GAP = 26, 28
 
 
 class KeyValues(QWidget):
-    """`KeyValues(columns=3).set_values([("Loss", "clipped, token mean"), …])`, row by row; a third
-    word is the tone of the value."""
+    """Keys and values: `KeyValues(columns=3).set_values([("Loss", "clipped, token mean"), …])`, row
+    by row; an optional third entry is the tone of the value."""
 
     def __init__(
         self, columns: int = 3, *, mono: bool = False, parent: QWidget | None = None
@@ -25,7 +25,7 @@ class KeyValues(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_values(self, values: Sequence[tuple[str, str] | tuple[str, str, str]]) -> None:
-        """Change all of them."""
+        """Replace all values."""
         self._values = tuple(values)
         self.setAccessibleName("; ".join(f"{key} {value}" for key, value, *_ in values))
         self.updateGeometry()

@@ -1,4 +1,4 @@
-"""Now training: the living run, wherever one is. Click opens it; one pause button."""
+"""Active run in the sidebar, on every page. A click opens it; one button pauses it."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,8 @@ from studio.widgets.painting.focus import KeyboardFocus
 
 
 class NowTraining(KeyboardFocus, QWidget):
-    """`set_run("amber-kestrel", "Step 46 of 120", "2 h 40 min left", rewards)`; `clear()` hides
-    it.
-    """
+    """Active run: `set_run("amber-kestrel", "Step 46 of 120", "2 h 40 min left", rewards)`;
+    `clear()` hides it."""
 
     run_opened = Signal()
     pause_requested = Signal()
@@ -45,7 +44,7 @@ class NowTraining(KeyboardFocus, QWidget):
         values: Sequence[float],
         paused: bool = False,
     ) -> None:
-        """Show a living run."""
+        """Show an active run."""
         self._name, self._step, self._left = name, step, left
         self._values, self._paused = tuple(values), paused
         self._pause.set_icon("play" if paused else "pause")
@@ -56,11 +55,11 @@ class NowTraining(KeyboardFocus, QWidget):
         self.update()
 
     def clear(self) -> None:
-        """No run lives."""
+        """Hide it: no run is active."""
         self.hide()
 
     def set_folded(self, folded: bool) -> None:
-        """A dot in the folded sidebar."""
+        """Shrink to a dot, in the collapsed sidebar."""
         self._folded = folded
         self.setFixedHeight(40 if folded else 88)
         self._pause.setVisible(not folded)
@@ -91,7 +90,7 @@ class NowTraining(KeyboardFocus, QWidget):
                 500,
             )
             plot = QRectF(11, 30, self.width() - 22, 28)
-            # The line grows into the box as the run does: a third of the width is the least.
+            # The line widens with progress; a third of the width is the minimum.
             paint_sparkline(painter, plot, self._values, "plot-1", dot=False)
             line = QRectF(11, 64, self.width() - 22, 16)
             paint.text(painter, line, self._left, "muted", "caption", align=paint.RIGHT)

@@ -1,4 +1,4 @@
-"""The living run on Home: what trains, how far, how well, and the way to it. One per engine."""
+"""Active run on the Home page: progress, reward and a button that opens it. One per engine."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,8 @@ from studio.widgets.text.text import Text
 
 
 class RunBanner(QWidget):
-    """`set_run("inbox-scout is training", "step 46 of 120 · 2 h 40 min left", cells, spans)`."""
+    """Banner: `set_run("inbox-scout is training", "step 46 of 120 · 2 h 40 min left", cells,
+    spans)`."""
 
     run_opened = Signal()
     notice_activated = Signal(str)
@@ -54,7 +55,7 @@ class RunBanner(QWidget):
         low: float = 0.0,
         high: float = 1.0,
     ) -> None:
-        """Everything it says; a span with a link is a notice one can open."""
+        """Change all contents; a span with a link is a notice that can be opened."""
         self._title.set_words(title)
         self._words.set_words(words)
         self._strip.set_steps(cells, low, high)
@@ -71,7 +72,7 @@ class RunBanner(QWidget):
 
 
 class MiniStrip(QWidget):
-    """The step strip without marks, keyboard or tip: 14 high."""
+    """Step strip without marks, keyboard and tooltip, 14 px high."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -81,7 +82,7 @@ class MiniStrip(QWidget):
         self.setAccessibleName("Steps")
 
     def set_steps(self, cells: Sequence[StepCell], low: float = 0.0, high: float = 1.0) -> None:
-        """All cells, planned ones included."""
+        """Set all cells, planned ones included."""
         self._cells, self._range = tuple(cells), (low, high)
         self.update()
 

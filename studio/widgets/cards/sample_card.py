@@ -1,6 +1,5 @@
-"""A sample on Home: a drawing in theme tokens, its name, honest time on a named machine, one
-line.
-"""
+"""Sample project on the Home page: drawing in theme tokens, name, measured time with its hardware,
+one line."""
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPaintEvent
@@ -16,10 +15,10 @@ _PLAIN = "own-agent"
 
 
 class SampleCard(KeyboardFocus, QWidget):
-    """`SampleCard("yes-no-maybe", "Yes, no, maybe", "4 min · CPU", "Learns to say …")`.
+    """Sample: `SampleCard("yes-no-maybe", "Yes, no, maybe", "4 min · CPU", "Learns to say …")`.
 
-    Without a drawing of that name in resources/icons/samples a plain one is used. `badge` marks the
-    place to begin.
+    A plain drawing is used if resources/icons/samples has none of that name. `badge` marks the
+    recommended first sample.
     """
 
     chosen = Signal(str)
@@ -43,8 +42,8 @@ class SampleCard(KeyboardFocus, QWidget):
             words,
             badge,
         )
-        known = resource("icons", "samples", f"{key}.svg").is_file()
-        self._drawing = f"samples/{key if known else _PLAIN}"
+        has_drawing = resource("icons", "samples", f"{key}.svg").is_file()
+        self._drawing = f"samples/{key if has_drawing else _PLAIN}"
         self._hovered = False
         self.setFixedHeight(158)
         self.setMinimumWidth(240)

@@ -1,6 +1,5 @@
-"""A sheet: slides over the right side of its page, 420 wide or as told; the page stays
-readable.
-"""
+"""Sheet that slides over the right side of its page, 420 px wide by default; the page stays
+readable."""
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
@@ -16,9 +15,8 @@ SHEET_PX = 420
 
 
 class Sheet(QWidget):
-    """`sheet = Sheet("Export step 40", page)`; fill `sheet.body`, `sheet.foot`; `open()`,
-    `close_sheet()`.
-    """
+    """Sheet: `sheet = Sheet("Export step 40", page)`; fill `sheet.body` and `sheet.foot`; `open()`,
+    `close_sheet()`."""
 
     closed = Signal()
 
@@ -59,16 +57,16 @@ class Sheet(QWidget):
         self.hide()
 
     def bring_into_view(self, part: QWidget) -> None:
-        """Scroll to what has just come or grown, once it has its size."""
+        """Scroll to a widget that was added or has grown, once it has its size."""
         QTimer.singleShot(0, part, lambda: self._scroll.ensureWidgetVisible(part, 0, 16))
 
     def set_title(self, title: str) -> None:
-        """Change the words at the top."""
+        """Change the title."""
         self._title.set_words(title)
         self.setAccessibleName(title)
 
     def open(self) -> None:
-        """Slide in; the focus goes to its first control."""
+        """Slide in and focus the first control."""
         self._before = self.window().focusWidget()
         self._slide()
         self.show()
@@ -78,10 +76,10 @@ class Sheet(QWidget):
         self.focusNextChild()
 
     def close_sheet(self) -> None:
-        """Slide out; the focus goes back where it was."""
+        """Slide out and restore the previous focus."""
         self._place.to(0.0)
         self.closed.emit()
-        if self._before is not None and isValid(self._before):  # a list may have let it go
+        if self._before is not None and isValid(self._before):  # a list may have deleted it
             self._before.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def is_open(self) -> bool:

@@ -1,4 +1,4 @@
-"""The line at the foot: what just happened, for six seconds, with Undo. Never a pop-up."""
+"""Toast at the bottom of the window: what just happened, for six seconds, with Undo."""
 
 from PySide6.QtCore import QEvent, QObject, QPointF, QTimer, Signal
 from PySide6.QtGui import QEnterEvent, QPaintEvent
@@ -12,7 +12,7 @@ SHOWN_MS = 6000
 
 
 class Toast(QWidget):
-    """`toast.say("6 labelled best. Advantages changed for 2 of 8.", undo="Undo")`."""
+    """Toast: `toast.say("6 labelled best. Advantages changed for 2 of 8.", undo="Undo")`."""
 
     undo_requested = Signal()
 
@@ -39,7 +39,7 @@ class Toast(QWidget):
         self.hide()
 
     def say(self, words: str, *, undo: str = "", tone: str = "good", icon: str = "check") -> None:
-        """Show a line; the next one replaces it. `undo` are the words of its button."""
+        """Show a message, replacing the previous one. `undo` is the label of its button."""
         self._tone, self._icon = tone, icon
         self._words.set_words(words)
         self._undo.setVisible(bool(undo))
@@ -53,7 +53,7 @@ class Toast(QWidget):
         self._wait.start()
 
     def words(self) -> str:
-        """What it says now, or nothing when it is gone."""
+        """Current message; empty if none is shown."""
         return self._words.words() if self.isVisible() else ""
 
     def _undone(self) -> None:

@@ -1,4 +1,4 @@
-"""Charts on pyqtgraph: cards of panes that share one crosshair.
+"""Charts on pyqtgraph: cards with panes that share one crosshair.
 
 Imported by widgets above it, services and pages.
 """

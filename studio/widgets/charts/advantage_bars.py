@@ -1,4 +1,5 @@
-"""The advantages of a group as bars, as a label would make them; an ochre tick where each was."""
+"""Advantages of a group as bars, with a pending label applied; an ochre tick shows each previous
+value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ _BAR_PX, _LABEL_PX = 18.0, 14.0
 
 @dataclass(frozen=True)
 class AdvantageBar:
-    """A sibling: its number, its advantage before and after (None: unscored), the focused one."""
+    """Trajectory of the group: number, advantage before and after (None: unscored), whether
+    focused."""
 
     number: int
     before: float | None
@@ -24,15 +26,15 @@ class AdvantageBar:
     changed: bool = False
     focused: bool = False
 
-    def told(self) -> str:
-        """For a screen reader."""
+    def accessible_text(self) -> str:
+        """Text for screen readers."""
         now = formatting.signed(self.after) if self.after is not None else "none"
         was = formatting.signed(self.before) if self.before is not None else "none"
         return f"{self.number}: {was} to {now}" if self.changed else f"{self.number}: {now}"
 
 
 class AdvantageBars(QWidget):
-    """`set_bars([AdvantageBar(6, 0.24, 0.31, changed=True), …])`, in the order shown."""
+    """Bars: `set_bars([AdvantageBar(6, 0.24, 0.31, changed=True), …])`, in display order."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -41,9 +43,11 @@ class AdvantageBars(QWidget):
         self.setMinimumSize(120, 56)
 
     def set_bars(self, bars: Sequence[AdvantageBar]) -> None:
-        """Change all of them."""
+        """Replace all bars."""
         self._bars = tuple(bars)
-        self.setAccessibleName(f"Advantages: {', '.join(bar.told() for bar in bars) or 'none'}")
+        self.setAccessibleName(
+            f"Advantages: {', '.join(bar.accessible_text() for bar in bars) or 'none'}"
+        )
         self.update()
 
     def sizeHint(self) -> QSize:

@@ -1,4 +1,4 @@
-"""A chart card: header with title, last value, change and legend; below it one pane or two."""
+"""Chart card: header with title, last value, change and legend, above one or two panes."""
 
 from collections.abc import Callable, Sequence
 
@@ -23,10 +23,9 @@ LEAST_HEIGHT_PX = 180
 
 
 class ChartCard(QWidget):
-    """`card = ChartCard("Reward", link); line = card.add_line("training", "plot-1")`, then
+    """Chart: `card = ChartCard("Reward", link); line = card.add_line("training", "plot-1")`, then
     `line.set_data(steps, values)`. Two panes: `ChartCard("Entropy and KL", link, ("Entropy",
-    "KL"))`.
-    """
+    "KL"))`."""
 
     step_clicked = Signal(int)
     range_selected = Signal(int, int)
@@ -75,8 +74,8 @@ class ChartCard(QWidget):
         in_legend: bool = True,
         form: Callable[[float], str] = formatting.number,
     ) -> LineSeries:
-        """A smoothed line with its raw ghost (with `ghost=False` the raw one alone, `behind` the
-        smoothed one alone)."""
+        """Add a smoothed line over its raw values (`ghost=False`: raw only; `behind`: smoothed
+        only)."""
         line = LineSeries(
             name,
             token,
@@ -98,7 +97,7 @@ class ChartCard(QWidget):
         pane: int = 0,
         form: Callable[[float], str] = formatting.short,
     ) -> BandSeries:
-        """A percentile band, behind everything."""
+        """Add a percentile band behind all lines."""
         band = BandSeries(name, token, form)
         self._add(band, pane)
         return band
@@ -111,26 +110,26 @@ class ChartCard(QWidget):
         pane: int = 0,
         form: Callable[[float], str] = formatting.number,
     ) -> BarSeries:
-        """Stacked bars, bottom up."""
+        """Add stacked bars, bottom up."""
         bars = BarSeries(names, tokens, form)
         self._add(bars, pane)
         return bars
 
     def add_validation(self, name: str = "validation, 95 %", *, pane: int = 0) -> ValidationSeries:
-        """Diamonds with whiskers."""
+        """Add validation results: diamonds with whiskers."""
         diamonds = ValidationSeries(name)
         self._add(diamonds, pane)
         return diamonds
 
     def set_shown(self, line: LineSeries, name: str, shown: bool) -> None:
-        """Rename a line, and list it in the legend or not."""
+        """Rename a line, and show or hide it in the legend."""
         others = [one for one in self._entries if one.words not in (line.name, name)]
         line.name = name
         self._entries = others + (self._entries_of(line) if shown else [])
         self._legend.set_entries(self._entries)
 
     def set_last(self, value: str, change: str = "", good: bool | None = None) -> None:
-        """The last value and its change since the first logged one; `good` None is neutral."""
+        """Set the last value and its change since the first logged one; `good` None is neutral."""
         self._last.set_words(value)
         self._last.setVisible(bool(value))
         self._change.set_words(change)
@@ -139,7 +138,7 @@ class ChartCard(QWidget):
         self.view.setAccessibleName(f"Chart {self._title}, {value} {change}".strip())
 
     def set_chip(self, words: str, tone: str = "neutral", icon: str = "") -> None:
-        """A judgement in place of the legend ("steady"); empty words take it away."""
+        """Show a verdict in place of the legend ("steady"); empty text removes it."""
         self._chip.setVisible(bool(words))
         if words:
             self._chip.set_state(words, tone, icon)
@@ -154,14 +153,14 @@ class ChartCard(QWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Fix ends of a vertical axis; `zero=False` lets it start above 0; `unit` on its labels
-        ("%" shows shares as per cent); `log` counts powers of ten."""
+        """Fix the ends of a vertical axis. `zero=False` lets it start above 0; `unit` labels it
+        ("%" shows shares as percentages); `log` makes it logarithmic."""
         self._panes[pane].set_y(low, high, zero=zero, unit=unit, log=log)
 
     def set_about(self, about: Sequence[Metric], words: str = "") -> None:
-        """What the chart measures, behind its ⓘ; `words` are one line under the title as well.
+        """Set the metrics explained by the ⓘ, and an optional line of text under the title.
 
-        With them the ⓘ stands in the header; else it waits in the corner of the axes.
+        With text, the ⓘ is in the header; otherwise in the corner of the axes.
         """
         if words:
             self._head.insertWidget(self._head.indexOf(self._change) + 1, self._info)
@@ -172,22 +171,22 @@ class ChartCard(QWidget):
         self.view.setAccessibleDescription(words or " ".join(metric.words for metric in about))
 
     def set_limits(self, limits: Sequence[Limit], pane: int = 0) -> None:
-        """Dashed lines with words."""
+        """Set dashed limit lines with labels."""
         self._panes[pane].limits = tuple(limits)
         self.view.schedule()
 
     def set_events(self, events: Sequence[EventTag]) -> None:
-        """Tags at the top of the first pane."""
+        """Set tags at the top of the first pane."""
         self._panes[0].events = tuple(events)
         self.view.schedule()
 
     def set_empty(self, words: str) -> None:
-        """Words of an empty chart: when it will fill, or why it cannot."""
+        """Set the text of the empty chart: when it will have data, or why it cannot."""
         self._panes[0].empty_words = words
         self.view.schedule()
 
     def has_data(self) -> bool:
-        """True once a point is drawn."""
+        """Whether any point is drawn."""
         return any(pane.has_data() for pane in self._panes)
 
     def _add(self, series: Series, pane: int, in_legend: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Min-max envelope: fewer points than data, and every spike survives. Pure."""
+"""Min-max envelope: reduces the number of points and keeps every spike. Pure."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,9 @@ Array = NDArray[np.float64]
 
 
 def envelope(xs: Array, ys: Array, buckets: int) -> tuple[Array, Array]:
-    """At most two points a bucket, the least and the greatest, in the order they came.
+    """Reduce to at most two points per bucket, the minimum and the maximum, in their order.
 
-    Up to 1 500 points come back as they are. A bucket that holds a gap ends in one (nan).
+    Up to 1 500 points are returned unchanged. A bucket with a gap ends with one (nan).
     """
     if len(xs) <= ENVELOPE_ABOVE or buckets < 1:
         return xs, ys
@@ -30,6 +30,6 @@ def envelope(xs: Array, ys: Array, buckets: int) -> tuple[Array, Array]:
     out_y[:, 2] = np.nan
     keep = np.ones((rows, 3), dtype=bool)
     keep[:, 1] = low != high
-    keep[:, 2] = held <= end - start  # fewer finite values than places: a gap
+    keep[:, 2] = held <= end - start  # fewer finite values than slots: a gap
     keep[held == 0, :2] = False
     return out_x[keep], out_y[keep]

@@ -1,4 +1,4 @@
-"""How far numbers lie apart: bars from 0, and the limit they are held against."""
+"""Histogram of differences: bars from 0, and a limit."""
 
 import bisect
 import math
@@ -16,9 +16,10 @@ _BARS, _FOOT = 64, 20
 
 
 class GapHistogram(QWidget):
-    """`set_counts(edges, counts, limit)`: `counts[i]` values lie in [edges[i], edges[i + 1]).
+    """Histogram: `set_counts(edges, counts, limit)`; `counts[i]` values lie in [edges[i], edges[i +
+    1]).
 
-    Every bin is as wide as the others, so edges that grow by a factor make a logarithmic axis.
+    All bins are drawn equally wide, so geometrically growing edges give a logarithmic axis.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -31,7 +32,7 @@ class GapHistogram(QWidget):
     def set_counts(
         self, edges: Sequence[float], counts: Sequence[int], limit: float | None, words: str = ""
     ) -> None:
-        """`words` describe it to who cannot see it."""
+        """Set bins and limit; `words` is the text for screen readers."""
         self._edges, self._counts, self._limit = tuple(edges), tuple(counts), limit
         self.setAccessibleName(words)
         self.update()
@@ -71,7 +72,7 @@ class GapHistogram(QWidget):
                 paint.text(painter, room, words, "bad", "caption", align=paint.RIGHT)
 
     def _shown(self) -> tuple[int, int]:
-        """The bins from the first with a value to the last, or to the limit."""
+        """First and last bin to draw: those with values, and the limit."""
         filled = [n for n, count in enumerate(self._counts) if count]
         first, last = (filled[0], filled[-1] + 1) if filled else (0, 1)
         if self._limit is not None:
@@ -79,18 +80,18 @@ class GapHistogram(QWidget):
         return max(0, min(first, last - 6)), last
 
     def _place(self, value: float) -> float:
-        """Where a value lies, counted in bins."""
+        """Position of a value, in bins."""
         after = bisect.bisect_right(self._edges, value)
         if not 0 < after < len(self._edges):
             return float(min(after, len(self._counts)))
         low, high = self._edges[after - 1], self._edges[after]
-        if low > 0 and high > 1.5 * low:  # bins that grow
+        if low > 0 and high > 1.5 * low:  # geometric bins
             return after - 1 + math.log(value / low) / math.log(high / low)
         return after - 1 + (value - low) / (high - low)
 
 
 def _short(value: float) -> str:
-    """0.02, 5e-5: as few signs as tell it."""
+    """Format a number with as few characters as needed: 0.02, 5e-5."""
     if value == 0 or value >= 0.001:
         return formatting.number(value, 3).rstrip("0").rstrip(".") or "0"
     return f"{value:.0e}".replace("e-0", "e-").replace("-", "\u2212")

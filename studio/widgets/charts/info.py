@@ -1,4 +1,4 @@
-"""The ⓘ of a chart: what it measures and what to look out for, on hover and on focus."""
+"""Information mark ⓘ of a chart: what it measures and what to watch for, on hover and focus."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,8 @@ LINE_LETTERS = 64
 
 
 class InfoMark(KeyboardFocus, QAbstractButton):
-    """Quiet: drawn while its card is near the pointer or it has the focus, or always."""
+    """Information mark, drawn only while the pointer is over its card or it has the focus, or
+    always."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -29,13 +30,13 @@ class InfoMark(KeyboardFocus, QAbstractButton):
 
     def set_about(self, title: str, about: Sequence[Metric], always: bool) -> None:
         self._always = always
-        self._text = TipText(title, "", list(told(about)))
+        self._text = TipText(title, "", list(tooltip_lines(about)))
         self.setAccessibleName(f"About {title}")
-        said = (f"{metric.words} {_worry(metric)}".strip() for metric in about)
-        self.setAccessibleDescription(" ".join(said))
+        texts = (f"{metric.words} {_worry(metric)}".strip() for metric in about)
+        self.setAccessibleDescription(" ".join(texts))
 
     def set_near(self, near: bool) -> None:
-        """The pointer is over the card."""
+        """Set whether the pointer is over the card."""
         self._near = near
         self.update()
 
@@ -75,8 +76,8 @@ class InfoMark(KeyboardFocus, QAbstractButton):
             paint.icon(painter, at, "info", "text" if lit else "faint", ICON)
 
 
-def told(about: Sequence[Metric]) -> Iterator[list[Span]]:
-    """The lines of the tip: each metric's name, its words, and when to look closer."""
+def tooltip_lines(about: Sequence[Metric]) -> Iterator[list[Span]]:
+    """Lines of the tooltip: name, description and threshold of each metric."""
     for metric in about:
         yield [Span(metric.key.replace("*", "name"), "text", 600, mono=False)]
         yield from ([Span(line)] for line in textwrap.wrap(metric.words, LINE_LETTERS))

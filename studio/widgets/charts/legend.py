@@ -1,4 +1,4 @@
-"""The legend of a chart card: a mark and a word per series, as many as fit."""
+"""Legend of a chart card: a mark and a name per series, as many as fit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _MARK, _GAP, _LEAST_GAP = 12, 13, 5.0
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry: words, plot token, mark (line, dash, square, band, diamond)."""
+    """Entry: name, plot token, mark (line, dash, square, band, diamond)."""
 
     words: str
     token: str
@@ -25,7 +25,7 @@ class Entry:
 
 
 class Legend(QWidget):
-    """`set_entries([Entry("training", "plot-1")])`, right aligned."""
+    """Legend: `set_entries([Entry("training", "plot-1")])`, right-aligned."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -33,7 +33,7 @@ class Legend(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
 
     def set_entries(self, entries: Sequence[Entry]) -> None:
-        """Change what is listed."""
+        """Replace the entries."""
         self._entries = tuple(entries)
         self.setAccessibleName("Legend: " + ", ".join(entry.words for entry in entries))
         self.updateGeometry()
@@ -62,9 +62,9 @@ class Legend(QWidget):
             room -= self._width(entry) + gap
         x = room + gap if shown else 0.0
         hidden = len(shown) < len(self._entries)
-        told = ", ".join(entry.words for entry in self._entries) if hidden else ""
-        if plain_tip(told) != self.toolTip():
-            set_tip(self, told)
+        names = ", ".join(entry.words for entry in self._entries) if hidden else ""
+        if plain_tip(names) != self.toolTip():
+            set_tip(self, names)
         with paint.painting(self) as painter:
             for entry in shown:
                 self._paint_mark(painter, entry, x)

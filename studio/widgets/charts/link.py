@@ -1,4 +1,4 @@
-"""What all charts of a page share: the crosshair, the zoom, what x counts, the smoothing."""
+"""State shared by all charts of a page: crosshair, zoom, unit of x, smoothing."""
 
 from collections.abc import Mapping
 
@@ -12,9 +12,9 @@ X_KINDS = ("step", "time", "tokens", "cost")
 
 
 class ChartLink(QObject):
-    """One per page; every chart and the step strip are given it.
+    """Link between the charts and the step strip of one page.
 
-    `crosshair_moved(step | None)`, `range_changed((x0, x1) | None)`, `axis_changed()`,
+    Signals: `crosshair_moved(step | None)`, `range_changed((x0, x1) | None)`, `axis_changed()`,
     `smoothing_changed()`.
     """
 
@@ -39,88 +39,89 @@ class ChartLink(QObject):
 
     @property
     def crosshair(self) -> int | None:
-        """The hovered step, or else the chosen one."""
+        """Hovered step, or else the selected one."""
         return self._hovered if self._hovered is not None else self._chosen
 
     @property
     def zoom(self) -> tuple[float, float] | None:
-        """The zoomed x range; None while all of the data is shown."""
+        """Zoomed x range; None if all data is shown."""
         return self._range
 
     @property
     def kind(self) -> str:
-        """What x counts: step, time, tokens, cost."""
+        """Unit of the x axis: step, time, tokens or cost."""
         return self._kind
 
     @property
     def planned(self) -> int:
-        """The last step that is planned; 0 where nobody knows."""
+        """Last planned step; 0 if unknown."""
         return self._planned
 
     @property
     def smoothing(self) -> float:
-        """The weight of the past, 0 to 0.99."""
+        """Smoothing weight, 0 to 0.99."""
         return self._smoothing
 
     def set_hovered(self, step: int | None) -> None:
-        """The pointer is over a step, in any chart or the strip."""
+        """Set the step under the pointer, in any chart or the strip."""
         before, self._hovered = self.crosshair, step
         if self.crosshair != before:
             self.crosshair_moved.emit(self.crosshair)
 
     def set_chosen(self, step: int | None) -> None:
-        """A cell of the strip was chosen: its place stays marked."""
+        """Set the step selected in the strip, which stays marked."""
         before, self._chosen = self.crosshair, step
         if self.crosshair != before:
             self.crosshair_moved.emit(self.crosshair)
 
     def set_zoom(self, wanted: tuple[float, float] | None) -> None:
-        """Zoom x of all charts; None shows all."""
+        """Zoom x of all charts; None shows all data."""
         if wanted != self._range:
             self._range = wanted
             self.range_changed.emit(wanted)
 
     def set_axis(self, kind: str, places: Mapping[int, float] | None = None) -> None:
-        """x counts steps, or seconds, tokens or dollars at the end of each step (`places`)."""
+        """Set the unit of x: steps, or seconds, tokens or dollars at the end of each step
+        (`places`)."""
         if kind not in X_KINDS:
-            raise ValueError(f"x axis is {kind!r}, wanted one of {', '.join(X_KINDS)}")
+            raise ValueError(f"x axis is {kind!r}, expected one of {', '.join(X_KINDS)}")
         ordered = sorted((places or {}).items())
         steps = np.array([step for step, _ in ordered], dtype=np.float64)
-        found = np.array([place for _, place in ordered], dtype=np.float64)
+        positions = np.array([place for _, place in ordered], dtype=np.float64)
         same = kind == self._kind
-        if same and np.array_equal(steps, self._steps) and np.array_equal(found, self._places):
+        if same and np.array_equal(steps, self._steps) and np.array_equal(positions, self._places):
             return
         self._range = self._range if same else None
-        self._kind, self._steps, self._places = kind, steps, found
+        self._kind, self._steps, self._places = kind, steps, positions
         self.axis_changed.emit()
 
     def set_planned(self, steps: int) -> None:
-        """Where the axis of steps ends at most."""
+        """Set the maximum of the axis of steps."""
         if steps != self._planned:
             self._planned = steps
             self.axis_changed.emit()
 
     def take_turn(self) -> bool:
-        """True for one chart in each turn of the event loop: the others redraw in later ones, so
-        that no turn takes long."""
+        """Return True for one chart per turn of the event loop; the others redraw in later turns,
+        so that no turn takes long."""
         if self._turn.isActive():
             return False
         self._turn.start()
         return True
 
     def set_smoothing(self, weight: float) -> None:
-        """The shared setting; 0 hides the ghosts."""
+        """Set the shared smoothing weight; 0 hides the raw lines."""
         self._smoothing = min(0.99, max(0.0, weight))
         self.smoothing_changed.emit()
 
     def to_x(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Where steps lie on the x axis."""
+        """Positions of steps on the x axis."""
         if self._kind == "step" or len(self._steps) == 0:
             return steps
         return np.interp(steps, self._steps, self._places)
 
     def to_step(self, x: float) -> float:
-        """The step nearest to a place on the x axis."""
+        """Step nearest to a position on the x axis."""
         if self._kind == "step" or len(self._steps) == 0:
             return x
         return float(np.interp(x, self._places, self._steps))

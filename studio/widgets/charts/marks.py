@@ -1,4 +1,4 @@
-"""How each series is drawn, in pixels of the plot area."""
+"""Drawing of each kind of series, in pixels of the plot area."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ DIAMOND_PX = 4
 
 @dataclass(frozen=True)
 class Plot:
-    """The plot area in pixels and the values at its edges."""
+    """Plot area in pixels and the values at its edges."""
 
     area: QRectF
     x0: float
@@ -31,16 +31,16 @@ class Plot:
     y0: float
     y1: float
     log: bool = False
-    """The vertical axis counts powers of ten; `y0` and `y1` are exponents."""
+    """Whether the vertical axis is logarithmic; `y0` and `y1` are then exponents of ten."""
 
     def x(self, value: float) -> float:
-        """Pixels of an x value."""
+        """Pixel of an x value."""
         return (
             self.area.left() + (value - self.x0) / ((self.x1 - self.x0) or 1.0) * self.area.width()
         )
 
     def y(self, value: float) -> float:
-        """Pixels of a y value."""
+        """Pixel of a y value."""
         return (
             self.area.bottom()
             - (float(self.level(np.array(value))) - self.y0)
@@ -60,20 +60,20 @@ class Plot:
         return self.area.bottom() - (self.level(values) - self.y0) * scale
 
     def level(self, values: Array) -> Array:
-        """Values as the vertical axis counts them; on a logarithmic one, 0 lies at its foot."""
+        """Values in units of the vertical axis; on a logarithmic axis, 0 is at the bottom."""
         if not self.log:
             return values
         return np.log10(np.maximum(values, 10.0**self.y0))
 
     def value_x(self, pixel: float) -> float:
-        """The x value under a pixel."""
+        """Value of x at a pixel."""
         return self.x0 + (pixel - self.area.left()) / (self.area.width() or 1.0) * (
             self.x1 - self.x0
         )
 
 
 def draw(painter: QPainter, plot: Plot, series: Series, link: ChartLink) -> None:
-    """Draw one series. Order between series is the pane's business."""
+    """Draw one series. The pane decides the order of the series."""
     if len(series.steps) == 0:
         return
     if isinstance(series, LineSeries):
@@ -87,7 +87,7 @@ def draw(painter: QPainter, plot: Plot, series: Series, link: ChartLink) -> None
 
 
 def draw_ghost(painter: QPainter, plot: Plot, series: LineSeries, link: ChartLink) -> None:
-    """The raw values, behind all lines; nothing when smoothing is 0."""
+    """Draw the raw values behind all lines; nothing if smoothing is 0."""
     if not series.ghost or series.behind or link.smoothing <= 0 or len(series.steps) == 0:
         return
     xs, ys = _visible(plot, link.to_x(series.steps), series.values)
@@ -101,14 +101,14 @@ def draw_ghost(painter: QPainter, plot: Plot, series: LineSeries, link: ChartLin
 
 
 def _visible(plot: Plot, xs: Array, ys: Array) -> tuple[Array, Array]:
-    """The points in view plus one on each side, thinned to the envelope when there are many."""
+    """Visible points plus one on each side, reduced to the envelope if there are many."""
     first = max(0, int(np.searchsorted(xs, plot.x0)) - 1)
     last = min(len(xs), int(np.searchsorted(xs, plot.x1, side="right")) + 1)
     return envelope(xs[first:last], ys[first:last], max(1, int(plot.area.width())))
 
 
 def _is_dense(plot: Plot, ys: Array) -> bool:
-    """True when a stroke would scribble over every pixel: then columns are the same picture."""
+    """Whether a line would cover every pixel, so that columns give the same picture."""
     if len(ys) < 300:
         return False
     travel = float(np.nansum(np.abs(np.diff(plot.level(ys))))) / ((plot.y1 - plot.y0) or 1.0)
@@ -116,9 +116,9 @@ def _is_dense(plot: Plot, ys: Array) -> bool:
 
 
 def _draw_columns(painter: QPainter, plot: Plot, xs: Array, ys: Array, color: QColor) -> None:
-    """One column a pixel, from the least to the greatest value in it; gaps stay empty.
+    """Draw one column per pixel, from its minimum to its maximum; gaps stay empty.
 
-    Drawn as one image: blending thousands of thin strokes is what makes dense charts slow.
+    Drawn as one image, since blending thousands of thin strokes is slow.
     """
     width, height = int(plot.area.width()), int(plot.area.height())
     columns = np.floor(plot.xs(xs) - plot.area.left()).astype(int)
@@ -182,7 +182,7 @@ def _fill_under(painter: QPainter, plot: Plot, xs: Array, ys: Array, token: str)
 def _draw_lone_points(
     painter: QPainter, plot: Plot, xs: Array, ys: Array, series: LineSeries
 ) -> None:
-    """A point between two gaps has no line; it is a dot."""
+    """Draw points between two gaps as dots."""
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(theme().color(series.token))
     for start, end in _runs(np.isfinite(ys)):
@@ -193,7 +193,7 @@ def _draw_lone_points(
 
 
 def _runs(finite: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Start and end (out) of every stretch of True."""
+    """Start and exclusive end of every stretch of True."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], finite.astype(np.int8), [0]])))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
@@ -206,7 +206,7 @@ def _draw_band(painter: QPainter, plot: Plot, series: BandSeries, link: ChartLin
     painter.setBrush(theme().color(series.token, BAND_ALPHA))
     for start, end in _runs(np.isfinite(series.low) & np.isfinite(series.high)):
         low, high, xs = series.low[start:end], series.high[start:end], places[start:end]
-        if stride > 1:  # extremes of each stretch, so that nothing is lost
+        if stride > 1:  # keep the extremes of each stretch
             cuts = np.arange(0, len(xs), stride)
             low, high = np.minimum.reduceat(low, cuts), np.maximum.reduceat(high, cuts)
             xs = xs[cuts]
@@ -246,14 +246,14 @@ def _draw_bars(painter: QPainter, plot: Plot, series: BarSeries, link: ChartLink
 
 
 def _tallest(places: Array, totals: Array, among: Indices) -> Indices:
-    """Of several bars in one column of pixels the tallest; the newest of all as well."""
+    """Select the tallest of several bars in one pixel column, and the newest bar of all."""
     order = among[np.lexsort((totals[among], places[among]))]
     last_of_column = np.append(np.diff(places[order]) > 0, True)[: len(order)]
     return np.union1d(order[last_of_column], among[-1:])
 
 
 def _stacked(plot: Plot, parts: Array, apart: bool) -> tuple[Array, Array]:
-    """Tops and heights in pixels of bars on each other; `apart` leaves 1 px between them."""
+    """Tops and heights in pixels of stacked bars; `apart` leaves 1 px between them."""
     scale = plot.area.height() / ((plot.y1 - plot.y0) or 1.0)
     floor = plot.y(max(0.0, plot.y0))
     tops = floor - np.cumsum(parts, axis=0) * scale
@@ -267,7 +267,7 @@ def _draw_validation(
 ) -> None:
     color = theme().color
     pen = QPen(color("text"), 1.5)
-    for place, mean, low, high in _told_apart(plot, series, link.to_x(series.steps)):
+    for place, mean, low, high in _visible_diamonds(plot, series, link.to_x(series.steps)):
         x = round(plot.x(place)) + 0.0
         painter.setPen(pen)
         if np.isfinite(low) and np.isfinite(high):
@@ -279,9 +279,9 @@ def _draw_validation(
         diamond(painter, QPointF(x, plot.y(mean)))
 
 
-def _told_apart(plot: Plot, series: ValidationSeries, places: Array) -> list[list[float]]:
-    """Rows of place, mean, low, high. Where diamonds would hide each other, only those of the least
-    and the greatest mean in every few pixels, and the newest of all."""
+def _visible_diamonds(plot: Plot, series: ValidationSeries, places: Array) -> list[list[float]]:
+    """Rows of position, mean, low, high. Where diamonds would overlap, only those with the lowest
+    and the highest mean within a few pixels, and the newest."""
     rows = np.stack([places, series.means, series.low, series.high], axis=1)
     inside = np.abs(plot.xs(places) - plot.area.center().x()) < plot.area.width() / 2 + 8
     rows = rows[np.isfinite(series.means) & inside]
@@ -295,6 +295,6 @@ def _told_apart(plot: Plot, series: ValidationSeries, places: Array) -> list[lis
 
 
 def diamond(painter: QPainter, at: QPointF, half: float = 5.5) -> None:
-    """The mark of a validation result, with the painter's pen and brush."""
+    """Draw the mark of a validation result with the painter's pen and brush."""
     around = (QPointF(0, -half), QPointF(half, 0), QPointF(0, half), QPointF(-half, 0))
     painter.drawPolygon(QPolygonF([at + offset for offset in around]))

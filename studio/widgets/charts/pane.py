@@ -1,4 +1,4 @@
-"""One pane of a chart: a grid, its series, and an overlay for limits, events and the crosshair.
+"""Pane of a chart: grid, series, and an overlay for limits, events and the crosshair.
 
 The data layer is cached as a pixmap: moving the crosshair redraws only the overlay.
 """
@@ -27,7 +27,7 @@ _ORDER = (BandSeries, BarSeries, LineSeries)
 
 @dataclass(frozen=True)
 class Limit:
-    """A dashed line with its words at the right end: "limit 512"."""
+    """Dashed limit line with its label at the right end: "limit 512"."""
 
     value: float
     words: str
@@ -37,7 +37,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class EventTag:
-    """Something that happened at a step; tone says who caused it (judge, human, accent, warn)."""
+    """Event at a step; the tone tells its cause (judge, human, accent, warn)."""
 
     step: int
     words: str
@@ -45,7 +45,7 @@ class EventTag:
 
 
 class Pane(pg.GraphicsWidget):
-    """The series of one vertical axis. A card has one pane or two."""
+    """Series with one vertical axis. A card has one pane or two."""
 
     def __init__(self, link: ChartLink, title: str = "", x_labels: bool = True) -> None:
         super().__init__()
@@ -77,33 +77,33 @@ class Pane(pg.GraphicsWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Fix one end of the axis or both; `zero` says whether it starts at 0 by itself, `log`
-        that it counts powers of ten."""
+        """Fix one or both ends of the axis; `zero` starts an automatic axis at 0, `log` makes it
+        logarithmic."""
         self._y_fixed, self._y_zero, self.unit, self._log = (low, high), zero, unit, log
         self.refresh()
 
     def last_x(self) -> float:
-        """Where the data ends on the x axis; nan without data."""
+        """End of the data on the x axis; nan without data."""
         ends = [float(self.link.to_x(s.steps[-1:])[0]) for s in self.series if len(s.steps)]
         return max(ends) if ends else math.nan
 
     def has_data(self) -> bool:
-        """True once any series has a point."""
+        """Whether any series has a point."""
         return any(len(series.steps) for series in self.series)
 
     def refresh(self) -> None:
-        """Data or theme changed: work out the axis, redraw both layers."""
+        """Recompute the axis and redraw both layers, after a change of data or theme."""
         low, high = self._y_range()
         self.view.setYRange(low, high, padding=0)
         self._data.update()
         self._overlay.update()
 
     def refresh_overlay(self) -> None:
-        """Only the crosshair or the selection moved."""
+        """Redraw the overlay only, after the crosshair or the selection moved."""
         self._overlay.update()
 
     def plot(self) -> Plot:
-        """The plot area and its ranges now."""
+        """Current plot area and ranges."""
         (x0, x1), (y0, y1) = self.view.viewRange()
         rect = self.rect()
         bottom = BOTTOM if self.x_labels else 8.0
@@ -111,9 +111,9 @@ class Pane(pg.GraphicsWidget):
         return Plot(area, x0, x1, y0, y1, self._log)
 
     def steps(self) -> np.ndarray:
-        """All steps any series has, ascending."""
-        found = [series.steps for series in self.series if len(series.steps)]
-        return np.unique(np.concatenate(found)) if found else np.zeros(0)
+        """Steps of all series, ascending."""
+        arrays = [series.steps for series in self.series if len(series.steps)]
+        return np.unique(np.concatenate(arrays)) if arrays else np.zeros(0)
 
     def _most_ticks(self) -> int:
         return max(3, min(6, int(self.rect().height() / 42) + 1))
@@ -131,7 +131,7 @@ class Pane(pg.GraphicsWidget):
         lows = [low for low, _ in extents if math.isfinite(low)]
         highs = [high for _, high in extents if math.isfinite(high)]
         low, high = (min(lows), max(highs)) if lows and highs else (0.0, 1.0)
-        if headroom >= high:  # the words of a limit stand above its line
+        if headroom >= high:  # the label of a limit is above its line
             high += (headroom - low) * 0.15
         low, high = axis.y_extent(low, high, self._y_zero, self._most_ticks())
         fixed_low, fixed_high = self._y_fixed
@@ -190,7 +190,7 @@ class Pane(pg.GraphicsWidget):
         return [(value, axis.label(value, step, self.unit)) for value in values]
 
     def label_room(self) -> float:
-        """How much the words of the vertical axis need on the left."""
+        """Width of the labels of the vertical axis, in pixels."""
         labels = self._labels(self.plot()) if self.has_data() else []
         return max((paint.text_width(w, "caption") + 10 for _, w in labels), default=LEFT)
 
@@ -249,7 +249,7 @@ class Pane(pg.GraphicsWidget):
             )
 
     def _paint_empty(self, painter: QPainter, area: QRectF) -> None:
-        """No line of the grid goes through the words."""
+        """Draw the grid and the text of an empty chart without overlap."""
         room = QRectF(0, 0, paint.text_width(self.empty_words, "label") + 16, 18)
         room.moveCenter(area.center())
         if self.empty_words:
@@ -296,7 +296,7 @@ class Pane(pg.GraphicsWidget):
 
 
 class _Layer(pg.GraphicsObject):
-    """A child that paints by calling back; the size of its pane."""
+    """Child widget of the pane's size that paints through a callback."""
 
     def __init__(self, pane: Pane, callback: Callable[[QPainter], None]) -> None:
         super().__init__(pane)
@@ -322,5 +322,5 @@ class _Layer(pg.GraphicsObject):
 
 
 def series_in(panes: Sequence[Pane]) -> list[Series]:
-    """All series of some panes, in order."""
+    """Series of several panes, in order."""
     return [series for pane in panes for series in pane.series]

@@ -1,6 +1,6 @@
-"""What a chart draws: lines, bands, stacked bars and validation diamonds, each with its data.
+"""Series of a chart: lines, bands, stacked bars and validation diamonds, each with its data.
 
-A series holds numpy arrays by step and says when they change; `marks.py` draws it.
+A series holds numpy arrays by step and emits changes; `marks.py` draws it.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ def _array(values: ArrayLike) -> Array:
 
 
 class Series:
-    """A name for the legend, a plot token, and steps in ascending order."""
+    """Series with a name for the legend, a plot token, and steps in ascending order."""
 
     legend_mark = "line"
 
@@ -30,20 +30,20 @@ class Series:
         self.on_change: Callable[[], None] = lambda: None
 
     def y_extent(self) -> tuple[float, float]:
-        """The least and greatest value, or nan, nan without data."""
+        """Minimum and maximum value; nan, nan without data."""
         raise NotImplementedError
 
-    def told_at(self, step: int) -> list[tuple[str, str]]:
-        """What the tip says at a step: (name, figure) pairs."""
+    def tooltip_at(self, step: int) -> list[tuple[str, str]]:
+        """Lines of the tooltip at a step, as (name, figure) pairs."""
         raise NotImplementedError
 
     def _index(self, step: int) -> int:
-        found = int(np.searchsorted(self.steps, step))
-        return found if found < len(self.steps) and self.steps[found] == step else -1
+        index = int(np.searchsorted(self.steps, step))
+        return index if index < len(self.steps) and self.steps[index] == step else -1
 
 
 class LineSeries(Series):
-    """A smoothed line with its raw ghost behind it; one that stands `behind` others has none."""
+    """Smoothed line over its raw values; one drawn `behind` others has no raw values."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class LineSeries(Series):
         self._smoothed: tuple[float, Array] | None = None
 
     def set_data(self, steps: ArrayLike, values: ArrayLike) -> None:
-        """Values by step; nan is a gap."""
+        """Set the values by step; nan is a gap."""
         self.steps, self.values = _array(steps), _array(values)
         if len(self.steps) != len(self.values):
             raise ValueError(f"{self.name}: {len(self.steps)} steps, {len(self.values)} values")
@@ -79,7 +79,7 @@ class LineSeries(Series):
         self.on_change()
 
     def smoothed(self, weight: float) -> Array:
-        """The line to draw; the same as the values where the series has no ghost."""
+        """Values of the drawn line; unchanged if the series has no raw line."""
         if not self.ghost:
             return self.values
         if self._smoothed is None or self._smoothed[0] != weight:
@@ -89,13 +89,13 @@ class LineSeries(Series):
     def y_extent(self) -> tuple[float, float]:
         return _finite_extent(self.values)
 
-    def told_at(self, step: int) -> list[tuple[str, str]]:
+    def tooltip_at(self, step: int) -> list[tuple[str, str]]:
         index = self._index(step)
         return [(self.name, self.form(float(self.values[index])))] if index >= 0 else []
 
 
 class BandSeries(Series):
-    """Percentiles: an area without an edge."""
+    """Percentile band, an area without an edge."""
 
     legend_mark = "band"
 
@@ -108,14 +108,14 @@ class BandSeries(Series):
         self.form = form
 
     def set_data(self, steps: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
-        """Lower and upper percentile by step."""
+        """Set the lower and upper percentile by step."""
         self.steps, self.low, self.high = _array(steps), _array(low), _array(high)
         self.on_change()
 
     def y_extent(self) -> tuple[float, float]:
         return _finite_extent(np.concatenate([self.low, self.high]))
 
-    def told_at(self, step: int) -> list[tuple[str, str]]:
+    def tooltip_at(self, step: int) -> list[tuple[str, str]]:
         index = self._index(step)
         if index < 0:
             return []
@@ -124,7 +124,7 @@ class BandSeries(Series):
 
 
 class BarSeries(Series):
-    """Per step, 60 % of the slot, stacked bottom up in pipeline order."""
+    """Stacked bars per step, bottom up in pipeline order, 60 % of the slot wide."""
 
     legend_mark = "square"
 
@@ -143,7 +143,8 @@ class BarSeries(Series):
     def set_data(
         self, steps: ArrayLike, *parts: ArrayLike, newest_token: str | None = None
     ) -> None:
-        """One array a part; `newest_token` recolours the last bar (warn while a notice is open)."""
+        """Set one array per part; `newest_token` recolours the last bar (warn while a notice is
+        open)."""
         self.steps = _array(steps)
         self.stack = np.vstack([_array(part) for part in parts])
         self.newest_token = newest_token
@@ -154,7 +155,7 @@ class BarSeries(Series):
             return float("nan"), float("nan")
         return 0.0, float(np.nansum(self.stack, axis=0).max())
 
-    def told_at(self, step: int) -> list[tuple[str, str]]:
+    def tooltip_at(self, step: int) -> list[tuple[str, str]]:
         index = self._index(step)
         if index < 0:
             return []
@@ -164,7 +165,7 @@ class BarSeries(Series):
 
 
 class ValidationSeries(Series):
-    """Diamonds with 95 % whiskers; never joined by a line."""
+    """Validation results: diamonds with 95 % whiskers, never joined by a line."""
 
     legend_mark = "diamond"
 
@@ -175,7 +176,7 @@ class ValidationSeries(Series):
         self.high: Array = np.zeros(0)
 
     def set_data(self, steps: ArrayLike, means: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
-        """Mean and interval ends by step."""
+        """Set the means and interval ends by step."""
         self.steps, self.means = _array(steps), _array(means)
         self.low, self.high = _array(low), _array(high)
         self.on_change()
@@ -183,7 +184,7 @@ class ValidationSeries(Series):
     def y_extent(self) -> tuple[float, float]:
         return _finite_extent(np.concatenate([self.low, self.means, self.high]))
 
-    def told_at(self, step: int) -> list[tuple[str, str]]:
+    def tooltip_at(self, step: int) -> list[tuple[str, str]]:
         index = self._index(step)
         if index < 0:
             return []

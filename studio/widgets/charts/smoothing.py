@@ -1,4 +1,4 @@
-"""Smoothing of a noisy series: exponential, debiased, honest about gaps. Pure."""
+"""Debiased exponential smoothing of a noisy series with gaps. Pure."""
 
 from math import isfinite, nan
 
@@ -12,16 +12,16 @@ Array = NDArray[np.float64]
 
 
 def smooth(values: Array, weight: float = DEFAULT_WEIGHT) -> Array:
-    """Debiased exponential moving average; `weight` is that of the past, 0 leaves it as it is.
+    """Debiased exponential moving average with weight `weight` of the past; 0 returns the values.
 
     y_t = Σ w^(t-i) x_i / Σ w^(t-i) over the finite x_i, which is Adam's bias correction (Kingma and
-    Ba, 2015, section 3) of m_t = w m_(t-1) + (1-w) x_t. A gap stays a gap: nan in, nan out.
+    Ba, 2015, section 3) of m_t = w m_(t-1) + (1-w) x_t. Gaps are preserved: nan in, nan out.
     """
     return Smoother().smooth(values, weight)
 
 
 class Smoother:
-    """Smooths values that grow at their end: what is known already is not worked out again."""
+    """Incremental smoothing of values that grow at their end."""
 
     def __init__(self) -> None:
         self._weight = 0.0
@@ -29,20 +29,20 @@ class Smoother:
         self._out: Array = np.zeros(0)
         self._total = self._mass = 0.0
         self.worked_out = 0
-        """Values that went through the recursion so far."""
+        """Number of values processed so far."""
 
     def smooth(self, values: Array, weight: float) -> Array:
-        """As the function of that name. Raises ValueError for a weight of 1 or more."""
+        """Smooth as the function of that name. Raises ValueError for a weight of 1 or more."""
         if weight <= 0:
             return np.array(values, dtype=np.float64)
         if weight >= 1:
-            raise ValueError(f"smoothing weight is {weight}, wanted less than 1")
-        known = len(self._values)
-        grown = np.array_equal(values[:known], self._values, equal_nan=True)
+            raise ValueError(f"smoothing weight is {weight}, expected less than 1")
+        count = len(self._values)
+        grown = np.array_equal(values[:count], self._values, equal_nan=True)
         if weight != self._weight or not grown:
-            self._weight, self._out, known = weight, np.zeros(0), 0
+            self._weight, self._out, count = weight, np.zeros(0), 0
             self._total = self._mass = 0.0
-        self._out = np.concatenate([self._out, self._go_on(values[known:])])
+        self._out = np.concatenate([self._out, self._go_on(values[count:])])
         self._values = np.array(values, dtype=np.float64)
         return self._out
 

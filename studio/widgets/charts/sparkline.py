@@ -1,4 +1,4 @@
-"""A sparkline scaled to itself: the shape of a run in one row. Gaps stay gaps."""
+"""Sparkline scaled to its own range: the shape of a run in one row, with gaps."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from studio.widgets.painting import paint
 
 
 class Sparkline(QWidget):
-    """`set_values(rewards, token="plot-1")`."""
+    """Sparkline: `set_values(rewards, token="plot-1")`."""
 
     def __init__(self, name: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -25,15 +25,15 @@ class Sparkline(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
 
     def set_values(self, values: Sequence[float], token: str = "plot-1") -> None:
-        """Change the line and its colour token."""
+        """Change the values and the colour token."""
         self._values, self._token = tuple(values), token
         ends = [v for v in self._values if math.isfinite(v)]
-        told = (
+        text = (
             f"from {formatting.number(ends[0])} to {formatting.number(ends[-1])}"
             if ends
             else "no values yet"
         )
-        self.setAccessibleName(f"{self._name} {told}".strip())
+        self.setAccessibleName(f"{self._name} {text}".strip())
         self.update()
 
     def sizeHint(self) -> QSize:
@@ -57,7 +57,7 @@ def paint_sparkline(
     dot: bool = True,
     baseline: bool = True,
 ) -> None:
-    """The line in a rectangle; also used by delegates."""
+    """Draw the line in a rectangle; also used by delegates."""
     if baseline:
         painter.fillRect(
             QRectF(rect.left(), rect.bottom(), rect.width(), 1), theme().color("border")

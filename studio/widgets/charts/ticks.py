@@ -1,4 +1,4 @@
-"""Round numbers for axes: where the grid lines lie, how far an axis reaches. Pure."""
+"""Round numbers for axes: positions of grid lines and range of an axis. Pure."""
 
 import math
 
@@ -11,7 +11,7 @@ _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def round_step(rough: float) -> float:
-    """The smallest of 1, 2, 2.5, 5 times a power of ten that is at least `rough`."""
+    """Smallest of 1, 2, 2.5, 5 times a power of ten that is at least `rough`."""
     if rough <= 0 or not math.isfinite(rough):
         return 1.0
     power = 10.0 ** math.floor(math.log10(rough))
@@ -29,7 +29,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def y_extent(low: float, high: float, zero: bool = True, most: int = 5) -> tuple[float, float]:
-    """The range of a vertical axis: round ends, from 0 where `zero` says so."""
+    """Range of a vertical axis with round ends, starting at 0 with `zero`."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return 0.0, 1.0
     if zero:
@@ -42,7 +42,7 @@ def y_extent(low: float, high: float, zero: bool = True, most: int = 5) -> tuple
 
 
 def powers(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Exponents of ten between which the positive values lie, at least one apart."""
+    """Exponents of ten that enclose the positive values, at least one apart."""
     positive = values[np.isfinite(values) & (values > 0)]
     if not len(positive):
         return -1.0, 0.0
@@ -52,28 +52,28 @@ def powers(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def power_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Powers of ten within two exponents; with 2 and 5 of each where there are few."""
+    """Powers of ten between two exponents; with 2 and 5 times each if there are few."""
     every = max(1, math.ceil((high - low) / max(1, most)))
     exponents = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1, every)
-    found = [10.0**exponent for exponent in exponents]
-    if 3 * (len(found) - 1) < most:
-        found = sorted({power * part for power in found for part in (1, 2, 5)})
-    return [value for value in found if value <= 10.0**high * (1 + 1e-9)] or [10.0**low]
+    values = [10.0**exponent for exponent in exponents]
+    if 3 * (len(values) - 1) < most:
+        values = sorted({power * part for power in values for part in (1, 2, 5)})
+    return [value for value in values if value <= 10.0**high * (1 + 1e-9)] or [10.0**low]
 
 
 def x_reach(last: float, planned: float = 0) -> float:
-    """How far the x axis reaches for data that ends at `last`: in round steps, a little ahead, and
-    no further than is planned."""
+    """End of the x axis for data up to `last`: rounded, slightly ahead, and not beyond the planned
+    steps."""
     step = round_step(last / 10)
     reach = math.ceil(last / step + 0.1) * step
     if last <= 9:
         reach = 10.0 if last > 4 else 5.0
-    whole = planned + max(0.5, planned / 50)  # the last point is not cut in half
+    whole = planned + max(0.5, planned / 50)  # avoids cutting the last point in half
     return min(reach, whole) if last <= planned else reach
 
 
 def label(value: float, step: float, unit: str = "") -> str:
-    """The words of a tick: 0, 0.25, 8k, 100 s, 1e−5; shares as per cent where that is the unit."""
+    """Label of a tick: 0, 0.25, 8k, 100 s, 1e−5; shares as percentages if that is the unit."""
     if unit == "%":
         value, step = value * 100, step * 100
     if value == 0:
@@ -93,7 +93,7 @@ def label(value: float, step: float, unit: str = "") -> str:
 
 
 def x_label(value: float, kind: str) -> str:
-    """A tick of the x axis by what it counts: step, time (s), tokens, cost ($)."""
+    """Label of a tick of the x axis by its unit: step, time (s), tokens, cost ($)."""
     if kind == "time":
         return clock(value) if value < 3600 else duration(value)
     if kind == "cost":

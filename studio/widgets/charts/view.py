@@ -1,4 +1,4 @@
-"""The drawing area of a chart card: its panes, the pointer, the keys and the tip."""
+"""Drawing area of a chart card: panes, pointer, keyboard and tooltip."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ _LEAST_DRAG_PX = 6
 
 
 class ChartView(pg.GraphicsView):
-    """One pane or two over one x axis. Emits step_clicked and range_selected."""
+    """One or two panes over one x axis. Emits step_clicked and range_selected."""
 
     step_clicked = Signal(int)
     range_selected = Signal(int, int)
@@ -56,13 +56,14 @@ class ChartView(pg.GraphicsView):
         link.smoothing_changed.connect(self.schedule)
 
     def schedule(self) -> None:
-        """Data changed: redraw soon, once for all changes until then, and only where it is seen."""
+        """Redraw soon after a change of data, once for all changes until then, and only if
+        visible."""
         self._stale = True
         if not self._wait.isActive():
             self._wait.start(_REDRAW_MS)
 
     def _redraw_in_turn(self) -> None:
-        """Out of view it waits until it is painted again."""
+        """Redraw if visible; otherwise wait for the next paint event."""
         if self.visibleRegion().isEmpty():
             return
         if self.link.take_turn():
@@ -76,7 +77,7 @@ class ChartView(pg.GraphicsView):
         super().paintEvent(event)
 
     def redraw(self) -> None:
-        """Work out ranges and redraw now."""
+        """Recompute ranges and redraw now."""
         self._wait.stop()
         self._stale = False
         x0, x1 = self.x_range()
@@ -90,7 +91,7 @@ class ChartView(pg.GraphicsView):
                 pane.refresh()
 
     def x_range(self) -> tuple[float, float]:
-        """The zoom where there is one, else from 0 to a round end after the data."""
+        """Zoomed range if there is one, else from 0 to a round end after the data."""
         if self.link.zoom is not None:
             return self.link.zoom
         ends = [end for pane in self.panes if (end := pane.last_x()) == end]
@@ -101,7 +102,7 @@ class ChartView(pg.GraphicsView):
         return 0.0, max(ends) * 1.04 or 1.0
 
     def show_tip(self, step: int) -> None:
-        """Open the tip beside a step's point."""
+        """Show the tooltip next to the points of a step."""
         plot = self.panes[0].plot()
         x = plot.x(float(self.link.to_x(np.array([float(step)]))[0]))
         Tip.of(self).show_beside(
@@ -109,16 +110,16 @@ class ChartView(pg.GraphicsView):
         )
 
     def tip_for(self, step: int) -> TipText:
-        """Every series' value at the step."""
-        told = [pair for series in series_in(self.panes) for pair in series.told_at(step)]
-        lines = [[Span(f"{name} "), Span(figure, "text", 600)] for name, figure in told]
-        return TipText(f"Step {step}", "", lines, "Click: its trajectories")
+        """Values of all series at a step."""
+        values = [pair for series in series_in(self.panes) for pair in series.tooltip_at(step)]
+        lines = [[Span(f"{name} "), Span(figure, "text", 600)] for name, figure in values]
+        return TipText(f"Step {step}", "", lines, "Click: show trajectories")
 
     def _step_at(self, x: float) -> int | None:
-        known = [steps for pane in self.panes if len(steps := pane.steps())]
-        if not known:
+        arrays = [steps for pane in self.panes if len(steps := pane.steps())]
+        if not arrays:
             return None
-        steps = np.unique(np.concatenate(known))
+        steps = np.unique(np.concatenate(arrays))
         places = self.panes[0].plot().xs(self.link.to_x(steps))
         return int(steps[int(np.abs(places - x).argmin())])
 
@@ -130,10 +131,10 @@ class ChartView(pg.GraphicsView):
         self.schedule()
 
     def _walk(self, by: int) -> None:
-        known = [steps for pane in self.panes if len(steps := pane.steps())]
-        if not known:
+        arrays = [steps for pane in self.panes if len(steps := pane.steps())]
+        if not arrays:
             return
-        steps = np.unique(np.concatenate(known))
+        steps = np.unique(np.concatenate(arrays))
         at = self.link.crosshair
         index = len(steps) - 1 if at is None else int(np.searchsorted(steps, at)) + by
         step = int(steps[max(0, min(len(steps) - 1, index))])
@@ -194,7 +195,7 @@ class ChartView(pg.GraphicsView):
         self.link.set_zoom(None)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Zooms x with Ctrl held; else the page scrolls."""
+        """Zoom x with Ctrl held; otherwise scroll the page."""
         if not event.modifiers() & Qt.KeyboardModifier.ControlModifier:
             event.ignore()
             return

@@ -1,4 +1,4 @@
-"""Buttons: primary (one in view), outlined, quiet, and round-free icon buttons. Verb first."""
+"""Buttons: primary (one in view), outlined, quiet, and icon buttons. Labels begin with a verb."""
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
@@ -24,10 +24,10 @@ _GAP = 7
 
 
 class Button(KeyboardFocus, QAbstractButton):
-    """`Button("Re-judge 24 groups", "primary", icon="scale", price="48 calls · ≈ $0.31")`.
+    """Button: `Button("Re-judge 24 groups", "primary", icon="scale", price="48 calls · ≈ $0.31")`.
 
-    `clicked` (of QAbstractButton) is its signal. `set_busy` shows words and a thin meter and lets
-    no second click through.
+    The signal is `clicked` of QAbstractButton. `set_busy` shows a text and a thin progress bar and
+    ignores clicks.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class Button(KeyboardFocus, QAbstractButton):
     ) -> None:
         super().__init__(parent)
         if kind not in KINDS:
-            raise ValueError(f"button kind is {kind!r}, wanted one of {', '.join(KINDS)}")
+            raise ValueError(f"button kind is {kind!r}, expected one of {', '.join(KINDS)}")
         if height not in _PADDING:
-            raise ValueError(f"button height is {height}, wanted one of {list(_PADDING)}")
+            raise ValueError(f"button height is {height}, expected one of {list(_PADDING)}")
         self._kind = kind
         self._icon = icon
         self._price = price
@@ -64,46 +64,46 @@ class Button(KeyboardFocus, QAbstractButton):
         self.set_words(words)
 
     def set_words(self, words: str, price: str | None = None) -> None:
-        """Change the verb and, where given, the price after the middle dot."""
+        """Change the label and, if given, the price after the middle dot."""
         self.setText(words.replace("&", "&&"))
         if price is not None:
             self._price = price
         self._name()
 
     def words(self) -> str:
-        """The verb, without the price."""
+        """Label without the price."""
         return self.text().replace("&&", "&")
 
     def set_kind(self, kind: str) -> None:
-        """Change between primary, outlined, quiet and danger."""
+        """Set the kind: primary, outlined, quiet or danger."""
         self._kind = kind
         self.update()
 
     def set_icon(self, name: str) -> None:
-        """Change the icon; an empty name takes it away."""
+        """Change the icon; an empty name removes it."""
         self._icon = name
         self.updateGeometry()
         self.update()
 
     def set_icon_only(self, icon_only: bool) -> None:
-        """In a narrow window the words go and the icon stays; the words become the tip."""
+        """Show only the icon, in a narrow window; the label becomes the tooltip."""
         self._icon_only = icon_only and bool(self._icon)
         set_tip(self, self.words() if self._icon_only else "")
         self.updateGeometry()
         self.update()
 
     def set_text_style(self, style: str, weight: int) -> None:
-        """Another line of the type scale, where a button is a name (the run menu)."""
+        """Use another style of the type scale, for a button that is a name (the run menu)."""
         self._text_style = (style, weight)
         self.updateGeometry()
 
     def set_busy(self, words: str | None, share: float | None = None) -> None:
-        """Show what is going on ("counting calls…") and how far; None ends it."""
+        """Show a busy text ("counting calls…") and progress; None ends it."""
         self._busy_words, self._meter = words, share
         self._name()
 
     def is_busy(self) -> bool:
-        """True while busy words are shown."""
+        """Whether a busy text is shown."""
         return self._busy_words is not None
 
     def _name(self) -> None:
@@ -144,7 +144,7 @@ class Button(KeyboardFocus, QAbstractButton):
         return width
 
     def _tones(self) -> tuple[str, QColor | None, str | None]:
-        """Text token, fill, edge token."""
+        """Tokens of text, fill and edge."""
         color = theme().color
         if not self.isEnabled():
             edge = None if self._kind == "quiet" else "border"
@@ -263,7 +263,7 @@ class Button(KeyboardFocus, QAbstractButton):
 
 
 class IconButton(Button):
-    """An icon alone, 24 or 28 square; its words are the tip and the accessible name."""
+    """Icon button, 24 or 28 px square; its text is tooltip and accessible name."""
 
     def __init__(
         self,

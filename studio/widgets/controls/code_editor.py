@@ -1,4 +1,4 @@
-"""A text editor for files people write: line numbers, changed lines marked, plain text."""
+"""Plain text editor for project files: line numbers and marks of changed lines."""
 
 from collections.abc import Collection
 
@@ -23,7 +23,7 @@ MARK_PX = 3
 
 
 class CodeEditor(QPlainTextEdit):
-    """`CodeEditor("rubric.md")`, then `set_text`, `set_changed({20, 21})`."""
+    """Editor: `CodeEditor("rubric.md")`, then `set_text`, `set_changed({20, 21})`."""
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,7 +40,7 @@ class CodeEditor(QPlainTextEdit):
         theme().changed.connect(self._restyle)
 
     def set_text(self, text: str) -> None:
-        """Another text; an undo brings back the one before."""
+        """Replace the text; undo restores the previous one."""
         cursor = QTextCursor(self.document())
         cursor.select(QTextCursor.SelectionType.Document)
         cursor.insertText(text)
@@ -50,7 +50,7 @@ class CodeEditor(QPlainTextEdit):
         return self.toPlainText()
 
     def set_changed(self, lines: Collection[int]) -> None:
-        """Lines, from 0, that differ from what is compared with."""
+        """Mark lines (from 0) that differ from the compared text."""
         self._changed = frozenset(lines)
         self._restyle()
 
@@ -60,7 +60,7 @@ class CodeEditor(QPlainTextEdit):
         self._gutter.setGeometry(QRect(area.left(), area.top(), GUTTER_PX, area.height()))
 
     def paint_gutter(self, painter: QPainter, area: QRect) -> None:
-        """Numbers of the lines in view, and a mark at the changed ones."""
+        """Draw the numbers of the visible lines, and marks at the changed ones."""
         block = self.firstVisibleBlock()
         top = self.blockBoundingGeometry(block).translated(self.contentOffset()).top() + 8
         while block.isValid() and top <= area.bottom():
@@ -81,11 +81,11 @@ class CodeEditor(QPlainTextEdit):
         self._gutter.update()
 
     def _tinted(self, block: QTextBlock) -> QTextEdit.ExtraSelection:
-        found = QTextEdit.ExtraSelection()
-        found.format.setBackground(theme().color("accent-soft"))  # type: ignore[attr-defined]
-        found.format.setProperty(QTextFormat.Property.FullWidthSelection, True)  # type: ignore[attr-defined]
-        found.cursor = QTextCursor(block)  # type: ignore[attr-defined]
-        return found
+        selection = QTextEdit.ExtraSelection()
+        selection.format.setBackground(theme().color("accent-soft"))  # type: ignore[attr-defined]
+        selection.format.setProperty(QTextFormat.Property.FullWidthSelection, True)  # type: ignore[attr-defined]
+        selection.cursor = QTextCursor(block)  # type: ignore[attr-defined]
+        return selection
 
     def _scrolled(self, area: QRect, by: int) -> None:
         if by:
@@ -94,7 +94,7 @@ class CodeEditor(QPlainTextEdit):
 
 
 class _Gutter(QWidget):
-    """Beside the text; the editor draws it."""
+    """Gutter next to the text; drawn by the editor."""
 
     def __init__(self, editor: CodeEditor) -> None:
         super().__init__(editor)
@@ -110,14 +110,14 @@ class _Gutter(QWidget):
 
 
 class MarkdownColours(QSyntaxHighlighter):
-    """Headings in the judge's colour, front matter as keys and numbers."""
+    """Markdown highlighting: headings in the judge's colour, front matter as keys and numbers."""
 
     def __init__(self, document: QTextDocument) -> None:
         super().__init__(document)
         theme().changed.connect(self.rehighlight)
 
     def highlightBlock(self, text: str) -> None:
-        """State 1: inside the front matter; 2: behind it."""
+        """Highlight one line. Block state 1: inside the front matter; 2: after it."""
         before = self.previousBlockState()
         fence = text.strip() == "---"
         first = self.currentBlock().blockNumber() == 0

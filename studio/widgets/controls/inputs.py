@@ -1,4 +1,4 @@
-"""Inputs: a line of text, and a search line with an icon, a key and a delay before it speaks."""
+"""Text inputs: a line of text, and a search line with icon, shortcut and delay."""
 
 from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
@@ -11,7 +11,7 @@ from studio.widgets.painting.focus import KeyboardFocus
 
 
 class LineInput(KeyboardFocus, QLineEdit):
-    """One line of text, 32 high (28 compact); `set_problem` turns its edge."""
+    """Line of text, 32 px high (28 compact); `set_problem` colours its edge."""
 
     def __init__(
         self,
@@ -30,14 +30,14 @@ class LineInput(KeyboardFocus, QLineEdit):
         self.setFixedHeight(28 if compact else 32)
 
     def set_problem(self, problem: bool) -> None:
-        """Show the edge in `bad`; the words belong under the control."""
+        """Colour the edge in `bad`; the message belongs under the control."""
         self.setProperty("problem", problem)
         self.style().unpolish(self)
         self.style().polish(self)
 
 
 class SearchInput(LineInput):
-    """A search line: `search_changed` comes 150 ms after the last key; Escape clears."""
+    """Search line: `search_changed` is emitted 150 ms after the last key; Escape clears."""
 
     search_changed = Signal(str)
 
@@ -58,7 +58,7 @@ class SearchInput(LineInput):
         self._wait.setSingleShot(True)
         self._wait.setInterval(150)
         self._wait.timeout.connect(lambda: self.search_changed.emit(self.text()))
-        self._clear = IconButton("x", "Clear the search", size=24, parent=self)
+        self._clear = IconButton("x", "Clear search", size=24, parent=self)
         self._clear.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._clear.clicked.connect(self._cleared)
         self._clear.hide()

@@ -1,4 +1,4 @@
-"""A line of keys that can also be clicked; what has no room is left out, least important first."""
+"""Line of clickable shortcuts; the least important are hidden if there is no room."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _GAP = 14
 
 
 class _Key(KeyCap):
-    """A cap that does on a click what its key does. The keyboard has the key itself."""
+    """Key cap whose click does the same as its key. The keyboard is handled elsewhere."""
 
     clicked = Signal()
 
@@ -28,9 +28,9 @@ class _Key(KeyCap):
 
 
 class KeyLine(QWidget):
-    """`add("veto", "V", "veto", "Veto: worth nothing", rank=3)`; `key_clicked(id)`.
+    """Line of keys: `add("veto", "V", "veto", "Veto: reward 0", rank=3)`; `key_clicked(id)`.
 
-    The highest rank goes first where the room ends.
+    The highest rank is hidden first if there is no room.
     """
 
     key_clicked = Signal(str)
@@ -43,24 +43,24 @@ class KeyLine(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def add(self, key_id: str, key: str, words: str, tip: str, rank: int = 0) -> None:
-        """One more at the right end."""
+        """Add a key at the right end."""
         cap = _Key(key, words, tip, self)
         cap.clicked.connect(lambda: self.key_clicked.emit(key_id))
         self._keys[key_id] = (cap, rank)
         self._place()
 
     def set_pressed(self, pressed: Sequence[str]) -> None:
-        """Which ones are said of the focused attempt."""
+        """Show which labels the focused trajectory has."""
         for key_id, (cap, _) in self._keys.items():
             cap.set_active(key_id in pressed)
 
     def set_key(self, key_id: str, key: str, words: str) -> None:
-        """Change a cap: which attempt is the best."""
+        """Change the key and text of a cap."""
         self._keys[key_id][0].set_key(key, words)
         self._place()
 
     def shown(self) -> list[str]:
-        """The ids that have room."""
+        """Ids of the visible keys."""
         return [key_id for key_id, (cap, _) in self._keys.items() if not cap.isHidden()]
 
     def _place(self) -> None:

@@ -1,6 +1,4 @@
-"""A key cap: `Ctrl K`, drawn as a small key; pressed keys turn ochre with their word beside
-them.
-"""
+"""Key cap: `Ctrl K`, drawn as a small key; active keys are ochre with their label next to them."""
 
 from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QPaintEvent
@@ -10,7 +8,7 @@ from studio.widgets.painting import paint
 
 
 class KeyCap(QWidget):
-    """A key and, where given, what it does."""
+    """Key and, if given, its action."""
 
     def __init__(self, key: str, words: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -19,12 +17,12 @@ class KeyCap(QWidget):
         self.setAccessibleName(f"Key {key} {words}".strip())
 
     def set_active(self, active: bool) -> None:
-        """Show the key as pressed: its mark is on the focused trajectory."""
+        """Show the key as active: the focused trajectory has its label."""
         self._active = active
         self.update()
 
     def set_key(self, key: str, words: str = "") -> None:
-        """Change the key and its word."""
+        """Change the key and its text."""
         self._key, self._words = key, words
         self.setAccessibleName(f"Key {key} {words}".strip())
         self.updateGeometry()

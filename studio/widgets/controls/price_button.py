@@ -1,4 +1,4 @@
-"""The price button: an action that costs money, minutes or disk says so before it is pressed."""
+"""Price button: shows the cost of an action in money, time or disk space before it is clicked."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QWidget
@@ -8,9 +8,8 @@ from studio.widgets.text.text import Text
 
 
 class PriceButton(QWidget):
-    """States: priced, measuring, free, unavailable, over budget (with a link to the budget),
-    running (a meter).
-    """
+    """Button with the states priced, measuring, free, unavailable, over budget (with a link to the
+    budget) and running (with progress)."""
 
     pressed = Signal()
     cancel_requested = Signal()
@@ -21,7 +20,7 @@ class PriceButton(QWidget):
         self._button = Button("", "primary", icon=icon, height=height)
         self._cancel = IconButton("x", "Cancel", size=28)
         self._note = Text("", "label", 400, "bad")
-        self._raise = Button("Open the budget", "quiet", height=24)
+        self._raise = Button("Open budget", "quiet", height=24)
         line = QHBoxLayout(self)
         line.setContentsMargins(0, 0, 0, 0)
         line.setSpacing(8)
@@ -35,32 +34,32 @@ class PriceButton(QWidget):
         self.set_unavailable("")
 
     def set_priced(self, words: str, price: str) -> None:
-        """`set_priced("Re-judge 24 groups", "48 calls · ≈ $0.31")`."""
+        """Set label and price: `set_priced("Re-judge 24 groups", "48 calls · ≈ $0.31")`."""
         self._show(words, price)
 
     def set_measuring(self, words: str, doing: str = "counting calls…") -> None:
-        """The price is being worked out; the action waits for it."""
+        """Disable the action while its price is being computed."""
         self._show(words, doing)
         self._button.set_busy(f"{words} \u00b7 {doing}")
 
     def set_free(self, words: str, why: str = "free") -> None:
-        """`set_free("Re-judge 24 groups", "all 48 cached · free")`."""
+        """Set a free action: `set_free("Re-judge 24 groups", "all 48 cached · free")`."""
         self._show(words, why)
 
     def set_over_budget(self, words: str, price: str, left: str) -> None:
-        """Disabled; `left` says "$0.31 of $0.12 left"."""
+        """Disable the action; `left` is "$0.31 of $0.12 left"."""
         self._show(words, price, enabled=False)
         self._note.set_words(left)
         self._note.show()
         self._raise.show()
 
     def set_unavailable(self, words: str) -> None:
-        """Disable the action where it has no price. The container stays enabled: whoever disabled
-        it would keep the button disabled, whatever state is shown next."""
+        """Disable the action, which has no price. The container stays enabled: disabling it would
+        keep the button disabled in every later state."""
         self._show(words, "", enabled=False)
 
     def set_running(self, words: str, share: float | None) -> None:
-        """A meter in the button and a cancel beside it."""
+        """Show progress in the button, with a cancel button next to it."""
         self._show(words, "")
         self._button.set_busy(words, share)
         self._cancel.show()

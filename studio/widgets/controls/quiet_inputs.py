@@ -1,4 +1,5 @@
-"""Spin boxes and lists as a form has them: one height, our font, and deaf to a passing wheel."""
+"""Spin boxes and combo boxes of forms: uniform height and font, and no reaction to the mouse
+wheel."""
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QPaintEvent
@@ -17,11 +18,12 @@ from studio.theme.theme import theme
 from studio.widgets.painting.focus import KeyboardFocus
 
 EDGE_PX = 2
-"""What a style leaves empty at both ends of the words."""
+"""Padding that a style leaves at both ends of the text."""
 
 
 class _NoWheel(QObject):
-    """Scrolling a form must not change its numbers: the wheel counts only in the focused editor."""
+    """Mixin that ignores the wheel unless the editor has the focus, so that scrolling a form
+    changes no value."""
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() != QEvent.Type.Wheel or not isinstance(watched, QWidget):
@@ -51,7 +53,7 @@ class QuietCombo(KeyboardFocus, QComboBox):
         self.installEventFilter(_NoWheel(self))
 
     def shown_words(self) -> str:
-        """What is chosen, shortened where it does not fit."""
+        """Selected text, shortened if it does not fit."""
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
         kind, part = QStyle.ComplexControl.CC_ComboBox, QStyle.SubControl.SC_ComboBoxEditField

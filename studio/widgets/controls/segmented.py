@@ -1,4 +1,4 @@
-"""A segmented switch: one of a few, all in sight. Arrow keys move, Home and End jump."""
+"""Segmented control: one of a few visible choices. Arrow keys move, Home and End jump."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,8 @@ _PADDING = 10
 
 
 class Segmented(KeyboardFocus, QWidget):
-    """`Segmented(["Step", "Time", "Tokens", "Cost"], "x axis")`; emits the index a person chose."""
+    """Segmented control: `Segmented(["Step", "Time", "Tokens", "Cost"], "x axis")`; emits the index
+    selected by the user."""
 
     chosen = Signal(int)
 
@@ -38,29 +39,29 @@ class Segmented(KeyboardFocus, QWidget):
         self.set_index(0)
 
     def set_index(self, index: int) -> None:
-        """Show a choice as chosen; emits nothing."""
+        """Select a choice without emitting."""
         self._index = max(0, min(len(self._choices) - 1, index))
         chosen = self._choices[self._index] if self._choices else ""
         self.setAccessibleName(f"{self._name}: {chosen}" if self._name else chosen)
         self.update()
 
     def set_choices(self, choices: Sequence[str]) -> None:
-        """Change what can be chosen."""
+        """Replace the choices."""
         self._choices = tuple(choices)
         self.set_index(self._index)
         self.updateGeometry()
 
     def set_problem(self, problem: bool) -> None:
-        """Turn the edge to `bad`."""
+        """Colour the edge in `bad`."""
         self._problem = problem
         self.update()
 
     def index(self) -> int:
-        """The index of the choice."""
+        """Index of the selected choice."""
         return self._index
 
     def choice(self) -> str:
-        """The words of the choice."""
+        """Text of the selected choice."""
         return self._choices[self._index]
 
     def _choose(self, index: int) -> None:

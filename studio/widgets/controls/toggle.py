@@ -1,4 +1,4 @@
-"""A toggle: on or off, at once. Its words are part of the target."""
+"""Toggle with immediate effect. Its label is clickable too."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QKeyEvent, QPaintEvent
@@ -13,7 +13,7 @@ _WIDTH, _HEIGHT = 28, 16
 
 
 class Toggle(KeyboardFocus, QAbstractButton):
-    """`Toggle("Teach the judge too")`; `toggled(bool)` of QAbstractButton is its signal."""
+    """Toggle: `Toggle("Teach the judge too")`; the signal is `toggled(bool)` of QAbstractButton."""
 
     ring_radius = 8.0
 

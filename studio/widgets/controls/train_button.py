@@ -1,4 +1,4 @@
-"""Train: one shape, always in the same place, and every state a run can be in."""
+"""Train button: one shape and place for every state of a run."""
 
 from collections.abc import Sequence
 
@@ -12,25 +12,25 @@ from studio.widgets.controls.buttons import Button
 from studio.widgets.painting import paint
 
 SPLIT_PX = 26
-"""At the right end, where there are several ways to train."""
+"""Width of the menu part at the right end, if there are several ways to train."""
 _MENU = {
-    "queued": (("Take it out of the queue", "stop_now"),),
-    "starting": (("Cancel the start", "cancel"),),
+    "queued": (("Remove from queue", "stop_now"),),
+    "starting": (("Cancel start", "cancel"),),
     "training": (
-        ("Extend the run", "extend"),
+        ("Extend run", "extend"),
         ("Stop after this step", "stop_after_step"),
-        ("Change a setting from the next step", "change_setting"),
+        ("Change settings from the next step", "change_setting"),
     ),
 }
 
 
 class TrainButton(Button):
-    """Train, In the queue, Starting…, Training 46 of 120, Resume, Train more.
+    """Button with the states Train, Queued, Starting…, Training 46 of 120, Resume, Train more.
 
-    A press emits train_requested, resume_requested or train_more_requested; in the queue, while
-    starting or training it opens a menu and emits menu_chosen with extend, stop_now,
-    stop_after_step, change_setting or cancel. Its right end, or the key down, opens the choices
-    where there are some.
+    A click emits train_requested, resume_requested or train_more_requested. While queued, starting
+    or training it opens a menu and emits menu_chosen with extend, stop_now, stop_after_step,
+    change_setting or cancel. Its right end, or the Down key, opens further choices if there are
+    any.
     """
 
     train_requested = Signal()
@@ -53,13 +53,12 @@ class TrainButton(Button):
         self.clicked.connect(self._pressed)
 
     def set_state(self, state: str, done: int = 0, planned: int = 0, words: str = "") -> None:
-        """ready, queued, starting (with words, and how far), training (with done of planned),
-        paused, finished, or none (disabled, with the reason as its words).
-        """
-        said = {
+        """Set the state: ready, queued, starting (with text and progress), training (done of
+        planned), paused, finished, or none (disabled, with the reason as text)."""
+        label = {
             "ready": "Train",
             "none": "Train",
-            "queued": "In the queue",
+            "queued": "Queued",
             "starting": words or "Starting\u2026",
             "training": "Training",
             "paused": "Resume",
@@ -69,7 +68,7 @@ class TrainButton(Button):
         self.setEnabled(state != "none")
         set_tip(self, words if state == "none" else "")
         self.setAccessibleDescription(self.toolTip())
-        self.set_words(said)
+        self.set_words(label)
         self.set_icon("" if state in ("queued", "starting") else "play")
         self._restyle()
         if state == "training":
@@ -78,18 +77,19 @@ class TrainButton(Button):
         self._sweep.start() if running else self._sweep.stop()
 
     def set_choices(self, choices: Sequence[tuple[str, str]]) -> None:
-        """Other ways to train: words and what `menu_chosen` says; a line without that explains."""
+        """Set other ways to train, as label and value of `menu_chosen`; an empty value makes an
+        explanatory line."""
         if tuple(choices) != self._choices:
             self._choices = tuple(choices)
             self._restyle()
 
     def set_plain(self, plain: bool) -> None:
-        """True where the page itself holds the one accent button."""
+        """Draw without accent, on a page with its own primary button."""
         self._plain = plain
         self._restyle()
 
     def state(self) -> str:
-        """The state it shows."""
+        """Current state."""
         return self._state
 
     def _restyle(self) -> None:

@@ -1,4 +1,4 @@
-"""Form rows: a label, an editor, help in a tip, and what is wrong under the control it is about."""
+"""Form rows: label, editor, help as a tooltip, and a message under the control."""
 
 from typing import Any
 
@@ -13,11 +13,12 @@ from studio.widgets.text.text import Text
 
 
 class FormRow(QWidget):
-    """`FormRow("learning_rate", "Learning rate", NumberField("Learning rate"), help="…")`.
+    """Form row: `FormRow("learning_rate", "Learning rate", NumberField("Learning rate"),
+    help="…")`.
 
-    `edited(key, value)` with each change of a person, `entered(key, value)` when one is finished
-    (`at_once`: with each that can be taken), `link_activated(name)` for the link of a note. Who
-    stores it says what is stored (`show_stored`) and what was said to an edit (`answer`).
+    Signals: `edited(key, value)` for each change by the user, `entered(key, value)` for each
+    finished one (`at_once`: for each valid one), `link_activated(name)` for the link of a note. The
+    owner calls `show_stored` with the stored value and `answer` with the result of an edit.
     """
 
     edited = Signal(str, object)
@@ -61,41 +62,41 @@ class FormRow(QWidget):
         self.entry.said.connect(self.set_problem)
 
     def set_help(self, help: str) -> None:
-        """The tip, for pointer and F1; plain text."""
+        """Set the tooltip, for pointer and F1; plain text."""
         set_tip(self, help)
         self.field.editor.setAccessibleDescription(help)
 
     def show_stored(self, value: Any, note: str = "", tone: str = "info") -> None:
-        """What is stored, with a note; never over what is typed or was refused."""
+        """Show the stored value with a note; text being typed and refused values are kept."""
         self.entry.show(value)
         if not self.entry.refused:
             self.set_note(note, tone)
 
     def answer(self, words: str, link: tuple[str, str] = ("", "")) -> None:
-        """To an edit: why it is refused, or nothing."""
+        """Show the result of an edit: why it was refused, or nothing."""
         self.entry.answered(bool(words))
         self.set_problem(words, link)
 
     def set_problem(self, words: str, link: tuple[str, str] = ("", "")) -> None:
-        """What is wrong, in `bad`; empty words take it away. `link`: its words and its name."""
+        """Show a problem in `bad`; empty text removes it. `link` is its text and name."""
         self._say(words, "bad", link)
         self.field.set_problem(bool(words))
 
     def set_note(self, words: str, tone: str = "faint", link: tuple[str, str] = ("", "")) -> None:
-        """A word under the control: what it means here, or a suggestion (tone info)."""
+        """Show a note under the control: an explanation, or a suggestion (tone info)."""
         self._say(words, tone, link)
         self.field.set_problem(False)
 
     def note(self) -> str:
-        """What stands under the control."""
+        """Text of the note."""
         return self._note.words()
 
     def problem(self) -> str:
-        """What the row says is wrong, or nothing."""
+        """Text of the problem; empty if none."""
         return self._note.words() if self._tone == "bad" else ""
 
     def set_locked(self, words: str) -> None:
-        """Disabled, with the reason ("a change starts with the next run · Branch")."""
+        """Disable the row with a reason ("a change starts with the next run · Branch")."""
         self.field.setEnabled(not words)
         self.set_note(words)
 

@@ -1,6 +1,6 @@
-"""The editors of a form: spin, number, text, choice, segmented, toggle, path.
+"""Editors of a form: spin box, number, text, choice, segmented, toggle, path.
 
-Each has value, set_value, edited; what is typed says when it is finished.
+Each has value, set_value and edited; typed fields also signal when typing is finished.
 """
 
 import math
@@ -18,16 +18,16 @@ from studio.widgets.controls.toggle import Toggle
 
 
 class Field(QWidget):
-    """What a form row holds.
+    """Base class of form editors.
 
-    `edited(value)` comes when a person changed it, never from set_value; `finished()` when what
-    is typed is done with: Return, or the focus goes elsewhere.
+    `edited(value)` is emitted after a change by the user, never by set_value; `finished()` when
+    typing ends with Return or loss of focus.
     """
 
     edited = Signal(object)
     finished = Signal()
     typed: ClassVar[bool] = False
-    """Whether a change comes key by key."""
+    """Whether changes come key by key."""
 
     def __init__(self, name: str, editor: QWidget, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,30 +40,30 @@ class Field(QWidget):
         self.setFocusProxy(editor)
 
     def value(self) -> Any:
-        """What is entered."""
+        """Entered value."""
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
-        """Show a value; emits nothing."""
+        """Show a value without emitting."""
         raise NotImplementedError
 
     def wrong(self) -> str:
-        """Why what stands there cannot be taken, or nothing."""
+        """Why the entered value is invalid; empty if it is valid."""
         return ""
 
     def unfinished(self) -> bool:
-        """Whether more is sure to come."""
+        """Whether the text is an incomplete number."""
         return False
 
     def set_problem(self, problem: bool) -> None:
-        """Turn the edge to `bad`."""
+        """Colour the edge in `bad`."""
         self.editor.setProperty("problem", problem)
         self.editor.style().unpolish(self.editor)
         self.editor.style().polish(self.editor)
 
 
 class SpinField(Field):
-    """A whole number: `SpinField("Steps", 1, 10_000, suffix=" steps")`."""
+    """Integer: `SpinField("Steps", 1, 10_000, suffix=" steps")`."""
 
     typed = True
 
@@ -97,7 +97,7 @@ class SpinField(Field):
 
 
 class NumberField(Field):
-    """A real number as text, because 2e-5 has no spin step: empty or bad text is None."""
+    """Real number as text, since 2e-5 has no spin step; empty or invalid text is None."""
 
     typed = True
 
@@ -124,11 +124,11 @@ class NumberField(Field):
         return value if math.isfinite(value) else None
 
     def text(self) -> str:
-        """As it was typed."""
+        """Typed text."""
         return self._line.text().strip()
 
     def problem(self) -> str:
-        """What is wrong with the text, or nothing."""
+        """Error of the text; empty if valid."""
         value = self.value()
         if value is None:
             return "Not a number"
@@ -139,7 +139,7 @@ class NumberField(Field):
         return ""
 
     def wrong(self) -> str:
-        """Empty, it is what it is without being set."""
+        """Error of the text; empty text stands for the default."""
         return self.problem() if self.text() else ""
 
     def unfinished(self) -> bool:
@@ -150,13 +150,13 @@ class NumberField(Field):
 
 
 def _digits(value: float) -> str:
-    """Short, and never another number."""
+    """Shortest text of exactly this number."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
 
 
 class TextField(Field):
-    """One line of text; a secret one shows dots."""
+    """Line of text; a secret one shows dots."""
 
     typed = True
 
@@ -178,7 +178,7 @@ class TextField(Field):
 
 
 class ChoiceField(Field):
-    """One of a list: `ChoiceField("Loss", [("clip", "Clipped"), …])` of value and words."""
+    """One of a list: `ChoiceField("Loss", [("clip", "Clipped"), …])` of values and labels."""
 
     def __init__(
         self, name: str, choices: Sequence[tuple[Any, str]] = (), width_px: int | None = None
@@ -194,7 +194,7 @@ class ChoiceField(Field):
         self._box.activated.connect(lambda _: self.edited.emit(self.value()))
 
     def set_choices(self, choices: Sequence[tuple[Any, str]]) -> None:
-        """Change the list; keeps the value where it is still there."""
+        """Replace the list; keeps the value if it is still in it."""
         before = self.value()
         self._box.clear()
         for value, words in choices:
@@ -211,7 +211,7 @@ class ChoiceField(Field):
 
 
 class SuggestField(Field):
-    """One line of text, with some that are likely: typed, or chosen from the list."""
+    """Line of text with suggestions: typed, or selected from the list."""
 
     typed = True
 
@@ -228,13 +228,13 @@ class SuggestField(Field):
 
     @property
     def line(self) -> QLineEdit:
-        """Where it is typed."""
+        """Line edit of the combo box."""
         line = self._box.lineEdit()
         assert line is not None, "an editable box has one"
         return line
 
     def set_choices(self, choices: Sequence[str]) -> None:
-        """Change the list; what is typed stays."""
+        """Replace the suggestions; typed text is kept."""
         typed = self.value()
         self._box.blockSignals(True)
         self._box.clear()
@@ -255,7 +255,7 @@ class SuggestField(Field):
 
 
 class SegmentedField(Field):
-    """One of a few, all in sight: `SegmentedField("Sampler", [("torch", "This process"), …])`."""
+    """One of a few visible choices: `SegmentedField("Sampler", [("torch", "This process"), …])`."""
 
     def __init__(self, name: str, choices: Sequence[tuple[Any, str]]) -> None:
         self._switch = Segmented([words for _, words in choices], name, height=32)
@@ -293,12 +293,12 @@ class ToggleField(Field):
 
 
 class PathField(Field):
-    """A path and a button; the page opens the platform's dialog on `browse_requested`."""
+    """Path with a button; the page opens the platform's dialog on `browse_requested`."""
 
     typed = True
     browse_requested = Signal()
 
-    def __init__(self, name: str, placeholder: str = "", button: str = "Choose") -> None:
+    def __init__(self, name: str, placeholder: str = "", button: str = "Browse") -> None:
         self._line = LineInput(name, placeholder)
         super().__init__(name, self._line)
         browse = Button(button, "outlined", height=32)
@@ -316,7 +316,7 @@ class PathField(Field):
 
 
 class DecimalField(Field):
-    """A real number with a step, where one makes sense (temperature, a weight)."""
+    """Real number with a step, such as a temperature or a weight."""
 
     typed = True
 

@@ -1,9 +1,9 @@
-"""A field whose value is stored elsewhere: when what is entered is sent, when it may be redrawn.
+"""Field whose value is stored elsewhere: decides when an entry is sent and when it may be redrawn.
 
-In: what a person types, what is stored, what was answered. Out: `entered(value)` once a change is
-finished (Return, the focus goes elsewhere, a pause; at once where it is chosen and not typed), and
-`said(words)` where it cannot be taken. What is being typed, what is on its way and what was refused
-is never redrawn, unless another value is stored by then.
+Input: what the user types, the stored value, the result of an edit. Output: `entered(value)` once a
+change is finished (Return, loss of focus, a pause; immediately if selected rather than typed), and
+`said(words)` for an invalid value. Text being typed, sent or refused is never redrawn unless a
+different value is stored.
 """
 
 from typing import Any, Final
@@ -13,13 +13,13 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from studio.widgets.forms.form_fields import Field
 
 PAUSE_MS = 600
-"""After the last key, when nobody has left the field."""
+"""Milliseconds after the last key after which typing counts as finished."""
 UNKNOWN: Final = object()
 
 
 class Entry(QObject):
-    """`show(stored)` whenever it is told, `answered(refused)` to each `entered`. `at_once` sends
-    every change that can be taken, also while it is typed."""
+    """Entry of a field: call `show(stored)` with every stored value, and `answered(refused)` after
+    each `entered`. `at_once` sends every valid change, also while typing."""
 
     entered = Signal(object)
     said = Signal(str)
@@ -41,32 +41,32 @@ class Entry(QObject):
 
     @property
     def typing(self) -> bool:
-        """Whether a person is at it."""
+        """Whether the user is typing."""
         return self._touched and self._field.editor.hasFocus()
 
     def show(self, stored: Any) -> None:
-        """What is stored now; it is drawn where it is another value than before."""
+        """Show the stored value if it differs from the previous one."""
         other, self._renew = self._renew or stored != self._stored, False
         self._stored = stored
         if other and not self.typing and self._sent is UNKNOWN:
             self._draw()
 
     def answered(self, refused: bool) -> None:
-        """What was sent is stored, or stays as it is to be mended."""
+        """Handle the result of an edit: stored, or refused and kept for correction."""
         self._sent, self.refused, self._renew = UNKNOWN, refused, not refused
 
     def renew(self) -> None:
-        """What is stored next is drawn although it is as before, over a refusal too."""
+        """Redraw the next stored value even if unchanged, replacing a refused one."""
         self._renew = True
 
     def forget(self) -> None:
-        """The value of something else comes next: nothing of this one stays."""
+        """Discard all state, before the value of another key is shown."""
         self._pause.stop()
         self._stored = self._sent = UNKNOWN
         self._unsent = self._touched = self.refused = False
 
     def finish(self) -> None:
-        """Nothing more is typed for now."""
+        """Finish typing."""
         self._pause.stop()
         if not self._touched:
             return
@@ -110,7 +110,7 @@ class Entry(QObject):
         self.said.emit(words)
 
     def _settle(self) -> None:
-        """What stands there is what is stored: nothing is wrong with it."""
+        """Mark the shown value as stored and valid."""
         if self.refused:
             self.refused = False
             self.said.emit("")

@@ -1,4 +1,4 @@
-"""What a server's question holds: a fingerprint to compare, or a secret that may be kept."""
+"""Fields of SSH prompts: a fingerprint to compare, or a secret that can be stored."""
 
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
@@ -14,7 +14,7 @@ COPIED_MS = 1000
 
 
 class FingerprintField(Field):
-    """A key's kind and fingerprint in mono, to be read or copied; its value is nothing."""
+    """Kind and fingerprint of a host key in monospace, to be read or copied; it has no value."""
 
     def __init__(self, detail: str) -> None:
         self._copy = Button("Copy", "outlined", icon="copy")
@@ -44,12 +44,12 @@ class FingerprintField(Field):
 
 
 class SecretField(Field):
-    """A secret that may be kept. Its value is what was typed, and whether to remember it."""
+    """Secret that can be stored. Its value is the typed text, and whether to store it."""
 
     def __init__(self, name: str, why_not: str = "") -> None:
-        """`why_not` says why nothing can be kept here."""
+        """Create the field; `why_not` says why nothing can be stored on this machine."""
         self._secret = TextField(name, secret=True)
-        self._keep = Toggle("Remember it in the system's keyring")
+        self._keep = Toggle("Store in the system keyring")
         self._keep.setEnabled(not why_not)
         box = QWidget()
         column = QVBoxLayout(box)
@@ -64,7 +64,7 @@ class SecretField(Field):
 
     @property
     def line(self) -> LineInput:
-        """Where it is typed: Enter there is the answer."""
+        """Line edit of the secret; Enter submits it."""
         line = self._secret.editor
         assert isinstance(line, LineInput)
         return line

@@ -1,4 +1,4 @@
-"""A sheet that asks the engine for a run, and stays until it is there."""
+"""Sheet that requests a run from the engine and stays open until the run exists."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
@@ -10,40 +10,43 @@ from studio.widgets.text.text import Text
 
 
 class OrderSheet(Sheet):
-    """`ordered(request)`, once; who hears it says `begun`, or refuses. What was entered and not
-    begun stays for the next time at the same thing. Subclasses answer `request`, and say with
-    `show_command` what would be typed."""
+    """Base of sheets that start a run.
+
+    `ordered(request)` is emitted once; the receiver calls `begun` or `refuse`. Entries that were
+    not submitted are kept for the next time on the same subject. Subclasses implement `request` and
+    call `show_command` with the equivalent command line.
+    """
 
     ordered = Signal(object)
 
     def __init__(self, title: str, host: QWidget, go: Button) -> None:
         super().__init__(title, host)
         self._about: object = None
-        """What the fields are about, as long as nothing was begun with them."""
+        """Subject of the fields, as long as no run was started with them."""
         self._command = Text("", "mono-small", 400, "muted", wrap=True, selectable=True)
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._go = go
         go.clicked.connect(self._accept)
 
     def request(self) -> object:
-        """What is asked of the engine as it stands."""
+        """Request with the current entries."""
         raise NotImplementedError
 
     def begun(self) -> None:
-        """The engine has taken it."""
+        """Close the sheet: the engine has accepted the request."""
         self._about = None
         self._go.set_busy(None)
         if not self.isHidden():
             self.close_sheet()
 
     def refuse(self, problem: Problem | None) -> None:
-        """Why it did not begin; None where nobody says so."""
+        """Show why the run did not start; None if there is no message."""
         self._go.set_busy(None)
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)
 
     def turn_to(self, about: object) -> bool:
-        """Whether the fields are about something else from now on, and have to be filled."""
+        """Whether the subject has changed, so that the fields must be filled again."""
         if about == self._about:
             return False
         self._about = about
@@ -51,11 +54,11 @@ class OrderSheet(Sheet):
         return True
 
     def show_command(self, words: str) -> None:
-        """The same in a terminal."""
+        """Show the equivalent command line."""
         self._command.set_words(words)
 
     def add_end(self) -> None:
-        """Behind the fields: what is wrong, the command, and the buttons."""
+        """Add problem, command and buttons after the fields."""
         self.body.addWidget(self._problem)
         self.body.addStretch(1)
         self.body.addWidget(Text("In a terminal", "caption", 500, "faint"))
@@ -69,5 +72,5 @@ class OrderSheet(Sheet):
     def _accept(self) -> None:
         if not self._go.is_busy():
             self.refuse(None)
-            self._go.set_busy("Asking the engine")
+            self._go.set_busy("Starting")
             self.ordered.emit(self.request())

@@ -1,4 +1,4 @@
-"""Several lines of plain text that a person writes: a paragraph, a prompt."""
+"""Multi-line plain text input."""
 
 from typing import Any
 
@@ -10,7 +10,8 @@ from studio.widgets.forms.form_fields import Field
 
 
 class TextArea(QPlainTextEdit):
-    """`TextArea("Description", "What comes in …")`; Tab leaves it. `edited()` by a person alone."""
+    """Text area: `TextArea("Description", "What comes in …")`; Tab leaves it. `edited()` is emitted
+    for changes by the user only."""
 
     edited = Signal()
 
@@ -35,7 +36,7 @@ class TextArea(QPlainTextEdit):
         self._quiet = False
 
     def set_text(self, text: str) -> None:
-        """Another text, where it is another one; emits nothing."""
+        """Replace the text if it differs, without emitting."""
         if text != self.text():
             self._quiet = True
             self.setPlainText(text)
@@ -45,7 +46,7 @@ class TextArea(QPlainTextEdit):
         return self.toPlainText()
 
     def set_problem(self, problem: bool) -> None:
-        """Turn the edge to `bad`."""
+        """Colour the edge in `bad`."""
         self.setProperty("problem", problem)
         self.style().unpolish(self)
         self.style().polish(self)
@@ -59,7 +60,7 @@ class TextArea(QPlainTextEdit):
 
 
 class ParagraphField(Field):
-    """The same in a form."""
+    """Text area as a form field."""
 
     def __init__(self, name: str, placeholder: str = "", *, least_px: int = 96) -> None:
         self.area = TextArea(name, placeholder, least_px=least_px)

@@ -1,4 +1,4 @@
-"""The advantage mark: an arrow, a sign and a figure. Colour is never the only signal."""
+"""Advantage mark: arrow, sign and figure. Colour is never the only signal."""
 
 import math
 
@@ -12,7 +12,7 @@ from studio.widgets.painting import paint
 
 
 def paint_advantage(painter: QPainter, rect: QRectF, advantage: float | None) -> float:
-    """Arrow and figure, left aligned; returns the width used."""
+    """Draw arrow and figure, left-aligned; returns the width used."""
     if advantage is None or not math.isfinite(advantage):
         return paint.text(painter, rect, formatting.ABSENT, "faint", "mono-small")
     words = formatting.signed(advantage)
@@ -32,7 +32,7 @@ def paint_advantage(painter: QPainter, rect: QRectF, advantage: float | None) ->
 
 
 class AdvantageMark(QWidget):
-    """`set_advantage(0.24)`; None where there is none."""
+    """Advantage: `set_advantage(0.24)`; None if there is none."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -1,8 +1,8 @@
-"""The focus ring: 2 px, 2 px outside the control, and only when the keyboard brought the focus.
+"""Focus ring: 2 px wide, 2 px outside the control, shown only for keyboard focus.
 
-A widget cannot paint outside itself, so one transparent overlay per window is moved to whoever has
-the focus. `KeyboardFocus` is mixed into every interactive widget; rows and cells set
-`ring_inside = True` and draw their own with `paint.focus_ring`.
+A widget cannot paint outside itself, so one transparent overlay per window is moved to the focused
+widget. `KeyboardFocus` is mixed into every interactive widget; rows and cells set `ring_inside =
+True` and draw their own with `paint.focus_ring`.
 """
 
 from typing import TYPE_CHECKING
@@ -25,11 +25,11 @@ BY_KEYBOARD = (
     Qt.FocusReason.BacktabFocusReason,
     Qt.FocusReason.ShortcutFocusReason,
 )
-_GAP = 4  # 2 px of air, 2 px of ring
+_GAP = 4  # 2 px gap, 2 px ring
 
 
 class FocusRing(QWidget):
-    """The overlay. It never takes the mouse, the focus or a place in a layout."""
+    """Overlay of the ring. Transparent to mouse and focus, and outside of all layouts."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -81,7 +81,7 @@ class FocusRing(QWidget):
 
 
 class KeyboardFocus(_Mixin):
-    """Mixin: knows whether the keyboard brought the focus, and shows the ring if so."""
+    """Mixin that shows the ring if the focus came by keyboard."""
 
     ring_inside = False
     ring_radius = 6.0
@@ -89,7 +89,7 @@ class KeyboardFocus(_Mixin):
 
     @property
     def keyboard_focus(self) -> bool:
-        """True while this widget has the focus and the keyboard brought it."""
+        """Whether this widget has the focus by keyboard."""
         return self._keyboard_focus
 
     def focusInEvent(self, event: QFocusEvent) -> None:
@@ -111,7 +111,7 @@ def _ring_of(window: QWidget) -> FocusRing:
 
 
 def _host_of(target: QWidget) -> QWidget:
-    """The nearest ancestor with room for the ring; it scrolls with the target."""
+    """Nearest ancestor with room for the ring, so that it scrolls with the target."""
     host = target.parentWidget() or target
     room = QRect(0, 0, target.width(), target.height()).adjusted(-_GAP, -_GAP, _GAP, _GAP)
     while host.parentWidget() is not None and not host.isWindow():

@@ -1,6 +1,4 @@
-"""Motion: one value gliding to another, 120 ms for hover and toggles, 180 ms for sheets and
-folds.
-"""
+"""Animation of one value: 120 ms for hover and toggles, 180 ms for sheets and folds."""
 
 from PySide6.QtCore import QEasingCurve, QVariantAnimation
 from PySide6.QtWidgets import QWidget
@@ -12,9 +10,9 @@ SHEET_MS = 180
 
 
 class Glide(QVariantAnimation):
-    """A number on its way to a target; the widget repaints as it moves.
+    """Animated number that repaints its widget.
 
-    No way with reduced motion.
+    With reduced motion it jumps to the target.
     """
 
     def __init__(self, widget: QWidget, duration_ms: int = HOVER_MS, value: float = 0.0) -> None:
@@ -28,11 +26,11 @@ class Glide(QVariantAnimation):
 
     @property
     def value(self) -> float:
-        """Where it is now."""
+        """Current value."""
         return self._value
 
     def to(self, target: float) -> None:
-        """Start towards a target from where it is."""
+        """Animate from the current value to a target."""
         if target == self._target:
             return
         self._target = target

@@ -1,4 +1,4 @@
-"""Small painting helpers that every drawn widget uses; each takes token names, never colours."""
+"""Painting helpers of all drawn widgets; they take token names, never colours."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ CENTER = Qt.AlignmentFlag.AlignCenter
 
 @contextmanager
 def painting(widget: QWidget) -> Iterator[QPainter]:
-    """An antialiased painter that always ends."""
+    """Antialiased painter that is always ended."""
     painter = QPainter(widget)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     try:
@@ -41,7 +41,7 @@ def box(
     radius: float = 6,
     width: float = 1,
 ) -> None:
-    """A rounded rectangle with a crisp inner edge."""
+    """Draw a rounded rectangle with a crisp inner edge."""
     inset = width / 2 if edge else 0
     shape = QRectF(rect).adjusted(inset, inset, -inset, -inset)
     painter.setBrush(theme().color(fill) if fill else Qt.BrushStyle.NoBrush)
@@ -59,7 +59,7 @@ def text(
     align: Qt.AlignmentFlag = LEFT,
     elide: bool = True,
 ) -> float:
-    """One line of plain text; returns its width."""
+    """Draw one line of plain text; returns its width."""
     font = theme().font(style, weight)
     metrics = QFontMetricsF(font)
     rect = QRectF(rect)
@@ -73,7 +73,8 @@ def text(
 def paragraph(
     painter: QPainter, rect: QRectF, words: str, tone: str, style: str, most_lines: int
 ) -> float:
-    """Plain text wrapped into at most so many lines, the last one shortened; returns its height."""
+    """Draw plain text wrapped to a maximum number of lines, the last one elided; returns its
+    height."""
     font = theme().font(style, 400)
     metrics = QFontMetricsF(font)
     pitch = {"caption": 16.0, "label": 18.0}.get(style, 20.0)
@@ -99,25 +100,25 @@ def paragraph(
 
 
 def elided(metrics: QFontMetricsF, words: str, width: float) -> str:
-    """The words, shortened at the right end to fit."""
+    """Text elided at the right end to fit a width."""
     if metrics.horizontalAdvance(words) <= width + 0.5:
         return words
     return metrics.elidedText(words, Qt.TextElideMode.ElideRight, width)
 
 
 def text_width(words: str, style: str = "label", weight: int | None = None) -> float:
-    """How wide a line will be."""
+    """Width of a line of text."""
     return QFontMetricsF(theme().font(style, weight)).horizontalAdvance(words)
 
 
 def icon(painter: QPainter, at: QPointF, name: str, tone: str, size_px: int = 16) -> None:
-    """A tinted icon with its top left corner at a point."""
+    """Draw a tinted icon with its top left corner at a point."""
     ratio = painter.device().devicePixelRatioF()
     painter.drawPixmap(at, theme().pixmap(name, tone, size_px, ratio))
 
 
 def focus_ring(painter: QPainter, rect: QRect | QRectF, radius: float = 6) -> None:
-    """The 2 px ring inside a rectangle: rows and cells, where nothing may be drawn outside."""
+    """Draw the 2 px focus ring inside a rectangle, for rows and cells."""
     shape = QRectF(rect).adjusted(1, 1, -1, -1)
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.setPen(QPen(theme().color("focus"), 2))
@@ -125,7 +126,7 @@ def focus_ring(painter: QPainter, rect: QRect | QRectF, radius: float = 6) -> No
 
 
 def hatch(painter: QPainter, rect: QRect | QRectF, tone: str, radius: float = 2) -> None:
-    """Diagonal lines: skipped, hidden."""
+    """Draw diagonal lines: skipped or hidden."""
     painter.save()
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QBrush(theme().color(tone), Qt.BrushStyle.BDiagPattern))
@@ -134,9 +135,7 @@ def hatch(painter: QPainter, rect: QRect | QRectF, tone: str, radius: float = 2)
 
 
 def mix(first: QColor, second: QColor, share: float) -> QColor:
-    """The colour `share` of the way from the first to the second: hover and toggles on their
-    way.
-    """
+    """Colour between two others, at `share` of the way: for animated hover and toggles."""
     return QColor.fromRgbF(
         first.redF() + (second.redF() - first.redF()) * share,
         first.greenF() + (second.greenF() - first.greenF()) * share,

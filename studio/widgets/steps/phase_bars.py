@@ -1,4 +1,4 @@
-"""The four phases of a step as bars whose lengths follow their usual time."""
+"""Phases of a step as bars with lengths proportional to their usual duration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LEAST_PX, _GAP = 44.0, 8.0
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: its words, usual seconds, done share (0 to 1), seconds so far, plot token."""
+    """Phase: label, usual seconds, done share (0 to 1), seconds so far, plot token."""
 
     words: str
     usual_s: float
@@ -26,7 +26,8 @@ class Phase:
 
 
 class PhaseBars(QWidget):
-    """`set_phases([Phase("Roll out", 74, 1.0, 74), Phase("Judge", 30, 0.6, 17, "plot-2"), …])`."""
+    """Phase bars: `set_phases([Phase("Roll out", 74, 1.0, 74), Phase("Judge", 30, 0.6, 17,
+    "plot-2"), …])`."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -35,7 +36,7 @@ class PhaseBars(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_phases(self, phases: Sequence[Phase]) -> None:
-        """All phases in order."""
+        """Set all phases in order."""
         self._phases = tuple(phases)
         self.setAccessibleName(
             "Phases: "
@@ -65,8 +66,8 @@ class PhaseBars(QWidget):
                 tone = "text" if running else "faint"
                 used = paint.text(painter, line, phase.words, tone, "caption")
                 if phase.elapsed_s is not None:
-                    told = formatting.clock(phase.elapsed_s)
-                    if paint.text_width(told, "caption") + used + 6 < width:
+                    elapsed = formatting.clock(phase.elapsed_s)
+                    if paint.text_width(elapsed, "caption") + used + 6 < width:
                         right = line.adjusted(0, 0, -2, 0)
-                        paint.text(painter, right, told, tone, "caption", align=paint.RIGHT)
+                        paint.text(painter, right, elapsed, tone, "caption", align=paint.RIGHT)
                 x += width + _GAP

@@ -1,4 +1,4 @@
-"""The step strip: one cell per step of the run, what happened at each, and where one looks."""
+"""Step strip: one cell per step of the run, with marks and the current selection."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -47,11 +47,11 @@ _STATE_WORDS = {
 
 
 class StepStrip(KeyboardFocus, QWidget):
-    """Cells, validation diamonds, checkpoint bars, branch forks.
+    """Cells, validation diamonds, checkpoint bars and branch forks.
 
-    `step_hovered(step | None)` moves the shared crosshair, `step_chosen(step)` picks a cell,
-    `step_opened(step)` (Enter, double click) wants its trajectories, `branch_wanted(step)` (B)
-    another run that begins there.
+    Signals: `step_hovered(step | None)` moves the shared crosshair, `step_chosen(step)` selects a
+    cell, `step_opened(step)` (Enter, double click) opens its trajectories, `branch_wanted(step)`
+    (B) branches a run there.
     """
 
     step_hovered = Signal(object)
@@ -82,11 +82,12 @@ class StepStrip(KeyboardFocus, QWidget):
         self.setAccessibleName("Steps of the run")
 
     def set_measure(self, name: str, falls: bool = False) -> None:
-        """What the cells' figures are; with `falls` less is better, and the ramp is turned."""
+        """Set the name of the cells' metric; with `falls`, lower is better and the ramp is
+        reversed."""
         self._measure, self._falls = name, falls
 
     def set_steps(self, cells: Sequence[StepCell], low: float = 0.0, high: float = 1.0) -> None:
-        """All cells in order, planned ones included, and the ends of the reward ramp."""
+        """Set all cells in order, planned ones included, and the ends of the reward ramp."""
         before, self._cells, self._range = self._cells, tuple(cells), (low, high)
         self._lay_out(before)
         alive = any(cell.state == "running" for cell in self._cells)
@@ -95,7 +96,7 @@ class StepStrip(KeyboardFocus, QWidget):
         self.update()
 
     def _lay_out(self, before: Sequence[StepCell]) -> None:
-        """Slots whose cells are the ones of before keep what was merged of them."""
+        """Lay out slots; a slot with unchanged cells keeps its merged cell."""
         old = dict(zip(self._slots, self._merged, strict=True))
         self._slots = lay_out(len(self._cells), self.width())
         self._merged = []
@@ -106,7 +107,7 @@ class StepStrip(KeyboardFocus, QWidget):
         self._marked = None
 
     def _mark(self) -> list[set[str]]:
-        """Which marks each slot has; worked out when they are first drawn."""
+        """Marks of each slot, computed on first drawing."""
         if self._marked is None:
             self._marked = [set() for _ in self._slots]
             starts = [slot.first for slot in self._slots]
@@ -122,7 +123,7 @@ class StepStrip(KeyboardFocus, QWidget):
         checkpoints: Collection[int] = (),
         branches: Collection[int] = (),
     ) -> None:
-        """What lies below the cells, by step."""
+        """Set the marks below the cells, by step."""
         self._marks = {
             "validation": frozenset(validations),
             "checkpoint": frozenset(checkpoints),
@@ -132,19 +133,19 @@ class StepStrip(KeyboardFocus, QWidget):
         self.update()
 
     def set_chosen(self, step: int | None) -> None:
-        """Show a step as chosen; emits nothing."""
+        """Select a step without emitting."""
         self._chosen = step
         self._tell()
         self.update()
 
     def set_crosshair(self, step: int | None) -> None:
-        """Where the shared crosshair is."""
+        """Set the position of the shared crosshair."""
         if step != self._crosshair:
             self._crosshair = step
             self.update()
 
     def chosen(self) -> int | None:
-        """The chosen step."""
+        """Selected step."""
         return self._chosen
 
     def _index_of(self, step: int | None) -> int:
@@ -158,8 +159,10 @@ class StepStrip(KeyboardFocus, QWidget):
         name = "Steps of the run"
         if index >= 0:
             cell = self._cells[index]
-            told = _STATE_WORDS.get(cell.state, f"{self._measure} {formatting.number(cell.reward)}")
-            name = f"{name}, step {cell.step}, {told}"
+            value = _STATE_WORDS.get(
+                cell.state, f"{self._measure} {formatting.number(cell.reward)}"
+            )
+            name = f"{name}, step {cell.step}, {value}"
         self.setAccessibleName(name)
 
     def _choose(self, index: int) -> None:
@@ -196,10 +199,10 @@ class StepStrip(KeyboardFocus, QWidget):
             lines.append([Span(_STATE_WORDS.get(cell.state, f"no {self._measure}"))])
         if cell.words:
             lines.append([Span(cell.words)])
-        found = [what for what in self._marks if what in self._mark()[number]]
-        if found:
-            lines.append([Span(" · ".join(found))])
-        action = "Enter: its trajectories" if cell.state in ("done", "skipped", "stopped") else ""
+        marks = [what for what in self._marks if what in self._mark()[number]]
+        if marks:
+            lines.append([Span(" · ".join(marks))])
+        action = "Enter: show trajectories" if cell.state in ("done", "skipped", "stopped") else ""
         return TipText(title, "", lines, action)
 
     def sizeHint(self) -> QSize:
@@ -256,7 +259,7 @@ class StepStrip(KeyboardFocus, QWidget):
         painter.setPen(Qt.PenStyle.NoPen)
         validated, kept = "validation" in marked, "checkpoint" in marked
         if kept:
-            bar = x - 10 if validated else x - 3  # beside the diamond, where both belong to a step
+            bar = x - 10 if validated else x - 3  # next to the diamond if a step has both
             painter.setBrush(theme().color("accent"))
             painter.drawRoundedRect(QRectF(bar, y - 1.5, 6, 3), 1, 1)
         if validated:
@@ -300,14 +303,14 @@ class StepStrip(KeyboardFocus, QWidget):
             self.step_opened.emit(self._chosen)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """The same as Enter and B, for the pointer."""
+        """Context menu with the actions of Enter and B."""
         number = self._slot_at(event.pos().x())
         if number < 0:
             return
         self._choose(self._slots[number].first)
         step, menu = self._chosen, QMenu(self)
         menu.aboutToHide.connect(menu.deleteLater)
-        opened = menu.addAction("Open its trajectories")
+        opened = menu.addAction("Show trajectories")
         opened.triggered.connect(lambda: self.step_opened.emit(step))
         branch = menu.addAction("Branch here…")
         branch.triggered.connect(lambda: self.branch_wanted.emit(step))

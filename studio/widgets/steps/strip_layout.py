@@ -1,4 +1,4 @@
-"""Where the cells of the step strip lie, and which neighbours share one. Pure."""
+"""Layout of the cells of the step strip, with merging of neighbours. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ LEAST_CELL_PX = 5
 
 @dataclass(frozen=True)
 class StepCell:
-    """One step: its state (done running planned skipped stopped) and mean reward."""
+    """Step: its state (done running planned skipped stopped) and mean reward."""
 
     step: int
     state: str
@@ -19,7 +19,7 @@ class StepCell:
 
 @dataclass(frozen=True)
 class Slot:
-    """A drawn cell: the steps it stands for (by index, both ends in) and its place in pixels."""
+    """Drawn cell: first and last index of its steps (inclusive), and its position in pixels."""
 
     first: int
     last: int
@@ -28,7 +28,7 @@ class Slot:
 
 
 def lay_out(count: int, width: float) -> list[Slot]:
-    """Cells over the width; neighbours merge when cells would be narrower than 5 px."""
+    """Distribute cells over the width; neighbours merge if cells would be narrower than 5 px."""
     if count <= 0 or width <= 0:
         return []
     gap = 2 if width / count >= LEAST_CELL_PX + 2 else 1
@@ -44,16 +44,16 @@ def lay_out(count: int, width: float) -> list[Slot]:
 
 
 def slot_of(slots: Sequence[Slot], index: int) -> int:
-    """The slot that stands for the step at an index; -1 when there is none."""
+    """Slot of the step at an index; -1 if there is none."""
     return next((n for n, slot in enumerate(slots) if slot.first <= index <= slot.last), -1)
 
 
 def merged_cell(cells: Sequence[StepCell]) -> StepCell:
-    """One cell for several: the mean reward, and the state that needs the eye most."""
+    """Merge several cells: mean reward and most important state."""
     for state in ("stopped", "running"):
         if any(cell.state == state for cell in cells):
-            found = next(cell for cell in cells if cell.state == state)
-            return found
+            first = next(cell for cell in cells if cell.state == state)
+            return first
     rewards = [cell.reward for cell in cells if cell.state == "done" and cell.reward is not None]
     if rewards:
         return StepCell(cells[0].step, "done", sum(rewards) / len(rewards))

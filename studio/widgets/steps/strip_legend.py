@@ -1,6 +1,4 @@
-"""What the marks of the step strip mean: the ramp with its ends, skipped, validation,
-checkpoint.
-"""
+"""Legend of the step strip: reward ramp with its ends, skipped, validation, checkpoint."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPaintEvent, QPolygonF
@@ -15,7 +13,7 @@ _CELL = 13
 
 
 class StripLegend(QWidget):
-    """`set_range(0.20, 0.75)`: the 2nd and 98th percentile of the run."""
+    """Legend: `set_range(0.20, 0.75)` takes the 2nd and 98th percentile of the run."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -24,7 +22,7 @@ class StripLegend(QWidget):
         self.set_range(0.0, 1.0)
 
     def set_range(self, low: float, high: float) -> None:
-        """The rewards at the ends of the ramp."""
+        """Set the rewards at the ends of the ramp."""
         self._ramp = f"{formatting.number(low)} to {formatting.number(high)} reward"
         self.setAccessibleName(f"Legend: cells from {self._ramp}; skipped, validation, checkpoint")
         self.updateGeometry()

@@ -1,4 +1,4 @@
-"""Group dots: siblings on a 0 to 1 axis, above or below the group's mean tick."""
+"""Group dots: rewards of a group on a 0 to 1 axis, with a tick at the mean."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _R = 3.0
 
 @dataclass(frozen=True)
 class PlacedDot:
-    """A dot on the axis: where (0 to 1), how far off the line (in dot rows), its token."""
+    """Dot on the axis: position (0 to 1), vertical offset (in dot rows), token."""
 
     x: float
     row: float
@@ -28,9 +28,10 @@ class PlacedDot:
 def place_dots(
     rewards: Sequence[float | None], width: float, low: float = 0.0, high: float = 1.0
 ) -> list[PlacedDot]:
-    """Swarm placement: dots that would cover each other move up or down by half a dot.
+    """Swarm placement: overlapping dots are moved up or down by half a dot.
 
-    None and nan are unscored: hollow, past the end of the axis. No spread means no signal: piled.
+    Unscored rewards (None, nan) are hollow dots past the end of the axis. Equal rewards (no signal)
+    are piled up.
     """
     scored = [r for r in rewards if r is not None and math.isfinite(r)]
     span = (high - low) or 1.0
@@ -64,7 +65,8 @@ def paint_group_dots(
     rewards: Sequence[float | None],
     rings: Sequence[int] = (),
 ) -> None:
-    """The mark in a rectangle; delegates use it too. `rings` are siblings to circle, by place."""
+    """Draw the dots in a rectangle; also used by delegates. `rings` are indices of trajectories to
+    circle."""
     middle = round(rect.center().y()) + 0.0
     axis = rect.adjusted(_R, 0, -_R - (8 if any(r is None for r in rewards) else 0), 0)
     color = theme().color
@@ -108,14 +110,14 @@ def paint_group_dots(
 
 
 def _squeeze(dots: Sequence[PlacedDot], height: float) -> float:
-    """How much a pile is pressed together so that it stays inside its row."""
+    """Factor by which a pile is compressed to fit its row."""
     tallest = max((abs(dot.row) for dot in dots if not dot.hollow), default=0.0) * 2 * _R
     room = max(0.0, height / 2 - _R - 1)
     return min(1.0, room / tallest) if tallest else 1.0
 
 
 class GroupDots(QWidget):
-    """`set_rewards([0.1, 0.6, None])`; pending siblings are simply not given."""
+    """Group dots: `set_rewards([0.1, 0.6, None])`; pending trajectories are omitted."""
 
     def __init__(self, name: str = "Rewards of the group", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -125,13 +127,14 @@ class GroupDots(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
 
     def set_rewards(self, rewards: Sequence[float | None], rings: Sequence[int] = ()) -> None:
-        """The siblings that have a reward (None: unscored), and which to circle."""
+        """Set the rewards so far (None: unscored), and the indices to circle."""
         self._rewards, self._rings = tuple(rewards), tuple(rings)
         scored = [r for r in rewards if r is not None]
         mean = formatting.number(sum(scored) / len(scored)) if scored else formatting.ABSENT
         unscored = len(rewards) - len(scored)
-        told = f"{self._name}: {formatting.plural(len(scored), 'attempt')}, mean {mean}"
-        self.setAccessibleName(told + (f", {unscored} unscored" if unscored else ""))
+        count = formatting.plural(len(scored), "trajectory", "trajectories")
+        text = f"{self._name}: {count}, mean {mean}"
+        self.setAccessibleName(text + (f", {unscored} unscored" if unscored else ""))
         self.update()
 
     def sizeHint(self) -> QSize:

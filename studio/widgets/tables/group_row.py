@@ -1,4 +1,4 @@
-"""A group in flight: name, dots, count or word. 30 high; click opens the group."""
+"""Row of a group in progress: name, dots, count or state. 30 px high; a click opens the group."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,8 @@ _DOTS_PX, _TAIL_PX = 66, 78
 
 
 class GroupRow(KeyboardFocus, QAbstractButton):
-    """`set_group("Dana's Lisbon flight", rewards, "8/8")`; tail tone warn for "no signal"."""
+    """Group row: `set_group("Dana's Lisbon flight", rewards, "8/8")`; tail tone warn for "no
+    signal"."""
 
     ring_inside = True
 
@@ -30,7 +31,7 @@ class GroupRow(KeyboardFocus, QAbstractButton):
     def set_group(
         self, name: str, rewards: Sequence[float | None], tail: str, tone: str = "faint"
     ) -> None:
-        """Change everything the row says."""
+        """Change all contents of the row."""
         self.setText(name)
         self._rewards, self._tail, self._tail_tone = tuple(rewards), tail, tone
         self.setAccessibleName(f"Group {name}, {tail}")

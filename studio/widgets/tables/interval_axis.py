@@ -1,6 +1,4 @@
-"""The interval axis: a value with its 95 % interval on a shared scale, and a base to compare
-with.
-"""
+"""Interval axis: values with their 95 % intervals on a shared scale, and a base to compare with."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +15,7 @@ from studio.widgets.painting import paint
 
 @dataclass(frozen=True)
 class Interval:
-    """A value, the ends of its interval (None: only a training mean is known), and its looks."""
+    """Value with the ends of its interval (None: only a training mean is known), and its style."""
 
     value: float
     low: float | None = None
@@ -35,7 +33,7 @@ def paint_interval(
     high: float,
     base: float | None = None,
 ) -> None:
-    """One interval on an axis from low to high, with a dashed line at `base`; also used by
+    """Draw an interval on an axis from low to high, with a dashed line at `base`; also used by
     delegates."""
     span = (high - low) or 1.0
 
@@ -66,7 +64,7 @@ def paint_interval(
 
 
 class IntervalAxis(QWidget):
-    """One row per interval: `set_intervals([Interval(0.48, 0.38, 0.62, words="rubric 3"), …])`."""
+    """Interval rows: `set_intervals([Interval(0.48, 0.38, 0.62, words="rubric 3"), …])`."""
 
     def __init__(
         self,
@@ -87,7 +85,7 @@ class IntervalAxis(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_intervals(self, items: Sequence[Interval], base: float | None = None) -> None:
-        """The rows, and a dashed base line."""
+        """Set the rows and a dashed base line."""
         self._items, self._base = tuple(items), base
         self.setAccessibleName(
             "; ".join(
@@ -100,7 +98,7 @@ class IntervalAxis(QWidget):
         self.update()
 
     def set_zone(self, start: float | None, token: str = "human") -> None:
-        """A shaded zone from `start` to the end of the axis (a person's own consistency)."""
+        """Shade from `start` to the end of the axis (the person's own consistency)."""
         self._zone = None if start is None else (start, token)
         self.update()
 
@@ -145,9 +143,9 @@ class IntervalAxis(QWidget):
             x = round(axis.left() + axis.width() * share)
             painter.fillRect(QRectF(x, 0, 1, axis.height()), color("grid"))
             if self._labels:
-                told = f"{self._low + span * share:g}"
+                label = f"{self._low + span * share:g}"
                 room = QRectF(x - 24, axis.bottom() + 3, 48, 16)
-                paint.text(painter, room, told, "faint", "caption", align=paint.CENTER)
+                paint.text(painter, room, label, "faint", "caption", align=paint.CENTER)
         if self._base is not None:
             x = axis.left() + axis.width() * (self._base - self._low) / span
             painter.setPen(QPen(color("faint"), 1, Qt.PenStyle.DashLine))

@@ -1,4 +1,4 @@
-"""Intervals of several contenders, row by row: the first above the others, on one axis."""
+"""Intervals of several contestants by tag, on one axis; the first contestant is on top."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MARKS = 4
 
 @dataclass(frozen=True)
 class TagRow:
-    """A tag, how many scenarios have it, and one interval a contender (None: nothing known)."""
+    """Tag, its number of scenarios, and one interval per contestant (None: unknown)."""
 
     words: str
     intervals: tuple[Interval | None, ...]
@@ -26,7 +26,7 @@ class TagRow:
 
 
 class TagChart(QWidget):
-    """`set_rows(rows, low, high)`."""
+    """Tag chart: `set_rows(rows, low, high)`."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -75,10 +75,10 @@ class TagChart(QWidget):
 
 
 def _told(row: TagRow) -> str:
-    known = [
+    values = [
         f"{item.words} {formatting.number(item.value)} from {formatting.number(item.low)} to "
         f"{formatting.number(item.high)}"
         for item in row.intervals
         if item is not None
     ]
-    return f"{row.words}: {', '.join(known) or 'nothing known'}"
+    return f"{row.words}: {', '.join(values) or 'no data'}"

@@ -1,6 +1,6 @@
-"""The chips of a person's words on an attempt: filled once they hold, outlined while they wait.
+"""Label chips of a trajectory: filled if applied, outlined if pending.
 
-The first has its word; where the room ends, the others keep their icon.
+The first chip shows its text; the others shrink to icons if there is no room.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _ICON, _PADDING, _GAP = 12, 6.0, 4.0
 
 @dataclass(frozen=True)
 class LabelChip:
-    """A word of a person: `pending` until Enter."""
+    """Label; `pending` until Enter."""
 
     words: str
     icon: str
@@ -25,7 +25,7 @@ class LabelChip:
     pending: bool = False
 
     def told(self) -> str:
-        """For a screen reader."""
+        """Text for screen readers."""
         return f"{self.words}, not applied yet" if self.pending else self.words
 
 
@@ -37,34 +37,34 @@ _NARROW = 2 * _PADDING + _ICON - 2
 
 
 def fitted(chips: Sequence[LabelChip], room: float) -> list[tuple[LabelChip, float, bool]]:
-    """Each chip with its width and whether its word is shown; what has no room at all is left
-    out, oldest first, and what waits for Enter goes before what holds."""
+    """Chips with their width and whether the text is shown. Without room, the oldest are dropped
+    first, and pending ones take precedence."""
     order = sorted(range(len(chips)), key=lambda i: (not chips[i].pending, -i))
     shown: dict[int, tuple[LabelChip, float, bool]] = {}
     left = room
     for rank, place in enumerate(order):
         chip = chips[place]
         still = (len(order) - rank - 1) * (_NARROW + _GAP)
-        for width, spoken in ((_wide(chip), True), (_NARROW, False)):
-            if width + (still if spoken else 0) <= left or (width <= left and not spoken):
-                shown[place] = (chip, width, spoken)
+        for width, with_text in ((_wide(chip), True), (_NARROW, False)):
+            if width + (still if with_text else 0) <= left or (width <= left and not with_text):
+                shown[place] = (chip, width, with_text)
                 left -= width + _GAP
                 break
     return [shown[place] for place in sorted(shown)]
 
 
 def paint_label_chips(painter: QPainter, rect: QRectF, chips: Sequence[LabelChip]) -> None:
-    """Right aligned in a rectangle 20 high."""
+    """Draw the chips right-aligned in a rectangle 20 px high."""
     placed = fitted(chips, rect.width())
     x = rect.right() - sum(width for _, width, _ in placed) - _GAP * max(0, len(placed) - 1)
-    for chip, width, spoken in placed:
+    for chip, width, with_text in placed:
         box = QRectF(x, rect.top(), width, HEIGHT)
         edge = {"bad": "bad-line"}.get(chip.tone, "human-line")
         fill = None if chip.pending else f"{chip.tone}-soft"
         paint.box(painter, box, fill, edge if chip.pending else None, 4)
-        at = QPointF(x + _PADDING - (0 if spoken else 1), rect.top() + (HEIGHT - _ICON) / 2)
+        at = QPointF(x + _PADDING - (0 if with_text else 1), rect.top() + (HEIGHT - _ICON) / 2)
         paint.icon(painter, at, chip.icon, chip.tone, _ICON)
-        if spoken:
+        if with_text:
             words = QRectF(at.x() + _ICON + 4, rect.top(), width, HEIGHT)
             paint.text(painter, words, chip.words, chip.tone, "caption", 500, elide=False)
         x += width + _GAP

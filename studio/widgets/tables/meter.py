@@ -1,4 +1,4 @@
-"""Meters: a bar with a word before it and a figure after it, and the bare bar itself."""
+"""Meters: a bar with a label before it and a figure after it, and the bar alone."""
 
 from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent
@@ -12,7 +12,7 @@ from studio.widgets.painting import paint
 def paint_meter(
     painter: QPainter, rect: QRectF, share: float, token: str, ground: str = "border"
 ) -> None:
-    """A filled share of a 6 px bar; also used by delegates."""
+    """Draw a filled share of a 6 px bar; also used by delegates."""
     clip = QPainterPath()
     clip.addRoundedRect(rect, 2, 2)
     painter.save()
@@ -24,7 +24,7 @@ def paint_meter(
 
 
 class Meter(QWidget):
-    """A bare bar: `set_share(0.7)`."""
+    """Bar: `set_share(0.7)`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Meter(QWidget):
         self.set_share(0.0)
 
     def set_share(self, share: float, token: str | None = None) -> None:
-        """How much is filled, 0 to 1."""
+        """Set the filled share, 0 to 1."""
         self._share, self._token = share, token or self._token
         self.setAccessibleName(f"{self._name} {formatting.percent(share)}")
         self.update()
@@ -54,7 +54,8 @@ class Meter(QWidget):
 
 
 class MeterRow(QWidget):
-    """`MeterRow("Memory", "plot-1")`, then `set_value(98 / 141, "98 / 141 GB")`. 28 high."""
+    """Labelled bar: `MeterRow("Memory", "plot-1")`, then `set_value(98 / 141, "98 / 141 GB")`. 28
+    px high."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class MeterRow(QWidget):
         self.set_value(None, formatting.ABSENT)
 
     def set_value(self, share: float | None, figure: str, token: str | None = None) -> None:
-        """The filled share and the figure after it; None draws an empty bar."""
+        """Set the filled share and the figure after it; None draws an empty bar."""
         self._share, self._figure, self._token = share, figure, token or self._token
         self.setAccessibleName(f"{self._words} {figure}")
         self.update()

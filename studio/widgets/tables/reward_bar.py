@@ -1,4 +1,4 @@
-"""The parts bar: what a reward is made of. One segment per part, the empty remainder visible."""
+"""Reward bar: one segment per reward part; the remainder stays visible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from studio.widgets.painting import paint
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its name, what it adds, and its plot token."""
+    """Reward part: name, contribution, plot token."""
 
     name: str
     value: float
@@ -29,7 +29,8 @@ def paint_parts(
     whole: float = 1.0,
     ground: str = "border",
 ) -> None:
-    """Segments left to right with a 1 px cut; also used by delegates. Negative parts shorten it."""
+    """Draw segments left to right with 1 px gaps; also used by delegates. Negative parts shorten
+    the bar."""
     clip = QPainterPath()
     clip.addRoundedRect(rect, 2, 2)
     painter.save()
@@ -60,7 +61,7 @@ def paint_parts(
 
 
 class PartsBar(QWidget):
-    """`set_parts([Part("judge", 0.56, "plot-2"), …])`."""
+    """Reward bar: `set_parts([Part("judge", 0.56, "plot-2"), …])`."""
 
     def __init__(self, height: int = 6, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -70,11 +71,11 @@ class PartsBar(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_parts(self, parts: Sequence[Part], whole: float = 1.0) -> None:
-        """The parts in pipeline order; `whole` is the value of a full bar."""
+        """Set the parts in pipeline order; `whole` is the value of a full bar."""
         self._parts, self._whole = tuple(parts), whole
-        told = ", ".join(f"{part.name} {formatting.number(part.value)}" for part in parts)
-        self.setAccessibleName(f"Reward parts: {told or 'none'}")
-        set_tip(self, told)
+        text = ", ".join(f"{part.name} {formatting.number(part.value)}" for part in parts)
+        self.setAccessibleName(f"Reward parts: {text or 'none'}")
+        set_tip(self, text)
         self.update()
 
     def sizeHint(self) -> QSize:

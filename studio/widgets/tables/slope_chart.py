@@ -1,6 +1,5 @@
-"""A slope chart: the siblings of one group, before on the left and after on the right. Only those
-whose rank changed are coloured and numbered.
-"""
+"""Slope chart of one group: scores before on the left, after on the right. Only trajectories with a
+changed rank are coloured and numbered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ TIE = 1e-9
 
 @dataclass(frozen=True)
 class Slope:
-    """One sibling: its number, and its score before and after (None: unscored)."""
+    """Trajectory of the group: number, and score before and after (None: unscored)."""
 
     number: int
     before: float | None
@@ -30,14 +29,14 @@ class Slope:
 
     @property
     def has_moved(self) -> bool:
-        """By itself, and not because another has passed it."""
-        known = self.before is not None and self.after is not None
-        return known and abs(self.after - self.before) > MOVED  # type: ignore[operator]
+        """Whether its rank changed by its own score, not because another trajectory passed it."""
+        scores = self.before is not None and self.after is not None
+        return scores and abs(self.after - self.before) > MOVED  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """A group: title, the two sides' names, siblings, what happened, labels obeyed."""
+    """Group: title, names of both sides, trajectories, result, and pairs that follow the labels."""
 
     title: str
     left: str
@@ -49,12 +48,12 @@ class Slopes:
 
 
 def ranks(values: Sequence[float | None]) -> list[float | None]:
-    """1 is the best; equal values share the middle of their ranks; None stays without."""
-    known = [value for value in values if value is not None]
+    """Ranks from 1, the best; ties share the mean of their ranks; None stays None."""
+    scores = [value for value in values if value is not None]
 
     def rank(value: float) -> float:
-        better = sum(other > value + TIE for other in known)
-        equal = sum(abs(other - value) <= TIE for other in known)
+        better = sum(other > value + TIE for other in scores)
+        equal = sum(abs(other - value) <= TIE for other in scores)
         return better + (equal + 1) / 2
 
     return [None if value is None else rank(value) for value in values]
@@ -65,7 +64,7 @@ def _moves(befores: Sequence[float | None], afters: Sequence[float | None]) -> l
 
 
 class SlopeChart(KeyboardFocus, QWidget):
-    """`set_slopes(slopes)`; pressed, or Enter, opens the group."""
+    """Slope chart: `set_slopes(slopes)`; a click or Enter opens the group."""
 
     opened = Signal()
     ring_radius = 4.0
@@ -108,8 +107,8 @@ class SlopeChart(KeyboardFocus, QWidget):
         painter.setPen(QPen(theme().color("border"), 1))
         for x in (left, right):
             painter.drawLine(QPointF(x, top - 8), QPointF(x, bottom + 8))
-        known = [v for s in siblings for v in (s.before, s.after) if v is not None]
-        low, high = (min(known), max(known)) if known else (0.0, 1.0)
+        scores = [v for s in siblings for v in (s.before, s.after) if v is not None]
+        low, high = (min(scores), max(scores)) if scores else (0.0, 1.0)
         span = max(high - low, 1e-9)
 
         def y(value: float) -> float:
@@ -138,7 +137,7 @@ class SlopeChart(KeyboardFocus, QWidget):
                 self._number(painter, sibling, y, left, right, taken)
 
     def _number(self, painter, sibling, y, left, right, taken) -> None:  # type: ignore[no-untyped-def]
-        """Beside both ends, unless another number is there already."""
+        """Draw the number at both ends, unless another number is there."""
         number = str(sibling.number)
         for side, x, value in (
             ("left", left - 20, sibling.before),

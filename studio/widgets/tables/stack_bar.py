@@ -1,4 +1,4 @@
-"""A bar of named shares in one row, a word before it, a figure after it; the rest stays bare."""
+"""Stacked bar of shares in one row, with a label before it and a figure after it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from studio.widgets.painting import paint
 
 @dataclass(frozen=True)
 class Stretch:
-    """One stretch of the bar: its words, its share of the whole, a colour token, hatched or not."""
+    """Segment: label, share of the whole, colour token, whether hatched."""
 
     words: str
     share: float
@@ -23,7 +23,8 @@ class Stretch:
 
 
 class StackRow(QWidget):
-    """`StackRow("Memory").set_stretches([Stretch("this run", 0.5, "plot-1")], "24 / 48 GB")`."""
+    """Stacked bar: `StackRow("Memory").set_stretches([Stretch("this run", 0.5, "plot-1")], "24 / 48
+    GB")`."""
 
     def __init__(
         self,
@@ -50,12 +51,13 @@ class StackRow(QWidget):
     def set_stretches(
         self, stretches: Sequence[Stretch], figure: str, tone: str = "text", limit: float = 1.0
     ) -> None:
-        """From left to right; what goes beyond 1 is cut off. A limit below 1 is marked."""
+        """Set the segments from left to right; anything beyond 1 is cut off. A limit below 1 is
+        marked."""
         self._limit = limit
         self._stretches, self._figure, self._tone = tuple(stretches), figure, tone
         self.setAccessibleName(f"{self._words} {figure}")
-        told = (f"{s.words} {formatting.percent(s.share)}" for s in self._stretches if s.words)
-        self.setAccessibleDescription(", ".join(told))
+        texts = (f"{s.words} {formatting.percent(s.share)}" for s in self._stretches if s.words)
+        self.setAccessibleDescription(", ".join(texts))
         self.update()
 
     def sizeHint(self) -> QSize:
@@ -68,7 +70,7 @@ class StackRow(QWidget):
             paint.text(painter, words, self._words, "muted", "label", 400)
             width = row.width() - self._words_px - self._figure_px
             top = row.center().y() - self._bar_px / 2
-            paint_stretches(
+            paint_segments(
                 painter, QRectF(self._words_px, top, width, self._bar_px), self._stretches
             )
             if self._limit < 1:
@@ -86,8 +88,8 @@ class StackRow(QWidget):
             )
 
 
-def paint_stretches(painter: QPainter, bar: QRectF, stretches: Sequence[Stretch]) -> None:
-    """On a ground that shows what is left."""
+def paint_segments(painter: QPainter, bar: QRectF, stretches: Sequence[Stretch]) -> None:
+    """Draw the segments on the background of the remainder."""
     clip = QPainterPath()
     clip.addRoundedRect(bar, 2, 2)
     painter.save()

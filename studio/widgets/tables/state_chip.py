@@ -1,4 +1,4 @@
-"""The state chip of the header: icon and words for where the run is. An icon and a word, always."""
+"""State chip of the header: icon and text of the run's state."""
 
 from PySide6.QtWidgets import QWidget
 
@@ -16,16 +16,15 @@ STATES = {
 
 
 class StateChip(Chip):
-    """`set_run_state("alive", "Step 47 · judging")`; none, alive, paused, review, stopped,
-    finished.
-    """
+    """State chip: `set_run_state("alive", "Step 47 · judging")`; none, alive, paused, review,
+    stopped, finished."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("No run yet", height=24, parent=parent)
         self.set_run_state("none", "No run yet")
 
     def set_run_state(self, state: str, words: str) -> None:
-        """Change the state and its words."""
+        """Change the state and its text."""
         tone, icon = STATES[state]
         self.set_state(words, tone, icon)
         self.setAccessibleName(f"Run: {words}")

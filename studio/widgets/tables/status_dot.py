@@ -1,4 +1,4 @@
-"""The dot of an engine: colour and shape say how it is. On the pill, in menus, in rows."""
+"""Status dot of an engine, in the header, in menus and in rows; colour and shape tell the state."""
 
 from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QIcon, QPaintEvent, QPixmap
@@ -15,13 +15,13 @@ DOTS = {
     "gone": ("bad", False),
     "none": ("ghost", False),
 }
-"""State → token, and whether it is a disc; else it is a ring: shape says it too."""
-SAID = {
+"""State → token, and whether it is a disc or a ring, so that colour is not the only signal."""
+STATE_TEXTS = {
     "connected": "connected",
     "connecting": "connecting",
-    "asking": "waits for an answer",
+    "asking": "waiting for an answer",
     "reconnecting": "reconnecting",
-    "gone": "not reachable",
+    "gone": "unreachable",
     "none": "no engine",
 }
 ICON_PX, SHARP = 16, 2
@@ -36,7 +36,7 @@ def paint_dot(painter: paint.QPainter, middle: QPointF, state: str) -> None:
 
 
 def dot_icon(state: str) -> QIcon:
-    """For a menu."""
+    """Icon for a menu."""
     pixmap = QPixmap(QSize(ICON_PX, ICON_PX) * SHARP)
     pixmap.setDevicePixelRatio(SHARP)
     pixmap.fill(Qt.GlobalColor.transparent)
@@ -48,7 +48,7 @@ def dot_icon(state: str) -> QIcon:
 
 
 class Dot(QWidget):
-    """`set_state("connected")`; the words beside it say the same."""
+    """Status dot: `set_state("connected")`; the text next to it says the same."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -58,7 +58,7 @@ class Dot(QWidget):
 
     def set_state(self, state: str) -> None:
         self._state = state
-        self.setAccessibleName(SAID[state])
+        self.setAccessibleName(STATE_TEXTS[state])
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -1,6 +1,6 @@
-"""The base of every table: QTableView with 36 px rows, and a delegate that draws by column kind.
+"""Base of every table: QTableView with 36 px rows, and a delegate that draws by kind of column.
 
-Models give plain values; the roles of `studio.theme.item_roles` say more.
+Models provide plain values and the roles of `studio.theme.item_roles`.
 """
 
 from typing import Any
@@ -41,9 +41,9 @@ _PAD = 12
 
 
 class Table(QTableView):
-    """Rows of 36 (`row_px`), no grid but hairlines, hover, selection, sorting by the header.
+    """Table with rows of 36 px (`row_px`), hairlines, hover, selection, and sorting by the header.
 
-    `row_opened(row)` on double click and Enter, `row_marked(row)` on Space.
+    Signals: `row_opened(row)` on double click and Enter, `row_marked(row)` on Space.
     """
 
     row_opened = Signal(int)
@@ -78,7 +78,7 @@ class Table(QTableView):
         self.doubleClicked.connect(lambda index: self.row_opened.emit(index.row()))
 
     def set_column(self, column: int, width: int | None, kind: str = "text") -> None:
-        """Width in pixels (None stretches) and kind of a column.
+        """Set width in pixels (None stretches) and kind of a column.
 
         Kinds: text, strong, figure, mono, check, advantage, dots, sparkline, parts, meter,
         interval.
@@ -91,7 +91,7 @@ class Table(QTableView):
         self.cells.kinds[column] = kind
 
     def setModel(self, model: QAbstractItemModel | None) -> None:
-        """The view keeps no copy: sorting and filtering are the model's."""
+        """Set the model, which also sorts and filters."""
         super().setModel(model)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
@@ -117,7 +117,7 @@ class Table(QTableView):
 
 
 class CellDelegate(QStyledItemDelegate):
-    """Draws a cell by its column's kind; reuse it, or subclass and override `paint_cell`."""
+    """Delegate that draws a cell by the kind of its column; subclasses override `paint_cell`."""
 
     def __init__(self, table: QTableView) -> None:
         super().__init__(table)
@@ -176,7 +176,7 @@ class CellDelegate(QStyledItemDelegate):
     def _paint_chips(
         self, painter: QPainter, rect: QRectF, x: float, chips: list[tuple[str, str]]
     ) -> None:
-        """As many as there is room for."""
+        """Draw as many chips as fit."""
         for words, tone in chips:
             width = round(paint.text_width(words, "caption", 500)) + 12
             if x + width > rect.right():
@@ -212,7 +212,7 @@ class CellDelegate(QStyledItemDelegate):
 
 
 def paint_check(painter: QPainter, rect: QRectF, state: Any) -> None:
-    """A check box in a row."""
+    """Draw a check box in a row."""
     on = Qt.CheckState(state) == Qt.CheckState.Checked if state is not None else False
     cell = QRectF(rect.left(), rect.center().y() - 7, 14, 14)
     paint.box(painter, cell, "accent-soft" if on else "raised", "accent" if on else "faint", 3)

@@ -1,4 +1,4 @@
-"""Criteria and what each weighs: chips, and a stacked bar whose boundaries can be dragged."""
+"""Weights of criteria: chips, and a stacked bar with draggable boundaries."""
 
 from collections.abc import Sequence
 
@@ -14,14 +14,13 @@ CHIP, GAP, BAR, GRIP = 26, 6, 8, 5
 
 
 def tone_of(place: int) -> str:
-    """The colour of the criterion at a place."""
+    """Colour token of the criterion at an index."""
     return TONES[place % len(TONES)]
 
 
 class WeightBar(KeyboardFocus, QWidget):
-    """`set_weights(["Right", "Brief"], [0.75, 0.25])`; a dragged boundary, or arrow keys on it
-    (Up and Down choose which), emits `moved(boundary, share of all before it)`.
-    """
+    """Weight bar: `set_weights(["Right", "Brief"], [0.75, 0.25])`; dragging a boundary, or arrow
+    keys on it (Up and Down select one), emits `moved(boundary, share of all before it)`."""
 
     moved = Signal(int, float)
     chip_pressed = Signal(int)
@@ -41,8 +40,8 @@ class WeightBar(KeyboardFocus, QWidget):
     def set_weights(self, names: Sequence[str], shares: Sequence[float]) -> None:
         self._names, self._shares = list(names), list(shares)
         self._grip = min(self._grip, max(0, len(names) - 2))
-        told = ", ".join(f"{n} {s:.0%}" for n, s in zip(names, shares, strict=True))
-        self.setAccessibleName(f"Weights: {told}")
+        text = ", ".join(f"{n} {s:.0%}" for n, s in zip(names, shares, strict=True))
+        self.setAccessibleName(f"Weights: {text}")
         self.setVisible(bool(names))
         self.updateGeometry()
         self.update()
@@ -69,26 +68,26 @@ class WeightBar(KeyboardFocus, QWidget):
 
     def _chips(self, width: float) -> list[tuple[int, QRectF]]:
         """Row and box of each chip, wrapped."""
-        found, row, x = [], 0, 0.0
+        boxes, row, x = [], 0, 0.0
         for place in range(len(self._names)):
             name, percent = self._words(place)
             wide = 22 + paint.text_width(name) + 10 + paint.text_width(percent, "mono-small") + 10
             wide = min(wide, width)
             if x and x + wide > width:
                 row, x = row + 1, 0.0
-            found.append((row, QRectF(x, row * (CHIP + GAP), wide, CHIP)))
+            boxes.append((row, QRectF(x, row * (CHIP + GAP), wide, CHIP)))
             x += wide + GAP
-        return found
+        return boxes
 
     def _bar(self) -> QRectF:
         return QRectF(0, self.height() - BAR - 6, self.width(), BAR)
 
     def _boundaries(self) -> list[float]:
-        bar, total, found = self._bar(), 0.0, []
+        bar, total, boundaries = self._bar(), 0.0, []
         for share in self._shares[:-1]:
             total += share
-            found.append(bar.left() + bar.width() * total)
-        return found
+            boundaries.append(bar.left() + bar.width() * total)
+        return boundaries
 
     def _at(self, x: float, y: float) -> int | None:
         if not self._bar().adjusted(0, -6, 0, 6).contains(QPointF(x, y)):
@@ -120,8 +119,8 @@ class WeightBar(KeyboardFocus, QWidget):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         x, y = event.position().x(), event.position().y()
-        if (found := self._at(x, y)) is not None:
-            self._grip, self._dragged = found, True
+        if (boundary := self._at(x, y)) is not None:
+            self._grip, self._dragged = boundary, True
             return
         for place, (_, box) in enumerate(self._chips(self.width())):
             if box.contains(event.position()):

@@ -1,6 +1,6 @@
-"""Chips: a word or two in a 20 px box.
+"""Chips: short text in a 20 px box.
 
-A plain chip says something; a filter chip can be removed.
+A plain chip is informative; a filter chip can be removed.
 """
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
@@ -24,7 +24,7 @@ TONES: dict[str, tuple[str, str, str | None]] = {
 
 
 class Chip(QWidget):
-    """`Chip("steady", "good", icon="check")`; mono for names of settings."""
+    """Chip: `Chip("steady", "good", icon="check")`; monospace for names of settings."""
 
     def __init__(
         self,
@@ -46,16 +46,16 @@ class Chip(QWidget):
         self.set_state(words, tone, icon)
 
     def set_state(self, words: str, tone: str = "neutral", icon: str = "") -> None:
-        """Change words, tone and icon together."""
+        """Change text, tone and icon together."""
         if tone not in TONES:
-            raise ValueError(f"chip tone is {tone!r}, wanted one of {', '.join(TONES)}")
+            raise ValueError(f"chip tone is {tone!r}, expected one of {', '.join(TONES)}")
         self._words, self._tone, self._icon = words, tone, icon
         self.setAccessibleName(words)
         self.updateGeometry()
         self.update()
 
     def words(self) -> str:
-        """What it says."""
+        """Text of the chip."""
         return self._words
 
     def _icon_px(self) -> int:
@@ -98,7 +98,7 @@ class Chip(QWidget):
 
 
 class FilterChip(KeyboardFocus, Chip):
-    """A filter: pressed it is on (accent) and can be removed; its number is what it would leave."""
+    """Filter chip: active (accent) after a click, removable; its number is the count of results."""
 
     toggled = Signal(bool)
     removed = Signal()
@@ -121,7 +121,7 @@ class FilterChip(KeyboardFocus, Chip):
         self.set_active(active)
 
     def set_active(self, active: bool) -> None:
-        """Show the filter as on or off."""
+        """Show the filter as active or inactive."""
         self._active = active
         state = "on" if active else "off"
         self.setAccessibleName(f"Filter {self._words} {self._amount}, {state}".replace("  ", " "))
@@ -129,7 +129,7 @@ class FilterChip(KeyboardFocus, Chip):
         self.update()
 
     def is_active(self) -> bool:
-        """True while the filter is on."""
+        """Whether the filter is active."""
         return self._active
 
     def _looks(self) -> tuple[str, str, str | None]:

@@ -1,4 +1,4 @@
-"""As many chips of a row as there is room for."""
+"""Row of chips, as many as fit."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,8 @@ _GAP = 8
 
 
 class ChipLine(QWidget):
-    """`set_chips([…])`: the first that fit, at the right end. It never makes its row wider."""
+    """Chips: `set_chips([…])` shows the first that fit, at the right end, without widening the
+    row."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -28,7 +29,7 @@ class ChipLine(QWidget):
         self._place()
 
     def shown(self) -> list[Chip]:
-        """Those that there is room for."""
+        """Visible chips."""
         return [chip for chip in self._chips if not chip.isHidden()]
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -1,6 +1,6 @@
-"""Phrase: a line or paragraph of plain spans, each with its own tone, weight and maybe a link.
+"""Phrase: a line or paragraph of plain spans, each with its own tone, weight and optional link.
 
-It replaces rich text: nothing is parsed, so untrusted text stays text.
+Replaces rich text: nothing is parsed, so untrusted text stays text.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from studio.widgets.painting.paint import focus_ring, painting
 
 @dataclass(frozen=True)
 class Span:
-    """Some words in one tone; `link` names what a click on them means."""
+    """Text in one tone; `link` is the name emitted by a click."""
 
     words: str
     tone: str = "muted"
@@ -39,7 +39,8 @@ class Span:
 
 
 class Phrase(QWidget):
-    """Spans on one line (cut at the right end) or wrapped. Links are reached by Tab and Enter."""
+    """Spans on one line (elided at the right end) or wrapped. Links are reached by Tab and
+    Enter."""
 
     link_activated = Signal(str)
 
@@ -70,7 +71,7 @@ class Phrase(QWidget):
         self.set_spans(spans)
 
     def set_spans(self, spans: Sequence[Span] | str) -> None:
-        """Change the words."""
+        """Replace the spans."""
         self._spans = (Span(spans),) if isinstance(spans, str) else tuple(spans)
         self.setAccessibleName(self.words())
         linked = any(span.link for span in self._spans)
@@ -80,7 +81,7 @@ class Phrase(QWidget):
         self._lay_out()
 
     def words(self) -> str:
-        """All the words, without their looks."""
+        """Plain text of all spans."""
         return "".join(span.words for span in self._spans)
 
     def _line_px(self) -> int:
@@ -116,9 +117,9 @@ class Phrase(QWidget):
             mono = "mono" if self._style != "caption" else "mono-small"
             form.setFont(theme().font(mono if span.mono else self._style, span.weight or 400))
             form.setForeground(theme().color(span.tone))
-            found = QTextLayout.FormatRange()
-            found.start, found.length, found.format = start, len(span.words), form  # type: ignore[misc]
-            formats.append(found)
+            span_range = QTextLayout.FormatRange()
+            span_range.start, span_range.length, span_range.format = start, len(span.words), form  # type: ignore[misc]
+            formats.append(span_range)
             start += len(span.words)
         return formats
 
@@ -189,15 +190,15 @@ class Phrase(QWidget):
                 focus_ring(painter, self._link_rect(links[self._focused_link], layout), 4)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        found = self._span_at(event.position().x(), event.position().y())
-        linked = found >= 0 and bool(self._spans[found].link)
+        hit = self._span_at(event.position().x(), event.position().y())
+        linked = hit >= 0 and bool(self._spans[hit].link)
         shape = Qt.CursorShape.PointingHandCursor if linked else Qt.CursorShape.ArrowCursor
         self.setCursor(shape)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        found = self._span_at(event.position().x(), event.position().y())
-        if found >= 0 and self._spans[found].link:
-            self.link_activated.emit(self._spans[found].link)
+        hit = self._span_at(event.position().x(), event.position().y())
+        if hit >= 0 and self._spans[hit].link:
+            self.link_activated.emit(self._spans[hit].link)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         links = self._links()
@@ -221,6 +222,7 @@ class Phrase(QWidget):
 
 
 def cursor_x(line: QTextLine, position: int) -> float:
-    """Where a cursor position lies on a line (PySide returns x and the position it used)."""
-    found: Any = line.cursorToX(position)
-    return float(found[0] if isinstance(found, tuple) else found)
+    """Horizontal position of a cursor position in a line (PySide returns x and the position it
+    used)."""
+    result: Any = line.cursorToX(position)
+    return float(result[0] if isinstance(result, tuple) else result)

@@ -1,4 +1,4 @@
-"""Text: a label in one style and one tone. Always plain text; it can elide and says so in a tip."""
+"""Plain text label in one style and tone; can be elided, with the full text as a tooltip."""
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QFontMetrics, QResizeEvent
@@ -9,7 +9,7 @@ from studio.theme.theme import theme
 
 
 class Text(QLabel):
-    """One piece of plain text: `Text("Reward", "label", 600, "muted")`."""
+    """Plain text: `Text("Reward", "label", 600, "muted")`."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Text(QLabel):
         self._show()
 
     def set_tone(self, tone: str) -> None:
-        """Change the colour: text muted faint accent good warn bad info judge human rules."""
+        """Set the tone: text muted faint accent good warn bad info judge human rules."""
         if tone != self.property("tone"):
             self.setProperty("tone", tone)
             self.style().unpolish(self)
             self.style().polish(self)
 
     def words(self) -> str:
-        """The whole text, also when it is shown shortened."""
+        """Full text, even if displayed elided."""
         return self._words
 
     def _show(self) -> None:

@@ -1,4 +1,4 @@
-"""The floating tip of charts, strips and tokens: beside its point, never over it."""
+"""Floating tooltip of charts, strips and tokens: next to its point, never over it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _AWAY = 12
 
 @dataclass(frozen=True)
 class TipText:
-    """First line left and right, then lines of spans, last what a click does."""
+    """Content: first line left and right, then lines of spans, last the action of a click."""
 
     title: str
     aside: str = ""
@@ -26,7 +26,7 @@ class TipText:
 
 
 class Tip(QWidget):
-    """One per window; takes no mouse and no focus."""
+    """Tooltip, one per window; ignores mouse and focus."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
@@ -37,13 +37,13 @@ class Tip(QWidget):
 
     @classmethod
     def of(cls, widget: QWidget) -> "Tip":
-        """The tip of a widget's window."""
+        """Tooltip of a widget's window."""
         window = widget.window()
-        found = window.findChild(cls, options=Qt.FindChildOption.FindDirectChildrenOnly)
-        return found if found is not None else cls(window)
+        tip = window.findChild(cls, options=Qt.FindChildOption.FindDirectChildrenOnly)
+        return tip if tip is not None else cls(window)
 
     def show_beside(self, widget: QWidget, point: QPoint, text: TipText) -> None:
-        """Open beside a point of a widget, on the side with room."""
+        """Show next to a point of a widget, on the side with room."""
         self._text = text
         self.setAccessibleName(self.words())
         size = self.sizeHint()
@@ -55,7 +55,7 @@ class Tip(QWidget):
         self.update()
 
     def words(self) -> str:
-        """Everything it says, line by line."""
+        """Text of the tooltip, line by line."""
         lines = ["".join(span.words for span in line) for line in self._text.lines]
         parts = [
             f"{self._text.title} {self._text.aside}".strip(),
@@ -106,7 +106,7 @@ class Tip(QWidget):
 
 
 def place_beside(anchor: QPoint, size: QSize, room: QRect) -> QPoint:
-    """Top left corner of a tip: left or right of the anchor, inside the room, never over it."""
+    """Top left corner of a tooltip: left or right of the anchor, inside the room, never over it."""
     right = anchor.x() + _AWAY
     left = anchor.x() - _AWAY - size.width()
     x = right if right + size.width() <= room.right() - 4 else left

@@ -1,7 +1,8 @@
-"""What a transcript shows: messages, tool calls, the outcome; and making untrusted text drawable.
+"""Items of a transcript: messages, tool calls and outcome; and preparation of untrusted text.
 
-Text is never parsed. Control and bidirectional characters are made visible, one for one, so that
-token offsets stay true; lines over 2 000 characters are broken before Qt sees them.
+Text is never parsed. Control and bidirectional characters are replaced by visible ones, one for
+one, so that token offsets stay valid; lines over 2 000 characters are broken before Qt lays them
+out.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ _TABLE |= {9: " ", 127: "\u2421", 0x2028: "\n", 0x2029: "\n"} | {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: its text, and what is known of it. `None` where it is not."""
+    """Token: its text and measurements; `None` if unknown."""
 
     text: str
     advantage: float | None = None
@@ -35,9 +36,9 @@ class Token:
 
 @dataclass(frozen=True)
 class Message:
-    """A turn or a message: role (system user assistant), a heading, facts after it, and its words.
+    """Message of a turn: role (system user assistant), heading, facts and text.
 
-    With `tokens` they are the words, and can be tinted.
+    `tokens`, if given, are the text and can be tinted.
     """
 
     role: str
@@ -50,7 +51,7 @@ class Message:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call and its result. State: ok, error, answer."""
+    """Tool call and its result. State: ok, error, answer."""
 
     name: str
     arguments: str
@@ -65,7 +66,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Note:
-    """A line of its own: the shared start, a divergence, a new branch."""
+    """Separate line: the shared prefix, a divergence, a new branch."""
 
     title: str
     facts: str = ""
@@ -74,7 +75,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The last row: the sum that makes the reward, in words and as a parts bar."""
+    """Last row: the sum of the reward, as text and as a reward bar."""
 
     title: str
     facts: str
@@ -86,12 +87,12 @@ Item = Message | ToolCall | Note | Outcome
 
 
 def plain(text: str) -> str:
-    """The text with every control character visible; its length is unchanged."""
+    """Make every control character visible; the length is unchanged."""
     return text.translate(_TABLE)
 
 
 def break_long_lines(text: str, longest: int = LONGEST_LINE) -> str:
-    """Lines over `longest` characters are cut."""
+    """Break lines over `longest` characters."""
     if len(text) <= longest:
         return text
     out: list[str] = []
@@ -101,14 +102,14 @@ def break_long_lines(text: str, longest: int = LONGEST_LINE) -> str:
 
 
 def cap_lines(text: str, most: int) -> tuple[str, int]:
-    """The first lines, and how many are left out."""
+    """First lines of a text, and the number of lines left out."""
     lines = text.split("\n")
     return ("\n".join(lines[:most]), len(lines) - most) if len(lines) > most else (text, 0)
 
 
 def shown_part(text: str, lines: int, chars: int) -> tuple[str, int]:
-    """The beginning of a text, drawable, and how many lines of it are left out. What is not shown
-    is only counted, so that megabytes cost nothing."""
+    """Beginning of a text, drawable, and the number of lines left out. The rest is only counted, so
+    that megabytes cost little."""
     head, rest = text[:chars], text[chars:]
     words, left_out = cap_lines(break_long_lines(plain(head)), lines)
     if rest:
@@ -117,9 +118,8 @@ def shown_part(text: str, lines: int, chars: int) -> tuple[str, int]:
 
 
 def join_tokens(tokens: Sequence[Token], longest: int = LONGEST_LINE) -> tuple[str, list[int]]:
-    """The text of tokens and where each starts; a line that grows too long is broken between
-    two.
-    """
+    """Joined text of tokens, and the offset of each; a line that grows too long is broken between
+    two tokens."""
     pieces: list[str] = []
     starts: list[int] = []
     length = line = 0
@@ -137,7 +137,7 @@ def join_tokens(tokens: Sequence[Token], longest: int = LONGEST_LINE) -> tuple[s
 
 
 def tint_of(token: Token, tint: str, largest: float) -> str | None:
-    """The token name behind a token's text, or None. Only trained tokens are tinted."""
+    """Background token of a token's text, or None. Only trained tokens are tinted."""
     if tint == "none" or not token.trained:
         return None
     if tint == "mask":
@@ -149,12 +149,12 @@ def tint_of(token: Token, tint: str, largest: float) -> str | None:
         return None
     share = min(1.0, abs(value) / (largest or 1.0))
     step = min(3, int(share * 4))
-    side = "neg" if tint == "logprob" else "pos"  # an unlikely token is warm, an open choice cool
+    side = "neg" if tint == "logprob" else "pos"  # unlikely tokens are warm, high entropy is cool
     return f"advantage-{side}-{step}" if step else None
 
 
 def largest_of(items: Sequence[Item], tint: str) -> float:
-    """The end of the tint scale: the largest absolute value shown."""
+    """End of the tint scale: the largest absolute value shown."""
     field = {"advantage": "advantage", "logprob": "logprob", "entropy": "entropy"}.get(tint)
     if field is None:
         return 1.0

@@ -1,4 +1,5 @@
-"""Lays out one row of a transcript at a width, and paints it. A row is laid out when it is seen."""
+"""Layout and painting of one row of a transcript at a given width. Rows are laid out when
+visible."""
 
 import bisect
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ RESULT_LINES = 6
 MORE_LINES = 200
 MESSAGE_LINES = 400
 CHUNK_CHARS, ARGUMENT_CHARS, RESULT_CHARS = 30_000, 2_000, 1_200
-"""Characters that are laid out at first; each "more" adds a chunk: 30 ms of work."""
+"""Characters laid out at first; each "more" adds a chunk, about 30 ms of work."""
 _ROLE_ICONS = {
     "system": "message-square-text",
     "user": "user-round",
@@ -40,7 +41,7 @@ _LINE = {"body": 20.0, "mono": 18.0, "label": 18.0}
 
 @dataclass
 class Block:
-    """A laid out text in the row: where, and its tokens."""
+    """Text laid out in the row: position and tokens."""
 
     layout: QTextLayout
     at: QPointF
@@ -49,7 +50,7 @@ class Block:
     starts: list[int] = field(default_factory=list)
 
     def token_at(self, point: QPointF) -> int:
-        """The index of the token under a point of the row, or -1."""
+        """Index of the token at a point of the row, or -1."""
         inside = point - self.at
         for number in range(self.layout.lineCount()):
             line = self.layout.lineAt(number)
@@ -60,14 +61,14 @@ class Block:
         return -1
 
     def rects_of(self, index: int) -> list[QRectF]:
-        """Where a token is drawn, in the row."""
+        """Rectangles of a token, in the row."""
         start = self.starts[index]
         end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.layout.text())
         return self.rects_between(start, end)
 
     def rects_between(self, start: int, end: int) -> list[QRectF]:
-        """Where a range of characters is drawn, in the row."""
-        found = []
+        """Rectangles of a range of characters, in the row."""
+        result = []
         for number in range(self.layout.lineCount()):
             line = self.layout.lineAt(number)
             first, last = line.textStart(), line.textStart() + line.textLength()
@@ -75,13 +76,13 @@ class Block:
                 continue
             left, right = cursor_x(line, max(start, first)), cursor_x(line, min(end, last))
             rect = QRectF(left, line.y() - 1, right - left, line.height() + 2)
-            found.append(rect.translated(self.at))
-        return found
+            result.append(rect.translated(self.at))
+        return result
 
 
 @dataclass
 class Row:
-    """One laid out item: its height, its texts, its frame, and where "more" is."""
+    """Item laid out: height, texts, frame, and position of "more"."""
 
     item: Item
     height: float = 0.0
@@ -95,7 +96,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Looks:
-    """What all rows share: width, tint and its scale, indented or not."""
+    """Properties shared by all rows: width, tint and its scale, indentation."""
 
     width: float
     tint: str = "advantage"
@@ -104,12 +105,12 @@ class Looks:
 
 
 def chars_at(shown: int, first: int) -> int:
-    """How many characters are laid out when so many lines are open."""
+    """Number of characters laid out if so many lines are open."""
     return first if shown <= 0 else CHUNK_CHARS * (1 + shown // MORE_LINES)
 
 
 def estimate(item: Item, width: float) -> float:
-    """A height to scroll by before the row is seen."""
+    """Estimated height of a row that was not laid out."""
     if isinstance(item, (Note, Outcome)):
         return 44.0 if isinstance(item, Note) else 84.0
     count = sum(len(t.text) for t in item.tokens) or len(getattr(item, "text", ""))
@@ -119,7 +120,7 @@ def estimate(item: Item, width: float) -> float:
 
 
 def lay_out_row(item: Item, looks: Looks, shown_lines: int) -> Row:
-    """The row of an item; `shown_lines` is how many lines of a capped text are open."""
+    """Lay out an item; `shown_lines` is the number of open lines of a long text."""
     row = Row(item)
     if isinstance(item, Message):
         _message(row, item, looks, shown_lines)
@@ -162,10 +163,10 @@ def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
     if item.tokens:
         arguments = _token_block(item.tokens, "mono", inner, looks)
     else:
-        said, kept = shown_part(
+        text, kept = shown_part(
             item.arguments, MESSAGE_LINES + shown, chars_at(shown, ARGUMENT_CHARS)
         )
-        arguments = _block(said, "mono", inner, "muted")
+        arguments = _block(text, "mono", inner, "muted")
     if arguments.layout.text():
         arguments.at = QPointF(left + 12, y)
         row.blocks.append(arguments)
@@ -213,7 +214,7 @@ def _token_block(tokens: Sequence[Token], style: str, width: float, looks: Looks
     words, starts = join_tokens(tokens)
     layout = new_layout(words, style)
     formats, index = [], 0
-    while index < len(tokens):  # neighbours with the same looks share a range
+    while index < len(tokens):  # neighbours with the same format share a range
         key = (tint_of(tokens[index], looks.tint, looks.largest), tokens[index].clipped)
         end = index + 1
         while end < len(tokens) and key == (
@@ -245,9 +246,9 @@ def new_layout(words: str, style: str) -> QTextLayout:
 
 
 def char_range(start: int, length: int, form: QTextCharFormat) -> QTextLayout.FormatRange:
-    found = QTextLayout.FormatRange()
-    found.start, found.length, found.format = start, length, form  # type: ignore[misc]
-    return found
+    result = QTextLayout.FormatRange()
+    result.start, result.length, result.format = start, length, form  # type: ignore[misc]
+    return result
 
 
 def run_layout(layout: QTextLayout, style: str, width: float) -> float:
@@ -291,9 +292,9 @@ def _paint_message_head(painter: QPainter, row: Row, item: Message, looks: Looks
     paint.icon(painter, QPointF(0, 9), icon, "muted", 14)
     line = QRectF(22, 6, looks.width - 22, 20)
     x = line.left() + paint.text(painter, line, item.title, "text", "body", 600) + 8
-    told = item.facts + (" \u00b7 advantage " if item.advantage is not None and item.facts else "")
+    text = item.facts + (" \u00b7 advantage " if item.advantage is not None and item.facts else "")
     rest = QRectF(x, 6, looks.width - x, 20)
-    x += paint.text(painter, rest, told, "muted", "label", 400)
+    x += paint.text(painter, rest, text, "muted", "label", 400)
     if item.advantage is not None:
         rest = QRectF(x, 6, looks.width - x, 20)
         tone = "accent" if item.advantage > 0 else "bad" if item.advantage < 0 else "faint"
@@ -353,11 +354,11 @@ def _paint_outcome(painter: QPainter, item: Outcome, looks: Looks) -> None:
         - paint.text(painter, line, item.reward, "text", "title", 600, paint.RIGHT)
         - 10
     )
-    told = (
+    text = (
         " + ".join(f"{formatting.number(p.value)} {p.name}" for p in item.parts if p.value) + " ="
     )
-    told = told.replace("+ \u2212", "\u2212 ")
+    text = text.replace("+ \u2212", "\u2212 ")
     room = QRectF(line.left() + used + 14, 24, max(0.0, x - line.left() - used - 14), 24)
-    if paint.text_width(told, "label") <= room.width():  # half a sum says nothing
-        paint.text(painter, room, told, "muted", "label", 400, paint.RIGHT)
+    if paint.text_width(text, "label") <= room.width():  # draw the sum only if it fits completely
+        paint.text(painter, room, text, "muted", "label", 400, paint.RIGHT)
     paint_parts(painter, QRectF(left, 58, looks.width - left, 6), item.parts)

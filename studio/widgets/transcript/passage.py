@@ -1,4 +1,4 @@
-"""Finding a quoted passage in what a transcript shows, whatever the white space. Pure."""
+"""Search for a quoted passage in a transcript, ignoring differences in white space. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -10,23 +10,24 @@ LONGEST_QUOTE = 2000
 
 
 def pattern_of(quote: str) -> re.Pattern[str] | None:
-    """Matches the words of a quote in order; None for a quote without words."""
+    """Pattern that matches the words of a quote in order; None for a quote without words."""
     words = plain(quote[:LONGEST_QUOTE]).split()
     return re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE) if words else None
 
 
 def texts_of(item: Item) -> list[str]:
-    """The texts that a row shows."""
+    """Texts displayed by a row."""
     if isinstance(item, (Note, Outcome)):
         return []
-    said = "".join(token.text for token in item.tokens)
+    tokens_text = "".join(token.text for token in item.tokens)
     if isinstance(item, Message):
-        return [said or item.text]
-    return [said or item.arguments, item.result]
+        return [tokens_text or item.text]
+    return [tokens_text or item.arguments, item.result]
 
 
 class Found(NamedTuple):
-    """A passage: its row, and how many lines and characters of the text one needs to see it."""
+    """Passage found: its row, and the number of lines and characters that must be open to show
+    it."""
 
     row: int
     lines: int = 0
@@ -34,7 +35,7 @@ class Found(NamedTuple):
 
 
 def find_row(items: Sequence[Item], quote: str) -> Found:
-    """The first row that has the passage; row -1 where none has."""
+    """First row with the passage; row -1 if there is none."""
     pattern = pattern_of(quote)
     if pattern is not None:
         for row, item in enumerate(items):

@@ -1,6 +1,6 @@
-"""Two texts beside each other, row by row; words that differ are tinted and underlined in place.
+"""Comparison of two texts side by side, row by row, with differing words tinted and underlined.
 
-Rows are laid out and compared when they are seen. Nothing is parsed as markup.
+Rows are laid out and compared when visible. Nothing is parsed as markup.
 """
 
 import bisect
@@ -33,7 +33,7 @@ _STYLES = {"call": "mono", "result": "label", "turn": "body"}
 
 @dataclass(frozen=True)
 class Side:
-    """One text: heading, words, and what it is (turn, call, result, system)."""
+    """One side: heading, text, and kind (turn, call, result, system)."""
 
     title: str
     text: str
@@ -42,7 +42,7 @@ class Side:
 
 @dataclass(frozen=True)
 class PairRow:
-    """What stands beside each other; None where one of the two has nothing."""
+    """Pair of texts; None if one side has nothing."""
 
     left: Side | None
     right: Side | None
@@ -58,7 +58,7 @@ class PairRow:
 
     @property
     def renamed(self) -> bool:
-        """Two calls of different tools."""
+        """Whether the calls are to different tools."""
         pair = (self.left, self.right)
         calls = [side.title for side in pair if side is not None and side.kind == "call"]
         return len(set(calls)) > 1
@@ -66,7 +66,7 @@ class PairRow:
 
 @dataclass
 class _Laid:
-    """A row at a width: both layouts, its height, how many lines are left out."""
+    """Row laid out at a width: both sides, height, number of lines left out."""
 
     layouts: list[QTextLayout | None] = field(default_factory=list)
     height: float = 0.0
@@ -74,7 +74,8 @@ class _Laid:
 
 
 class SideBySide(QAbstractScrollArea):
-    """`set_rows(rows)`; `next_difference(1)`. J K walk the differences; a click opens more."""
+    """Comparison: `set_rows(rows)`; `next_difference(1)`. J and K move between differences; a click
+    opens more."""
 
     difference_shown = Signal(int)
 
@@ -93,7 +94,7 @@ class SideBySide(QAbstractScrollArea):
         self.setAccessibleName("Comparison")
 
     def set_rows(self, rows: Sequence[PairRow]) -> None:
-        """Another pair, from its start."""
+        """Show another pair from its start."""
         self._rows, self._at = tuple(rows), -1
         self._opened.clear()
         count = sum(not row.same for row in rows)
@@ -102,7 +103,7 @@ class SideBySide(QAbstractScrollArea):
         self.verticalScrollBar().setValue(0)
 
     def next_difference(self, by: int) -> int:
-        """Scroll to the next row that differs; its place, or -1 where nothing does."""
+        """Scroll to the next differing row; returns its index, or -1 if there is none."""
         places = [place for place, row in enumerate(self._rows) if not row.same]
         if not places:
             return -1
@@ -120,7 +121,7 @@ class SideBySide(QAbstractScrollArea):
         return self._at
 
     def laid_out_count(self) -> int:
-        """For tests of the virtual list."""
+        """Number of rows laid out, for tests of the virtual list."""
         return len(self._laid)
 
     def _width(self) -> float:
@@ -153,7 +154,7 @@ class SideBySide(QAbstractScrollArea):
         return laid
 
     def _settle(self) -> list[int]:
-        """Lay out what is in sight; what is above keeps its place."""
+        """Lay out the visible rows; the scroll position is preserved."""
         if not self._rows:
             return []
         bar = self.verticalScrollBar()
@@ -184,7 +185,7 @@ class SideBySide(QAbstractScrollArea):
             card = QRectF(x, 2, width, laid.height - 6)
             if side is None:
                 paint.box(painter, card, None, "border", 6)
-                paint.text(painter, card, "nothing here", "faint", "caption", align=paint.CENTER)
+                paint.text(painter, card, "empty", "faint", "caption", align=paint.CENTER)
                 continue
             edge = "accent" if place == self._at else "border"
             paint.box(painter, card, "background" if row.same else "surface", edge, 6)
@@ -196,7 +197,7 @@ class SideBySide(QAbstractScrollArea):
                 used = paint.text(painter, room, head, "muted" if row.same else "text", style, 600)
                 if row.same:
                     rest = room.adjusted(used + 8, 0, 0, 0)
-                    paint.text(painter, rest, "the same", "faint", "caption")
+                    paint.text(painter, rest, "identical", "faint", "caption")
             layout = laid.layouts[number]
             if layout is not None:
                 layout.draw(painter, QPointF(x + _PAD, _top(row)))
@@ -207,7 +208,7 @@ class SideBySide(QAbstractScrollArea):
             paint.text(painter, room, more, "accent", "label", 500)
 
     def _mark_title(self, painter: QPainter, room: QRectF, width: float, number: int) -> None:
-        """Another tool on each side: its name is what differs."""
+        """Mark the tool names of calls to different tools."""
         color = theme().color
         rect = QRectF(room.left() - 3, room.top() + 1, min(width, room.width()) + 6, 18)
         painter.fillRect(rect, color(("advantage-neg-2", "advantage-pos-2")[number]))
@@ -258,7 +259,7 @@ def _estimate(row: PairRow, width: float) -> float:
 
 
 def lay_out(row: PairRow, width: float, most_lines: int) -> _Laid:
-    """Both sides of a row, their differing words marked."""
+    """Lay out both sides of a row and mark the differing words."""
     laid, tallest = _Laid(), 0.0
     shown: list[str | None] = []
     for side in (row.left, row.right):
@@ -304,11 +305,11 @@ def _formats(
 
 
 def _joined(text: str, marks: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Marks with nothing but one space between them are drawn as one."""
-    found: list[tuple[int, int]] = []
+    """Merge marks separated by a single space."""
+    merged: list[tuple[int, int]] = []
     for start, end in marks:
-        if found and text[found[-1][1] : start] == " ":
-            found[-1] = (found[-1][0], end)
+        if merged and text[merged[-1][1] : start] == " ":
+            merged[-1] = (merged[-1][0], end)
         else:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged

@@ -1,4 +1,4 @@
-"""What is said of one token: its place, advantage, both log-probabilities, entropy."""
+"""Tooltip of a token: position, advantage, both log-probabilities, entropy."""
 
 from studio.text import formatting
 from studio.widgets.text.phrase import Span
@@ -7,7 +7,7 @@ from studio.widgets.transcript.items import Token, plain
 
 
 def token_tip(token: Token) -> TipText:
-    """What is known of one token."""
+    """Content of the tooltip, as far as known."""
     words = plain(token.text).replace("\n", "\u21b5").strip() or "space"
     lines: list[list[Span]] = []
     if not token.trained:

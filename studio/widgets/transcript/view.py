@@ -1,6 +1,6 @@
-"""The transcript: virtual rows over plain text, with a tint of tokens and a word about each.
+"""Transcript: virtual rows of plain text, with tinted tokens and a tooltip for each.
 
-Only rows in sight are laid out; the rest have estimated heights. Nothing is parsed as markup.
+Only visible rows are laid out; the others have estimated heights. Nothing is parsed as markup.
 """
 
 import bisect
@@ -38,18 +38,17 @@ from studio.widgets.transcript.token_tooltip import token_tip
 
 WIDEST_PX = 760.0
 FARTHEST_LINES, FARTHEST_CHARS = 4_000, 300_000
-"""A passage farther into a message is not laid out; its row is shown."""
+"""Limit within which a passage of a long message is laid out; beyond it, only its row is shown."""
 FAINT = 0.45
-"""Of what is left out."""
+"""Opacity of an excluded trajectory."""
 _MARGIN = 24.0
 Place = tuple[int, int, int]  # row, block, token
 
 
 class Transcript(QAbstractScrollArea):
-    """`set_items(items)`, `set_tint("advantage")`.
+    """Transcript: `set_items(items)`, `set_tint("advantage")`.
 
-    `row_focused(index)` as one moves, `token_hovered(Token | None)`, `tint_chosen(str)` for Alt
-    1–5.
+    Signals: `row_focused(index)`, `token_hovered(Token | None)`, `tint_chosen(str)` for Alt 1–5.
     Keys: ↑ ↓ scroll, J K rows, Shift ← → tokens, M more of the focused row.
     """
 
@@ -81,7 +80,7 @@ class Transcript(QAbstractScrollArea):
         self.setAccessibleName("Transcript")
 
     def set_items(self, items: Sequence[Item], *, keep_place: bool = False) -> None:
-        """Show another trajectory, from its start; or the same as it is now."""
+        """Show another trajectory from its start, or with `keep_place` the updated same one."""
         place = self.verticalScrollBar().value() if keep_place else 0
         self._items = tuple(items)
         self._token = None
@@ -94,27 +93,27 @@ class Transcript(QAbstractScrollArea):
         self.verticalScrollBar().setValue(place)
 
     def set_tint(self, tint: str) -> None:
-        """advantage, logprob, entropy, mask or none."""
+        """Set the tint: advantage, logprob, entropy, mask or none."""
         if tint not in TINTS:
-            raise ValueError(f"tint is {tint!r}, wanted one of {', '.join(TINTS)}")
+            raise ValueError(f"tint is {tint!r}, expected one of {', '.join(TINTS)}")
         self._tint = tint
         self._largest = largest_of(self._items, tint)
         self._rows.clear()
         self.viewport().update()
 
     def tint(self) -> str:
-        """The tint shown."""
+        """Current tint."""
         return self._tint
 
     def focus_row(self, index: int) -> None:
-        """Scroll to a row and mark it; emits nothing."""
+        """Scroll to a row and mark it, without emitting."""
         if 0 <= index < len(self._items):
             self._focused = index
             self._reveal(index)
             self.viewport().update()
 
     def show_passage(self, quote: str) -> bool:
-        """Scroll to the first row with these words and mark them; False where none has them."""
+        """Scroll to the first row with a passage and mark it; False if there is none."""
         row, lines, chars = find_row(self._items, quote)
         if row < 0:
             return False
@@ -129,33 +128,33 @@ class Transcript(QAbstractScrollArea):
         return True
 
     def _show_marked(self) -> None:
-        """Bring the marked passage into sight, a third down."""
+        """Scroll the marked passage to a third of the height."""
         self.focus_row(self._focused)
         if marked := self._marked(self._focused):
             top = self._tops[self._focused] + marked[0].top() - self.viewport().height() / 3
             self.verticalScrollBar().setValue(round(top))
 
     def _marked(self, index: int) -> list[QRectF]:
-        """Where the passage is drawn in a row."""
+        """Rectangles of the passage in a row."""
         if self._passage is None or index != self._focused or index < 0:
             return []
         for block in self._row(index).blocks:
-            if found := self._passage.search(block.layout.text()):
-                return block.rects_between(found.start(), found.end())
+            if match := self._passage.search(block.layout.text()):
+                return block.rects_between(match.start(), match.end())
         return []
 
     def focused_row(self) -> int:
-        """The marked row, or -1."""
+        """Index of the marked row, or -1."""
         return self._focused
 
     def set_faint(self, faint: bool) -> None:
-        """Draw it at 45 %: an attempt that is left out."""
+        """Draw at 45 % opacity: an excluded trajectory."""
         if faint != self._faint:
             self._faint = faint
             self.viewport().update()
 
     def laid_out_count(self) -> int:
-        """How many rows have been laid out at this width (for tests of the virtual list)."""
+        """Number of rows laid out at this width, for tests of the virtual list."""
         return len(self._rows)
 
     def _looks(self) -> Looks:
@@ -190,7 +189,8 @@ class Transcript(QAbstractScrollArea):
         return row
 
     def _settle(self) -> list[int]:
-        """Lay out what is in sight until heights agree; the first row in sight keeps its place."""
+        """Lay out the visible rows until their heights are stable; the first visible row keeps its
+        position."""
         if not self._items:
             return []
         bar = self.verticalScrollBar()
@@ -238,8 +238,8 @@ class Transcript(QAbstractScrollArea):
             return None
         inside = self._in_row(index, point)
         for number, block in enumerate(self._row(index).blocks):
-            if block.tokens and (found := block.token_at(inside)) >= 0:
-                return (index, number, found)
+            if block.tokens and (token_index := block.token_at(inside)) >= 0:
+                return (index, number, token_index)
         return None
 
     def _point_token(self, place: Place | None) -> None:
@@ -251,10 +251,10 @@ class Transcript(QAbstractScrollArea):
             Tip.of(self).hide()
             self.token_hovered.emit(None)
             return
-        index, number, found = place
+        index, number, token_index = place
         block = self._row(index).blocks[number]
-        rects = block.rects_of(found)
-        token = block.tokens[found]
+        rects = block.rects_of(token_index)
+        token = block.tokens[token_index]
         self.token_hovered.emit(token)
         if rects:
             corner = rects[-1].bottomLeft() + QPointF(
@@ -268,10 +268,10 @@ class Transcript(QAbstractScrollArea):
 
     def _walk_token(self, by: int) -> None:
         places = [
-            (index, number, found)
+            (index, number, token_index)
             for index in ([self._token[0]] if self._token else self._settle())
             for number, block in enumerate(self._row(index).blocks)
-            for found in range(len(block.tokens))
+            for token_index in range(len(block.tokens))
         ]
         if not places:
             return

@@ -1,6 +1,6 @@
-"""The engine pill: a dot and where the work is done.
+"""Engine pill: status dot and name of the engine's machine.
 
-Click for latency, version, memory, reconnect.
+A click shows latency, version, memory and reconnection.
 """
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
@@ -10,11 +10,11 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.painting import paint
 from studio.widgets.painting.focus import KeyboardFocus
-from studio.widgets.tables.status_dot import SAID, paint_dot
+from studio.widgets.tables.status_dot import STATE_TEXTS, paint_dot
 
 
 class EnginePill(KeyboardFocus, QAbstractButton):
-    """`set_engine("gpu-box · H200", "connected")`; states are those of `widgets.dot`."""
+    """Engine pill: `set_engine("gpu-box · H200", "connected")`; states as in `status_dot`."""
 
     ring_radius = 12.0
 
@@ -32,16 +32,16 @@ class EnginePill(KeyboardFocus, QAbstractButton):
         self.set_engine(words, state)
 
     def set_engine(self, words: str, state: str) -> None:
-        """Change what it says and the dot."""
+        """Change the text and the state of the dot."""
         self._state = state
         self.setText(words)
-        self.setAccessibleName(f"Engine {words}, {SAID[state]}")
-        set_tip(self, SAID[state])
+        self.setAccessibleName(f"Engine {words}, {STATE_TEXTS[state]}")
+        set_tip(self, STATE_TEXTS[state])
         self.updateGeometry()
         self.update()
 
     def state(self) -> str:
-        """The state the dot shows."""
+        """State of the dot."""
         return self._state
 
     def sizeHint(self) -> QSize:

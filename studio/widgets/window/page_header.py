@@ -1,4 +1,4 @@
-"""The page header, 48 high: where one is at the left, what one can do with the run at the right."""
+"""Page header, 48 px high: location at the left, actions on the run at the right."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
@@ -11,11 +11,11 @@ from studio.widgets.tables.state_chip import StateChip
 from studio.widgets.text.text import Text
 from studio.widgets.window.engine_pill import EnginePill
 
-NARROW_PX = 1100  # of the window
+NARROW_PX = 1100  # width of the window
 
 
 class PageHeader(QWidget):
-    """Project / run, engine pill, state chip; Pause, Stop, Branch and Train.
+    """Header: project / run, engine pill, state chip; Pause, Stop, Branch and Train.
 
     The parts are public (`pill`, `chip`, `train`) so that their own setters are used. On Home use
     `set_place("Home")`, `show_run_actions(False)` and `add_action(button)`.
@@ -50,26 +50,26 @@ class PageHeader(QWidget):
         self.set_place("")
 
     def set_place(self, place: str, run: str = "") -> None:
-        """`set_place("inbox-scout", "amber-kestrel")`, or `set_place("Home")`."""
+        """Set the location: `set_place("inbox-scout", "amber-kestrel")`, or `set_place("Home")`."""
         self._place.set_words(place)
         self._slash.setVisible(bool(run))
         self._run.setVisible(bool(run))
         self._run.set_words(run)
-        self._run.setAccessibleName(f"Run {run}, choose another")
+        self._run.setAccessibleName(f"Run {run}, select another")
 
     def set_actions(self, *, pause: bool, stop: bool, branch: bool) -> None:
-        """Which of the quiet buttons there are."""
+        """Set which secondary buttons are shown."""
         self._pause.setVisible(pause)
         self._stop.setVisible(stop)
         self._branch.setVisible(branch)
 
     def show_run_actions(self, shown: bool) -> None:
-        """False on Home and Settings: no Pause, Stop, Branch, Train, no state chip."""
+        """Show the run's actions and state; False on Home and Settings."""
         for part in (self._pause, self._stop, self._branch, self.train, self.chip):
             part.setVisible(shown)
 
     def add_action(self, button: QWidget) -> None:
-        """Put a page's own button before Train."""
+        """Add a page's own button before Train."""
         self._line.insertWidget(self._line.count() - 1, button)
 
     def _build(self) -> None:

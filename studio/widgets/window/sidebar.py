@@ -1,6 +1,6 @@
-"""The sidebar: the mark, Home, the project's five places with one live fact each, Settings.
+"""Sidebar: logo, Home, the five pages of the project with one live figure each, Settings.
 
-208 wide; folded it is 56 with icons and tips. The "now training" card sits above Settings.
+208 px wide; collapsed 56 px, with icons and tooltips. The card of the active run is above Settings.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ WIDE_PX, FOLDED_PX = 208, 56
 
 @dataclass(frozen=True)
 class Place:
-    """One destination: its id, what it is called, its icon."""
+    """Destination: id, label, icon."""
 
     key: str
     words: str
@@ -42,7 +42,8 @@ PROJECT_PLACES = (
 
 
 class Sidebar(QWidget):
-    """`set_project(name)` opens the five places; `set_fact("judge", "τ 0.71")` fills a tail."""
+    """Sidebar: `set_project(name)` enables the five pages; `set_fact("judge", "τ 0.71")` sets a
+    figure."""
 
     place_chosen = Signal(str)
     commands_requested = Signal()
@@ -67,23 +68,23 @@ class Sidebar(QWidget):
         self.set_folded(False)
 
     def set_project(self, name: str | None) -> None:
-        """The project's name, or None: its places are disabled and say so once."""
+        """Set the name of the project, or None: its pages are then disabled."""
         self._heading.set_words(name if name is not None else "Open a project")
         for key, row in self._rows.items():
             if key not in ("home", "settings"):
                 row.setEnabled(name is not None)
 
     def set_fact(self, key: str, fact: str, tone: str = "muted") -> None:
-        """One live fact at the tail of a row."""
+        """Set the live figure of a row."""
         self._rows[key].set_fact(fact, tone)
 
     def set_selected(self, key: str) -> None:
-        """Show where one is."""
+        """Select a row."""
         for name, row in self._rows.items():
             row.setChecked(name == key)
 
     def set_folded(self, folded: bool) -> None:
-        """56 wide, icons and tips."""
+        """Collapse to 56 px with icons and tooltips, or expand."""
         self._folded = folded
         self.setFixedWidth(FOLDED_PX if folded else WIDE_PX)
         for row in self._rows.values():
@@ -93,7 +94,7 @@ class Sidebar(QWidget):
         self.now_training.set_folded(folded)
 
     def is_folded(self) -> bool:
-        """True while only icons are shown."""
+        """Whether only icons are shown."""
         return self._folded
 
     def _build(self) -> None:
@@ -123,7 +124,7 @@ class Sidebar(QWidget):
 
 
 class _Brand(QWidget):
-    """The mark, the name, and the key of the command palette."""
+    """Logo, name, and shortcut of the command palette."""
 
     key_pressed = Signal()
 

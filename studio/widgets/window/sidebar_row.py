@@ -1,4 +1,4 @@
-"""One destination of the sidebar: icon, word, and one live fact at its tail."""
+"""Row of the sidebar: icon, label and one live figure."""
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
@@ -10,7 +10,7 @@ from studio.widgets.painting.focus import KeyboardFocus
 
 
 class SidebarRow(KeyboardFocus, QAbstractButton):
-    """32 high; rest, hover, selected (checked), focus, disabled."""
+    """Row of 32 px; rest, hover, selected (checked), focus, disabled."""
 
     ring_inside = True
 
@@ -26,19 +26,19 @@ class SidebarRow(KeyboardFocus, QAbstractButton):
         self.set_fact("")
 
     def set_fact(self, fact: str, tone: str = "muted") -> None:
-        """One live fact: τ 0.71, 46/120, 2,944."""
+        """Set the live figure: τ 0.71, 46/120, 2,944."""
         self._fact, self._fact_tone = fact, tone
         self.setAccessibleName(f"{self.text()}, {fact}" if fact else self.text())
         self.set_folded(self._folded)
 
     def set_folded(self, folded: bool) -> None:
-        """Icon only, the rest in the tip."""
+        """Show only the icon; the rest is in the tooltip."""
         self._folded = folded
         set_tip(self, f"{self.text()}  {self._fact}".strip() if folded else "")
         self.update()
 
     def nextCheckState(self) -> None:
-        """The owner decides which row is selected; a click only asks."""
+        """Ignore the click: the owner decides which row is selected."""
 
     def sizeHint(self) -> QSize:
         return QSize(40, 32)

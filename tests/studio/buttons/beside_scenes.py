@@ -302,7 +302,7 @@ BESIDE = [
         "chosen",
         chosen,
         [
-            Row("EnvironmentRow: Restart with it", "POST /engine/use .*engine-gpu"),
+            Row("EnvironmentRow: Restart with this engine", "POST /engine/use .*engine-gpu"),
             Row("EnginesCards._back", "POST /engine/use .*built-in"),
         ],
         fake=GIGABYTES,

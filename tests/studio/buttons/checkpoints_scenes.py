@@ -163,7 +163,7 @@ CHECKPOINTS = [
         "exporting",
         exporting,
         [
-            Row("PathField: Choose of ExportSheet", "shown QFileDialog Where the export goes"),
+            Row("PathField: Browse of ExportSheet", "shown QFileDialog Where the export goes"),
             Row("ExportSheet: Close", "hidden ExportSheet"),
             Row("ExportSheet._cancel", "hidden ExportSheet", "Cancel"),
             Row("ExportSheet._go", "POST .*/export"),

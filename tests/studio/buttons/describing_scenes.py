@@ -110,7 +110,7 @@ DESCRIBING = [
         draft,
         [
             Row("ScenarioTable: Add", "words Table .*rows"),
-            Row("ScenarioTable: Practise or test", "words Text .* to practise, 1 to test"),
+            Row("ScenarioTable: Practise or test", "words Text .* for training, 1 for validation"),
             Row("ScenarioTable: Delete", "words Table .*rows"),
             Row("DescribeSheet._back", "shown Button Begin anew"),
         ],

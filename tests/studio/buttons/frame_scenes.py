@@ -144,7 +144,7 @@ FRAME = [
             Row("Sidebar._rows[home]", "page home"),
             Row("SettingsPage._motion", "unchecked Toggle Reduced motion"),
             Row("SettingsPage._motion", "checked Toggle Reduced motion"),
-            Row("PathField: Choose of SettingsPage", "shown QFileDialog Choose a Python"),
+            Row("PathField: Browse of SettingsPage", "shown QFileDialog Choose a Python"),
             Row("SettingsPage._check_button", "GET /doctor"),
             Row("CardHeader: Add a server of ServersCard", "shown AddServerSheet"),
             Row("Card: Reconnect of SettingsPage", "GET /proof"),

@@ -236,7 +236,7 @@ REMOTE = [
         "sheet",
         partial(sheet, one=view(state="connected", report=BOTH, behind=1)),
         [
-            Row("HostSheet: Stop its engine", "shown Question Stop the engine"),
+            Row("HostSheet: Stop engine", "shown Question Stop the engine"),
             Row("HostSheet: Remove from this server", "shown Question Remove Atelier"),
             Row("HostSheet: Forget", "shown Question Forget box"),
             Row("HostSheet: Disconnect", "POST /hosts/box .*disconnect"),

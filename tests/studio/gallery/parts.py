@@ -145,7 +145,7 @@ def _chips() -> Card:
     card.body.addLayout(
         _line(
             EnginePill("gpu-box \u00b7 H200", "connected"),
-            EnginePill("gpu-box \u00b7 back in 4 s", "reconnecting"),
+            EnginePill("gpu-box \u00b7 reconnecting in 4 s", "reconnecting"),
             EnginePill("gpu-box", "gone"),
             EnginePill(),
         )
@@ -340,7 +340,7 @@ class ProjectModel(QAbstractTableModel):
     }
     ROWS = (
         ("inbox-scout", "Training, step 46 of 120", "accent", "activity", "plot-1"),
-        ("shop-sql", "Stopped: out of memory", "bad", "octagon-alert", "plot-5"),
+        ("shop-sql", "Failed: out of memory", "bad", "octagon-alert", "plot-5"),
         ("triage-notes", "Waiting for your review", "human", "hand", "plot-4"),
     )
 

@@ -103,7 +103,7 @@ def test_a_dead_engine_is_found_again(engine: FakeEngine, ears: Ears, pump: Even
     wait(lambda: len(ears.seqs) == total)
     engine.stop()
     wait(lambda: ears.states[-1].contact == "reconnecting")
-    assert "back in" in ears.states[-1].words
+    assert "reconnecting in" in ears.states[-1].words
     simulation = Simulation(train=SMALL)
     simulation.made = engine.runs[RUN]
     simulation.step(6)

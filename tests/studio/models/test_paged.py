@@ -57,7 +57,7 @@ def test_pages_come_when_looked_at(filled: FakeEngine, run: Run, qtmodeltester: 
         await until(lambda: table.record(4 * PAGE + 3))
         assert len(filled.asked) == asked + 1
         qtmodeltester.check(table)
-        await until(lambda: not table._wanted)
+        await until(lambda: not table._requested)
 
     run(shown(filled, job))
 

@@ -61,7 +61,7 @@ def test_agent_and_judge_are_tested_before_a_training(
             click(judge.test)
             assert judge.test.words() == "Stop"
             await until(lambda: judge.test.words() == "Test again", SOON_S)
-            assert "scripted answered in" in judge.words()
+            assert "scripted responded in" in judge.words()
             assert "$0.0015" in judge.words()
             assert len(script.asked) == 1
             click(judge.look)
@@ -99,7 +99,7 @@ def test_agent_and_judge_are_tested_before_a_training(
 
             (project / "agent.py").write_text(SLOW)
             click(agent.test)
-            await until(lambda: "Running the agent at “Say 0”" in agent.words(), SOON_S)
+            await until(lambda: "Running the agent on “Say 0”" in agent.words(), SOON_S)
             click(agent.test)  # Stop
             assert "Not tested" in agent.words()
 

@@ -160,7 +160,7 @@ def test_a_damaged_run_is_repaired_and_another_removed_with_the_mouse(
             click(buttons["Repair"])
             await until(lambda: not session.run.damaged, SOON_S)
             await until(lambda: session.run.state.seq > 0, SOON_S)
-            assert "is repaired" in studio.notifier.words()
+            assert "was repaired" in studio.notifier.words()
             session.select_run(runs[1].name)
             studio.actions.trigger("run.remove")
             await until(lambda: isinstance(QApplication.activeModalWidget(), Question))

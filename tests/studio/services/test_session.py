@@ -114,7 +114,7 @@ def test_a_run_that_begins_after_another_project_was_opened_is_only_told_of(
             assert begun.state == "running"
             assert (session.project.name, session.run.run_id) == ("tiles", OTHER)
             assert studio.window.page == page
-            assert f"{begun.name} of inbox-scout began" in studio.notifier.words()
+            assert f"{begun.name} of inbox-scout started" in studio.notifier.words()
 
     run(job())
 

@@ -74,7 +74,7 @@ def test_every_question_comes_in_turn_wherever_one_is(
         async with studio_on(engine, qapp, tmp_path) as studio:
             await until(lambda: studio.session.hosts.all)
             studio.session.hosts.act("box", "connect")
-            shown = await asked("Is this box?")
+            shown = await asked("Verify the host key of box")
             assert shown.field.fingerprint.words() == HOST_KEY.detail.partition(" ")[2]
             QTest.keyClick(button(shown, "Copy"), Qt.Key.Key_Space)
             assert QApplication.clipboard().text() == HOST_KEY.detail.partition(" ")[2]

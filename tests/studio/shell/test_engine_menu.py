@@ -86,10 +86,10 @@ def test_the_pill_counts_down(
             await open_project(studio, filled, "inbox-scout")
             await until(lambda: studio.session.hosts.all)
             choose(studio, "box")
-            await until(lambda: "next try in 8 s" in pill(studio).text())
+            await until(lambda: "retry in 8 s" in pill(studio).text())
             assert pill(studio).state() == "reconnecting"
-            await until(lambda: "next try in 7 s" in pill(studio).text())
-            assert "the server cannot be reached" in pill(studio).toolTip()
+            await until(lambda: "retry in 7 s" in pill(studio).text())
+            assert "the server is unreachable" in pill(studio).toolTip()
 
     run(job())
 

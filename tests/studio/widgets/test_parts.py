@@ -178,7 +178,7 @@ def test_who_waits_in_the_queue_can_be_taken_out_of_it(qtbot: QtBot) -> None:
     train = TrainButton()
     qtbot.addWidget(train)
     train.set_state("queued", 0, 5)
-    assert train.words() == "In the queue"
+    assert train.words() == "Queued"
     train.show()
     qtbot.mouseClick(train, Qt.MouseButton.LeftButton)
     (menu,) = train.findChildren(QMenu)

@@ -58,7 +58,7 @@ def test_one_sends_at_a_time(tmp_path: Path) -> None:
     "address", ["127.0.0.1:5000", "ftp://a", "http://", "https://me:key@host", "http://a b"]
 )
 def test_what_is_no_address_is_said(address: str) -> None:
-    with pytest.raises(ValidationError, match="is no address"):
+    with pytest.raises(ValidationError, match="is not an address"):
         MlflowConfig(uri=address)
 
 

@@ -16,7 +16,7 @@ from tests.studio.fakes.environments import AGENT, at_home
 from tests.studio.screenshots.pages import studio_on
 
 TASK = "A customer writes a short message; the model answers it politely in one sentence."
-PAID = "What was paid for is kept"
+PAID = "Paid responses are stored"
 SPENT = Problem(code="authoring.budget", message="The budget is spent.", hint="Raise it.")
 
 
@@ -61,7 +61,7 @@ def test_a_paragraph_becomes_a_project_by_keyboard(
             assert asked.folder == str(engine.workspace / "shop")
             assert (asked.writer.model, asked.count, asked.tools) == ("openai/gpt-5.4", 60, [])
             assert sheet.draft.system.text() == SYSTEM
-            assert sheet.draft.scenarios.words.words() == "48 to practise, 12 to test"
+            assert sheet.draft.scenarios.words.words() == "48 for training, 12 for validation"
             assert sheet.draft._left_out.words() == "Left out: 3 like another one · 1 no JSON"
 
             table = sheet.draft.scenarios.table
@@ -220,13 +220,13 @@ def test_what_is_wrong_is_said_where_it_is(
             sheet = await opened(studio)
             rows = sheet.task._rows
             sheet._press()
-            assert rows["name"].problem() == "Give it a name."
-            assert "what is good" in rows["description"].problem()
-            assert sheet.task.writer._rows["model"].problem() == "Name who writes."
+            assert rows["name"].problem() == "Enter a name."
+            assert "expected outputs" in rows["description"].problem()
+            assert sheet.task.writer._rows["model"].problem() == "Select the model that writes."
             fill(sheet, "taken")
             sheet.task.writer.model.line.setText("gpt")
             sheet._press()
-            assert rows["name"].problem() == "There is a project called taken already."
+            assert rows["name"].problem() == "A project named taken already exists."
             assert "PROVIDER/MODEL" in sheet.task.writer._rows["model"].problem()
             assert not engine.authoring.asked
 
@@ -269,7 +269,7 @@ def test_tasks_are_written_for_the_chosen_tools(
             tools = sheet.task.tools
             key(tools.wanted, Qt.Key.Key_Space)
             sheet._press()
-            assert sheet.task._problem.words() == "Add a server, or choose an mcp.json."
+            assert sheet.task._problem.words() == "Add a server, or select an mcp.json."
             tools.bring("bad.json")
             await until(lambda: tools._problem.isVisible())
             assert "no server" in tools._problem.words()

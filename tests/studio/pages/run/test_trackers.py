@@ -38,12 +38,12 @@ def test_the_run_page_says_how_each_is_and_sends(
             card.look()
             await wait_for(lambda: not card.isHidden())
             said = [line._words.words() for line in card._lines]
-            assert said == ["W&B: in step", "MLflow cannot be reached. Wait. (2 behind)"]
+            assert said == ["W&B: up to date", "MLflow cannot be reached. Wait. (2 not sent)"]
             assert [line._open.isHidden() for line in card._lines] == [False, True]
             card._send.click()
             await wait_for(lambda: engine.tracking.sent == [made.spec.id])
             await wait_for(lambda: card._send.isHidden())
-            assert card._lines[1]._words.words() == "MLflow: in step"
+            assert card._lines[1]._words.words() == "MLflow: up to date"
             studio.actions.trigger("run.track")
             await wait_for(lambda: len(engine.tracking.sent) == 2)
 

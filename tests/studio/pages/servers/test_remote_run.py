@@ -82,7 +82,7 @@ def test_a_server_that_is_away_is_said_on_the_runs_page(
             await until(bar.isHidden)
             assert ("box", "connect") in engine.servers.acted
             engine.servers.change("box", behind=12_400)
-            await until(lambda: "12,400 events behind" in bar.words())
+            await until(lambda: "12,400 events not mirrored" in bar.words())
             studio.window.show_page("home")
             home: Any = studio.pages["home"]
             assert "is training on box" in home._banner._title.words()

@@ -61,12 +61,12 @@ def test_under_way_it_can_only_be_cancelled() -> None:
     assert row(action="install").progress == ("Starting", 0.0)
     elsewhere = row(elsewhere=True)
     assert elsewhere.offers == ()
-    assert "Another program" in elsewhere.warning
+    assert "Another process" in elsewhere.warning
 
 
 def test_cut_off_it_goes_on_or_is_discarded() -> None:
     shown = row(state="partial", arrived=107)
-    assert shown.facts.startswith("107 of 228 packages are here")
+    assert shown.facts.startswith("107 of 228 packages installed")
     assert verbs(shown) == ["Resume", "Discard"]
 
 
@@ -75,9 +75,9 @@ def test_an_engine_in_use_cannot_be_removed() -> None:
     assert used.chip[0] == "in use"
     assert verbs(used) == ["Repair", "Remove (refused)"]
     waiting = row(choice=EngineChoice(current=CHOSEN), **at_home(GPU))
-    assert waiting.chip[0] == "from the next start on"
-    assert "the built-in engine is running" in waiting.warning
-    assert verbs(waiting)[0] == "Restart with it"
+    assert waiting.chip[0] == "after restart"
+    assert "the built-in engine is still running" in waiting.warning
+    assert verbs(waiting)[0] == "Restart with this engine"
     assert verbs(row(**at_home(GPU))) == ["Use", "Repair", "Remove"]
     assert verbs(row("judge")) == ["Repair", "Remove"]
 

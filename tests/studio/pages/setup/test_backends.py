@@ -110,7 +110,7 @@ def test_half_a_pair_is_refused_beside_its_control_and_mended_by_a_link(
             trainer = card.rows["backend.trainer"]
             await wait_for(lambda: "Install the GPU engine" in trainer.problem())
             checks = [line.accessibleName() for line in setup._preflight._checks]
-            assert "Unsloth is missing in this engine , bad" in checks
+            assert "Unsloth is not installed , bad" in checks
             trainer.link_activated.emit("go.settings")
             await wait_for(lambda: studio.window.page == "settings")
 
@@ -154,7 +154,7 @@ def test_the_side_column_names_both_programs_and_marks_a_difference(qapp: QAppli
     state = RunState("r").fold(restarted().events)
     side.show_run(state)
     card = side._diagnoses[0]
-    assert card.accessibleName().startswith("Notice: The sampler was started again 2 times")
+    assert card.accessibleName().startswith("Notice: The sampler was restarted 2 times")
     seen: list[bool] = []
     side.log_wanted.connect(lambda: seen.append(True))
     card.evidence_requested.emit()

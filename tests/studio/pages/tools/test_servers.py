@@ -25,7 +25,7 @@ SERVER = McpServer(command="python", args=("s.py",))
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "not looked at"),
+        ({}, "not checked"),
         ({"looked": True, "tools": LIBRARY}, "4 tools"),
         ({"looked": True, "problem": GONE}, "problem"),
     ],

@@ -35,9 +35,9 @@ def test_the_defaults_need_nothing_anywhere() -> None:
     ("facts", "tone", "words", "link"),
     [
         (PROCESSOR, "info", "460 MB to download, 1.4 GB on disk", ("", "")),
-        (IDLE_CARD, "info", "Only the GPU engine uses your graphics card", SETTINGS),
+        (IDLE_CARD, "info", "Only the GPU engine uses your GPU", SETTINGS),
         (BARE_CARD, "bad", "Install the GPU engine", SETTINGS),
-        (GPU_ENGINE, "faint", "Proven at each update", ("", "")),
+        (GPU_ENGINE, "faint", "Checked at each update", ("", "")),
     ],
 )
 def test_vllm_is_there_comes_or_is_missing(
@@ -51,11 +51,11 @@ def test_vllm_is_there_comes_or_is_missing(
 def test_what_cannot_work_is_said_before_training() -> None:
     wanted = config(1, sampler="vllm", trainer="unsloth", weights="4bit", processes=2)
     assert checks(notes(wanted, BARE_CARD)) == [
-        ("bad", "vLLM is missing in this engine"),
-        ("bad", "Unsloth is missing in this engine"),
-        ("bad", "2 trainers, 1 card"),
+        ("bad", "vLLM is not installed"),
+        ("bad", "Unsloth is not installed"),
+        ("bad", "2 trainers, 1 GPU"),
     ]
-    assert checks(notes(wanted, PROCESSOR))[0] == ("bad", "Weights in 4 bits need a card")
+    assert checks(notes(wanted, PROCESSOR))[0] == ("bad", "Weights in 4 bits need a GPU")
     assert checks(notes(wanted, GPU_ENGINE)) == []
     assert summary(wanted) == "2 trainers · staleness 1"
 
@@ -106,9 +106,9 @@ def test_a_restart_is_told_with_its_reason() -> None:
     state = RunState("r").fold(restarted().events)
     told = restarts(state)
     assert told is not None
-    assert told[0] == "The sampler was started again 2 times"
+    assert told[0] == "The sampler was restarted 2 times"
     assert "its process ended" in told[1]
-    assert "behind the tokens" in told[1]
+    assert "from their last token" in told[1]
     lines = [line for line in state.log if line.source == "sampler"]
     assert [line.level for line in lines] == ["warning", "warning"]
-    assert "started again" in lines[0].text
+    assert "Restarting" in lines[0].text

@@ -13,7 +13,7 @@ from studio.store.runs.status_words import empty_words, run_words, state_words
         ("running", "Evaluating, 5 of 24"),
         ("paused", "Evaluation paused at 5 of 24"),
         ("stopped", "Evaluation stopped at 5 of 24"),
-        ("failed", "Evaluation stopped:"),
+        ("failed", "Evaluation failed:"),
         ("finished", "Evaluated 2 models"),
     ],
 )
@@ -30,7 +30,7 @@ def test_an_evaluation_is_counted_in_attempts(state: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("life", "words"),
     [
-        ("queued", "It waits in the queue"),
+        ("queued", "The run is queued"),
         ("starting", "First point after step 1"),
         ("failed", "This run ended before its first step"),
     ],

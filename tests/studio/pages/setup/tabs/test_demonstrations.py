@@ -38,7 +38,7 @@ def test_files_are_counted_and_bad_lines_named(
             await wait_for(lambda: bool(tab.bad.rows))
             assert [row.path for row in tab.files.rows] == ["demonstrations.jsonl", "gold.jsonl"]
             assert [row.line for row in tab.bad.rows] == [17, 88, 191]
-            assert "nothing is trained" in tab._bad_words.words()
+            assert "fix them or turn on" in tab._bad_words.words()
             assert not tab.train.isEnabled()
             assert tab._bad_table.isVisible()
 
@@ -48,7 +48,7 @@ def test_files_are_counted_and_bad_lines_named(
             tab._rows["sft.skip_bad_lines"].field.editor.click()  # type: ignore[attr-defined]
             await wait_for(lambda: _config(engine, path).sft.skip_bad_lines)
             await wait_for(tab.train.isEnabled)
-            assert "left out" in tab._bad_words.words()
+            assert "skipped in training" in tab._bad_words.words()
             assert tab.train.accessibleName() == "Train on them, 120 updates"
             tab.train.click()
             await wait_for(lambda: bool(engine.started))
