@@ -45,12 +45,12 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("go.trajectories", "Trajectories", "git-fork", "Ctrl+5", "project", "Go to"),
     ActionSpec("go.checkpoints", "Checkpoints", "layers", "Ctrl+6", "project", "Go to"),
     ActionSpec("go.settings", "Settings", "settings", "Ctrl+,", place="Go to"),
-    ActionSpec("app.commands", "Find a command", "search", "Ctrl+K"),
+    ActionSpec("app.commands", "Command palette", "search", "Ctrl+K"),
     ActionSpec("app.help", "Help", "circle-help", "F1"),
-    ActionSpec("app.shortcuts", "Show all keys", "keyboard", "?"),
-    ActionSpec("app.sidebar", "Fold the sidebar", "panel-left", "Ctrl+B"),
-    ActionSpec("app.theme", "Switch light and dark", "moon", "Ctrl+Shift+T"),
-    ActionSpec("app.quit", "Close the window; training goes on", "x", "Ctrl+Q"),
+    ActionSpec("app.shortcuts", "Show keyboard shortcuts", "keyboard", "?"),
+    ActionSpec("app.sidebar", "Collapse the sidebar", "panel-left", "Ctrl+B"),
+    ActionSpec("app.theme", "Switch between light and dark theme", "moon", "Ctrl+Shift+T"),
+    ActionSpec("app.quit", "Close the window (training continues)", "x", "Ctrl+Q"),
     ActionSpec("project.new", "New project", "plus", "Ctrl+N", "engine", "Project"),
     ActionSpec(
         "project.describe",
@@ -61,7 +61,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "Project",
     ),
     ActionSpec("project.open", "Open folder", "folder-open", "Ctrl+O", "engine", "Project"),
-    ActionSpec("project.import", "Import attempts…", "import", "", "project", "Project"),
+    ActionSpec("project.import", "Import trajectories…", "import", "", "project", "Project"),
     ActionSpec("sft.open", "Demonstrations", "book-open", "Ctrl+D", "project", "Project"),
     ActionSpec(
         "sft.teacher", "Demonstrations from a teacher…", "sparkles", "", "trainable", "Project"
@@ -73,33 +73,31 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ),
     ActionSpec(
         "run.train_lending",
-        "Train, and lend the server the judge's keys for this run",
+        "Train, and lend the judge's API keys to the server for this run",
         "key-round",
         "",
         "lendable",
         "Run",
     ),
-    ActionSpec("run.pause", "Pause or continue", "pause", "Ctrl+P", "living", "Run"),
+    ActionSpec("run.pause", "Pause or resume", "pause", "Ctrl+P", "living", "Run"),
     ActionSpec("run.stop_after", "Stop after this step", "square", "Ctrl+.", "living", "Run"),
     ActionSpec(
-        "run.stop_now", "Stop now, keep the last checkpoint", "square", "", "stoppable", "Run"
+        "run.stop_now", "Stop now and keep the last checkpoint", "square", "", "stoppable", "Run"
     ),
-    ActionSpec("run.keep", "Keep a checkpoint after this step", "layers", "", "living", "Run"),
-    ActionSpec(
-        "run.adapter", "Train on from an adapter made elsewhere…", "import", "", "trainable", "Run"
-    ),
+    ActionSpec("run.keep", "Save a checkpoint after this step", "layers", "", "living", "Run"),
+    ActionSpec("run.adapter", "Train from an existing adapter…", "import", "", "trainable", "Run"),
     ActionSpec("run.branch", "Branch…", "git-branch", "Ctrl+Shift+B", "branchable", "Run"),
     ActionSpec("run.resume", "Resume", "play", "Ctrl+R", "resumable", "Run"),
     ActionSpec("run.extend", "Train more steps", "plus", "", "extendable", "Run"),
     ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
     ActionSpec("run.repair", "Repair the damaged run", "wrench", "", "damaged", "Run"),
-    ActionSpec("run.remove", "Remove the damaged run…", "trash-2", "", "damaged", "Run"),
+    ActionSpec("run.remove", "Delete the damaged run…", "trash-2", "", "damaged", "Run"),
     ActionSpec("run.log", "Show the log", "square-terminal", "Ctrl+L", "run", "Run"),
     ActionSpec(
-        "run.track", "Send the run to its trackers", "upload", "Ctrl+Shift+U", "trackable", "Run"
+        "run.track", "Upload the run to its trackers", "upload", "Ctrl+Shift+U", "trackable", "Run"
     ),
-    ActionSpec("run.bring_home", "Bring the run to this machine…", "download", "", "remote", "Run"),
-    ActionSpec("run.send", "Send the run to a server…", "upload", "", "sendable", "Run"),
+    ActionSpec("run.bring_home", "Move the run to this machine…", "download", "", "remote", "Run"),
+    ActionSpec("run.send", "Move the run to a server…", "upload", "", "sendable", "Run"),
     ActionSpec(
         "engine.choose", "Choose where this project trains", "server", "Ctrl+E", ALWAYS, "Engine"
     ),
@@ -115,10 +113,10 @@ ACTIONS: tuple[ActionSpec, ...] = (
     *_keys("Trajectories", *((k.id, k.text, k.icon, k.shown) for k in TRAJECTORIES)),
     *_keys(
         "Run",
-        ("strip.step", "Step before, next (in the strip)", "activity", "← →"),
-        ("strip.branch", "Branch at the step (in the strip)", "git-branch", "B"),
-        ("strip.open", "Open the step's trajectories (in the strip)", "git-fork", "Enter"),
-        ("chart.full", "Chart on the full page, and back", "maximize-2", "Enter, Esc"),
+        ("strip.step", "Previous or next step (in the run strip)", "activity", "← →"),
+        ("strip.branch", "Branch at the selected step (in the run strip)", "git-branch", "B"),
+        ("strip.open", "Open the trajectories of the step (in the run strip)", "git-fork", "Enter"),
+        ("chart.full", "Expand or restore the chart", "maximize-2", "Enter, Esc"),
     ),
 )
 

@@ -18,7 +18,7 @@ from studio.widgets.controls.buttons import Button
 from studio.widgets.painting import paint
 from studio.widgets.text.phrase import Phrase, Span
 
-GOES_ON = "  ·  The run goes on there; what happened shows as soon as it is back."
+GOES_ON = "  ·  The run continues on the server. Its events appear after reconnecting."
 JUDGE_WAITS = " Its judge waits for this machine."
 
 
@@ -90,9 +90,9 @@ def away_spans(
     """box is away since 14:02 · The run goes on there; …"""
     name = view.spec.name
     if since is not None:
-        begin = f"{name} is away since {_clock(since)}"
+        begin = f"{name} is disconnected since {_clock(since)}"
     else:
-        begin = f"{name} is away; the last that came is of {_clock(run.changed_at)}"
+        begin = f"{name} is disconnected; the last event is from {_clock(run.changed_at)}"
     spans = [Span(begin, "text", 600)]
     if view.state in ("asking", "stopped"):
         spans.append(Span(f" ({words_of(view, now).text})", "warn"))
@@ -105,8 +105,8 @@ def catching_up(view: HostView) -> list[Span]:
     if view.behind <= BEHIND:
         return []
     return [
-        Span(f"Catching up with {view.spec.name}", "text", 600),
-        Span(f"  ·  {behind_words(view)}; charts and lists fill as they come."),
+        Span(f"Syncing with {view.spec.name}", "text", 600),
+        Span(f"  ·  {behind_words(view)}; charts and lists update as data arrives."),
     ]
 
 

@@ -33,7 +33,7 @@ class ReviewBar(QWidget):
         self.setFixedHeight(44)
         self._words = Phrase((), "body")
         self._open = Button("Open the first group", "outlined", icon="user-round-check")
-        self._done = Button("Done, go on", "outlined", icon="play")
+        self._done = Button("Finish review", "outlined", icon="play")
         line = QHBoxLayout(self)
         line.setContentsMargins(40, 0, 8, 0)
         line.setSpacing(8)
@@ -66,7 +66,7 @@ class ReviewBar(QWidget):
             self._step = review.step
             going = self._sent == (state.run_id, review.step)
             if going != self._done.is_busy():
-                self._done.set_busy("Going on…" if going else None)
+                self._done.set_busy("Resuming…" if going else None)
             spans = review_words(review, labelled_of(state, review.step), time.time())
             if "".join(span.words for span in spans) != self._words.words():
                 self._words.set_spans(spans)
@@ -113,11 +113,11 @@ def review_words(review: ReviewOpened, labelled: tuple[int, int], now: float) ->
     spans = [Span(f"Step {review.step} waits for your review", "text", 600)]
     if review.until is not None:
         left = max(0.0, review.until - now)
-        does = "goes on" if review.then == "train" else "pauses"
+        does = "resumes" if review.then == "train" else "pauses"
         when = f"in {formatting.duration(max(1.0, float(round(left))))}" if left else "now"
-        spans.append(Span(f"  ·  {does} by itself {when}"))
+        spans.append(Span(f"  ·  {does} automatically {when}"))
     else:
-        spans.append(Span("  ·  until you send it on"))
+        spans.append(Span("  ·  until you finish the review"))
     spoken, total = labelled
     if total:
         spans.append(

@@ -31,7 +31,7 @@ BUTTONS = {
     "file": "Confirm file",
 }
 ICON_PX = 16
-UNTRUSTED = "This project is not trusted: nothing of it is run or sent."
+UNTRUSTED = "This project is not trusted. None of its code runs and nothing is sent."
 
 
 def confirmation_of(problem: Problem) -> Confirmation | None:
@@ -50,21 +50,21 @@ def question_of(wanted: Confirmation) -> tuple[str, str]:
         case AddressConfirmation():
             return (
                 f"Send to {wanted.address}?",
-                f"This is not {wanted.provider}'s own address. It would get your key for "
-                f"{wanted.provider} and everything that is asked there. Confirm it only if the "
-                "server is yours or you trust it with both.",
+                f"This is not the official address of {wanted.provider}. The server will receive "
+                f"your {wanted.provider} key and all requests. Confirm only if the server is "
+                "yours or you trust it.",
             )
         case FileConfirmation():
             return (
-                "Read a file outside of the project?",
-                f"The settings name {wanted.path}. It may be shown to models and judges.",
+                "Read a file outside the project?",
+                f"The settings reference {wanted.path}. It may be sent to models and judges.",
             )
         case _:
             return (
                 "Trust this project?",
-                f"{wanted.project}\n\nIts agent, MCP servers and packages will run as you, with "
-                "your files and network, and its judges may be asked with your keys. Look at "
-                "agent.py, mcp.json and project.toml first.",
+                f"{wanted.project}\n\nIts agent, MCP servers and packages will run under your "
+                "account with access to your files and network, and its judges can use your API "
+                "keys. Review agent.py, mcp.json and project.toml first.",
             )
 
 

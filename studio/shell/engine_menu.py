@@ -91,7 +91,7 @@ class EngineSwitcher(QObject):
         if self.project:
             self._session.hosts.choose(self.project, name)
             where = name or "this machine"
-            self._session.said.emit(f"{self._session.project.name} trains on {where} from now on.")
+            self._session.said.emit(f"{self._session.project.name} will train on {where}.")
         elif name:
             self._session.hosts.act(name, "connect")
         else:
@@ -108,5 +108,5 @@ def _facts(link: LinkState) -> list[str]:
         f"{memory} of {total} used",
     ]
     if link.latency_s is not None:
-        facts[1] += f" · answers in {formatting.duration(link.latency_s)}"
+        facts[1] += f" · latency {formatting.duration(link.latency_s)}"
     return facts

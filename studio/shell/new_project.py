@@ -46,10 +46,10 @@ class DescribeDesk(QObject):
         if measure:
             self._session.train("baseline", {MEASURED: ATTEMPTS}, show=False)
             self._session.said.emit(
-                f"{view.name} is made. Measuring what the untrained model can do: see the bar."
+                f"{view.name} was created. Its baseline is being measured; see the bar."
             )
         else:
-            self._session.said.emit(f"{view.name} is made. Measure it before you train.")
+            self._session.said.emit(f"{view.name} was created. Measure its baseline, then train.")
 
     def _raise(self, name: str, problem: Problem) -> None:
         self._session.problem_raised.emit(problem)

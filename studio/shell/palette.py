@@ -156,7 +156,7 @@ class ShortcutSheet(QDialog):
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("Keys")
+        self.setWindowTitle("Keyboard shortcuts")
         self.resize(620, 640)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)

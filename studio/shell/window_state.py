@@ -120,7 +120,7 @@ class Frame(QObject):
             tone = "neutral" if words.tone in ("muted", "faint") else words.tone
             if run is not None and run.host:
                 away = living and session.hosts.away(run.host)
-                where = f"{run.host} is away" if away else f"on {run.host}"
+                where = f"{run.host} is disconnected" if away else f"on {run.host}"
                 known = f"Step {run.step}" if away else words.text  # its phase was long ago
                 words = replace(words, text=f"{known} · {where}")
                 tone = "warn" if away else tone
@@ -162,10 +162,10 @@ class Frame(QObject):
         """Where the judge is asked with keys, and the run goes to a server."""
         name = self._session.hosts.chosen(self._session.project.path)
         return [
-            (f"Train on {name}; the judge is asked from this machine", "train"),
-            (f"Train on {name}, and lend it the judge's keys for this run", "train_lending"),
-            (f"Lent keys stay in the memory of {name}'s engine until the run ends.", ""),
-            ("Not lent, the run waits for its judge while this machine is off.", ""),
+            (f"Train on {name}; judge calls are sent from this machine", "train"),
+            (f"Train on {name}, and lend it the judge's API keys for this run", "train_lending"),
+            (f"Lent keys stay in the memory of the engine on {name} until the run ends.", ""),
+            ("Otherwise, the run waits for its judge while this machine is off.", ""),
         ]
 
     def _show_facts(self, run: RunSummary | None) -> None:
@@ -192,9 +192,9 @@ class Frame(QObject):
         values = shown.losses or [reward for reward in shown.rewards if reward is not None]
         step = f"Step {steps_of(shown.step, shown.steps)}"
         if shown.kind == "evaluation":
-            step = f"{shown.trajectories} of {shown.attempts} attempts"
+            step = f"{shown.trajectories} of {shown.attempts} rollouts"
         elif shown.kind == "baseline":
-            step = f"Measuring: {formatting.plural(shown.trajectories, 'attempt')}"
+            step = f"Measuring the baseline: {formatting.plural(shown.trajectories, 'rollout')}"
         name = f"{shown.name} · {shown.host}" if shown.host else shown.name
         card.set_run(name, step, words, values, shown.state == "paused")
 
@@ -232,7 +232,7 @@ class Frame(QObject):
             menu.addAction(self._actions["run.bring_home"])
         elif self._actions.holds("sendable"):
             menu.addSeparator()
-            self.fill_servers(menu.addMenu("Send it to a server"))
+            self.fill_servers(menu.addMenu("Move to a server"))
 
     def fill_servers(self, menu: QMenu) -> None:
         """Where the run can be sent."""
@@ -252,7 +252,7 @@ class Frame(QObject):
         menu = self._menu()
         run = self._session.run.summary
         if run is not None and run.state == "queued":
-            out = menu.addAction("Take it out of the queue")
+            out = menu.addAction("Remove from the queue")
             out.triggered.connect(lambda: self._session.command("stop_now"))
             menu.popup(QCursor.pos())
             return

@@ -31,7 +31,7 @@ TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
 LETTERS = "ABCD"
 SHOWN_SCENARIOS = 30
 TEMPERATURES = (
-    (0.0, "Temperature 0: always the likeliest"),
+    (0.0, "Temperature 0: greedy decoding"),
     (0.3, "Temperature 0.3"),
     (0.7, "Temperature 0.7"),
     (1.0, "Temperature 1: as in training"),
@@ -47,7 +47,7 @@ class ArenaCard(Card):
     tally_changed = Signal()
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__("Side by side", " ", padding=0, parent=parent)
+        super().__init__("Side-by-side chat", " ", padding=0, parent=parent)
         self._session, self._talk, self._tasks = session, Talk(), TaskScope(self)
         self.before: Callable[[Callable[[], None]], None] = lambda go_on: go_on()
         """Sees to it that all who are asked are here, then goes on."""
@@ -60,17 +60,17 @@ class ArenaCard(Card):
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._room = QHBoxLayout()
         self._room.setSpacing(0)
-        self._ask = LineInput("Question", "Ask")
-        self._try = Button("Try a scenario", "outlined", icon="play", height=32, menu_arrow=True)
+        self._ask = LineInput("Prompt", "Send")
+        self._try = Button("Run a scenario", "outlined", icon="play", height=32, menu_arrow=True)
         self._left = Button("Left", "outlined", icon="arrow-left", height=32)
         self._tie = Button("Tie", "outlined", height=32)
         self._right = Button("Right", "outlined", icon="arrow-right", height=32)
         self._judge = Button("Judge", "outlined", icon="scale", height=32)
         self._stop = Button("Stop", "outlined", icon="square", height=32)
-        self._blind = Toggle("Blind", "Blind: names are hidden until the vote")
+        self._blind = Toggle("Blind", "Blind: hide model names until the vote")
         self._temperature = 0.7
         self._how = Button("", "quiet", icon="dices", height=24, menu_arrow=True)
-        self._anew = IconButton("rotate-ccw", "Start a new talk", size=24)
+        self._anew = IconButton("rotate-ccw", "Start a new chat", size=24)
         self._repaint = QTimer(self)
         self._repaint.setSingleShot(True)
         self._repaint.setInterval(REPAINT_MS)
@@ -255,7 +255,9 @@ class ArenaCard(Card):
         for column in self._columns:
             column.setVisible(not empty)
         count = len(talk.sides)
-        self._ask.setPlaceholderText({0: "Ask", 1: "Ask it", 2: "Ask both"}.get(count, "Ask all"))
+        self._ask.setPlaceholderText(
+            {0: "Send", 1: "Send", 2: "Send to both"}.get(count, ("Send to all"))
+        )
         self._ask.setEnabled(count > 0)
         self._try.setEnabled(bool(self._scenarios) and count > 0 and not talk.asking)
         self._stop.setVisible(talk.asking)
@@ -276,9 +278,7 @@ class ArenaCard(Card):
         if tally is None or not tally.votes:
             return ""
         if self._blind.isChecked() and tally.votes < ENOUGH_VOTES:
-            return (
-                f"{formatting.plural(tally.votes, 'vote')} · the tally shows after {ENOUGH_VOTES}"
-            )
+            return f"{formatting.plural(tally.votes, 'vote')} · results appear after {ENOUGH_VOTES}"
         first = tally.pairs[0] if tally.pairs else None
         if first is None:
             return formatting.plural(tally.votes, "vote")
@@ -342,7 +342,7 @@ class ArenaCard(Card):
             action.setChecked(value == self._temperature)
             action.triggered.connect(lambda _=False, v=value: self._sample_with(v, self._seed))
         menu.addSeparator()
-        again = menu.addAction("Another seed")
+        again = menu.addAction("New seed")
         seed = random.randrange(1, 1000)
         again.triggered.connect(lambda: self._sample_with(self._temperature, seed))
         menu.popup(self._how.mapToGlobal(self._how.rect().bottomLeft()))
@@ -363,8 +363,8 @@ class ArenaCard(Card):
 
 def _empty_words(models: int) -> str:
     if not models:
-        return "Choose up to four rows above to talk to them."
+        return "Select up to four rows above to chat with them."
     return (
-        "Ask anything, or let the agent try a scenario. Every model gets the same prompt and the "
-        "same seed, so a difference is the training's."
+        "Send a prompt, or run a scenario. Every model gets the same prompt and seed, so "
+        "differences come from training."
     )

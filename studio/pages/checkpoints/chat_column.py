@@ -60,7 +60,7 @@ def rows_of(side: Side, nameless: bool) -> list[Item]:
         scored = side.attempt.reward is not None
         words = side.attempt.model_copy(update={"branches": []})  # without the tokens that end it
         return items_of(words, blind=nameless or not scored)
-    titles = {"user": "Question", "assistant": "Answer"}
+    titles = {"user": "Prompt", "assistant": "Response"}
     return [
         Message(one.role, one.content, titles.get(one.role, one.role.capitalize()))
         for one in side.shown

@@ -41,7 +41,7 @@ class ListCard(Card):
         self.evaluate = Button("Evaluate", "outlined", icon="flask-conical", height=28)
         self._add = Button("Add a model", "quiet", icon="plus", height=28)
         self._fetch = Button("Fetch", "outlined", icon="download", height=28)
-        self._stop = IconButton("x", "Stop fetching; it goes on from there", size=28)
+        self._stop = IconButton("x", "Stop fetching; the next fetch resumes", size=28)
         self._save = Button("Export", "outlined", icon="package-check", height=28)
         self.table.setModel(self.model)
         for place, width, kind in WIDTHS:
@@ -118,7 +118,7 @@ class ListCard(Card):
     def toggle(self, row: int) -> None:
         """Choose a row, or no longer."""
         if not self.model.toggle(row):
-            self.refused.emit("Four are compared at most: take one out first.")
+            self.refused.emit("At most four models can be compared. Deselect one first.")
 
     def toggle_name(self, name: str) -> None:
         self.toggle(next(n for n, row in enumerate(self.model.rows) if row.name == name))
@@ -155,7 +155,7 @@ class ListCard(Card):
             return
         one, menu = self.model.rows[row], QMenu(self)
         menu.aboutToHide.connect(menu.deleteLater)
-        first = menu.addAction("Compare the others with this")
+        first = menu.addAction("Use as the reference of the comparison")
         first.triggered.connect(lambda: self.model.make_baseline(row))
         if one.kept is not None and one.step is not None:
             step, pinned = one.step, "pinned" in one.kept.kept_by
@@ -164,7 +164,7 @@ class ListCard(Card):
                 fetch = menu.addAction(f"Fetch from {one.elsewhere} · {size}")
                 fetch.triggered.connect(lambda: self.fetch_wanted.emit(one))
             menu.addAction("Export…").triggered.connect(lambda: self.want_export(row))
-            words = "Unpin" if pinned else "Pin: keep it whatever the rules say"
+            words = "Unpin" if pinned else "Pin: never delete automatically"
             pin = menu.addAction(words)
             pin.triggered.connect(lambda: self.pin_wanted.emit(step, not pinned))
             branch = menu.addAction("Branch here…")
@@ -173,7 +173,7 @@ class ListCard(Card):
             delete.setEnabled("newest" not in one.marks)
             delete.triggered.connect(lambda: self.delete_wanted.emit(step))
         elif not one.is_base:
-            off = menu.addAction("Take it off the list")
+            off = menu.addAction("Remove from the list")
             off.triggered.connect(lambda: self.forget_wanted.emit(one.name))
         menu.popup(self.table.viewport().mapToGlobal(place))
 

@@ -29,7 +29,7 @@ ROW_PX = 28
 class FiguresModel(RowsModel[Standing]):
     """Quality, speed and cost of each contender."""
 
-    columns = ("", "Mean", "Median", "Tokens", "Per 1 000", "Unscored")
+    columns = ("", "Mean", "Median", "Tokens", "Cost per 1,000", "Unscored")
     right = range(1, 6)
 
     def cell(self, row: Standing, column: int, role: int) -> Any:
@@ -58,13 +58,13 @@ class CompareCard(Card):
         self._words.setSpacing(4)
         self._lines: list[Text] = []
         self._model = FiguresModel(self)
-        self._table = Table("Figures", row_px=ROW_PX)
+        self._table = Table("Results", row_px=ROW_PX)
         self._table.setModel(self._model)
         self._table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._table.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         for column, width in enumerate((None, 60, 70, 70, 84, 86)):
             self._table.set_column(column, width, "text" if column == 0 else "figure")
-        self._open = Button("Open its attempts", "quiet", icon="git-fork", height=24)
+        self._open = Button("Open its trajectories", "quiet", icon="git-fork", height=24)
         self._open.clicked.connect(self.attempts_wanted)
         assert self.header is not None
         self.header.add_right(self._legend)
@@ -93,7 +93,7 @@ class CompareCard(Card):
         self._chart.set_rows(rows, *_ends(rows))
         told = [_verdict(one) for one in result.standings[1:]]
         if result.done < result.total:
-            told.insert(0, (f"{result.done} of {result.total} attempts so far", "muted"))
+            told.insert(0, (f"{result.done} of {result.total} rollouts so far", "muted"))
         if result.precision:
             told.append((f"Computed in {result.precision}", "muted"))
         self._say(told)
@@ -108,14 +108,13 @@ class CompareCard(Card):
             _interval(one.validation, token, one.words)
             for one, token in zip(chosen, TOKENS, strict=False)
         )
-        rows = [TagRow("tests in training", tested, strong=True)] if any(tested) else []
+        rows = [TagRow("validation during training", tested, strong=True)] if any(tested) else []
         self._chart.set_rows(rows, *_ends(rows))
         words = (
-            "These were measured while it trained. Evaluate compares them attempt by attempt on "
-            "the same scenarios, and says whether a difference is more than chance."
+            "These scores were measured during training. Evaluate compares the models on the "
+            "same scenarios and tests whether differences are significant."
             if chosen
-            else "Choose up to four rows with Space; the first is what the others are compared "
-            "with."
+            else "Select up to four rows with Space. The first is the reference for the others."
         )
         self._say([(words, "muted")])
         self._fit_table([])
@@ -125,7 +124,7 @@ class CompareCard(Card):
         assert self.header is not None
         title = names[0] if names else "Compare"
         if len(names) > 1:
-            title = f"{names[0]} against {names[1] if len(names) == 2 else len(names) - 1}"
+            title = f"{names[0]} vs. {names[1] if len(names) == 2 else len(names) - 1}"
         self.header.title.set_words(title[:1].upper() + title[1:])
         pairs = zip(names, TOKENS, strict=False)
         self._legend.set_entries([Entry(name, token, "line") for name, token in pairs])
@@ -149,7 +148,7 @@ def _intervals(standings: Sequence[Standing]) -> tuple[Interval | None, ...]:
     """A contender whose difference may be chance is drawn faint."""
     found = []
     for one, token in zip(standings, TOKENS, strict=False):
-        unsure = one.versus is not None and one.versus.word == "no difference shown"
+        unsure = one.versus is not None and one.versus.word == "no significant difference"
         found.append(_interval(one.reward, "faint" if unsure else token, one.name))
     return tuple(found)
 
@@ -186,7 +185,7 @@ def _verdict(one: Standing) -> tuple[str, str]:
     """One line about one contender: never "better" where chance explains it."""
     versus = one.versus
     if versus is None or versus.difference is None:
-        return f"{one.name}: nothing that both have tried is scored yet.", "muted"
+        return f"{one.name}: no scenario is scored for both models yet.", "muted"
     d = versus.difference
     span = (
         f"{formatting.signed(d.mean)} ({formatting.signed(d.low)} to {formatting.signed(d.high)})"
@@ -195,7 +194,11 @@ def _verdict(one: Standing) -> tuple[str, str]:
     counted = f"{versus.wins} won, {versus.ties} tied, {versus.losses} lost"
     tone = {"better": "good", "worse": "bad"}.get(versus.word, "muted")
     verb = {"better": "is better than", "worse": "is worse than"}.get(versus.word)
-    words = f"{one.name} {verb} {versus.against}" if verb else f"{one.name}: no difference shown"
+    words = (
+        f"{one.name} {verb} {versus.against}"
+        if verb
+        else (f"{one.name}: no significant difference")
+    )
     return f"{words}, {span}{chance} · {counted}", tone
 
 

@@ -38,7 +38,7 @@ class FetchDesk(QObject):
         job = f"fetch {row.name}"
         if not self._tasks.busy(job):
             if self.coming is not None:
-                self._session.said.emit(f"{row.words} is fetched after {self.coming.words}.")
+                self._session.said.emit(f"{row.words} is queued after {self.coming.words}.")
             self._jobs.add(job)
             self._tasks.run(job, self.bring([row]), failed=self._failed)
 
@@ -63,14 +63,20 @@ class FetchDesk(QObject):
         host = rows[0].elsewhere
         names = " and ".join(row.words for row in rows)
         size = formatting.size(sum(row.kept.checkpoint.bytes for row in rows if row.kept))
-        choices = [Choice("", "Leave it")]
+        choices = [Choice("", "Cancel")]
         if there:
             choices.append(Choice("there", there))
-        choices.append(Choice("fetch", "Fetch, then go on", "primary", size))
+        choices.append(Choice("fetch", "Fetch and continue", "primary", size))
         verb = "is" if len(rows) == 1 else "are"
-        words = f"{names[:1].upper()}{names[1:]} {verb} on {host}, and {what} needs the files here."
+        words = (
+            f"{names[:1].upper()}{names[1:]} {verb} stored on {host}, and {what} needs the "
+            "files on this machine."
+        )
         if there:
-            words = f"{names[:1].upper()}{names[1:]} {verb} on {host}: {what} there, or here."
+            words = (
+                f"{names[:1].upper()}{names[1:]} {verb} stored on {host}: {what} there, or fetch "
+                "the files first."
+            )
         answer, _ = await ask(self._window.window(), "Not on this machine", words, choices)
         return answer or ""
 

@@ -135,23 +135,25 @@ class CheckpointsPage(Page):
     def _show_empty(self) -> None:
         summary, spec = self._run.summary, self._run.state.spec
         every = spec.config.train.checkpoint_every if spec else None
-        first = f"The first is kept after step {every}." if every else "Train makes the first one."
-        words = f"{first} Here you compare them, talk to them and export one."
+        first = (
+            f"The first is saved after step {every}." if every else ("Train creates the first one.")
+        )
+        words = f"{first} Compare, chat with and export checkpoints here."
         self._empty.set_words("No checkpoint yet", words)
         if (
             summary is not None
             and summary.state in ACTIVE_STATES
             and summary.kind in TRAINING_KINDS
         ):
-            self._empty.set_actions("Keep one now", icon="layers", second="Watch the run")
+            self._empty.set_actions("Save one now", icon="layers", second="Open the run")
         else:
-            self._empty.set_actions("Watch the run", icon="activity")
+            self._empty.set_actions("Open the run", icon="activity")
 
     def _begin(self) -> None:
         living = self._run.summary is not None and self._run.summary.state in ACTIVE_STATES
         self._actions.trigger("run.keep" if living else "go.run")
         if living:
-            self.session.said.emit("A checkpoint is kept after this step.")
+            self.session.said.emit("A checkpoint will be saved after this step.")
 
     # Comparison
 
@@ -165,7 +167,7 @@ class CheckpointsPage(Page):
     def _show_evaluate(self) -> None:
         if (living := self._desk.active) is not None:
             share = living.trajectories / max(1, living.attempts)
-            words = f"{living.trajectories} of {living.attempts} attempts"
+            words = f"{living.trajectories} of {living.attempts} rollouts"
             self._evaluate.set_busy(words, share)
             return
         self._evaluate.set_busy(None)
@@ -208,7 +210,7 @@ class CheckpointsPage(Page):
         if any(one.is_checkpoint for one in chosen) and (run := self._run.summary) is not None:
             if host and host != run.host:
                 where = run.host or "this machine"
-                self.session.said.emit(f"{run.name} is on {where}: it is evaluated there.")
+                self.session.said.emit(f"{run.name} is on {where} and is evaluated there.")
                 host = run.host
             missing = [one for one in chosen if one.elsewhere]
             if missing and not host:
@@ -229,7 +231,7 @@ class CheckpointsPage(Page):
             return
 
         async def bring() -> None:
-            if await self._fetches.agree(missing, "a talk") == "fetch":
+            if await self._fetches.agree(missing, "a side-by-side chat") == "fetch":
                 await self._fetches.bring(missing)
                 go_on()
 
@@ -278,8 +280,8 @@ class CheckpointsPage(Page):
         run_id = self._run.run_id
 
         async def sure() -> None:
-            choices = [Choice("", "Keep it"), Choice("delete", "Delete it", "danger")]
-            words = "The attempts and the other checkpoints stay. It cannot be brought back."
+            choices = [Choice("", "Cancel"), Choice("delete", "Delete", "danger")]
+            words = "Trajectories and other checkpoints are kept. This cannot be undone."
             answer, _ = await ask(self.window(), f"Delete step {step}?", words, choices)
             if answer == "delete":
                 await self.session.client.delete_checkpoint(run_id, step)
@@ -300,18 +302,18 @@ class CheckpointsPage(Page):
 
     async def _ask_model(self) -> None:
         field = TextField("Model", "openai/gpt-5.4-mini", mono=True)
-        choices = [Choice("", "Leave it"), Choice("add", "Add it", "primary")]
+        choices = [Choice("", "Cancel"), Choice("add", "Add", "primary")]
         words = (
-            "As litellm names it. Its key is taken from Settings or the environment, and "
-            "evaluate.budget_usd limits what an evaluation may cost."
+            "Model name in LiteLLM syntax. The API key is read from Settings or the "
+            "environment; evaluate.budget_usd limits the cost of an evaluation."
         )
-        answer, name = await ask(self.window(), "Compare with another model", words, choices, field)
+        answer, name = await ask(self.window(), "Add a model to compare", words, choices, field)
         name = str(name or "").strip()
         if answer != "add" or not name:
             return
         if "/" not in name:
-            hint = "Write PROVIDER/MODEL, as openai/gpt-5.4-mini or ollama_chat/llama3.2."
-            raise Refused.of("studio.model_name", f"{name} names no provider.", hint)
+            hint = "Write PROVIDER/MODEL, for example openai/gpt-5.4-mini or ollama_chat/llama3.2."
+            raise Refused.of("studio.model_name", f"{name} has no provider.", hint)
         known = [one for one in self._providers() if one != name]
         self.session.settings.update(compared_models=[*known, name])
         self._show_rows()

@@ -18,10 +18,10 @@ MOST_CHOSEN = 4
 WHY = {
     "pinned": "pinned",
     "exported": "exported",
-    "branched": "a run has branched off",
-    "start": "this run began here",
-    "best": "among the best",
-    "newest": "among the newest",
+    "branched": "a branch starts here",
+    "start": "start of this run",
+    "best": "one of the best",
+    "newest": "one of the newest",
 }
 
 
@@ -169,7 +169,7 @@ class CheckpointModel(RowsModel[Contender]):
 
 def _untested(row: Contender) -> str:
     loss = row.kept.loss if row.kept else None
-    return "not tested" if loss is None else f"held-out loss {formatting.number(loss, 3)}"
+    return "not validated" if loss is None else f"held-out loss {formatting.number(loss, 3)}"
 
 
 def _chips(row: Contender) -> list[tuple[str, str]]:
@@ -187,13 +187,15 @@ def _why(row: Contender) -> str:
     kept = row.kept
     if kept is None:
         return (
-            "The model as it was before any training" if row.is_base else "Asked over the network"
+            "The base model before any training"
+            if row.is_base
+            else ("Remote model, called over its API")
         )
     if row.damaged:
-        return "Files are missing or not what was written: it cannot be used"
+        return "Files are missing or damaged, so it cannot be used"
     there = f"On {row.elsewhere}, not on this machine: fetch it to use it here · "
     where = there if row.elsewhere else ""
-    why = ", ".join(WHY[reason] for reason in kept.kept_by) or "goes with the next checkpoint"
+    why = ", ".join(WHY[reason] for reason in kept.kept_by) or ("deleted with the next checkpoint")
     branches = f" · branches: {', '.join(kept.branches)}" if kept.branches else ""
     note = f" · {kept.note}" if kept.note else ""
     return f"{where}Kept: {why}{branches}{note}"

@@ -163,7 +163,7 @@ class HomePage(Page):
         if run.kind == "outside" and run.state == "running":
             verb = f"is trained by {script_of(run)}"
         if run.kind == "baseline":
-            verb, words = "is being measured", "attempts before any training"
+            verb, words = "is measuring its baseline", "rollouts before training"
         low, high = ramp_ends(state)
         if run.kind == "evaluation":
             verb, words = "is being evaluated", " against ".join(run.contestants)
@@ -197,12 +197,12 @@ class HomePage(Page):
         menu = QMenu(self)
         menu.aboutToHide.connect(menu.deleteLater)
         menu.addAction("Open").triggered.connect(lambda: self._open_row(row))
-        bring = menu.addAction("Import attempts…")
+        bring = menu.addAction("Import trajectories…")
         bring.setEnabled(not (row.missing or row.broken))
         bring.triggered.connect(lambda: self.import_wanted.emit(row.path))
-        reveal = menu.addAction("Show the folder")
+        reveal = menu.addAction("Show in file manager")
         reveal.triggered.connect(lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(row.path)))
-        forget = menu.addAction("Forget; the folder stays")
+        forget = menu.addAction("Remove from list (keeps the folder)")
         forget.setEnabled(row.missing)
         forget.triggered.connect(lambda: self._forget(row))
         menu.popup(self._table.viewport().mapToGlobal(place))
@@ -229,7 +229,7 @@ class HomePage(Page):
 def _facts(run: RunSummary) -> list[Span]:
     rewards = [reward for reward in run.rewards if reward is not None]
     if not rewards:
-        return [Span("first step under way")]
+        return [Span("first step running")]
     spans = [Span("reward "), Span(formatting.number(rewards[-1]), "text", 600)]
     change = rewards[-1] - rewards[0]
     if len(rewards) > 1:

@@ -26,14 +26,14 @@ class AgreementCard(Card):
     comparison_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Agreement with you", parent=parent)
+        super().__init__("Agreement with your labels", parent=parent)
         self._figure = Text("–", "display", 600)
         self._under = Text("", "label", 400, "muted", wrap=True)
         self._axis = IntervalAxis(0.0, 1.0, words_px=96)
         self._ceiling = Text("", "label", 400, "human", wrap=True)
         self._rest = Text("", "label", 400, "muted", wrap=True)
         self._show = Button("Show disagreements", "outlined", height=28)
-        self._suggest = Button("Suggest words", "outlined", icon="sparkles", height=28)
+        self._suggest = Button("Suggest rubric changes", "outlined", icon="sparkles", height=28)
         self._compare = Button("Compare judges", "quiet", height=28)
         self._facts = FactRow()
         self._lay_out()
@@ -86,7 +86,7 @@ class AgreementCard(Card):
         self._show.setVisible(disagreements > 0)
         self._show.set_words(formatting.plural(disagreements, "disagreement"))
         if now is None:
-            self.header.set_words("nothing is judged yet")
+            self.header.set_words("no group judged yet")
         else:
             told = formatting.plural(now.groups, "labelled group")
             self.header.set_words(f"{told}, {formatting.plural(now.pairs, 'pair')}")
@@ -117,27 +117,26 @@ class AgreementCard(Card):
             self._figure.set_words("–")
             left = LEAST_GROUPS - groups
             self._under.set_words(
-                f"Label {formatting.plural(left, 'more group')} to see agreement."
+                f"Label {formatting.plural(left, 'more group')} to measure agreement."
             )
             return
         tau = now.tau
         self._figure.set_words(formatting.number(tau.mean))
         share = f" · {now.accuracy:.0%} of pairs" if now.accuracy is not None else ""
-        thin = "; few groups, so it is wide" if groups < WANTED else ""
-        self._under.set_words(f"Kendall τ, 95 % from {tau.low:.2f} to {tau.high:.2f}{thin}{share}")
+        thin = "; the interval is wide because few groups are labelled" if groups < WANTED else ""
+        self._under.set_words(f"Kendall τ, 95 % CI {tau.low:.2f} to {tau.high:.2f}{thin}{share}")
 
     def _say_ceiling(self, now: Agreement | None) -> None:
         own = now.self_consistency if now else None
         if own is None:
             self._ceiling.set_words("")
             self._rest.set_words(
-                "Grade some groups twice, blind: how far you go along with yourself is the most "
-                "that can be asked of a judge."
+                "Grade some groups twice, blind. Your own consistency is the ceiling for any judge."
             )
             return
         groups = formatting.plural(now.repeats if now else 0, "group")
-        self._ceiling.set_words(f"You agree with yourself at {own.mean:.2f} ({groups}).")
-        self._rest.set_words("That is the ceiling: no judge can be shown to do better.")
+        self._ceiling.set_words(f"Your own consistency is {own.mean:.2f} ({groups}).")
+        self._rest.set_words("This is the ceiling for any judge.")
 
 
 def _facts(row: Agreement | None, canaries: Sequence[bool]) -> list[Fact]:
@@ -146,11 +145,11 @@ def _facts(row: Agreement | None, canaries: Sequence[bool]) -> list[Fact]:
 
     length = row.length if row else None
     return [
-        Fact("Flips when order changes", share(row.flips if row else None)),
+        Fact("Preference flips when the order changes", share(row.flips if row else None)),
         Fact(
-            "Same on repeat",
+            "Same result on repeat",
             "–" if row is None or row.stability is None else f"τ {row.stability:.2f}",
         ),
-        Fact("Longer scores higher", "–" if length is None else f"{length:+.2f}"),
-        Fact("Canaries caught", f"{sum(canaries)} / {len(canaries)}" if canaries else "–"),
+        Fact("Longer trajectory scores higher", "–" if length is None else f"{length:+.2f}"),
+        Fact("Canaries detected", f"{sum(canaries)} / {len(canaries)}" if canaries else "–"),
     ]

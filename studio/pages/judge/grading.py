@@ -18,7 +18,7 @@ class GradingCard(Card):
     next_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Grade blind", parent=parent)
+        super().__init__("Blind grading", parent=parent)
         self._words = Text("", "label", 400, "muted", wrap=True)
         self._meter = Meter("Groups graded")
         self._meter.set_share(0.0, "human")
@@ -41,9 +41,9 @@ class GradingCard(Card):
         self._next.setEnabled(possible)
         self._meter.set_share(min(1.0, graded / WANTED), "human")
         if not possible:
-            self._words.set_words("A run with stored groups comes first.")
+            self._words.set_words("No run has stored groups yet.")
             return
-        start = "You see the attempts, not the judge's scores, until you commit."
+        start = "Judge scores stay hidden until you commit."
         tau = row.tau if row else None
         left = max(0, WANTED - graded)
         if tau is not None and left:

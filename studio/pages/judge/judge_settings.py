@@ -16,7 +16,7 @@ from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
 
 OTHER, LOCAL = "other", "local"
-LOCAL_WORDS = "Local judge, from your labels · free"
+LOCAL_WORDS = "Local judge trained on your labels · free"
 
 
 class JudgeChoice(Card):
@@ -33,12 +33,12 @@ class JudgeChoice(Card):
         super().__init__("Judge", parent=parent)
         self._options: dict[str, JudgeOption] = {}
         self._more, self._combine, self._spent = 0, "mean", ""
-        self._pick = ChoiceField("Judge", [(OTHER, "Name one…")])
+        self._pick = ChoiceField("Judge", [(OTHER, "Enter a model…")])
         self._pick.setFixedWidth(220)
-        self._name = TextField("Judge model", "as litellm names it: openai/gpt-5.4", mono=True)
-        self._use = Button("Use it", "outlined")
-        self._temperature, self._passes = Chip("temperature 0"), Chip("one look")
-        self._on = ToggleField("Judge the next runs")
+        self._name = TextField("Judge model", "LiteLLM name, for example openai/gpt-5.4", mono=True)
+        self._use = Button("Use", "outlined")
+        self._temperature, self._passes = Chip("temperature 0"), Chip("one pass")
+        self._on = ToggleField("Use this judge for new runs")
         self.price = PriceButton("scale")
         self._time = Text("", "label", 400, "muted")
         self._lay_out()
@@ -48,7 +48,7 @@ class JudgeChoice(Card):
         self.price.pressed.connect(self.try_wanted)
         self.price.cancel_requested.connect(self.cancel_wanted)
         self.price.budget_requested.connect(self.setup_wanted)
-        self.show_nothing("A run with stored groups comes first.")
+        self.show_nothing("No run has stored groups yet.")
 
     def _lay_out(self) -> None:
         top = QHBoxLayout()
@@ -64,7 +64,7 @@ class JudgeChoice(Card):
         bottom.addWidget(self._time)
         bottom.addStretch(1)
         assert self.header is not None
-        self.header.add_right(Text("judges new runs", "caption", 400, "muted"))
+        self.header.add_right(Text("used for new runs", "caption", 400, "muted"))
         self.header.add_right(self._on)
         self.body.addLayout(top)
         self.body.addLayout(bottom)
@@ -78,7 +78,7 @@ class JudgeChoice(Card):
         choices += [(one.model, f"{one.title} · {one.where}") for one in options]
         choices += [(name, name) for name in used if name != LOCAL]
         named = dict(reversed(choices))
-        last = [(LOCAL, LOCAL_WORDS), (OTHER, "Name one…")]
+        last = [(LOCAL, LOCAL_WORDS), (OTHER, "Enter a model…")]
         self._pick.set_choices([*reversed(named.items()), *last])
         now = judge.models[0] if judge.models else LOCAL if judge.local else OTHER
         self._pick.set_value(now)
@@ -86,8 +86,8 @@ class JudgeChoice(Card):
         self._temperature.setVisible(bool(judge.models))
         self._passes.setVisible(bool(judge.models))
         self._temperature.set_state(f"temperature {judge.temperature:g}")
-        looks = f"{judge.passes} looks at most"
-        self._passes.set_state(looks if judge.passes > 1 else "one look")
+        looks = f"up to {judge.passes} passes"
+        self._passes.set_state(looks if judge.passes > 1 else "one pass")
         self._on.set_value(judge.enabled)
         self._on.setEnabled(bool(judge.models) or judge.local)
         self._more, self._combine = len(judge.models) - 1, judge.combine
@@ -103,7 +103,7 @@ class JudgeChoice(Card):
         words = f"Re-judge {formatting.plural(price.groups, 'group')}"
         self._time.set_words("")
         if not price.calls:
-            self.price.set_free(words, f"all {price.cached} answered · free")
+            self.price.set_free(words, f"all {price.cached} cached · free")
             return
         calls = formatting.plural(price.calls, "call")
         money = f"≈ ${price.usd:.2f}" if price.usd >= 0.005 else "under 1 ¢"

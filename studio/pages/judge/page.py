@@ -177,7 +177,7 @@ class JudgePage(Page):
         for job in ("trial", "price"):
             self.tasks.cancel(job)
         self.trial.show_tried([], "", "")
-        self.choice.show_nothing("The groups of this run are being counted.")
+        self.choice.show_nothing("Counting the groups of this run.")
         self.tasks.run("labels", self._look(), self._show_trust)
 
     def _step_finished(self) -> None:
@@ -262,7 +262,7 @@ class JudgePage(Page):
     def _saved(self, path: str, view: RubricView) -> None:
         self._show_rubric(path, view)
         number = view.versions[-1].number
-        self.session.said.emit(f"Rubric {number} is saved. The next run judges by it.")
+        self.session.said.emit(f"Rubric {number} is saved. The next run uses it.")
 
     def _choose(self, models: list[str], base_url: str | None) -> None:
         self._edit({"judge.models": models, "judge.base_url": base_url})
@@ -287,11 +287,13 @@ class JudgePage(Page):
         if self.tasks.busy("trial") or judge is None:
             return
         if not judge.models and judge.local:
-            self.choice.show_nothing("It learns from your labels while a run goes on.")
+            self.choice.show_nothing(
+                "The local judge learns from your labels while a run is active."
+            )
         elif not judge.models:
             self.choice.show_nothing("Choose a judge first.")
         elif not self._groups:
-            self.choice.show_nothing("A run with stored groups comes first.")
+            self.choice.show_nothing("No run has stored groups yet.")
         elif not self.editor.source.strip():
             self.choice.show_nothing("Write a rubric first.")
         else:
@@ -370,7 +372,7 @@ class JudgePage(Page):
 
     def _grade(self, place: Place | None) -> None:
         if place is None:
-            self.session.said.emit("Every stored group is graded; twice where that tells more.")
+            self.session.said.emit("Every stored group is graded, some of them twice.")
         else:
             self.grading_wanted.emit(*place)
 

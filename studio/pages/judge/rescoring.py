@@ -18,7 +18,7 @@ class TrialCard(Card):
     group_opened = Signal(str, int, int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Try it", padding=0, parent=parent)
+        super().__init__("Preview", padding=0, parent=parent)
         self._row = QHBoxLayout()
         self._row.setContentsMargins(0, 0, 0, 0)
         self._row.setSpacing(0)
@@ -31,7 +31,7 @@ class TrialCard(Card):
         self._area.setWidget(inside)
         self._area.setFixedHeight(HEIGHT + 14)
         self._nothing = Text(
-            "Judge stored groups again to see whose rank changes, before a run does.",
+            "Re-judge stored groups to see which ranks the rubric changes before a run uses it.",
             "label",
             400,
             "muted",
@@ -42,8 +42,8 @@ class TrialCard(Card):
         self.body.addWidget(self._area)
         self._area.hide()
         assert self.header is not None
-        self._legend = [Text("— rises", "caption", 500, "accent")]
-        self._legend.append(Text("— falls", "caption", 500, "bad"))
+        self._legend = [Text("— moves up", "caption", 500, "accent")]
+        self._legend.append(Text("— moves down", "caption", 500, "bad"))
         for words in self._legend:
             self.header.add_right(words)
             words.hide()
@@ -66,7 +66,7 @@ class TrialCard(Card):
             words.setVisible(bool(found))
         assert self.header is not None
         moved = sum(_change(one) > 0 for one in found)
-        told = f"{left} against {right} · order changes in {moved} of {len(found)} groups"
+        told = f"{left} vs. {right} · order changes in {moved} of {len(found)} groups"
         self.header.set_words(told if found else "")
 
 
@@ -80,7 +80,7 @@ def slopes_of(one: Tried, left: str, right: str) -> Slopes:
     if one.problem is not None:
         obeyed, tone = f"unscored · {one.problem.message}", "warn"
     elif one.pairs:
-        obeyed = f"{one.obeyed} of {formatting.plural(one.pairs, 'pair')} obeyed"
+        obeyed = f"{one.obeyed} of {formatting.plural(one.pairs, 'labelled pair')} matched"
         tone = "good" if one.obeyed == one.pairs else "warn"
     return Slopes(one.title, left, right, siblings, what_happened(siblings), obeyed, tone)
 
@@ -94,9 +94,9 @@ def what_happened(siblings: Sequence[Slope]) -> str:
         if a is not None and b is not None and a != b and s.has_moved
     ]
     if not moves:
-        return "Order kept"
+        return "Same order"
     if len({a for a in afters if a is not None}) == 1:
-        return "All tie now"
+        return "All tied"
     by, number, was, now = max(moves, key=lambda move: abs(move[0]))
     verb = "rises" if by > 0 else "falls"
     return f"{number} {verb}, {formatting.ordinal(round(was))} to {formatting.ordinal(round(now))}"

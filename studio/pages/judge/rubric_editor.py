@@ -62,9 +62,9 @@ class RubricEditor(QWidget):
         self._version = Button("No version yet", "outlined", height=28)
         self._when = Text("", "caption", 400, "muted", elide=True)
         self._changes = Button("Changes", "quiet", icon="git-compare-arrows", height=28)
-        self._as_sent = Button("As sent", "quiet", icon="eye", height=28)
+        self._as_sent = Button("Prompt", "quiet", icon="eye", height=28)
         self._words = Text("", "label", 400, "muted", elide=True)
-        self._use = Button("Use from now", "outlined", height=28)
+        self._use = Button("Use from now on", "outlined", height=28)
         self._use.hide()
         self._discard = Button("Discard", "quiet", height=28)
         self._save = Button("Save version", "outlined", icon="save", key="Ctrl S", height=28)
@@ -227,15 +227,17 @@ class RubricEditor(QWidget):
     def _say(self, broken: bool) -> None:
         if broken:
             self._words.set_tone("bad")
-            self._words.set_words("The front matter does not read: criteria need name and weight.")
+            self._words.set_words(
+                "The front matter is invalid. Each criterion needs a name and a weight."
+            )
             return
         count = len(self.source.split())
         tokens = round(count / WORDS_PER_TOKEN)
         self._words.set_tone("muted")
         self._words.set_words(
-            f"{formatting.plural(count, 'word')} · ≈ {tokens} tokens in each question"
+            f"{formatting.plural(count, 'word')} · ≈ {tokens} tokens per judge call"
             if count
-            else "Say in plain words what a better attempt is. Ten lines are enough."
+            else "Describe what makes a trajectory better. Ten lines are enough."
         )
 
     def _move(self, boundary: int, share: float) -> None:
@@ -254,7 +256,9 @@ class RubricEditor(QWidget):
     def _add_part(self) -> None:
         self._turn("text", keep=True)
         weight = sum(part.weight for part in self._parts) / max(1, len(self._parts)) or 1.0
-        part = Part(f"criterion {len(self._parts) + 1}", round(weight, 2), "What it asks for.")
+        part = Part(
+            f"criterion {len(self._parts) + 1}", round(weight, 2), ("Description of the criterion.")
+        )
         self.text.set_text(rubric.with_parts(self.source, [*self._parts, part]))
         self._find(len(self._parts) - 1)
 
@@ -264,8 +268,10 @@ class RubricEditor(QWidget):
         for one in reversed(self._view.versions if self._view else []):
             words = f"Rubric {one.number} · {ago(one.at, max(one.at, time.time()))} · {one.who}"
             sub = menu.addMenu(words)
-            sub.addAction("Compare with it").triggered.connect(lambda _=0, v=one: self._compare(v))
-            sub.addAction("Bring it back").triggered.connect(
+            sub.addAction("Compare with this version").triggered.connect(
+                lambda _=0, v=one: self._compare(v)
+            )
+            sub.addAction("Restore this version").triggered.connect(
                 lambda _=0, v=one: self.show_source(v.source)
             )
         menu.popup(self._version.mapToGlobal(self._version.rect().bottomLeft()))
@@ -301,7 +307,7 @@ class RubricEditor(QWidget):
         self._read.moveCursor(QTextCursor.MoveOperation.Start)
 
     def _show_sent(self) -> None:
-        self._read.setAccessibleName("The question as it is sent")
+        self._read.setAccessibleName("Exact prompt sent to the judge")
         texts = [f"── {m['role']} ──\n{m['content']}" for m in self._sent]
-        empty = "Nothing is priced yet: choose a judge and a run with stored groups."
+        empty = "No prompt to show. Choose a judge and a run with stored groups."
         self._read.setPlainText("\n\n".join(texts) or empty)

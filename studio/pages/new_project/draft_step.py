@@ -26,15 +26,15 @@ class DraftStep(QWidget):
         self._told: DraftTold | None = None
         self._wanted = 0
         self._budget: float | None = None
-        self.title = TextField("Title", "comes first")
-        self.system = TextArea("System prompt", "What the agent is told before each task.",
+        self.title = TextField("Title", "first field")
+        self.system = TextArea("System prompt", "System message of the agent.",
                                mono=True, least_px=TEXT_PX)  # fmt: skip
-        self.rubric = TextArea("Rubric", "What the judge looks for, a line each.",
+        self.rubric = TextArea("Rubric", "Scoring criteria for the judge, one per line.",
                                mono=True, least_px=TEXT_PX)  # fmt: skip
         self.scenarios = ScenarioTable()
         self._progress = Text("", "label", 500, elide=True)
         self._spent = Text("", "label", 400, "muted")
-        self._meter = Meter("Scenarios written", "accent", 4)
+        self._meter = Meter("Generated scenarios", "accent", 4)
         self._left_out = Text("", "caption", 400, "faint", wrap=True)
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._build()
@@ -62,7 +62,7 @@ class DraftStep(QWidget):
     def expect(self, wanted: int, budget: float | None) -> None:
         """It is asked for."""
         self._wanted, self._budget = wanted, budget
-        self._say("Asking the engine", "text")
+        self._say("Contacting the engine", "text")
         self._problem.hide()
         self._show()
 
@@ -100,7 +100,7 @@ class DraftStep(QWidget):
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)
         if problem is not None:
-            self._say("Ended before all was written", "warn")
+            self._say("Stopped before all scenarios were generated", "warn")
 
     def stopped(self) -> None:
         self._say(f"Stopped. {draft.KEPT}", "warn")
@@ -122,7 +122,9 @@ class DraftStep(QWidget):
         self._spent.set_words(draft.spent_words(self._told, self._budget))
         self._meter.set_share(min(1.0, len(kept) / self._wanted) if self._wanted else 0.0)
         self.scenarios.words.set_words(
-            draft.counts_words(kept, self._wanted) if kept else "They come a few at a time."
+            draft.counts_words(kept, self._wanted)
+            if kept
+            else ("Scenarios arrive a few at a time.")
         )
         self._left_out.setVisible(bool(self._left_out.words()))
 

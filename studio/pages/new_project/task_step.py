@@ -21,8 +21,9 @@ from studio.widgets.forms.text_area import ParagraphField
 from studio.widgets.text.text import Text
 
 WORDS = (
-    "You have a task and no data. A model writes a system prompt, a rubric and scenarios of five "
-    "difficulties, a fifth of them held out; you read and change all of it before anything trains."
+    "Start from a task without data. A model writes a system prompt, a rubric and "
+    "scenarios at five difficulties; one fifth is held out for validation. You "
+    "review everything before training."
 )
 EXAMPLE = (
     "A customer of a bicycle shop writes a short message. The model answers in at most three "
@@ -41,16 +42,26 @@ class TaskStep(QWidget):
         super().__init__()
         self._session, self._workspace = session, workspace
         self.name = TextField("Name", "polite-answers")
-        self.description = ParagraphField("The task", EXAMPLE, least_px=120)
+        self.description = ParagraphField("Task description", EXAMPLE, least_px=120)
         self.count = SpinField("Scenarios", LEAST, MOST, step=10)
-        self.writer = WriterFields("Who writes")
+        self.writer = WriterFields("Writer model")
         self.tools = ToolsPart(session, tasks, host, self._folder)
         self._rows = {
             key: FormRow(key, label, field, help=help, label_px=LABEL_PX)
             for key, label, field, help in (
-                ("name", "Name", self.name, "Of the project, and of its folder."),
-                ("description", "The task", self.description, draft.description_problem("")),
-                ("count", "Scenarios", self.count, "Those to test with included: a fifth."),
+                ("name", "Name", self.name, "Name of the project and its folder."),
+                (
+                    "description",
+                    "Task description",
+                    self.description,
+                    draft.description_problem(""),
+                ),
+                (
+                    "count",
+                    "Scenarios",
+                    self.count,
+                    ("Total number; one fifth is used for validation."),
+                ),
             )
         }
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
@@ -80,7 +91,7 @@ class TaskStep(QWidget):
         words = f"{problem.message} {problem.hint}".strip() if problem else ""
         if problem is not None and problem.code == PRICE_UNKNOWN:
             self.writer.ask_prices()
-            words = f"{problem.message} Write its prices above."
+            words = f"{problem.message} Enter its prices above."
         self._problem.set_words(words)
         self._problem.setVisible(bool(words))
 
@@ -125,7 +136,7 @@ class TaskStep(QWidget):
         self.refuse(None)
 
     def _lock(self) -> None:
-        self._rows["name"].set_locked(f"Its folder is made: {self._workspace / self.name.value()}")
+        self._rows["name"].set_locked(f"Project folder: {self._workspace / self.name.value()}")
 
     def _build(self) -> None:
         column = QVBoxLayout(self)

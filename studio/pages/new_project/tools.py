@@ -18,8 +18,8 @@ from studio.widgets.text.text import Text
 
 REQUIREMENTS = "requirements.txt"
 WORDS = (
-    "Tasks are written that need its tools. The project's folder is made first, so that its "
-    "packages can be installed and its servers asked what they offer; nothing is paid for that."
+    "Scenarios will use these tools. The project folder is created first, so that "
+    "packages can be installed and tools listed; this step is free."
 )
 
 
@@ -35,7 +35,7 @@ class ToolsPart(QWidget):
         super().__init__()
         self._session, self._tasks, self._folder_of = session, tasks, folder
         self._folder, self._looked = "", False
-        self.wanted = Toggle("The agent has tools, from MCP servers")
+        self.wanted = Toggle("The agent uses tools from MCP servers")
         self._words = Text(WORDS, "label", 400, "muted", wrap=True)
         self._file = Button("Choose an mcp.json…", "outlined", icon="folder-open")
         self._one = Button("Add a server…", "outlined", icon="plus")
@@ -110,7 +110,7 @@ class ToolsPart(QWidget):
             done()
 
         call = self._session.client.begin_with_tools(request)
-        self._tasks.run("begin with tools", call, made, self._say)
+        self._tasks.run("create the project with tools", call, made, self._say)
 
     def _tools_changed(self) -> None:
         """Once the packages are there, the servers are asked."""

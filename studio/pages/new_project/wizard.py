@@ -28,9 +28,9 @@ from studio.widgets.text.text import Text
 
 Step = Literal["task", "draft", "finish"]
 TITLES: dict[Step, str] = {
-    "task": "Step 1 of 3 · the task",
-    "draft": "Step 2 of 3 · what is written",
-    "finish": "Step 3 of 3 · the project",
+    "task": "Step 1 of 3 · Task",
+    "draft": "Step 2 of 3 · Draft",
+    "finish": "Step 3 of 3 · Project",
 }
 WIDTH_PX = 860
 NEXT_KEY = "Ctrl+Return"
@@ -55,10 +55,10 @@ class DescribeSheet(Sheet):
         }  # fmt: skip
         self._note = Text("", "label", 400, "muted", elide=True)
         self._back = Button("Back", "quiet", height=32)
-        self._anew = Button("Begin anew", "quiet", height=32)
+        self._anew = Button("Start over", "quiet", height=32)
         self._stop = Button("Stop", "outlined", icon="square", height=32)
-        self._more = Button("Write on", "outlined", icon="sparkles", height=32)
-        self._main = Button("Write", "primary", icon="sparkles", height=32)
+        self._more = Button("Generate more", "outlined", icon="sparkles", height=32)
+        self._main = Button("Generate", "primary", icon="sparkles", height=32)
         self._build()
         self._wire()
         self._forget()
@@ -178,7 +178,7 @@ class DescribeSheet(Sheet):
             judge=judge,
             tools=self.task.tools.wanted.isChecked(),
         )
-        self._main.set_busy("Making the project")
+        self._main.set_busy("Creating the project")
         call = self._session.client.finish_project(request)
         self._tasks.run("create", call, self._created, self._not_created)
 
@@ -197,7 +197,7 @@ class DescribeSheet(Sheet):
         """Nobody watches: nobody pays."""
         if self.writing:
             self._halt()
-            self._session.said.emit(f"The writing was stopped. {draft.KEPT}")
+            self._session.said.emit(f"Generation was stopped. {draft.KEPT}")
 
     # What is so
 
@@ -226,8 +226,8 @@ class DescribeSheet(Sheet):
         self._more.setVisible(at == "draft" and not writing and not self.draft.whole)
         self._main.setVisible(not (at == "draft" and writing))
         words, icon, price = {
-            "task": ("Write", "sparkles", self._most()),
-            "draft": ("Go on", "arrow-right", ""),
+            "task": ("Generate", "sparkles", self._most()),
+            "draft": ("Next", "arrow-right", ""),
             "finish": ("Create", "check", ""),
         }[at]
         self._main.set_words(words, price)

@@ -15,8 +15,8 @@ from studio.widgets.forms.form_fields import NumberField, SuggestField, TextFiel
 LABEL_PX = 132
 FOLD_IN_PX = 5
 """Its chevron stands where the editors begin."""
-MODEL_HELP = "As litellm names it: openai/gpt-5.4, anthropic/…, or a server found on this machine."
-PRICE_HELP = "Dollars for a million tokens, where the price list lacks the model."
+MODEL_HELP = "LiteLLM name (openai/gpt-5.4, anthropic/…) or a server detected on this machine."
+PRICE_HELP = "USD per million tokens, for models without a known price."
 
 
 class WriterFields(QWidget):
@@ -29,22 +29,21 @@ class WriterFields(QWidget):
         super().__init__(parent)
         self._options: dict[str, JudgeOption] = {}
         self.model = SuggestField(who, "openai/gpt-5.4")
-        self.budget = NumberField("Budget, dollars", 0.0, placeholder="no limit")
-        self.url = TextField("Base URL", "the provider's own", mono=True)
-        self.price_in = NumberField("Price, asked", 0.0, placeholder="price list")
-        self.price_out = NumberField("Price, answered", 0.0, placeholder="price list")
+        self.budget = NumberField("Budget in USD", 0.0, placeholder="no limit")
+        self.url = TextField("Base URL", "provider default", mono=True)
+        self.price_in = NumberField("Input price", 0.0, placeholder="price list")
+        self.price_out = NumberField("Output price", 0.0, placeholder="price list")
         self._rows = {
             key: FormRow(key, label, field, help=help, label_px=LABEL_PX)
             for key, label, field, help in (
                 ("model", who, self.model, MODEL_HELP),
-                ("budget", "Budget, $", self.budget, "All of it stays within; what is written by "
-                 "then is kept."),
-                ("url", "Base URL", self.url, "Of an OpenAI-compatible server (openai/…)."),
-                ("price_in", "$ per million asked", self.price_in, PRICE_HELP),
-                ("price_out", "$ per million said", self.price_out, PRICE_HELP),
+                ("budget", "Budget, $", self.budget, "Spending limit; results are kept."),
+                ("url", "Base URL", self.url, "URL of an OpenAI-compatible server (openai/…)."),
+                ("price_in", "$ per million input tokens", self.price_in, PRICE_HELP),
+                ("price_out", "$ per million output tokens", self.price_out, PRICE_HELP),
             )
         }  # fmt: skip
-        self._fold = Button("Its address and prices", "quiet", icon="chevron-right", height=28)
+        self._fold = Button("Base URL and prices", "quiet", icon="chevron-right", height=28)
         self._build()
 
     def set_options(self, options: Sequence[JudgeOption], used: Sequence[str] = ()) -> None:
@@ -88,7 +87,7 @@ class WriterFields(QWidget):
         """Nobody knows them."""
         self.unfold(True)
         for key in ("price_in", "price_out"):
-            self._rows[key].set_problem("The price list lacks it")
+            self._rows[key].set_problem("No known price for this model")
 
     def unfold(self, shown: bool) -> None:
         for key in ("url", "price_in", "price_out"):
@@ -102,7 +101,7 @@ class WriterFields(QWidget):
         if url and not url.startswith(("http://", "https://")):
             wrong["url"] = "Write http://… or https://…"
         if bool(self.price_in.text()) != bool(self.price_out.text()):
-            wrong["price_out" if self.price_in.text() else "price_in"] = "Write both, or none"
+            wrong["price_out" if self.price_in.text() else "price_in"] = "Enter both or neither"
         return {"model": writer_problem(self.now()), **wrong}
 
     def _build(self) -> None:

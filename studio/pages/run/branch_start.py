@@ -10,8 +10,8 @@ from studio.services.session import Session
 JOB = "train"
 UNDER_WAY = Problem(
     code="run.starting",
-    message="Another run is just being started.",
-    hint="Try again when it has begun.",
+    message="Another run is starting.",
+    hint="Try again after it has started.",
 )
 
 

@@ -17,14 +17,14 @@ UNKNOWN = Problem(code="store.damaged", message="The run cannot be read.")
 REPAIR = Remedy(
     "run.repair",
     "Repair the run",
-    "Keeps everything up to the damage; the damaged files are kept beside it.",
+    "Keeps everything before the damage; damaged files are kept as a backup.",
     "Repair",
 )
 REMOVE = Remedy(
     "run.remove",
-    "Remove the run",
+    "Delete the run",
     "Deletes its folder with trajectories, labels and checkpoints.",
-    "Remove",
+    "Delete",
     "trash-2",
 )
 
@@ -76,7 +76,7 @@ class DamagedRun(QWidget):
             if text.strip():
                 self._copied(text)
             else:
-                self._session.said.emit("This run has written no log.")
+                self._session.said.emit("This run has no log.")
 
         self._tasks.run("log", self._session.client.log(self._session.run.run_id), show)
 

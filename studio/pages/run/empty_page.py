@@ -8,11 +8,12 @@ from studio.widgets.cards.empty_page import Preparation
 
 def read_well(counts: dict[Split, int]) -> Preparation:
     words = (
-        f"{counts.get('train', 0):,} scenarios to practise, {counts.get('validation', 0):,} to test"
+        f"{counts.get('train', 0):,} training and {counts.get('validation', 0):,} "
+        "validation scenarios"
     )
-    return Preparation("setup", "Project reads well", words, done=True)
+    return Preparation("setup", "Project is valid", words, done=True)
 
 
 def to_mend(problems: list[Problem]) -> Preparation:
-    title = f"{formatting.plural(len(problems), 'problem')} to mend"
+    title = f"{formatting.plural(len(problems), 'problem')} to fix"
     return Preparation("setup", title, problems[0].message, button="Open Setup")

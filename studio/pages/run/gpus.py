@@ -37,7 +37,7 @@ class CardsCard(Card):
         if not changed:
             return
         assert self.header is not None
-        self.header.set_words(cards[0].card.name if len(cards) == 1 else f"{len(cards)} cards")
+        self.header.set_words(cards[0].card.name if len(cards) == 1 else f"{len(cards)} GPUs")
         while len(self._blocks) < len(cards):
             block = CardBlock()
             self._blocks.append(block)
@@ -56,11 +56,11 @@ class CardBlock(QWidget):
         self._name = Text("", "label", 600)
         self._memory = StackRow("Memory", figure_px=FIGURE_PX)
         self._busy, self._power = (
-            MeterRow("Busy", "plot-2", figure_px=FIGURE_PX),
+            MeterRow("Utilization", "plot-2", figure_px=FIGURE_PX),
             MeterRow("Power", "plot-4", figure_px=FIGURE_PX),
         )
         self._heat = KeyValues(1)
-        self._lines = [Sparkline("Memory"), Sparkline("Busy")]
+        self._lines = [Sparkline("Memory"), Sparkline("Utilization")]
         self._strangers = Text("", "caption", tone="warn", wrap=True)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -133,7 +133,7 @@ def strangers_words(card: GraphicsCard) -> str:
     lines = []
     for process in large[:MOST_STRANGERS]:
         name = process.name or "Another program"
-        held = f"holds {formatting.size(process.bytes)}" if process.bytes else "is on this card"
+        held = f"uses {formatting.size(process.bytes)}" if process.bytes else ("is using this GPU")
         lines.append(f"{name} (process {process.pid}) {held}.")
     if (more := len(large) - MOST_STRANGERS) > 0:
         lines.append(f"And {formatting.plural(more, 'other')}.")

@@ -53,7 +53,7 @@ class LogDrawer(QWidget):
         super().__init__(parent)
         self.setFixedHeight(196)
         self._model = LogListModel(run, self)
-        card = Card("Log", "what engine, policy and agent say", padding=0)
+        card = Card("Log", "output of engine, policy and agent", padding=0)
         close = IconButton("x", "Close the log")
         close.clicked.connect(self.closed)
         assert card.header is not None

@@ -98,7 +98,7 @@ class RunPage(Page):
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(self._stack)
         self._add = Button("Add chart", "quiet", icon="plus", height=24)
-        set_tip(self._add, "Put one of the charts below among the main ones")
+        set_tip(self._add, "Add one of the charts below to the main charts")
         self._strip.add_tool(self._add)
 
     def _wire(self) -> None:
@@ -231,7 +231,7 @@ class RunPage(Page):
         problem = self._run.state.problem
         if problem is not None:
             QApplication.clipboard().setText(f"{problem}\n\n{problem.detail}")
-            self.session.said.emit("The report is in the clipboard.")
+            self.session.said.emit("The report was copied to the clipboard.")
 
     def open_branch(self, step: int | None = None) -> None:
         """At the chosen step, or the newest checkpoint."""
@@ -250,26 +250,25 @@ class RunPage(Page):
         view = project.view
         config = view.config if view else None
         if config is None:
-            self._empty.set_words("The project cannot be read", "Setup says what is wrong with it.")
+            self._empty.set_words("The project is invalid", "Open Setup to see the errors.")
             self._empty.set_actions("Train")
             return
         if project.outside:
             self._empty.set_words(*OUTSIDE)
-            self._empty.set_actions("Read how", icon="book-open")
+            self._empty.set_actions("Read the guide", icon="book-open")
             return self._empty.set_preparations([])
         train = config.train
         self._empty.set_words(
             "No run yet",
-            f"Train starts with {train.group_size} attempts at each of {train.groups} scenarios, "
-            "compares them, and changes the model a little towards the better ones. "
-            "You watch it here.",
+            f"Train samples {train.group_size} rollouts for each of {train.groups} scenarios, "
+            "compares their rewards and updates the model. Charts appear here.",
         )
         if living := self.session.runs.active():
-            self._empty.set_actions(f"Watch {living[0].project} train", icon="activity")
+            self._empty.set_actions(f"Open the active run of {living[0].project}", icon="activity")
         else:
             steps = formatting.plural(train.steps, "step")
             self._empty.set_actions(
-                "Train", steps, second="Just one step", key="Ctrl ↵", icon="play"
+                "Train", steps, second="Train one step", key="Ctrl ↵", icon="play"
             )
         self._empty.set_preparations(self._preparations())
 
@@ -283,7 +282,7 @@ class RunPage(Page):
         if measured and (rate := measured[0].validation):
             words = f"{formatting.percent(rate.mean)} solved before training"
             return [read, Preparation("baseline", "Baseline measured", words, done=True)]
-        words = "Optional: see how much the model solves before it learns anything"
+        words = "Optional: measure how many scenarios the model solves before training"
         return [read, Preparation("baseline", "Baseline", words, button="Measure")]
 
     def _begin(self) -> None:
@@ -382,10 +381,10 @@ class RunPage(Page):
         elif view is not None and view.config is not None:
             known = [c.model_dump(exclude_defaults=True) for c in view.config.reward.constraints]
             if any(c["part"] == metric for c in known):
-                self.session.said.emit(f"There is a constraint on {metric} already.")
+                self.session.said.emit(f"A constraint on {metric} already exists.")
                 return
             values = {"reward.constraints": [*known, {"part": metric, "above": 0.0}]}
-            told = f"From the next run on, attempts with {metric} above 0 are vetoed."
+            told = f"From the next run on, trajectories with {metric} above 0 are vetoed."
             self.session.edit(
                 EditProject(values=values),
                 lambda _: self.session.said.emit(told),

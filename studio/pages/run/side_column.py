@@ -28,13 +28,13 @@ WIDTH = 308
 MOST_GROUPS = 16
 MOST_FINDINGS = 2
 BARS = (
-    ("rolling_out", "Roll out", "plot-1"),
+    ("rolling_out", "Rollouts", "plot-1"),
     ("training", "Train", "plot-3"),
     ("publishing", "Publish", "plot-7"),
 )
 UNLIKE = (
-    "Sampler and trainer compute in different precision: the log-probs of each token differ by "
-    "rounding, which the update has to correct."
+    "Sampler and trainer compute in different precision. Their log-probs differ by "
+    "rounding, and the update corrects for it."
 )
 FIRST_GUESS_S = {"rolling_out": 3.0, "training": 2.0, "publishing": 0.6}
 
@@ -70,7 +70,7 @@ class StepCard(_Headed):
         validation = state.validations[-1].reward if state.validations else None
         self._facts.set_facts(
             [
-                Fact("Ended after" if state.ended else "Run ends in", _ends(state, left)),
+                Fact("Ended after" if state.ended else "Time left", _ends(state, left)),
                 _held_out(state)
                 if supervised
                 else Fact("Validation", formatting.number(validation.mean if validation else None)),
@@ -271,7 +271,7 @@ class MachineCard(_Headed):
         series = state.series.get("logprob_gap/max")
         gap = series.last if series else None
         if gap is None:
-            self._gap.set_spans([Span("Sampler and trainer: compared after step 1", "faint")])
+            self._gap.set_spans([Span("Log-prob gap: measured after step 1", "faint")])
             return
         fits = gap <= largest_gap(precision(state))
         word = "agree" if fits else "differ"
@@ -375,7 +375,7 @@ class SideColumn(QScrollArea):
         words = f"{finding.words} {finding.suggestion}".strip()
         chart = finding.where.startswith("chart:")
         show = "Show the chart" if chart else "Show them" if finding.where else ""
-        act = "Pause" if finding.action == "pause" else "Veto from the next run"
+        act = "Pause" if finding.action == "pause" else "Veto from the next run on"
         act = act if finding.action else ""
         card = DiagnosisCard(finding.title.rstrip("."), words, act, show)
         card.action_requested.connect(lambda: self.finding_acted.emit(finding))

@@ -207,6 +207,6 @@ def _learned(state: RunState) -> list[Span]:
     if plan is not None:
         spans.append(Span(formatting.plural(plan.train.examples, "demonstration")))
         if plan.skipped:
-            left = f"{formatting.plural(plan.skipped, 'bad line')} left out"
+            left = f"{formatting.plural(plan.skipped, 'invalid line')} skipped"
             spans += [Span(" · "), Span(left, "warn")]
     return spans

@@ -35,7 +35,7 @@ class TrackersCard(Card):
         self._session, self._tasks = session, tasks
         self._lines: list[TrackerLine] = []
         self._looks = False
-        self._send = Button("Send what is missing", "outlined", icon="upload", height=28)
+        self._send = Button("Upload missing data", "outlined", icon="upload", height=28)
         self._send.clicked.connect(session.track)
         self.body.setSpacing(8)
         self.body.addWidget(self._send)
@@ -92,7 +92,7 @@ class TrackerLine(QWidget):
         self._url = ""
         self._dot = Dot()
         self._words = Text("", "label", 400, "muted", wrap=True)
-        self._open = IconButton("external-link", "Open the run there", size=20)
+        self._open = IconButton("external-link", "Open the run in the tracker", size=20)
         self._open.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(self._url)))
         line = QHBoxLayout(self)
         line.setContentsMargins(0, 0, 0, 0)

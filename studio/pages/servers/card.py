@@ -14,8 +14,8 @@ from studio.widgets.controls.buttons import Button
 from studio.widgets.text.text import Text
 
 NONE = (
-    "None yet. A server trains while you watch from here: projects are brought there, its runs are "
-    "mirrored here, and go on when this machine is closed."
+    "No servers yet. Projects are uploaded to a server and train there; runs are "
+    "mirrored here and continue when this machine is off."
 )
 
 
@@ -27,7 +27,9 @@ class ServersCard(Card):
     add_wanted = Signal()
 
     def __init__(self, hosts: Hosts, parent: QWidget | None = None) -> None:
-        super().__init__("Servers", "train for you, reached over SSH", padding=16, parent=parent)
+        super().__init__(
+            "Remote servers", "train on other machines over SSH", padding=16, parent=parent
+        )
         self._hosts = hosts
         self.rows: dict[str, HostRow] = {}
         self._none = Text(NONE, "body", tone="muted", wrap=True)

@@ -20,7 +20,7 @@ class ReportView(QWidget):
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(2)
-        self._column.addWidget(Text("What it has", "label", 600))
+        self._column.addWidget(Text("Hardware and software", "label", 600))
         self._column.addSpacing(2)
         self._column.addWidget(self._facts)
         self._column.addSpacing(8)

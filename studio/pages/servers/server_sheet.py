@@ -49,16 +49,16 @@ class HostSheet(Sheet):
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._meter = Meter("Progress", "accent", 4)
         self._facts = KeyValues(1)
-        self._engines = Section("Engines there")
+        self._engines = Section("Installed engines")
         self._engine_values = KeyValues(1)
         self._engines.column.addWidget(self._engine_values)
-        self._runs = Section("Your runs there")
+        self._runs = Section("Your runs on this server")
         self._shown_runs: tuple[tuple[str, str, bool], ...] = ()
         self._report = ReportView()
         self._actions = OfferLine(), OfferLine()
         self._ending = OfferLine()
-        self._edit = Button("Change", "quiet", icon="pencil", height=28)
-        set_tip(self._edit, "Change its address, connection, folder or engine")
+        self._edit = Button("Edit", "quiet", icon="pencil", height=28)
+        set_tip(self._edit, "Edit address, connection, folder or engine")
         self._build()
         self._hosts.changed.connect(self._heard)
         session.runs_changed.connect(self._heard)
@@ -107,7 +107,7 @@ class HostSheet(Sheet):
         self._engines.setVisible(bool(lines))
         self._engine_values.set_values(lines)
         self._engine_values.setFixedHeight(self._engine_values.sizeHint().height())
-        words = "It was made from another source than this machine's." if view.outdated else ""
+        words = "Its source differs from the one on this machine." if view.outdated else ""
         self._engines.set_note(words)
 
     def _show_runs(self, view: HostView) -> None:
@@ -126,7 +126,7 @@ class HostSheet(Sheet):
             button = Button(words, "quiet", icon="activity", height=28)
             button.clicked.connect(partial(self._open_run, run_id))
             button.setEnabled(here)
-            set_tip(button, "" if here else "It is of a project that is not on this machine")
+            set_tip(button, "" if here else "Its project is not on this machine")
             self._runs.add_left(button)
         more = len(view.runs) - len(runs)
         self._runs.set_note(f"and {formatting.plural(more, 'more run')}" if more else "")
@@ -166,11 +166,11 @@ class HostSheet(Sheet):
         if view is None:
             return
         title, words, does = {
-            "remove": (f"Remove Atelier from {name}?", removal_words(view), "Remove all of it"),
-            "forget": (f"Forget {name}?", FORGET_WORDS, "Forget it"),
-            "stop_engine": (f"Stop the engine on {name}?", STOP_WORDS, "Stop it"),
+            "remove": (f"Remove Atelier from {name}?", removal_words(view), "Remove Atelier"),
+            "forget": (f"Remove {name} from the list?", FORGET_WORDS, "Remove"),
+            "stop_engine": (f"Stop the engine on {name}?", STOP_WORDS, "Stop the engine"),
         }[verb]
-        choices = [Choice("", "Leave it"), Choice("yes", does, "danger")]
+        choices = [Choice("", "Cancel"), Choice("yes", does, "danger")]
         answer, _ = await ask(self.window(), title, words, choices)
         if answer == "yes":
             self._hosts.act(name, verb)  # type: ignore[arg-type]
@@ -204,11 +204,12 @@ class HostSheet(Sheet):
 
 
 FORGET_WORDS = (
-    "It goes from the list; nothing changes there, and what was mirrored stays here. It is refused "
-    "while runs of yours go on there."
+    "The server and its mirrored data stay unchanged. This is refused while your "
+    "runs are active there."
 )
 STOP_WORDS = (
-    "Runs there stop after what is stored, and can be resumed. The next connection starts it again."
+    "Its runs stop at the last stored step and can be resumed. The next connection "
+    "restarts the engine."
 )
 
 
@@ -219,7 +220,7 @@ def _facts(view: HostView) -> list[tuple[str, str]]:
         facts += [(f"Card {card.index} now", card_words(card)) for card in view.info.cards]
         facts.append(("Free disk now", formatting.size(view.info.free_bytes or None)))
     if view.latency_s is not None:
-        facts.append(("Answers in", formatting.duration(view.latency_s)))
+        facts.append(("Latency", formatting.duration(view.latency_s)))
     if view.behind > BEHIND:
         facts.append(("Mirror", behind_words(view)))
     return facts

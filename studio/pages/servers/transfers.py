@@ -18,14 +18,15 @@ from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
 HOME = (
-    "Attempts, checkpoints and labels of {run} come to this machine and are checked; then it is "
-    "this machine's, and is gone from {host}. What trains from it trains here."
+    "All trajectories, checkpoints and labels of {run} are downloaded and verified. "
+    "The run then belongs to this machine and is deleted from {host}; resuming and "
+    "branching happen here."
 )
 AWAY = (
-    "The project as it is now and all of {run} go to {host} and are checked. From then on it is "
-    "there, and goes on there when it is resumed; what lies here stays, as its mirror."
+    "The current project and all of {run} are uploaded to {host} and verified. The "
+    "run then resumes on {host}; the local copy stays as a mirror."
 )
-KEPT = "What has arrived is kept: it goes on from there."
+KEPT = "Transferred files are kept; the next transfer resumes."
 
 
 class MoveSheet(Sheet):
@@ -53,17 +54,17 @@ class MoveSheet(Sheet):
         self._go.clicked.connect(self._begin)
 
     def bring_home(self, run: RunSummary) -> None:
-        self._prepare(run, "", "Bring it here", "download")
+        self._prepare(run, "", "Move to this machine", "download")
 
     def send(self, run: RunSummary, name: str) -> None:
-        self._prepare(run, name, f"Send it to {name}", "upload")
+        self._prepare(run, name, f"Move to {name}", "upload")
 
     def _prepare(self, run: RunSummary, to: str, does: str, icon: str) -> None:
         if self._moving:
             self.open()
             return
         self._run, self._to = run, to
-        self.set_title(f"Send {run.name} to {to}" if to else f"Bring {run.name} to this machine")
+        self.set_title(f"Move {run.name} to {to}" if to else f"Move {run.name} to this machine")
         words = AWAY if to else HOME
         self._words.set_words(words.format(run=run.name, host=to or run.host))
         self._go.set_words(does)
@@ -121,7 +122,7 @@ class MoveSheet(Sheet):
             self._show("")
             self._problem.set_words(KEPT)
             self._problem.setVisible(True)
-            self._go.set_words("Go on")
+            self._go.set_words("Resume")
         else:
             self.close_sheet()
 

@@ -25,15 +25,17 @@ from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
 TITLES = {
-    "address": "Step 1 of 5 · where it is",
-    "waiting": "Step 2 of 5 · connecting",
-    "report": "Step 3 of 5 · what it has",
-    "installing": "Step 4 of 5 · installing",
-    "ready": "Step 5 of 5 · ready",
+    "address": "Step 1 of 5 · Address",
+    "waiting": "Step 2 of 5 · Connect",
+    "report": "Step 3 of 5 · Survey",
+    "installing": "Step 4 of 5 · Install",
+    "ready": "Step 5 of 5 · Ready",
 }
-NOTHING_YET = "What it asks comes as a question in the window. Nothing is installed by this."
-GOES_ON = "It goes on when this sheet is closed, and from here when it is cut off."
-CUT_OFF = "The installation was cut off. What has arrived is kept: Install goes on from there."
+NOTHING_YET = (
+    "Password and host key prompts appear in the window. Nothing is installed in this step."
+)
+GOES_ON = "Closing this sheet does not stop the installation. It resumes after an interruption."
+CUT_OFF = "The installation was interrupted. Transferred files are kept; Install resumes it."
 
 
 class AddServerSheet(Sheet):
@@ -55,7 +57,7 @@ class AddServerSheet(Sheet):
         self._note = Text("", "label", 400, "warn", wrap=True)
         self._back = Button("Back", "quiet", height=32)
         self._later = Button("Later", "quiet", height=32)
-        self._again = IconButton("refresh-cw", "Look again", size=28)
+        self._again = IconButton("refresh-cw", "Check again", size=28)
         self._main = Button("Connect", "primary", height=32)
         self._stale = QTimer(self)
         self._stale.setSingleShot(True)
@@ -81,7 +83,7 @@ class AddServerSheet(Sheet):
         if (view := self._hosts.view(name)) is not None:
             self._form.begin(view.spec)
             self._set_name("")
-            self.set_title(f"Change {name}")
+            self.set_title(f"Edit {name}")
             self._open()
 
     def _open(self) -> None:
@@ -206,14 +208,18 @@ class AddServerSheet(Sheet):
             problem = self._refused or (view.problem if view else None)
             self._live.show_problem(self._hosts.words(self._name).text, problem)
         else:
-            title = f"Installing on {self._name}" if self._installing else f"Going to {self._name}"
+            title = (
+                f"Installing on {self._name}"
+                if self._installing
+                else (f"Uploading to {self._name}")
+            )
             self._live.show_view(title, view, self._hosts.words(self._name).text)
 
     def _show_report(self, view: HostView) -> None:
         assert view.report is not None
         self._report.show_report(view.report)
         refused = unfit(view.report)
-        words = refused and f"No engine can run there. {refused}"
+        words = refused and f"No engine can run on this server. {refused}"
         if self._installing and not words:
             words = CUT_OFF
         self._note.set_words(words)
@@ -332,6 +338,8 @@ class ReadyStep(QWidget):
         self._facts.set_values(facts)
         self.chosen.setVisible(bool(project))
         self.chosen.setChecked(here)
-        words = f"{project} then trains on {name}; the header says so, and changes it."
-        none = f"Open a project and choose {name} in the header to train it there."
+        words = (
+            f"{project} will train on {name}. The header shows this, and you can change it there."
+        )
+        none = f"Open a project and choose {name} in the header to train on it."
         self._words.set_words(words if project else none)

@@ -34,9 +34,9 @@ TRACKERS = (
     ("mlflow", "MLflow"),
 )
 FORMS = {
-    "langfuse": "It has two parts: PUBLIC:SECRET, as pk-lf-…:sk-lf-….",
-    "otel": "It is what the collector wants as headers: name=value, and a comma before the next.",
-    "mlflow": "It is a token, or USER:PASSWORD.",
+    "langfuse": "Format: PUBLIC:SECRET, for example pk-lf-…:sk-lf-….",
+    "otel": "Format: the headers for the collector as name=value pairs, separated by commas.",
+    "mlflow": "Format: a token, or USER:PASSWORD.",
 }
 """How a tracker's key is written, where that is not plain."""
 
@@ -53,12 +53,16 @@ class KeysCard(Card):
         slot: Callable[[str], str] = str,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(title, "in the system's keyring, lent to the engine in memory", padding=16)
+        super().__init__(
+            title,
+            ("stored in the system keyring; the engine keeps them in memory only"),
+            padding=16,
+        )
         self._tasks, self._choices, self._slot = tasks, dict(choices), slot
         self._provider = ChoiceField(whose, choices)
         self._key = TextField(f"{whose}: API key", "paste the key", mono=True, secret=True)
-        self._keep = Button("Keep", "outlined", icon="key-round")
-        self._forget = Button("Forget", "quiet", icon="trash-2")
+        self._keep = Button("Save", "outlined", icon="key-round")
+        self._forget = Button("Delete", "quiet", icon="trash-2")
         self._words = Text("", "caption", tone="faint", wrap=True)
         self._provider.setFixedWidth(180)
         line = QHBoxLayout()
@@ -114,7 +118,7 @@ class KeysCard(Card):
             return
         title = self._choices[name]
         self._forget.setEnabled(kept)
-        said = f"A key of {title} is kept." if kept else f"No key of {title} is kept."
+        said = f"A key for {title} is stored." if kept else f"No key for {title} is stored."
         form = FORMS.get(name, "")
         self._words.set_tone("faint")
         self._words.set_words(f"{said} {form}" if form and not kept else said)

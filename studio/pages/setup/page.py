@@ -39,10 +39,10 @@ from studio.widgets.text.text import Text
 
 TABS = ("Form", "project.toml", "Scenarios", "Demonstrations")
 TITLES = (
-    "Five choices, the rest follows",
-    "The project as a file",
+    "Configure training",
+    "Edit project.toml",
     "Scenarios",
-    "What a supervised run learns from",
+    "Training data for supervised fine-tuning (SFT)",
 )
 SCENARIOS, DEMONSTRATIONS = 2, 3
 WIDEST_FORM = 980
@@ -63,7 +63,7 @@ class SetupPage(Page):
         self._soon.setInterval(PRICED_AFTER_MS)
         self._edits = Edits(session, self.tasks, self._soon.start)
         self._title = Text(TITLES[0], "title")
-        self._tabs = Segmented(TABS, "Setup as")
+        self._tabs = Segmented(TABS, "Setup view")
         self._form, self._toml = ChoicesForm(), TomlTab()
         self._tools = AgentTools(session, self.tasks, self, self._asked_for)
         self._form.add_tools(self._tools)
@@ -328,7 +328,7 @@ class SetupPage(Page):
         living = self.session.runs.active()
         ready = project.trainable and self.session.connected and not lacking
         why = (
-            f"This machine trains one at a time: it starts after {living[0].name}."
+            f"This machine trains one run at a time. This run starts after {living[0].name}."
             if living
             else ""
         )
@@ -337,10 +337,10 @@ class SetupPage(Page):
         elif not view.trusted:
             why = "Trust this project first."
         elif not project.trainable:
-            why = "Mend what is marked first."
+            why = "Fix the highlighted settings first."
         elif lacking:
             why = f"{lacking}."
-        self._form.set_locked("A change starts with the next run." if living else "")
+        self._form.set_locked("Changes apply to the next run." if living else "")
         self._preflight.set_train("Queue" if living else "Train", self._price(), ready, why)
 
     def _price(self) -> str:

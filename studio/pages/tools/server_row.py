@@ -90,7 +90,7 @@ class ServerRow(QWidget):
         inside.addStretch(1)
         row.addWidget(holder)
         words = " ".join(tool.description.split())
-        row.addWidget(Text(words or "It does not say what it does.", "label", 400, "muted",
+        row.addWidget(Text(words or "No description.", "label", 400, "muted",
                            elide=True), 1)  # fmt: skip
         return line
 

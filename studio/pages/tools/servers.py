@@ -41,7 +41,7 @@ class ToolServers(Card):
         self._empty = Text(mcp.NONE, "label", 400, "muted", wrap=True)
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._note = Text("", "caption", 400, "warn", wrap=True)
-        self._look = Button("Look", "outlined", icon="search-check")
+        self._look = Button("List tools", "outlined", icon="search-check")
         self._add = Button("Add a server…", "quiet", icon="plus")
         self._build()
         self.setVisible(False)
@@ -69,13 +69,13 @@ class ToolServers(Card):
     def set_lacking(self, words: str) -> None:
         """Why the servers cannot be asked yet: their packages."""
         self._lacking = words
-        self._note.set_words(f"{words}: Look comes after that." if words else "")
+        self._note.set_words(f"{words}: tools can be listed afterwards." if words else "")
         self._show_buttons()
 
     def look(self) -> None:
         """Ask each for its tools."""
         self._refuse(None)
-        self._look.set_busy("Asking them")
+        self._look.set_busy("Listing tools")
         call = self._session.client.look_at_servers(self._project)
         self._tasks.run("look", call, self._seen, self._refuse)
 

@@ -11,7 +11,7 @@ class Emptiness(EmptyPage):
     """`say_hidden(count)` or `say_none()`; whoever wires it does what the button offers."""
 
     def __init__(self) -> None:
-        super().__init__("Nothing to read yet", "", drawing="rows")
+        super().__init__("No trajectories yet", "", drawing="rows")
 
     def show_state(self, run: RunModel, groups: GroupListModel, has_source: bool) -> bool:
         """Say why there is nothing to read; False where there is something."""
@@ -27,7 +27,7 @@ class Emptiness(EmptyPage):
     def say_hidden(self, count: int) -> None:
         """Filters hide so many trajectories."""
         words = f"The filters hide {formatting.plural(count, 'trajectory', 'trajectories')}."
-        self.set_words("No group matches", words)
+        self.set_words("No matching groups", words)
         self.set_actions("Clear filters", icon="x")
 
     def say_damaged(self) -> None:
@@ -37,6 +37,6 @@ class Emptiness(EmptyPage):
 
     def say_none(self) -> None:
         """There are none."""
-        words = "The first arrive with the first step, a minute or two after Train."
-        self.set_words("Nothing to read yet", words)
+        words = "The first trajectories arrive with step 1, a minute or two after training starts."
+        self.set_words("No trajectories yet", words)
         self.set_actions("Go to the run", icon="activity")

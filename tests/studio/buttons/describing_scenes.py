@@ -102,7 +102,7 @@ DESCRIBING = [
             Row("ToolsPart.wanted", "shown Button Choose an mcp.json"),
             Row("ToolsPart._file", "shown QFileDialog Choose an mcp.json"),
             Row("ToolsPart.wanted", "hidden Button Choose an mcp.json"),
-            Row("DescribeSheet._main", "POST /drafts|POST .*draft", "Write"),
+            Row("DescribeSheet._main", "POST /drafts|POST .*draft", "Generate"),
         ],
     ),
     Scene(
@@ -110,7 +110,7 @@ DESCRIBING = [
         draft,
         [
             Row("ScenarioTable: Add", "words Table .*rows"),
-            Row("ScenarioTable: Practise or test", "words Text .* to practise, 1 to test"),
+            Row("ScenarioTable: Training or validation", "words Text .* to practise, 1 to test"),
             Row("ScenarioTable: Delete", "words Table .*rows"),
             Row("DescribeSheet._back", "shown Button Begin anew"),
         ],

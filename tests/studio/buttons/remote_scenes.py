@@ -342,7 +342,7 @@ REMOTE = [
         [
             Row("Question: Leave it", "hidden Question Not on this machine"),
             Row("Question: Evaluate on box", "POST /evaluations"),
-            Row("Question: Fetch, then go on", "POST .*/fetch"),
+            Row("Question: Fetch and continue", "POST .*/fetch"),
         ],
         fake=SSH,
     ),

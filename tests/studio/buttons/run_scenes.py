@@ -184,7 +184,7 @@ RUN = [
                 "copied |shown Toast This run has written no log",
             ),
             Row("ErrorCard: Copy report of DamagedRun", "copied "),
-            Row("_RemedyRow._button of DamagedRun", "shown Question Delete run", "Remove"),
+            Row("_RemedyRow._button of DamagedRun", "shown Question Delete run", "Delete"),
         ],
     ),
     Scene("deleting", deleting, [Row("Question: Cancel", "hidden Question Delete run")]),
@@ -198,7 +198,7 @@ RUN = [
         "nothing kept",
         nothing_kept,
         [
-            Row("EmptyPage: Watch the run of CheckpointsPage", "page run"),
+            Row("EmptyPage: Open the run of CheckpointsPage", "page run"),
         ],
     ),
     Scene(
@@ -213,7 +213,7 @@ RUN = [
         empty,
         [
             Row("_PreparationRow: Measure of RunPage", "POST /runs .*baseline", rest=True),
-            Row("EmptyPage: Just one step of RunPage", "POST /runs .*train.steps", rest=True),
+            Row("EmptyPage: Train one step of RunPage", "POST /runs .*train.steps", rest=True),
         ],
     ),
     Scene(

@@ -166,7 +166,7 @@ SETUP = [
         [
             Row("Question: Show difference", "shown DifferenceField"),
             Row("Question: Cancel", "hidden Question"),
-            Row("Question: Take the file's", "hidden Question"),
+            Row("Question: Reload the file", "hidden Question"),
             Row("Question: Keep mine", " /project .*mine"),
         ],
     ),

@@ -29,12 +29,12 @@ LABELS = {
     "backend.sampler": "Sampler",
     "backend.trainer": "Trainer",
     "backend.weights": "Weights",
-    "backend.recompute": "Memory of layers",
-    "backend.processes": "Trainers side by side",
-    "backend.memory_share": "vLLM’s share",
-    "backend.sleep": "vLLM gives back",
+    "backend.recompute": "Activation checkpointing",
+    "backend.processes": "Trainer processes",
+    "backend.memory_share": "vLLM memory share",
+    "backend.sleep": "vLLM releases",
     "train.staleness": "Staleness",
-    "backend.share_card": "A card in use",
+    "backend.share_card": "GPU in use",
 }
 CHOICES = {
     "backend.sampler": (("torch", "This process"), ("vllm", "vLLM server")),
@@ -42,9 +42,9 @@ CHOICES = {
     "backend.weights": (("full", "Full"), ("8bit", "8 bit"), ("4bit", "4 bit")),
 }
 SLEEPS = (
-    ("auto", "what the forecast says is needed"),
+    ("auto", "based on the memory estimate"),
     ("off", "nothing"),
-    ("cache", "its cache of keys and values"),
+    ("cache", "its KV cache"),
     ("all", "all of its memory"),
 )
 REMEDIES = {
@@ -74,7 +74,7 @@ class BackendCard(Card):
         """Settings that cannot be read as they stand in the file."""
         self._folded = QWidget()
         self.rows = {key: self._row(key) for key in LABELS}
-        self._more = Button("Cards, memory, overlap", "quiet", icon="chevron-right", height=28)
+        self._more = Button("GPUs, memory, overlap", "quiet", icon="chevron-right", height=28)
         self._more.clicked.connect(lambda: self.unfold(self._folded.isHidden()))
         self._words = Text("", "label", 400, "muted", elide=True)
         self._build()
@@ -185,11 +185,11 @@ def _field(key: str) -> Field:
     if key == "backend.sleep":
         return ChoiceField(label, SLEEPS, CHOICE_PX)
     if key == "backend.memory_share":
-        return _ShareField(label, placeholder="worked out")
+        return _ShareField(label, placeholder="automatic")
     if key == "backend.recompute":
-        return ToggleField(label, "Compute layers again instead of keeping them")
+        return ToggleField(label, "Recompute activations instead of storing them")
     if key == "backend.share_card":
-        return ToggleField(label, "Start also where other programs hold its memory")
+        return ToggleField(label, "Start even if other programs use GPU memory")
     low, high = (1, 8) if key == "backend.processes" else (0, 4)
     return SpinField(label, low, high)
 

@@ -36,7 +36,7 @@ class EffortSlider(KeyboardFocus, QWidget):
     def set_steps(self, steps: int) -> None:
         self._steps = steps
         stop = stop_of(steps)
-        name = STOPS[stop][0] if stop is not None else "Own"
+        name = STOPS[stop][0] if stop is not None else "Custom"
         self.setAccessibleDescription(f"{name}, {steps} steps")
         self.update()
 

@@ -36,25 +36,25 @@ DIALS = BACKEND | {
 """Keys that the choices and the cards below them hold; the rest is Advanced."""
 VARIANTS = {
     "train.algorithm.advantage": (
-        ("group_mean", "minus the mean of the group"),
-        ("group_std", "minus the mean, divided by the spread"),
-        ("leave_one_out", "minus the mean of its siblings"),
-        ("reward", "the reward itself"),
+        ("group_mean", "minus the group mean"),
+        ("group_std", "minus the group mean, divided by the standard deviation"),
+        ("leave_one_out", "minus the mean of the rest of the group"),
+        ("reward", "reward without baseline"),
     ),
     "train.algorithm.credit": (
-        ("trajectory", "alike for all its tokens"),
-        ("anchors", "by turn, from like states (GiGPO)"),
-        ("value", "by token, from a value head (PPO)"),
+        ("trajectory", "same for all tokens"),
+        ("anchors", "per turn, from similar states (GiGPO)"),
+        ("value", "per token, from a value head (PPO)"),
     ),
     "train.algorithm.loss": (
         ("clipped", "clipped: the default, PPO and GRPO"),
-        ("cispo", "CISPO: for stale attempts, no token is lost"),
-        ("gspo", "GSPO: one ratio a sequence"),
+        ("cispo", "CISPO: for off-policy data; keeps every token"),
+        ("gspo", "GSPO: one importance ratio per sequence"),
     ),
     "train.algorithm.correction": (
-        ("token_cap", "capped by token"),
-        ("token_mask", "outliers masked by token (IcePop)"),
-        ("sequence_mask", "outliers masked by sequence"),
+        ("token_cap", "capped per token"),
+        ("token_mask", "outlier tokens masked (IcePop)"),
+        ("sequence_mask", "outlier sequences masked"),
         ("none", "none"),
     ),
 }
@@ -62,12 +62,12 @@ SECTIONS = {"sft": "SFT"}
 LABELS = {
     "lr": "Learning rate",
     "kl": "KL weight",
-    "kl_in": "KL counts in",
-    "on": "Send",
+    "kl_in": "Apply KL to",
+    "on": "Upload",
     "uri": "Address",
     "endpoint": "Address",
     "host": "Address",
-    "content": "Send messages",
+    "content": "Upload messages",
 }
 
 
@@ -124,7 +124,7 @@ def section_of(key: str) -> str:
     section, _, rest = key.partition(".")
     if section == "track":
         tracker = rest.partition(".")[0]
-        return f"Track · {next(words for name, words in TRACKERS.items() if name == tracker)}"
+        return f"Tracking · {next(words for name, words in TRACKERS.items() if name == tracker)}"
     if key.startswith("train.algorithm."):
         return "Algorithm"
     return SECTIONS.get(section, section.capitalize())

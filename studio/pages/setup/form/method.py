@@ -29,7 +29,7 @@ class MethodCard(Card):
         self._choice.edited.connect(lambda name: self.preset_chosen.emit(name))
         self._when = Text("", "label", 400, "muted", wrap=True)
         self._differs = Text("", "caption", 400, "info", wrap=True)
-        self._back = Button("Put back", "quiet", icon="undo-2", height=24)
+        self._back = Button("Restore defaults", "quiet", icon="undo-2", height=24)
         self._back.clicked.connect(lambda: self.preset_chosen.emit(self._choice.value()))
         self._numbers = KeyValues(2)
         self.setAccessibleName("Method")
@@ -80,10 +80,10 @@ def numbers(config: ProjectConfig) -> list[tuple[str, str]]:
     per_attempt = min(train.max_tokens * config.agent.max_turns, config.model.max_context)
     total = train.steps * algorithm.updates
     passes = algorithm.extra_passes
-    each = f"{algorithm.updates} a step, " if algorithm.updates > 1 else ""
+    each = f"{algorithm.updates} per step, " if algorithm.updates > 1 else ""
     return [
-        ("Attempts a step", f"{formatting.count(attempts)}{upto}"),
-        ("Trained tokens a step", f"≤ {formatting.count(attempts * per_attempt)}"),
+        ("Rollouts per step", f"{formatting.count(attempts)}{upto}"),
+        ("Trained tokens per step", f"≤ {formatting.count(attempts * per_attempt)}"),
         ("Optimizer steps", f"{each}{formatting.count(total)} in all"),
         ("Extra forward passes", f"{len(passes)}: {', '.join(passes)}" if passes else "none"),
     ]

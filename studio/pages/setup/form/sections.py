@@ -81,7 +81,9 @@ class ChoicesForm(QWidget):
         return line
 
     def _model_row(self) -> None:
-        self._first = self._row(1, "Model", "What learns: an adapter on all its linear layers.")
+        self._first = self._row(
+            1, "Model", ("Base model; a LoRA adapter on all linear layers is trained.")
+        )
         self._model = ChoiceField("Model")
         self._model.edited.connect(lambda value: self.edited.emit("model.name", value))
         line = self._with_button(self._model, "Browse", "folder-open", self.model_folder_wanted)
@@ -90,7 +92,7 @@ class ChoicesForm(QWidget):
 
     def _agent_row(self) -> None:
         self._second = self._row(
-            2, "Agent", "Your code. It only needs the address and key it is given."
+            2, "Agent", "Your code. It calls the model at the base URL and API key it receives."
         )
         self._agent = PathField("Agent file", "agent.py", "Browse")
         self._agent_entry = Entry(self._agent)
@@ -100,11 +102,9 @@ class ChoicesForm(QWidget):
         self._second.finish()
 
     def _scenario_row(self) -> None:
-        self._third = self._row(
-            3, "Scenarios", "The tasks it practises, and the ones it is tested on."
-        )
-        self._train = ChoiceCard("train.jsonl", "", "to practise", icon="list-checks")
-        self._validation = ChoiceCard("validation.jsonl", "", "to test", icon="flask-conical")
+        self._third = self._row(3, "Scenarios", "Training and validation scenarios (JSONL).")
+        self._train = ChoiceCard("train.jsonl", "", "training", icon="list-checks")
+        self._validation = ChoiceCard("validation.jsonl", "", "validation", icon="flask-conical")
         self._train.pressed.connect(lambda: self.scenarios_wanted.emit("train"))
         self._validation.pressed.connect(lambda: self.scenarios_wanted.emit("validation"))
         self._third.controls.addLayout(_beside(self._train, self._validation))
@@ -112,32 +112,34 @@ class ChoicesForm(QWidget):
 
     def _reward_row(self) -> None:
         self._fourth = self._row(
-            4, "Reward", "Who says what is good. Parts are added, then vetoes apply."
+            4, "Reward", ("Where the reward comes from. Parts are summed, then constraints apply.")
         )
         self._rules = ChoiceCard("Rules", "on", "", icon="list-checks", icon_tone="rules")
         self._judge = ChoiceCard("Judge", "off", "", icon="scale", icon_tone="judge")
         self._judge.pressed.connect(self._switch_judge)
-        self._you = ChoiceCard("You", "off", "", icon="user-round", icon_tone="human")
+        self._you = ChoiceCard("Your labels", "off", "", icon="user-round", icon_tone="human")
         self._you.pressed.connect(self._switch_review)
         self._rules.set_chosen(True)
         self._fourth.controls.addLayout(_beside(self._rules, self._judge, self._you))
         self._fourth.finish()
 
     def _effort_row(self) -> None:
-        self._fifth = self._row(5, "Effort", "More steps cost more and learn more.")
+        self._fifth = self._row(
+            5, "Effort", ("Number of steps; more steps take longer and train further.")
+        )
         self._effort = EffortSlider()
         self._effort.steps_chosen.connect(lambda steps: self.edited.emit("train.steps", steps))
         self._fifth.controls.addWidget(self._effort)
         self._fifth.finish()
 
     def _learning(self) -> None:
-        self._heading("Method", "how the model learns from the attempts of a step")
+        self._heading("Method", "how the model is updated from the rollouts of a step")
         self._method = MethodCard()
         self._method.preset_chosen.connect(self.preset_chosen)
         self._column.addWidget(self._method)
 
     def _what_follows(self) -> None:
-        self._heading("What follows", "set from the choices and this engine")
+        self._heading("Derived settings", "computed from your choices and this engine")
         card = Card(padding=12)
         self._follows = KeyValues(3)
         card.body.addWidget(self._follows)
@@ -153,7 +155,7 @@ class ChoicesForm(QWidget):
         self._column.addLayout(head)
 
     def _where_it_computes(self) -> None:
-        self._heading("Backend", "the programs that sample and train")
+        self._heading("Backend", "software that samples and trains")
         self._backend = BackendCard()
         self._backend.edited.connect(self.edited)
         self._backend.values_chosen.connect(self.values_chosen)
@@ -249,16 +251,18 @@ class ChoicesForm(QWidget):
             return
         tools = ", ".join(view.agent_tools)
         seen = (
-            f"{formatting.plural(len(view.agent_tools), 'tool')} seen: {tools} · " if tools else ""
+            f"{formatting.plural(len(view.agent_tools), 'tool')} detected: {tools} · "
+            if tools
+            else ""
         )
-        self._second.say(f"{seen}at most {formatting.plural(config.agent.max_turns, 'turn')}")
+        self._second.say(f"{seen}up to {formatting.plural(config.agent.max_turns, 'turn')}")
 
     def _show_outside(self, outside: bool) -> None:
         """What the script brings along is not chosen here."""
         for row, words in (
-            (self._second, "A script of its own makes the attempts."),
-            (self._third, "The script has its own."),
-            (self._fifth, "The script says how many steps there are."),
+            (self._second, "Rollouts come from a training script."),
+            (self._third, "The training script defines the scenarios."),
+            (self._fifth, "The training script defines the number of steps."),
         ):
             row.setEnabled(not outside)
             if outside:
@@ -331,14 +335,14 @@ class ChoicesForm(QWidget):
         problems = []
         for card, split in ((self._train, "train"), (self._validation, "validation")):
             info = next((info for info in view.splits if info.split == split), None)
-            words = "to practise" if split == "train" else "to test"
+            words = "training" if split == "train" else "validation"
             card.set_values(formatting.count(info.count) if info else "none", words)
             problems += info.problems if info else []
         if problems:
             self._third.say(f"{problems[0].where}: {problems[0].message}", "bad")
         elif view.config is not None:
             train = view.config.train
-            self._third.say(f"{train.groups} groups of {train.group_size} attempts a step")
+            self._third.say(f"{train.groups} groups of {train.group_size} rollouts per step")
 
     def _show_reward(self, config: ProjectConfig) -> None:
         weights = config.reward.weights
@@ -346,7 +350,7 @@ class ChoicesForm(QWidget):
         self._rules.set_values("on", words)
         judge = config.judge
         named = ", ".join(model.rpartition("/")[2] for model in judge.models)
-        self._judge.set_values("on" if judge.enabled else "off", named or "none is named")
+        self._judge.set_values("on" if judge.enabled else "off", named or "no judge")
         self._judge.set_chosen(judge.enabled)
         every = config.train.review_every
         told = (

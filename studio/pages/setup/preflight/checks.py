@@ -10,10 +10,10 @@ def project_checks(
 ) -> list[tuple[str, str]]:
     """Whether the folder can be trained, and what is in its way."""
     if outside and not problems:
-        return [("good", "project.toml reads well"), ("open", "A script makes the attempts")]
+        return [("good", "project.toml is valid"), ("open", "Rollouts come from a script")]
     if problems:
         return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
-    lines = [("good", "project.toml and scenarios read well")] if readable else []
+    lines = [("good", "project.toml and scenarios are valid")] if readable else []
     return [*lines, ("bad", lacking)] if lacking else lines
 
 

@@ -159,7 +159,7 @@ class SpreadBars(Drawn):
     high = 92
 
     def __init__(self) -> None:
-        super().__init__("Spread of scenarios")
+        super().__init__("Distribution of scenarios")
         self._shares: list[float] = []
 
     def set_rates(self, rates: Sequence[float]) -> None:

@@ -37,11 +37,11 @@ GROUPS = (
     Group("adapter and optimizer", "plot-4", ("adapter and optimizer",)),
     Group("activations", "plot-2", ("activations",)),
     Group("logits", "plot-6", ("logits",)),
-    Group("sampler's model", "plot-1", ("vLLM's model", "sampler's copies")),
-    Group("keys and values", "plot-8", ("keys and values",)),
-    Group("sampler's work", "plot-5", ("prompts", "vLLM's activations", "vLLM's graphs")),
+    Group("sampler weights", "plot-1", ("vLLM weights", "sampler copies")),
+    Group("KV cache", "plot-8", ("KV cache",)),
+    Group("sampler activations", "plot-5", ("prompts", "vLLM activations", "vLLM CUDA graphs")),
 )
-REST = Group("CUDA, allocator", "plot-7", ())
+REST = Group("CUDA context, allocator", "plot-7", ())
 """Whatever has no group of its own."""
 
 
@@ -144,14 +144,19 @@ def _sampler_words(plan: VramPlan) -> str:
     """What vLLM is started with, and whether all attempts have room at once."""
     words = []
     if plan.memory_share is not None:
-        gives = {"off": "keeps it all", "cache": "gives its cache back", "all": "gives all back"}
+        gives = {
+            "off": "keeps all of it",
+            "cache": "releases its KV cache",
+            "all": ("releases all of it"),
+        }
         words.append(
-            f"vLLM takes {formatting.percent(plan.memory_share)} of the card and "
-            f"{gives[plan.sleep]} "
-            "while training."
+            f"vLLM takes {formatting.percent(plan.memory_share)} of the GPU and "
+            f"{gives[plan.sleep]} while training."
         )
     if plan.rows < plan.rows_wanted:
-        words.append(f"Room for {plan.rows} of {plan.rows_wanted} attempts at once; others wait.")
+        words.append(
+            f"Memory for {plan.rows} of {plan.rows_wanted} concurrent rollouts; the others wait."
+        )
     return " ".join(words)
 
 
@@ -205,7 +210,7 @@ class _Legend(Drawn):
     """Names and sizes of the stretches: the larger phase of the fullest card."""
 
     def __init__(self) -> None:
-        super().__init__("Parts of the memory")
+        super().__init__("Memory breakdown")
         self._shown: list[tuple[str, str, str]] = []
 
     def show_cards(self, cards: Sequence[CardPlan]) -> None:

@@ -39,8 +39,8 @@ class ProjectChecks(QWidget):
         self._outdated: set[CheckRow] = set()
         """Rows whose test is running while the files have changed since it began."""
         self._sheet = CheckedSheet(host)
-        self.agent = CheckRow("Agent", "Imports the agent and runs it at the first scenario.")
-        self.judge = CheckRow("Judge", "Asks each judge to compare two attempts; it is paid.")
+        self.agent = CheckRow("Agent", "Runs the agent on the first scenario.")
+        self.judge = CheckRow("Judge", "Sends one paid comparison to each judge.")
         self._every_second = QTimer(self)
         self._every_second.setInterval(SECOND_MS)
         self._every_second.timeout.connect(self._tell_time)
@@ -166,7 +166,7 @@ class ProjectChecks(QWidget):
             return
         self._answers = None
         self._begin(self.judge)
-        self._show(self.judge, Outcome("running", "Waiting for the answers…"))
+        self._show(self.judge, Outcome("running", "Waiting for responses…"))
         job = self._try_judge(self._view.path)
         self._tasks.run("test judge", job, self._judge_tested, self._judge_failed)
 

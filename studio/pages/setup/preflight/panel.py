@@ -59,7 +59,7 @@ class Preflight(QWidget):
         self._memory_line.setVisible(vram is None)
         self.cards.setVisible(vram is not None)
         if forecast is None:
-            words = problem.message if problem else "Working it out…"
+            words = problem.message if problem else "Estimating…"
             self._memory_line.set_spans([Span("Memory  ", "text", 600), Span(words)])
             self._facts.set_facts([Fact("Time", formatting.ABSENT)])
             return
@@ -117,7 +117,7 @@ class Preflight(QWidget):
 
     def _build(self) -> None:
         card = Card("Preflight", " ", padding=14)
-        self._again = Button("Work it out again", "quiet", icon="refresh-cw", height=24)
+        self._again = Button("Recalculate", "quiet", icon="refresh-cw", height=24)
         assert card.header is not None
         card.header.add_right(self._again)
         card.body.setSpacing(10)
@@ -161,7 +161,7 @@ def _time_facts(forecast: Forecast) -> list[Fact]:
     )
     per_step = formatting.duration((forecast.step_low_s + forecast.step_high_s) / 2)
     source = "from an earlier run here" if forecast.measured else "estimated, not measured"
-    return [Fact("Time", time, below=f"about {per_step} a step, {source}")]
+    return [Fact("Time", time, below=f"about {per_step} per step, {source}")]
 
 
 def advice(rate: Interval | None, scenarios: list[float]) -> str:
@@ -169,17 +169,17 @@ def advice(rate: Interval | None, scenarios: list[float]) -> str:
     low, high = USEFUL
     if rate is None:
         return (
-            "A run learns from scenarios that are solved sometimes. Measuring shows how many are."
+            "Training needs scenarios that are solved sometimes. Measure the baseline to "
+            "count them."
         )
     if rate.mean < low:
-        return "Few attempts succeed: try easier scenarios, partial credit, or a warm-up."
+        return "Few rollouts succeed. Use easier scenarios, partial credit, or a warm-up with SFT."
     if rate.mean > high:
-        return "Most attempts succeed already: harder scenarios teach more."
+        return "Most rollouts already succeed. Use harder scenarios."
     between = sum(0.1 < share < 0.9 for share in scenarios)
     if not scenarios:
-        return "Inside the useful band."
+        return "The success rate is in the useful range."
     return (
-        f"{between / len(scenarios):.0%} of scenarios are solved sometimes: those teach.".replace(
-            "%", " %"
-        )
-    )
+        f"{between / len(scenarios):.0%} of scenarios are solved sometimes and give a "
+        "training signal."
+    ).replace("%", " %")

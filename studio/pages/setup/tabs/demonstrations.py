@@ -43,16 +43,16 @@ class DemonstrationsTab(QWidget):
         self._asked = ""
         """The run in which a teacher works."""
         self.files, self.bad = FileTableModel(self), BadLineModel(self)
-        self._file_table = Table("Files of demonstrations", row_px=ROW_PX)
-        self._bad_table = Table("Bad lines", row_px=ROW_PX)
+        self._file_table = Table("Demonstration files", row_px=ROW_PX)
+        self._bad_table = Table("Invalid lines", row_px=ROW_PX)
         self._words = Text("", "label", 400, "muted", wrap=True)
         self._bad_words = Text("", "label", 500, "bad", wrap=True)
         self._facts = KeyValues(2)
         self._rows: dict[str, FormRow] = {}
         self._teacher = Button("From a teacher…", "outlined", icon="sparkles")
         self._own = Button("From this run", "quiet", icon="star")
-        self._again = Button("Read again", "quiet", icon="refresh-cw")
-        self.train = Button("Train on them", "primary", icon="play", height=32)
+        self._again = Button("Reload", "quiet", icon="refresh-cw")
+        self.train = Button("Train on demonstrations", "primary", icon="play", height=32)
         self._build()
         self._wire()
 
@@ -61,7 +61,7 @@ class DemonstrationsTab(QWidget):
         if not self._session.project.path or not self._session.connected:
             return
         self._words.set_tone("muted")
-        self._words.set_words("Reading…")
+        self._words.set_words("Loading…")
         ask = self._session.client.demonstrations(self._session.project.path)
         self._tasks.run("demonstrations", ask, self._show, self._refuse)
 
@@ -117,7 +117,7 @@ class DemonstrationsTab(QWidget):
         whole.addWidget(self._room, 1)
 
     def _settings(self) -> Card:
-        card = Card("How they are learned", "the rest is under Form, Advanced, SFT")
+        card = Card("SFT settings", "more under Form, Advanced, SFT")
         card.setMaximumWidth(WIDEST_CARD)
         card.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         card.body.addWidget(self._facts)
@@ -167,7 +167,7 @@ class DemonstrationsTab(QWidget):
         self._room.setVisible(not self.bad.rows)
         self._file_table.setVisible(not empty)
         self._file_table.setFixedHeight(HEAD_PX + ROW_PX * len(found.files))
-        self.train.set_words("Train on them", formatting.plural(found.updates, "update"))
+        self.train.set_words("Train on demonstrations", formatting.plural(found.updates, "update"))
         self.train.setEnabled(found.problem is None and self._session.connected)
         self.show_run()
 
@@ -203,7 +203,7 @@ class DemonstrationsTab(QWidget):
             if request.project != session.project.path:
                 return
             if run.state == "finished":
-                session.said.emit("Everything was asked before: nothing is paid again.")
+                session.said.emit("All replies were cached, so this is free.")
                 self.load()
             else:
                 self._asked = run.id
@@ -221,9 +221,7 @@ class DemonstrationsTab(QWidget):
         if run is None:
             return
         if run.state in ACTIVE_STATES or run.state == "queued":
-            told = (
-                f"{run.name}: the teacher has made {run.trajectories} of {run.attempts} attempts."
-            )
+            told = f"{run.name}: {run.trajectories} of {run.attempts} rollouts by the teacher."
             self._words.set_tone("muted")
             self._words.set_words(told)
             self._words.show()

@@ -33,8 +33,8 @@ PAGE = 1000
 FITTED = 50
 WIDEST = 260
 SILENT = (
-    "All attempts of the untrained model had the same reward: there is nothing to compare yet. "
-    "Make them easier or harder, or delete them."
+    "All rollouts of the untrained model got the same reward, so these scenarios "
+    "give no signal. Make them easier or harder, or delete them."
 )
 
 
@@ -51,7 +51,7 @@ class ScenariosTab(QWidget):
         self._session, self._tasks = session, tasks
         self._file: File = ("", "train")
         self._models: dict[File, ScenarioTableModel] = {self._file: self._new_model()}
-        self._which = Segmented(["Practise", "Test"], "Which scenarios")
+        self._which = Segmented(["Training", "Validation"], "Scenario set")
         self._table = Table("Scenarios")
         self._words = Text("", "label", 400, "muted", elide=True)
         self._tools = [
@@ -63,7 +63,9 @@ class ScenariosTab(QWidget):
                 ("Undo", "undo-2", lambda: self.model.undo.undo()),
             )
         ]
-        self._silent = Button("Select those without signal", "quiet", icon="list-checks", height=24)
+        self._silent = Button(
+            "Select scenarios without signal", "quiet", icon="list-checks", height=24
+        )
         set_tip(self._silent, SILENT)
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._marks: dict[File, str] = {}
@@ -103,7 +105,7 @@ class ScenariosTab(QWidget):
             self._show_state()
         else:
             self._words.set_tone("muted")
-            self._words.set_words("Reading…")
+            self._words.set_words("Loading…")
             self._tasks.run("scenarios", self._read(*file), self._show, self._reject)
 
     def show_baseline(self, run: RunSummary | None) -> None:
@@ -172,7 +174,9 @@ class ScenariosTab(QWidget):
             return
         self.load()
         if self.model.dirty:
-            self._words.set_words(f"{self._name()} was changed; saving asks which rows stay.")
+            self._words.set_words(
+                f"{self._name()} changed on disk. Saving asks which version to keep."
+            )
 
     def _name(self) -> str:
         """Path of the file in view, in its project."""

@@ -14,7 +14,7 @@ from studio.widgets.text.text import Text
 
 KEPT = "Comments are kept when the form changes a value."
 NOT_SAVED = "Not saved yet."
-OUTDATED = "Not saved, and the file was changed since you began: saving asks which text stays."
+OUTDATED = "Not saved, and the file changed on disk. Saving asks which version to keep."
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class TomlTab(QWidget):
         self.editor.setTabChangesFocus(True)
         self._words = Text("", "label", 400, "muted", wrap=True)
         self._discard = Button("Discard", "quiet")
-        set_tip(self._discard, "Show the file as it is; what you wrote goes.")
+        set_tip(self._discard, "Discard your edits and reload the file.")
         self._discard.clicked.connect(self.discard)
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._save.clicked.connect(self.save)

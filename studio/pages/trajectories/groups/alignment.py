@@ -47,7 +47,7 @@ def _before_turns(message: Message) -> bool:
 
 
 def _role(message: Message) -> str:
-    return {"system": "System", "user": "Question"}.get(message.role, message.role.capitalize())
+    return {"system": "System", "user": "User"}.get(message.role, message.role.capitalize())
 
 
 def _turns(record: Trajectory) -> list[_Turn]:

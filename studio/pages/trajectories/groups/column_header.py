@@ -190,9 +190,9 @@ def change_words(record: Trajectory) -> str:
         return ""  # what is left out has no score; its chip says so
     now = record.parts.get(LABEL, record.parts.get(RULER))
     if RULER in before.parts and now is not None:
-        who = "you" if LABEL in record.parts else "through your scores"
+        who = "you" if LABEL in record.parts else "mapped through your scores"
         return f"judge {formatting.number(before.parts[RULER])}, {who} {formatting.number(now)}"
-    return f"reward was {formatting.number(before.reward)}"
+    return f"reward before the label {formatting.number(before.reward)}"
 
 
 def told(facts: HeadFacts) -> str:
@@ -200,9 +200,9 @@ def told(facts: HeadFacts) -> str:
     record = facts.record
     if facts.blind:
         chips = [chip.told() for chip in facts.chips]
-        return ", ".join([f"Attempt {record.index + 1}", "hidden until you commit", *chips])
+        return ", ".join([f"Trajectory {record.index + 1}", "hidden until you commit", *chips])
     words = [
-        f"Attempt {record.index + 1}",
+        f"Trajectory {record.index + 1}",
         f"reward {formatting.number(record.reward)}",
         f"advantage {formatting.signed(record.advantage)}",
         rank_words(facts),

@@ -59,8 +59,8 @@ class CompareView(QWidget):
             self.rows.set_rows(rows)
             self._told = formatting.plural(len(differences(rows)), "difference")
         number = base.record.index + 1
-        self._heads[0].show_facts(base.titled("Compared with this one"))
-        self._heads[1].show_facts(other.titled(f"{self._told} from {number} · D goes to the next"))
+        self._heads[0].show_facts(base.titled("Reference of the comparison"))
+        self._heads[1].show_facts(other.titled(f"{self._told} from {number} · D: next divergence"))
         self._heads[1].set_focused(True)
 
 

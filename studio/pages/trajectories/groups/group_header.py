@@ -40,7 +40,7 @@ class GroupHead(QWidget):
 
     def __init__(self, modes: Sequence[str], parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.mode = Segmented(modes, "Show as")
+        self.mode = Segmented(modes, "View")
         self._title = Text("", "title")
         self._step, self._place = Chip(), Chip()
         self._blind = Chip("Blind", "human", icon="eye-off")
@@ -49,8 +49,8 @@ class GroupHead(QWidget):
         self._legend, self._figures = Phrase((), "caption"), Phrase((), "label")
         self._dots = GroupDots()
         self._shown = Text("", "label", 400, "muted")
-        self._before = IconButton("chevron-left", "Siblings before")
-        self._after = IconButton("chevron-right", "Siblings after")
+        self._before = IconButton("chevron-left", "Previous trajectories")
+        self._after = IconButton("chevron-right", "Next trajectories")
         self._start, self._mode = SharedStart(), 0
         self._build()
         self.mode.chosen.connect(self.mode_chosen)
@@ -68,7 +68,7 @@ class GroupHead(QWidget):
         metrics = QFontMetricsF(theme().font("title"))
         self._title.set_words(paint.elided(metrics, group.title, TITLE_PX))
         self._title.setAccessibleName(group.title)
-        tested = f"Test after step {group.step}"
+        tested = f"Validation after step {group.step}"
         self._step.set_state(f"Step {group.step}" if group.split == "train" else tested)
         self._place.set_state(f"Group {group.group + 1}")
         self._words.set_words(plain(question_of(records[0])) if records else "")
@@ -166,7 +166,7 @@ class SharedStart(QWidget):
         line = QHBoxLayout(self)
         line.setContentsMargins(34, 0, 12, 0)
         line.setSpacing(12)
-        line.addWidget(Text("Shared start", "label", 600))
+        line.addWidget(Text("Shared prefix", "label", 600))
         line.addWidget(self._words, 1)
         line.addWidget(self._link)
         self._tokens = ""
@@ -185,7 +185,7 @@ class SharedStart(QWidget):
         self.toggled.emit(self._open)
 
     def _show_link(self) -> None:
-        words = "Fold" if self._open else "Unfold"
+        words = "Collapse" if self._open else "Expand"
         self._link.set_spans([Span(self._tokens), Span(words, "accent", 500, link="fold")])
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -109,10 +109,10 @@ class GroupPanel(QWidget):
         self._step = FilterChip("Step", active=True)
         self._silent = FilterChip("No signal")
         self._unscored = FilterChip("Unscored")
-        self._cut = FilterChip("Cut")
-        self._tests = FilterChip("Tests")
+        self._cut = FilterChip("Truncated")
+        self._tests = FilterChip("Validation")
         self._labelled = FilterChip("Labelled")
-        self._unlabelled = FilterChip("Not labelled yet")
+        self._unlabelled = FilterChip("Unlabelled")
         self._words = Text("", "caption", tone="faint")
         self._filters = IconButton("list-filter", "Saved filters")
         self._kept: list[str] = []
@@ -156,7 +156,7 @@ class GroupPanel(QWidget):
         save.setEnabled(line != packed(TrajectoryQuery()) and line not in self._kept)
         save.triggered.connect(lambda: self.filters_kept.emit(kept(self._kept, self._query)))
         for old, query in known:
-            forget = menu.addAction(f"Forget {_menu_words(query)}")
+            forget = menu.addAction(f"Delete {_menu_words(query)}")
             rest = [one for one in self._kept if one != old]
             forget.triggered.connect(lambda _=False, lines=rest: self.filters_kept.emit(lines))
         return menu

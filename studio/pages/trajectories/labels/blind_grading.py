@@ -39,19 +39,19 @@ def told(label: Label, siblings: Siblings) -> str:
         }
     known = [(a, b) for a, b in pairs if a in scores and b in scores]
     if not known:
-        return f"{who} says nothing about these pairs. B grades the next group."
+        return f"{who} has no preference for these pairs. Press B for the next group."
     wrong = [(a, b) for a, b in known if scores[a] <= scores[b]]
     if not wrong:
         every = formatting.plural(len(known), "pair")
-        return f"{who} agrees in all {every}. B grades the next group."
+        return f"{who} agrees in all {every}. Press B for the next group."
     better, worse = max(wrong, key=lambda pair: scores[pair[1]] - scores[pair[0]])
     agrees = (
         f"{who} agrees in {len(known) - len(wrong)} of {formatting.plural(len(known), 'pair')}: "
     )
     differs = (
-        f"it puts {numbers[worse]} at {formatting.number(scores[worse])} and {numbers[better]} "
+        f"it scores {numbers[worse]} at {formatting.number(scores[worse])} and {numbers[better]} "
     )
-    why = f"at {formatting.number(scores[better])}. N says why you differ, B grades the next group."
+    why = f"at {formatting.number(scores[better])}. Press N for a note, B for the next group."
     return agrees + differs + why
 
 

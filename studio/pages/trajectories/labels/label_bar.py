@@ -25,7 +25,7 @@ from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
 
 BAR_PX, WIDE_PX = 134, 1200
-REST = "Say what you think of the focused attempt. Nothing counts until Enter."
+REST = "Label the focused trajectory. Enter applies the label."
 _KEYS = (
     ("best", "1…9", "best", 0),
     ("worst", "⇧1…9", "worst", 1),
@@ -57,12 +57,12 @@ class LabelBar(QWidget):
         self._home: QWidget = self
         self._keys, self._asked = KeyLine("Keys of the label"), ""
         self._question = Text("", "label", 500)
-        self._field = LineInput("Answer", compact=True)
+        self._field = LineInput("Note or score", compact=True)
         self._hint = Text("", "caption", tone="faint")
         self._words = Text(REST, "label", 400, "muted", wrap=True)
         self._apply = Button("Apply label", "primary", key="Enter")
         self._effect = Button(EFFECTS[0][1], "outlined", menu_arrow=True)
-        self._teach = Toggle("Teach the judge too")
+        self._teach = Toggle("Use as an example for the judge")
         self._bars, self._facts = AdvantageBars(), Phrase((), "caption")
         self._build()
         self._wire()
@@ -104,9 +104,9 @@ class LabelBar(QWidget):
     def set_effect(self, effect: str, done: bool = False) -> None:
         """`done`: the group's step has been trained, so an override only changes the record."""
         words = next(words for key, words, _ in EFFECTS if key == effect)
-        words = "Override · the record" if effect == "reward" and done else words
+        words = "Override · this step" if effect == "reward" and done else words
         self._effect.set_words(words)
-        self._effect.setAccessibleName(f"What the label does: {words}")
+        self._effect.setAccessibleName(f"Effect of the label: {words}")
 
     def set_teaches(self, teaches: bool, possible: bool) -> None:
         """Without a judge there is nobody to teach."""
@@ -125,10 +125,10 @@ class LabelBar(QWidget):
     # Asking for a score or a note
 
     def ask_score(self, number: int) -> None:
-        self._ask("score", f"Score of {number}", "0 to 1: 85 is 0.85", "")
+        self._ask("score", f"Score of {number}", "0 to 1, or percent: 85 is 0.85", "")
 
     def ask_note(self, number: int, known: str) -> None:
-        self._ask("note", f"Note on {number}", "Enter keeps it, Esc does not", known)
+        self._ask("note", f"Note on {number}", "Enter saves, Esc cancels", known)
 
     def asking(self) -> bool:
         return bool(self._asked)
@@ -203,8 +203,8 @@ class LabelBar(QWidget):
             self._keys.add(key_id, key, words, key_of(f"label.{key_id}").text, rank)
         for part in (self._apply, self._effect, self._teach):
             part.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they are
-        set_tip(self._effect, "What the label does  M")
-        set_tip(self._teach, "It becomes an example in the judge's prompt  L")
+        set_tip(self._effect, "Effect of the label  M")
+        set_tip(self._teach, "Add this label as an example to the judge's prompt  L")
         ask = QWidget()
         asking = QHBoxLayout(ask)
         asking.setContentsMargins(0, 0, 0, 0)

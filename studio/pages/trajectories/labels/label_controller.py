@@ -24,7 +24,9 @@ from studio.services.session import Session
 from studio.widgets.cards.toast import Toast
 from studio.widgets.charts.advantage_bars import AdvantageBar
 
-BLIND = "Blind: scores, reasons and ranks show after Enter. Say who is best, worst, or score them."
+BLIND = (
+    "Blind grading: scores and ranks appear after Enter. Mark the best and worst, or enter scores."
+)
 
 
 class LabelDesk(QObject):
@@ -95,7 +97,7 @@ class LabelDesk(QObject):
         if found:
             call(found[0].id)
         elif self.labelling.attempts:
-            self._bar.show_words(f"This group has no attempt {place + 1}.", "warn")
+            self._bar.show_words(f"This group has no trajectory {place + 1}.", "warn")
 
     def _key_clicked(self, key: str) -> None:
         """A click means the focused attempt."""

@@ -11,7 +11,7 @@ from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import plain
 
 TEXT_MOST = 2000
-_EFFECTS = {"reward": "changes rewards", "again": "trained again", "none": "only measured"}
+_EFFECTS = {"reward": "changes rewards", "again": "trained again", "none": "agreement only"}
 
 
 def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
@@ -44,10 +44,10 @@ def provenance(label: Label) -> str:
         plain(label.who[:60]) or "somebody",
         when if label.at else "",
         _EFFECTS[label.effect],
-        "teaches the judge" if label.teaches else "",
-        "given blind" if label.blind else "",
+        "example for the judge" if label.teaches else "",
+        "graded blind" if label.blind else "",
         f"rubric {label.rubric[:6]}" if label.rubric else "",
-        "said again" if label.redo_of else "",
+        "repeated" if label.redo_of else "",
         "" if label.holds() else "undone",
     ]
     return " · ".join(fact for fact in facts if fact)

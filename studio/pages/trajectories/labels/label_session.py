@@ -97,7 +97,7 @@ class Labelling(QObject):
         """What the draft will do; empty while nobody knows yet."""
         label = self._label("preview")
         if label is not None and self.blind:
-            return f"{wording.gist(label, self.numbers())}. What it changes shows after Enter."
+            return f"{wording.gist(label, self.numbers())}. Its effect appears after Enter."
         if label is None or self.preview is None:
             return ""
         return wording.sentence(label, self.preview, self._state.closed)
@@ -161,7 +161,7 @@ class Labelling(QObject):
             self.draft = self._future.pop()
             self._changed()
         else:
-            self._call(lambda run: self._session.client.redo_label(run), "Again: ")
+            self._call(lambda run: self._session.client.redo_label(run), "Redone: ")
 
     def apply(self) -> None:
         """Commit what was said. A second Enter while it is on its way does nothing."""
@@ -185,7 +185,7 @@ class Labelling(QObject):
                 self._begin(Draft())
             self._tell_busy()
             if label.effect == "none":
-                words = f"{wording.gist(label, numbers)}. Only measured."
+                words = f"{wording.gist(label, numbers)}. Agreement only."
             else:
                 words = wording.done(label, numbers, moved, total)
             self._tell(said.run_id, answer, words)
@@ -197,7 +197,7 @@ class Labelling(QObject):
             if shown:
                 self.refused.emit(f"{problem.message} {hint}".strip())
             else:
-                words = f"The label in {place} is not stored. {problem.message}"
+                words = f"The label in {place} was not saved. {problem.message}"
                 lost = problem.model_copy(update={"message": words, "hint": hint.strip()})
                 self._session.problem_raised.emit(lost)
 
@@ -303,7 +303,7 @@ class Labelling(QObject):
             words = f"{begin}{wording.gist(label, numbers)} in {place}."
             same = run_id == self._session.run.run_id
             if same and label.split == "train" and label.step <= self._session.run.state.closed:
-                words += f" Step {label.step} is done: what it learned stays."
+                words += f" Step {label.step} is complete; its update stays."
             self._tell(run_id, answer, words)
 
         self._outbox.put(Letter(None, work, done, lambda problem, _: self._refuse(problem)))

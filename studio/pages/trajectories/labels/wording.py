@@ -12,16 +12,20 @@ CHANGED = 0.005
 """A change of the advantage that is smaller cannot be read, and is not counted."""
 
 EFFECTS = (
-    ("reward", "Override · this step", "The rewards change, and the update while its step is open"),
-    ("again", "Train again", "The corrected group also joins the next batch"),
-    ("none", "Only measured", "Counts for agreement; changes no reward"),
+    (
+        "reward",
+        "Override · this step",
+        ("Changes rewards, and the update if its step is still open"),
+    ),
+    ("again", "Train again", "Also adds the corrected group to the next batch"),
+    ("none", "Agreement only", "Counts for judge agreement; does not change rewards"),
 )
 _LOOKS = {
     "best": ("best", "user-round-check", "human"),
     "worst": ("worst", "user-round-x", "human"),
-    "tie": ("ties as best", "medal", "human"),
+    "tie": ("tied for best", "medal", "human"),
     "veto": ("veto", "ban", "bad"),
-    "exclude": ("left out", "circle-slash", "human"),
+    "exclude": ("excluded", "circle-slash", "human"),
     "gold": ("gold", "star", "human"),
     "flag": ("flag", "flag", "human"),
     "note": ("note", "sticky-note", "human"),
@@ -30,8 +34,8 @@ _DONE = {
     "best": "labelled best",
     "worst": "labelled worst",
     "veto": "vetoed",
-    "exclude": "left out",
-    "gold": "pinned as gold",
+    "exclude": "excluded",
+    "gold": "marked gold",
     "flag": "flagged",
     "note": "noted",
 }
@@ -100,19 +104,20 @@ def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
     moved, total = len(changed(preview.outcomes)), len(preview.outcomes)
     words = [f"Advantages change for {moved} of {total}." if moved else "No advantage changes."]
     if label.effect == "none":
-        words = ["Only measured: rewards stay as they are, agreement counts it."]
+        words = ["Agreement only: rewards stay unchanged."]
     elif preview.enters == "this step":
-        words.append(f"Enters step {label.step}.")
+        words.append(f"Applies to step {label.step}.")
     elif preview.enters == "the next step":
-        words.append(f"Trained again with step {max(closed, label.step) + 1}.")
+        words.append(f"Trained again in step {max(closed, label.step) + 1}.")
     elif label.split == "validation":
-        words.append("Tests are never trained on.")
+        words.append("Validation groups are never trained on.")
     else:
         words.append(
-            f"Step {label.step} is done, so no update sees it; Train again puts it into one."
+            f"Step {label.step} is complete, so no update uses the label. Choose Train again "
+            "to use it."
         )
     if preview.mapped:
-        words.append(f"The others pass through your {preview.mapped} scores.")
+        words.append(f"The other trajectories use your {preview.mapped} scores.")
     return " ".join(words)
 
 
@@ -127,7 +132,7 @@ def gist(label: Label, numbers: dict[str, int]) -> str:
     orders = [word.order for word in label.words if word.kind == "order"]
     said = []
     if orders and _is_tie(orders):
-        said.append(f"{_named(orders[0][0], numbers)} tie as best")
+        said.append(f"{_named(orders[0][0], numbers)} tied for best")
     elif orders:
         layers = [_named(layer, numbers) for layer in orders[-1]]
         said.append(f"ranked {', '.join(layers)}")

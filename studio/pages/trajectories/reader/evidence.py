@@ -117,7 +117,7 @@ class EvidencePanel(QWidget):
             view.passage_wanted.connect(self.passage_wanted)
             parts.append(view)
         if not own:
-            words = "No judge has looked at this attempt. Its reward comes from rules alone."
+            words = "No judge has scored this trajectory. Its reward comes from rules alone."
             parts.append(Text(words, "label", 400, "muted", wrap=True))
         return parts
 
@@ -128,7 +128,7 @@ class EvidencePanel(QWidget):
 
     def _fill_reward(self, evidence: Evidence) -> list[QWidget]:
         record = evidence.record
-        parts = Card("Parts of the reward")
+        parts = Card("Reward parts")
         bar, sums = PartsBar(), KeyValues(1, mono=True)
         adds = parts_of(record, evidence.weights)
         bar.set_parts(adds)
@@ -138,13 +138,13 @@ class EvidencePanel(QWidget):
         parts.body.addWidget(sums)
         found: list[QWidget] = [parts]
         if before := record.unlabelled:
-            was = Card("Before your word")
+            was = Card("Before your label")
             old = KeyValues(1, mono=True)
             old.set_values([("reward", formatting.number(before.reward))])
             was.body.addWidget(old)
             found.append(was)
         if record.metrics:
-            metrics = Card("What the agent measured")
+            metrics = Card("Agent metrics")
             values = KeyValues(1, mono=True)
             shown = list(record.metrics.items())[:60]
             values.set_values([(plain(name[:60]), f"{value:g}") for name, value in shown])
@@ -155,7 +155,7 @@ class EvidencePanel(QWidget):
     def _fill_labels(self, evidence: Evidence) -> list[QWidget]:
         said = list(evidence.labels)[-LABELS_MOST:][::-1]
         if not said:
-            words = "Nobody has labelled this group. Press ? for the keys."
+            words = "No labels for this group. Press ? for the keyboard shortcuts."
             return [Text(words, "label", 400, "muted", wrap=True)]
         return [label_entry(label, evidence.numbers) for label in said]
 

@@ -80,7 +80,7 @@ class EvidenceDesk(QObject):
         return was_open
 
     def _show(self, evidence: Evidence) -> None:
-        self.sheet.set_title(f"Attempt {evidence.record.index + 1}")
+        self.sheet.set_title(f"Trajectory {evidence.record.index + 1}")
         self.panel.show_evidence(evidence)
 
     def _show_passage(self, quote: str) -> None:

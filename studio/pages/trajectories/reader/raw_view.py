@@ -70,13 +70,13 @@ class RawView(QWidget):
         named = {"record": "Record", "output": "Output", **dict(self._calls)}
         self._choice.set_words(named.get(what, "Record"))
         if what == "record":
-            self._show(lambda: dumped(record), "As stored, without its tokens.")
+            self._show(lambda: dumped(record), "Stored record, without tokens.")
         elif what == "output":
             detail = f"\n\n{record.problem.detail}" if record.problem else ""
-            words = f"{record.output}{detail}".strip() or "It printed nothing."
-            self._show(lambda: words, "What the agent printed.")
+            words = f"{record.output}{detail}".strip() or "No output."
+            self._show(lambda: words, "Output printed by the agent.")
         else:
-            self._show(str, "Asking the engine…")
+            self._show(str, "Loading…")
             self.call_wanted.emit(what)
 
     def show_call(self, call: Call) -> None:
@@ -93,7 +93,7 @@ class RawView(QWidget):
         words = whole()
         over = len(words) - SHOWN_MOST
         self.text.setPlainText(break_long_lines(plain(words[:SHOWN_MOST])))
-        more = f" {formatting.count(over)} characters more are not shown; Copy has them."
+        more = f" {formatting.count(over)} more characters are hidden; Copy all includes them."
         self._facts.set_words(facts + (more if over > 0 else ""))
 
     def _open_menu(self) -> None:

@@ -29,7 +29,7 @@ class Reader(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._tint = Segmented([words for words, _ in TINTS], "Tint tokens by")
+        self._tint = Segmented([words for words, _ in TINTS], "Colour tokens by")
         self.transcript = Transcript()
         self._outline, self.evidence = Outline(), EvidencePanel()
         self._shown: Evidence | None = None
@@ -86,7 +86,7 @@ class Reader(QWidget):
         bar = QHBoxLayout()
         bar.setContentsMargins(16, 8, 16, 8)
         bar.setSpacing(10)
-        bar.addWidget(Text("Tint tokens by", "label", 400, "muted"))
+        bar.addWidget(Text("Colour tokens by", "label", 400, "muted"))
         bar.addWidget(self._tint)
         bar.addStretch(1)
         middle = QVBoxLayout()

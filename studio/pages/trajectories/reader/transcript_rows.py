@@ -105,7 +105,7 @@ def branch_words(branch: Branch) -> str:
     """Reason why a branch starts here."""
     if branch.choice:
         return f"choice {branch.choice + 1} of one request; every choice is trained"
-    return "the template rewrote what came before"
+    return "the chat template rewrote earlier messages"
 
 
 def worth_words(reward: float) -> str:
@@ -114,7 +114,7 @@ def worth_words(reward: float) -> str:
 
 
 def _role_title(role: str) -> str:
-    return {"system": "System", "user": "Question"}.get(role, role.capitalize())
+    return {"system": "System", "user": "User"}.get(role, role.capitalize())
 
 
 def _turn(
@@ -126,7 +126,7 @@ def _turn(
     results: dict[str | None, str],
 ) -> "tuple[Message, *tuple[Item, ...]]":
     answer = last and not message.tool_calls
-    title = f"Turn {turn}, answer" if answer else f"Turn {turn}"
+    title = f"Turn {turn}, response" if answer else f"Turn {turn}"
     facts = f"{len(tokens)} tokens" if tokens else ""
     row = Message("assistant", message.content, title, facts, advantage, tokens)
     return (row, *(_call(call, results) for call in message.tool_calls))
@@ -169,7 +169,7 @@ def outcome(trajectory: Trajectory, weights: Weights = EVEN) -> Outcome:
     if trajectory.reward is None:
         why = trajectory.problem.message if trajectory.problem else "no reward was given"
         return Outcome(f"Unscored · {why}", facts, [], formatting.ABSENT)
-    title = "Cut at the token limit" if trajectory.truncated else "Ended with an answer"
+    title = "Truncated at the token limit" if trajectory.truncated else "Finished with a response"
     return Outcome(
         title, facts, parts_of(trajectory, weights), formatting.number(trajectory.reward)
     )
@@ -222,11 +222,11 @@ def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory])
         if other != place and common > best:
             best, companion = common, other
     if companion < 0:
-        return "Turn 1, alone from here"
+        return "Turn 1: diverges from the start"
     with_whom = siblings[companion].index + 1
     if best >= len(mine):
-        return f"The same as {with_whom} to the end"
-    return f"Turn {best + 1}, with {with_whom} until turn {best}"
+        return f"Identical to {with_whom} to the end"
+    return f"Turn {best + 1}: identical to {with_whom} until turn {best}"
 
 
 def question_of(trajectory: Trajectory) -> str:

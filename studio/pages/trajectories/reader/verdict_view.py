@@ -43,7 +43,9 @@ class VerdictView(QWidget):
         line.setSpacing(8)
         line.addWidget(_Icon("scale", "judge"))
         said = (
-            f"gave {formatting.number(verdict.score)}" if verdict.score is not None else "gave none"
+            f"scored {formatting.number(verdict.score)}"
+            if verdict.score is not None
+            else ("gave no score")
         )
         name = "Judge" if chief else "Judge, not in the reward,"
         line.addWidget(Text(f"{name} {said}", "heading", 600))
@@ -71,7 +73,7 @@ class VerdictView(QWidget):
         found = sum(quote.found for quote in verdict.quotes)
         line = QHBoxLayout()
         line.setSpacing(8)
-        line.addWidget(Text("Quotes checked", "label", 600))
+        line.addWidget(Text("Verified quotes", "label", 600))
         if found:
             line.addWidget(Chip(f"{found} found", "good", icon="check"))
         if lost := len(verdict.quotes) - found:
@@ -87,11 +89,11 @@ class VerdictView(QWidget):
         if not verdict.passes:
             return
         times = {1: "once", 2: "twice"}.get(len(verdict.passes), f"{len(verdict.passes)} times")
-        shuffled = ", orders shuffled" if len(verdict.passes) > 1 else ""
+        shuffled = ", order shuffled" if len(verdict.passes) > 1 else ""
         self._column.addWidget(Text(f"Judged {times}{shuffled}", "label", 600))
         self._meters([(f"Pass {number}", score) for number, score in enumerate(verdict.passes, 1)])
         if verdict.stability is not None:
-            words = f"Its passes agree on the order: τ {formatting.number(verdict.stability)}"
+            words = f"Agreement between passes: τ {formatting.number(verdict.stability)}"
             self._column.addWidget(Text(words, "caption", tone="muted"))
 
 

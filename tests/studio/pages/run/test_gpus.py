@@ -173,6 +173,6 @@ def test_others_are_named_as_far_as_they_are_known() -> None:
     shown = strangers_words(card(processes=(nameless, silent, small)))
     assert shown.splitlines() == [
         "Another program (process 9) holds 6.1 GB.",
-        "Another program (process 10) is on this card.",
+        "Another program (process 10) is using this GPU.",
     ]
     assert strangers_words(card()) == ""

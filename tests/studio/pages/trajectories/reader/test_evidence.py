@@ -109,7 +109,7 @@ def test_what_is_raw_is_bounded_and_copied_whole(qtbot: QtBot) -> None:
     assert max(map(len, lines)) <= 2000
     panel._raw.copy()
     assert QApplication.clipboard().text() == exchange(call)
-    assert "characters more" not in panel._raw._facts.words()
+    assert "more characters" not in panel._raw._facts.words()
 
 
 def test_a_passage_is_found_over_line_breaks_and_marked(qtbot: QtBot) -> None:
