@@ -1,7 +1,7 @@
-"""Everything one can do, as data in one table.
+"""Table of all user actions.
 
-Buttons, shortcuts, the command palette (Ctrl K) and the sheet behind ? are all made from
-`ACTIONS`; a handler is bound by id, once, in the composition root.
+Buttons, shortcuts, the command palette (Ctrl K) and the shortcut sheet (?) are built from
+`ACTIONS`. The composition root binds a handler to each id.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ ALWAYS = "always"
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """One action. `when` names the condition that enables it; `place` groups the sheet."""
+    """User action; `when` names the condition that enables it, `place` its group in the sheet."""
 
     id: str
     text: str
@@ -27,11 +27,11 @@ class ActionSpec:
     when: str = ALWAYS
     place: str = "Everywhere"
     bound: bool = True
-    """False for keys that a widget itself handles: listed in ?, not made into a QAction."""
+    """False for keys that a widget handles itself: listed in the sheet, without a QAction."""
 
 
 def _keys(place: str, *rows: tuple[str, str, str, str]) -> list[ActionSpec]:
-    """Keys that widgets of a page handle themselves."""
+    """Build unbound specs for keys that the widgets of a page handle."""
     return [
         ActionSpec(i, text, icon, keys, "run", place, bound=False) for i, text, icon, keys in rows
     ]
@@ -122,7 +122,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
 
 
 class Actions(QObject):
-    """The QActions of `ACTIONS`, enabled by conditions, triggered by key, palette or button."""
+    """QActions of `ACTIONS`, enabled by conditions and triggered by key, palette or button."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
@@ -134,13 +134,15 @@ class Actions(QObject):
         self.set_conditions(())
 
     def bind(self, **handlers: Callable[[], object]) -> None:
-        """Handlers by id, with an underscore for the first dot: run_train=…"""
+        """Connect handlers by id, with an underscore for the first dot: run_train=…"""
         for name, handler in handlers.items():
             self[name.replace("_", ".", 1)].triggered.connect(lambda _=False, call=handler: call())
 
     def set_conditions(self, conditions: Iterable[str]) -> None:
-        """What holds now: engine, project, trainable, run, living, stoppable, branchable,
-        resumable, extendable, trackable, server, lendable, remote, sendable."""
+        """Enable the actions whose condition is in `conditions`: engine, project, trainable, run,
+        living, stoppable, branchable, resumable, extendable, trackable, server, lendable,
+        remote, sendable.
+        """
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:
@@ -153,11 +155,11 @@ class Actions(QObject):
         return self._actions[action_id]
 
     def trigger(self, action_id: str) -> None:
-        """As if chosen by hand; does nothing while it is disabled."""
+        """Trigger an action; does nothing while it is disabled."""
         self._actions[action_id].trigger()
 
     def available(self) -> list[ActionSpec]:
-        """What the palette offers now."""
+        """Return the actions that the palette offers now."""
         return [spec for spec in ACTIONS if spec.bound and self._actions[spec.id].isEnabled()]
 
     def _make(self, window: QWidget, spec: ActionSpec) -> QAction:

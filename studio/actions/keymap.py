@@ -1,7 +1,7 @@
-"""The keys of pages, in one table: the page binds its handlers by id, the sheet behind ? lists it.
+"""Table of the keyboard shortcuts of pages.
 
-`shown` is what a person reads; `sequences` are what Qt hears, empty where a widget of the page
-listens itself. A row with several sequences hands its handler the place of the one pressed.
+A page binds its handlers by id; the shortcut sheet (?) lists the table. `shown` is the text for
+the user and `sequences` the Qt key sequences, empty where a widget handles the key itself.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _DIGITS: Keys = tuple("123456789")
 
 @dataclass(frozen=True)
 class PageKey:
-    """One row: what it does, how it reads, what Qt hears."""
+    """Keyboard shortcut of a page."""
 
     id: str
     text: str
@@ -20,7 +20,7 @@ class PageKey:
     shown: str
     sequences: Keys = ()
     each: bool = False
-    """Its handler takes the place of the pressed sequence, from 0."""
+    """Call the handler with the index (from 0) of the pressed sequence."""
 
 
 TRAJECTORIES: tuple[PageKey, ...] = (
@@ -66,11 +66,11 @@ TRAJECTORIES: tuple[PageKey, ...] = (
     PageKey("view.tint", "Colour tokens", "sparkles", "Alt+1 … 4",
             tuple(f"Alt+{place}" for place in range(1, 5)), each=True),
 )  # fmt: skip
-"""Of the Trajectories page."""
+"""Shortcuts of the Trajectories page."""
 
 
 def key_of(key_id: str) -> PageKey:
-    """A row by its id."""
+    """Return the shortcut with this id."""
     return next(row for row in TRAJECTORIES if row.id == key_id)
 
 

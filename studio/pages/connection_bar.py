@@ -1,4 +1,4 @@
-"""A run goes on on a server that is not heard of: said quietly, with what it means for the run."""
+"""Bar shown while the server of an active run is disconnected or its mirror is behind."""
 
 import time
 from datetime import datetime
@@ -23,7 +23,7 @@ JUDGE_WAITS = " Its judge waits for this machine."
 
 
 class AwayBar(QWidget):
-    """In sight while the server of the selected run is away, or is far ahead of what is here."""
+    """Connection notice for the selected run, with a Reconnect button."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -44,7 +44,6 @@ class AwayBar(QWidget):
         self.hide()
 
     def words(self) -> str:
-        """What it says."""
         return self._words.words()
 
     @Slot()
@@ -77,7 +76,7 @@ class AwayBar(QWidget):
 
 
 def judge_waits(state: RunState) -> bool:
-    """Whether its judge is asked from this machine, with the keys that are here."""
+    """Return whether judge calls are sent from this machine with its API keys."""
     spec = state.spec
     return bool(
         spec and spec.keys_at_home and spec.config.judge.enabled and spec.config.judge.models
@@ -87,7 +86,7 @@ def judge_waits(state: RunState) -> bool:
 def away_spans(
     view: HostView, since: float | None, run: RunSummary, waits: bool, now: float
 ) -> list[Span]:
-    """box is away since 14:02 · The run goes on there; …"""
+    """Build the notice for a disconnected server ("box is disconnected since 14:02 …")."""
     name = view.spec.name
     if since is not None:
         begin = f"{name} is disconnected since {_clock(since)}"
@@ -101,7 +100,7 @@ def away_spans(
 
 
 def catching_up(view: HostView) -> list[Span]:
-    """Nothing while it keeps up."""
+    """Build the notice for a mirror that is behind; empty while it is up to date."""
     if view.behind <= BEHIND:
         return []
     return [

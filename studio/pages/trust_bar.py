@@ -1,6 +1,6 @@
-"""Trust in the open project: a bar above the pages, and the question that its button asks.
+"""Trust in the open project: a bar above the pages, and its confirmation dialog.
 
-The engine decides what is refused; here the person sees why, and trusts or confirms.
+The engine decides what is refused; the bar shows the reason and lets the user confirm.
 """
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,7 +24,7 @@ from studio.widgets.text.text import Text
 
 CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
 CODES = ("project.untrusted", "address.unconfirmed", "file.outside")
-"""Refusals that a person can lift; their detail is the confirmation to send."""
+"""Problem codes that the user can resolve; their detail is the confirmation to send."""
 BUTTONS = {
     "project": "Trust this project",
     "address": "Confirm address",
@@ -35,7 +35,7 @@ UNTRUSTED = "This project is not trusted. None of its code runs and nothing is s
 
 
 def confirmation_of(problem: Problem) -> Confirmation | None:
-    """Confirmation that would lift a refusal; None for any other problem."""
+    """Return the confirmation that resolves a refusal, or None."""
     if problem.code not in CODES:
         return None
     try:
@@ -130,8 +130,9 @@ class TrustController(QObject):
 
     @Slot(object)
     def _refused(self, problem: Problem) -> None:
-        """Show a refusal that the open project's view did not announce, as of a run from
-        elsewhere."""
+        """Show a refusal that the project view did not announce, such as one from another
+        client.
+        """
         if (wanted := confirmation_of(problem)) is not None:
             self._wanted = wanted
             self._bar.show_confirmation(wanted, problem.message)

@@ -1,6 +1,6 @@
-"""Attempts from elsewhere: asks what and where, has the engine import it, shows the run.
+"""Import of trajectories: ask for project and file, import through the engine, open the run.
 
-One job from the question to the open run; the studio's session owns it.
+The session owns the job from question to open run.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from studio.services.session import Session
 from studio.text import formatting
 
 SAY_EVERY_S = 5.0
-"""A line at the foot stays for six seconds."""
+"""Interval of progress messages; each is visible for six seconds."""
 WORDS = (
     "The trajectories become a run of {project}, where you can read, label and judge "
     'them. Use a file with one {{"messages": […]}} object per line (OpenAI '
@@ -27,14 +27,14 @@ FORMS = "Trajectories (*.jsonl *.parquet);;All files (*)"
 
 
 class Importer(QObject):
-    """One import at a time."""
+    """Controller of imports, one at a time."""
 
     def __init__(self, window: QWidget, session: Session) -> None:
         super().__init__(window)
         self._window, self._session = window, session
 
     def start(self, project: str = "") -> None:
-        """Ask what to import into a project; the open one when none is named."""
+        """Ask what to import into a project, by default the open one."""
         if self._session.tasks.busy("import"):
             self._session.said.emit("Another import is running.")
             return
@@ -62,7 +62,7 @@ class Importer(QObject):
         return dialog
 
     async def bring(self, project: str, source: str) -> None:
-        """Import, saying that it goes on, and open the run on its attempts."""
+        """Import a file or folder, report progress and open the run."""
         request = ImportRun(source=source)
         importing = asyncio.ensure_future(self._session.client.import_run(project, request))
         try:
@@ -84,7 +84,7 @@ class Importer(QObject):
 
 
 async def chosen(dialog: QFileDialog) -> str:
-    """What the person chooses; empty where nothing."""
+    """Return the selected path, or an empty string."""
     answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def finish(accepted: int) -> None:

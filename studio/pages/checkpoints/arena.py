@@ -1,6 +1,4 @@
-"""Side by side: the same question to each, their answers as they come, and a vote that is blind
-where one wants it.
-"""
+"""Side-by-side chat: the same prompt to several models, streamed responses, optional blind vote."""
 
 import random
 import uuid
@@ -41,7 +39,7 @@ MARGIN = 12
 
 
 class ArenaCard(Card):
-    """`show_models(names)`; the talk is its own. `problem_raised(problem)`."""
+    """Card with the side-by-side chat; `show_models(names)` selects the models."""
 
     problem_raised = Signal(object)
     tally_changed = Signal()
@@ -50,7 +48,7 @@ class ArenaCard(Card):
         super().__init__("Side-by-side chat", " ", padding=0, parent=parent)
         self._session, self._talk, self._tasks = session, Talk(), TaskScope(self)
         self.before: Callable[[Callable[[], None]], None] = lambda go_on: go_on()
-        """Sees to it that all who are asked are here, then goes on."""
+        """Hook that fetches missing checkpoints and then calls its argument."""
         self._words: dict[str, str] = {}
         self._scenarios: list[Scenario] = []
         self._tally: Tally | None = None
@@ -82,13 +80,13 @@ class ArenaCard(Card):
         await self._tasks.close()
 
     def show_models(self, names: Sequence[str], words: dict[str, str]) -> None:
-        """Who is asked; another choice begins another talk."""
+        """Select the models of the chat; a different selection starts a new chat."""
         self._words = words
         if [side.name for side in self._talk.sides] != list(names):
             self._begin(names)
 
     def load(self) -> None:
-        """What can be tried, and how the votes stand."""
+        """Load the scenarios that can be run and the vote tally."""
         path = self._session.project.path
         if path and self._session.connected:
             self._tasks.run("scenarios", self._scenarios_of(path))
@@ -97,7 +95,7 @@ class ArenaCard(Card):
     # Asking
 
     def _begin(self, names: Sequence[str]) -> None:
-        """A fresh talk; what is being said in the one before is heard no more."""
+        """Start a new chat and drop pending responses of the previous one."""
         self._tasks.cancel("ask")
         order = list(range(len(names)))
         if self._blind.isChecked():
@@ -128,7 +126,7 @@ class ArenaCard(Card):
         self._send(scenario=scenario.id)
 
     def _shuffle(self) -> None:
-        """Blind, the sides change places with every question of a fresh talk."""
+        """Shuffle the sides before each prompt of a fresh chat in blind mode."""
         fresh = not any(side.messages for side in self._talk.sides)
         if self._blind.isChecked() and (fresh or self._talk.voted):
             random.shuffle(self._talk.order)
@@ -167,7 +165,7 @@ class ArenaCard(Card):
     # Judging and voting
 
     def _ask_judge(self) -> None:
-        """Its scores change nothing: they stand beside the answers."""
+        """Request judge scores; they are shown next to the responses and change no reward."""
         group, run_id = self._talk.group, self._talk.run_id
         if group is None:
             return
@@ -197,7 +195,7 @@ class ArenaCard(Card):
         self.problem_raised.emit(problem)
 
     def _judge_calls(self) -> int:
-        """At most so many questions; 0 without a judge."""
+        """Return the maximum number of judge calls; 0 without a judge."""
         view = self._session.project.view
         judge = view.config.judge if view and view.config else None
         return len(judge.models) * judge.passes if judge else 0
@@ -352,7 +350,7 @@ class ArenaCard(Card):
         self._show()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """← → and T vote, once both have answered."""
+        """Vote with ←, → and T once all models have responded."""
         choices = {Qt.Key.Key_Left: "left", Qt.Key.Key_Right: "right", Qt.Key.Key_T: "tie"}
         choice = choices.get(Qt.Key(event.key()))
         if choice and self._talk.can_vote:

@@ -1,4 +1,4 @@
-"""Who is better, by how much, and how sure that is."""
+"""Comparison card: differences between models, with confidence intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ ROW_PX = 28
 
 
 class FiguresModel(RowsModel[Standing]):
-    """Quality, speed and cost of each contender."""
+    """Table of quality, speed and cost per model."""
 
     columns = ("", "Mean", "Median", "Tokens", "Cost per 1,000", "Unscored")
     right = range(1, 6)
@@ -47,7 +47,9 @@ class FiguresModel(RowsModel[Standing]):
 
 
 class CompareCard(Card):
-    """`show_evaluated(result)`, or `show_tested(contenders)` before there is one."""
+    """Card with the comparison: `show_evaluated(result)`, or `show_tested(contenders)` before
+    one.
+    """
 
     attempts_wanted = Signal()
 
@@ -84,7 +86,7 @@ class CompareCard(Card):
         self.body.addWidget(scrolled(inside))
 
     def show_evaluated(self, result: EvaluationResult, words: Mapping[str, str]) -> None:
-        """Paired, on the same scenarios; `words` for the names of models."""
+        """Show a paired evaluation on the same scenarios; `words` maps model names to titles."""
         result = _worded(result, words)
         names = [one.name for one in result.standings]
         self._title(names)
@@ -102,7 +104,7 @@ class CompareCard(Card):
         self._open.show()
 
     def show_tested(self, chosen: Sequence[Contender]) -> None:
-        """What the tests during training said: not paired, so nobody is called better."""
+        """Show validation scores from training; they are unpaired, so no model is called better."""
         self._title([one.words for one in chosen])
         tested = tuple(
             _interval(one.validation, token, one.words)
@@ -137,7 +139,7 @@ class CompareCard(Card):
             self._words.addWidget(line)
 
     def _fit_table(self, rows: Sequence[Standing]) -> None:
-        """As high as its rows, without the columns that say nothing."""
+        """Fit the table to its rows and hide empty columns."""
         self._table.setVisible(bool(rows))
         self._table.setFixedHeight(28 + ROW_PX * len(rows) + 2)
         self._table.setColumnHidden(4, all(one.usd_per_1000 is None for one in rows))
@@ -145,7 +147,7 @@ class CompareCard(Card):
 
 
 def _intervals(standings: Sequence[Standing]) -> tuple[Interval | None, ...]:
-    """A contender whose difference may be chance is drawn faint."""
+    """Build intervals; models without a significant difference are drawn faint."""
     found = []
     for one, token in zip(standings, TOKENS, strict=False):
         unsure = one.versus is not None and one.versus.word == "no significant difference"
@@ -161,7 +163,7 @@ def _interval(value: Measured | None, token: str, words: str) -> Interval | None
 
 
 def _worded(result: EvaluationResult, words: Mapping[str, str]) -> EvaluationResult:
-    """With the names that the page uses."""
+    """Replace model names by the titles used on the page."""
 
     def named(one: Standing) -> Standing:
         versus = one.versus
@@ -182,7 +184,7 @@ def _ends(rows: Sequence[TagRow]) -> tuple[float, float]:
 
 
 def _verdict(one: Standing) -> tuple[str, str]:
-    """One line about one contender: never "better" where chance explains it."""
+    """Describe one model in a sentence; "better" only for significant differences."""
     versus = one.versus
     if versus is None or versus.difference is None:
         return f"{one.name}: no scenario is scored for both models yet.", "muted"

@@ -1,4 +1,4 @@
-"""Evaluations of the open project: started, followed, and what the newest says."""
+"""Evaluations of the open project: start, follow and show the newest result."""
 
 import time
 import uuid
@@ -16,7 +16,7 @@ EVERY_MS = 700
 
 
 class EvaluationDesk(QObject):
-    """`changed` when there is something new to show: `living`, `result`."""
+    """Controller of evaluations; emits `changed` when `living` or `result` change."""
 
     changed = Signal()
 
@@ -27,7 +27,7 @@ class EvaluationDesk(QObject):
         self.result: EvaluationResult | None = None
         self._asked: tuple[object, ...] = ()
         self._told = ""
-        """Id of the failed one that was spoken of."""
+        """Id of the failed evaluation that was reported last."""
         self._since = time.time()
         self._again = QTimer(self)
         self._again.setSingleShot(True)
@@ -38,13 +38,13 @@ class EvaluationDesk(QObject):
 
     @property
     def active(self) -> RunSummary | None:
-        """The newest evaluation, while it is active."""
+        """Return the newest evaluation while it is active."""
         newest = self.newest
         return newest if newest is not None and newest.state in ACTIVE_STATES else None
 
     @Slot()
     def follow(self) -> None:
-        """Look at the newest evaluation; ask for its figures where they are out of date."""
+        """Follow the newest evaluation and request its results when they are out of date."""
         newest = self._find()
         now = (newest.id, newest.state, newest.trajectories) if newest else ()
         if now == self._asked or self._again.isActive():
@@ -63,8 +63,10 @@ class EvaluationDesk(QObject):
             self.follow()
 
     def start(self, models: Sequence[str], host: str = "") -> None:
-        """Compare these on the validation scenarios, now or after what goes on; on a server, or
-        here."""
+        """Start an evaluation on the validation scenarios, queued after active runs.
+
+        `host` names a remote server; empty means this machine.
+        """
         request = StartEvaluation(
             project=self._session.project.path,
             models=list(models),
@@ -83,7 +85,7 @@ class EvaluationDesk(QObject):
         self._tasks.run("evaluate", work(), self._begun)
 
     def stop(self) -> None:
-        """End it after the attempts under way; what is done stays."""
+        """Stop the evaluation after its active rollouts; completed ones are kept."""
         if self.active is not None:
             self._session.command("stop_after_step", run_id=self.active.id)
 
@@ -92,7 +94,7 @@ class EvaluationDesk(QObject):
         self.follow()
 
     def _find(self) -> RunSummary | None:
-        """The newest that has not failed; of a newer one that has, the reason is said once."""
+        """Return the newest evaluation that has not failed; report a newer failure once."""
         runs = self._session.runs.of(self._session.project.path)
         found = sorted(
             (run for run in runs if run.kind == "evaluation"), key=lambda run: -run.started_at

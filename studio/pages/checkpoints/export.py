@@ -1,6 +1,4 @@
-"""Export: a checkpoint as files for other programs, and the proof that they are what was
-trained.
-"""
+"""Export of a checkpoint to other formats, verified by a parity check."""
 
 from contextlib import aclosing
 from pathlib import Path
@@ -70,7 +68,10 @@ PHASES = {
 
 
 class ExportSheet(Sheet):
-    """`show_checkpoint(run_id, name, step)`, then `open()`. `exported()` when files were made."""
+    """Sheet for an export: `show_checkpoint(run_id, name, step)`, then `open()`.
+
+    Emits `exported()` when files were created.
+    """
 
     exported = Signal()
 
@@ -103,8 +104,10 @@ class ExportSheet(Sheet):
         await self._tasks.close()
 
     def show_checkpoint(self, run_id: str, name: str, step: int, sizes: dict[str, float]) -> None:
-        """Another checkpoint, with bytes by format and precision as far as they are known; one that
-        is being exported stays."""
+        """Select a checkpoint; ignored while an export is running.
+
+        `sizes` maps format and precision to the known file sizes in bytes.
+        """
         if self._tasks.busy("export"):
             return
         self._run_id, self._step, self._name = run_id, step, name
@@ -169,7 +172,7 @@ class ExportSheet(Sheet):
         self._words.set_tone("bad")
 
     def _leave(self) -> None:
-        """A running export ends, and leaves nothing; else the sheet goes."""
+        """Stop a running export and delete its partial files; otherwise close the sheet."""
         if self._tasks.busy("export"):
             self._tasks.cancel("export")
             self._show("stopped")
@@ -254,7 +257,7 @@ WORDS = {
 
 
 class Proof(QWidget):
-    """The parity report."""
+    """View of the parity report."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -302,7 +305,7 @@ class Proof(QWidget):
 
 
 def checks_of(report: ParityReport) -> list[tuple[str, str, str]]:
-    """(state, words, figure) of the six checks."""
+    """Return the six checks as (state, words, figure)."""
     gap, greedy, same, weights = report.logprobs, report.greedy, report.same, report.weights
     limits = report.limits
     whole = weights.numbers if weights else 0
@@ -330,7 +333,7 @@ def _gap(value: float | None) -> str:
 
 
 def _difference(report: ParityReport) -> str:
-    """Why it differs, and the first prompt that is answered in other words."""
+    """Return the problem and the first prompt whose greedy decoding differs."""
     told = list(report.failures)
     if report.greedy and report.greedy.first and report.verdict == "differs":
         first = report.greedy.first
@@ -339,7 +342,7 @@ def _difference(report: ParityReport) -> str:
 
 
 class Commands(QWidget):
-    """How to serve it: a line for each program."""
+    """Commands that serve the exported model, one per program."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

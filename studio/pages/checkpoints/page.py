@@ -1,4 +1,4 @@
-"""Checkpoints: what is kept and why, compared, talked to, exported."""
+"""Checkpoints page: list, comparison, side-by-side chat and export."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,14 +27,14 @@ from studio.widgets.forms.form_fields import TextField
 
 GAP_PX = 12
 LOADING_S = 10.0
-"""About what it takes until a model answers."""
+"""Typical time to load a model, in seconds."""
 FIRST_SIZES, FIRST_WIDTHS = [336, 520], [700, 480]
 NARROW_PX = 880
-"""Below, the comparison stands under the table."""
+"""Width below which the comparison moves below the table."""
 
 
 class CheckpointsPage(Page):
-    """`branch_wanted(step)` of the run that is looked at."""
+    """Checkpoints page; emits `branch_wanted(step)` for the selected run."""
 
     branch_wanted = Signal(int)
 
@@ -59,7 +59,7 @@ class CheckpointsPage(Page):
         self._wire()
 
     def enter(self) -> None:
-        """An evaluation or a talk keeps no weights: then the newest trained run is shown."""
+        """Show the newest trained run if the selected one has no checkpoints (evaluation, chat)."""
         summary = self._run.summary
         if summary is not None and summary.kind not in TRAINING_KINDS:
             runs = self.session.runs.of(self.session.project.path)
@@ -80,7 +80,7 @@ class CheckpointsPage(Page):
 
     @Slot()
     def _refresh(self) -> None:
-        """Asks again where the run has said something new of its checkpoints."""
+        """Reload the list when the checkpoints of the run have changed."""
         if not self.isVisible():
             return
         state = self._run.state
@@ -115,7 +115,7 @@ class CheckpointsPage(Page):
         self._show_evaluation()
 
     def _not_taken(self, problem: Problem) -> None:
-        """It is asked again when the engine has told its runs anew."""
+        """Report a refused change; the next update of the run list reloads the page."""
         self._missed = True
         self.session.problem_raised.emit(problem)
 
@@ -179,7 +179,7 @@ class CheckpointsPage(Page):
         self._evaluate.setEnabled(len(chosen) > 0 and self.session.connected)
 
     def _work(self, contenders: int) -> tuple[int, float | None]:
-        """Attempts of an evaluation, and seconds where a test has shown how long one takes."""
+        """Estimate an evaluation: number of rollouts, and seconds where a validation was timed."""
         view = self.session.project.view
         config = view.config if view else None
         splits = view.splits if view else []
@@ -203,7 +203,7 @@ class CheckpointsPage(Page):
             self.tasks.run("place", self._evaluate_chosen())
 
     async def _evaluate_chosen(self) -> None:
-        """Where the project trains, if all that is compared is there."""
+        """Evaluate the selection on the project's server if all its files are there."""
         chosen = self._model.chosen()
         names = [one.name for one in chosen]
         host = self.session.hosts.chosen(self.session.project.path)
@@ -224,7 +224,7 @@ class CheckpointsPage(Page):
         self._desk.start(names, host)
 
     def _before_talk(self, go_on: Callable[[], None]) -> None:
-        """Who is asked must be here."""
+        """Fetch the checkpoints of the selected models before the chat."""
         missing = [one for one in self._model.chosen() if one.elsewhere]
         if not missing:
             go_on()
@@ -258,7 +258,7 @@ class CheckpointsPage(Page):
         self._show_evaluation()
 
     def _names(self) -> dict[str, str]:
-        """How models are called here, by what the engine calls them: with the run's id, or name."""
+        """Map model names of the engine (by run id or run name) to titles on this page."""
         name = self._run.summary.name if self._run.summary else ""
         words = {row.name: row.words for row in self._model.rows}
         return words | {

@@ -1,4 +1,4 @@
-"""The Home page: living run, recent projects, samples; on the first start samples come first."""
+"""Home page: active run, recent projects, samples; samples come first without projects."""
 
 import time
 from pathlib import Path
@@ -31,12 +31,12 @@ ROW_PX, HEAD_PX = 52, 28
 
 
 class HomePage(Page):
-    """Everything opens from here."""
+    """Home page."""
 
     import_wanted = Signal(str)
-    """Attempts, into the project at this path."""
+    """Path of the project that should receive imported trajectories."""
     writing_wanted = Signal(object)
-    """Of a project that is being written: its view."""
+    """View of a project whose draft is unfinished."""
 
     def __init__(
         self, session: Session, actions: Actions, workspace: Path, parent: QWidget | None = None
@@ -212,7 +212,7 @@ class HomePage(Page):
         self._refresh()
 
     def _copy_sample(self, sample: Sample) -> None:
-        """Into the first free folder of the workspace."""
+        """Copy a sample into the first free folder of the workspace."""
         taken = {Path(view.path).name for view in self.session.projects}
         name, number = sample.name.replace("_", "-"), 1
         while name in taken or (self._workspace / name).exists():

@@ -1,4 +1,4 @@
-"""The gallery of samples: complete projects that can be copied."""
+"""Gallery of sample projects that can be copied."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ BEGIN_WITH = "hello"
 
 
 class SampleGallery(QWidget):
-    """`chosen(sample)` when one is to be copied, `described()` when a model is to write one."""
+    """Gallery of samples; emits `chosen(sample)`, and `described()` for a generated project."""
 
     chosen = Signal(object)
     described = Signal()
@@ -63,7 +63,7 @@ class SampleGallery(QWidget):
         self._fill()
 
     def set_columns(self, most: int) -> None:
-        """At most so many side by side."""
+        """Set the maximum number of columns."""
         if most != self._most:
             self._most = most
             self._place()
@@ -107,6 +107,8 @@ class SampleGallery(QWidget):
 
 
 def even_columns(count: int, most: int) -> int:
-    """The fewest that need no more rows than `most`: six cards are 3 + 3, not 4 + 2."""
+    """Return the fewest columns that need no more rows than `most`: 6 cards are 3 + 3, not 4 +
+    2.
+    """
     rows = max(1, math.ceil(count / most))
     return max(1, math.ceil(count / rows))

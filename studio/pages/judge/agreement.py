@@ -1,4 +1,4 @@
-"""How far the judge goes along with the person, and with itself."""
+"""Agreement of the judge with human labels, and consistency of both."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,11 +15,11 @@ from studio.widgets.tables.interval_axis import Interval, IntervalAxis
 from studio.widgets.text.text import Text
 
 LEAST_GROUPS = 5
-"""Labelled groups from which on a figure is shown, with its (wide) interval."""
+"""Minimum number of labelled groups for showing the coefficient."""
 
 
 class AgreementCard(Card):
-    """`show_rows(rows, version_words)`; the newest row is the one in question."""
+    """Card with the agreement: `show_rows(rows, version_words)`, newest row first."""
 
     disagreements_wanted = Signal()
     suggestion_wanted = Signal()
@@ -78,7 +78,7 @@ class AgreementCard(Card):
         disagreements: int,
         canaries: Sequence[bool] = (),
     ) -> None:
-        """Newest first; the axis shows the newest and the one before it."""
+        """Show the rows, newest first; the axis shows the newest two."""
         now = rows[0] if rows else None
         assert self.header is not None
         self._compare.setVisible(len(rows) > 1)

@@ -1,4 +1,4 @@
-"""Blind grading: you first, then the judge."""
+"""Blind grading: the user labels a group before seeing the judge's scores."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
@@ -13,7 +13,7 @@ from studio.widgets.text.text import Text
 
 
 class GradingCard(Card):
-    """`show_progress(graded, agreement)`; `next_wanted`."""
+    """Card with the progress of blind grading; emits `next_wanted`."""
 
     next_wanted = Signal()
 
@@ -35,7 +35,7 @@ class GradingCard(Card):
         self._next.clicked.connect(self.next_wanted)
 
     def show_progress(self, graded: int, row: Agreement | None, possible: bool) -> None:
-        """How many groups are graded, and what more of them buy."""
+        """Show the number of graded groups and the effect of more on the interval."""
         assert self.header is not None
         self.header.set_words(f"{graded} of {max(WANTED, graded)} done" if possible else "")
         self._next.setEnabled(possible)

@@ -1,4 +1,4 @@
-"""Who judges: the model, its settings, the price of judging again, what is spent."""
+"""Judge settings: model, sampling, estimated cost of re-judging, amount spent."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ LOCAL_WORDS = "Local judge trained on your labels · free"
 
 
 class JudgeChoice(Card):
-    """`show_judge(config, options, used, spent)`; `models_chosen(models, base_url)`."""
+    """Card with the judge settings; emits `models_chosen(models, base_url)`."""
 
     models_chosen = Signal(list, object)
     local_chosen = Signal()
@@ -72,7 +72,7 @@ class JudgeChoice(Card):
     def show_judge(
         self, judge: JudgeConfig, options: Sequence[JudgeOption], used: Sequence[str]
     ) -> None:
-        """The project's judge, those found on this machine, and those that a run has used."""
+        """Show the project's judge, judges found on this machine, and those used by runs."""
         self._options = {one.model: one for one in options}
         choices = [(name, name) for name in judge.models[:1]]
         choices += [(one.model, f"{one.title} · {one.where}") for one in options]
@@ -99,7 +99,7 @@ class JudgeChoice(Card):
         self._say()
 
     def show_price(self, price: TrialPrice) -> None:
-        """Exactly the calls; tokens and money as near as can be known before the answers."""
+        """Show the cost of re-judging: exact number of calls, estimated tokens and USD."""
         words = f"Re-judge {formatting.plural(price.groups, 'group')}"
         self._time.set_words("")
         if not price.calls:
@@ -126,7 +126,7 @@ class JudgeChoice(Card):
         self.price.set_measuring(words)
 
     def show_nothing(self, why: str) -> None:
-        """No price can be worked out."""
+        """Show why no cost can be estimated."""
         self.price.set_unavailable("Re-judge")
         self._time.set_words(why)
 

@@ -1,4 +1,4 @@
-"""The Judge page: the rubric on the left; who judges, what a change would do, and trust."""
+"""Judge page: rubric on the left; judge settings, preview and agreement on the right."""
 
 import random
 import tomllib
@@ -42,8 +42,9 @@ LEFT = Qt.AlignmentFlag.AlignLeft
 
 
 class JudgePage(Page):
-    """`group_wanted(split, step, group)` opens a group; `grading_wanted(split, step, group)` opens
-    it blind."""
+    """Judge page; emits `group_wanted(split, step, group)` to open a group and
+    `grading_wanted(split, step, group)` to grade it blind.
+    """
 
     group_wanted = Signal(str, int, int)
     grading_wanted = Signal(str, int, int)
@@ -54,7 +55,7 @@ class JudgePage(Page):
         self._project = ""
         self._run = ""
         self._counted = ("", -1)
-        """Run and step whose groups and labels were counted last."""
+        """Run and step at the last count of groups and labels."""
         self._view: RubricView | None = None
         self._options: list[JudgeOption] = []
         self._rows: list[Agreement] = []
@@ -181,7 +182,7 @@ class JudgePage(Page):
         self.tasks.run("labels", self._look(), self._show_trust)
 
     def _step_finished(self) -> None:
-        """Groups and labels of one more step: count them again."""
+        """Recount groups and labels after a step."""
         place = (self.session.run.run_id, self.session.run.state.done)
         if not self.isVisible() or place == self._counted or place[0] != self._run:
             return
@@ -189,12 +190,12 @@ class JudgePage(Page):
         self.tasks.run("labels", self._look(), self._show_trust)
 
     def _forget_wishes(self) -> None:
-        """What was asked of the run before would open over this one."""
+        """Drop pending requests of the previous run."""
         for job in ("next", "suggest"):
             self.tasks.cancel(job)
 
     def _show_rubric(self, path: str, view: RubricView) -> None:
-        """Of the project that is open: of another, nobody asks any more."""
+        """Show a rubric if its project is still open."""
         if path != self.session.project.path:
             return
         self._view = view
@@ -221,7 +222,7 @@ class JudgePage(Page):
             self._offer()
 
     def _offer(self) -> None:
-        """The saved rubric to a living run that judges by another one."""
+        """Offer the saved rubric to an active run that uses a different version."""
         state, view = self.session.run.state, self._view
         other = view is not None and view.problem is None and view.source != state.rubric
         asked = state.spec is not None and bool(state.spec.config.judge.models)
@@ -233,7 +234,7 @@ class JudgePage(Page):
         self.session.command("use_rubric", rubric=source)
 
     async def _look(self) -> tuple[int, list[Agreement], list[Label], list[Disagreement]]:
-        """Everything about trust that the engine knows of this run."""
+        """Load number of groups, agreement, labels and disagreements of the run."""
         if not self._run or self.session.run.damaged:
             return 0, [], [], []
         client = self.session.client
@@ -332,7 +333,7 @@ class JudgePage(Page):
                 self.trial.show_tried(found, left, right)
 
     def _before_words(self, version: str) -> str:
-        """What the left side of the slopes is."""
+        """Return the title of the left side of the slope chart."""
         judged = [row for row in self._rows if row.rubric != version or self.editor.dirty]
         return self.editor.version_words(judged[0].rubric) if judged else "reward"
 
@@ -359,7 +360,7 @@ class JudgePage(Page):
         self.tasks.run("suggest", ask(), show)
 
     def grade_next(self) -> None:
-        """Open the next group to grade blind."""
+        """Open the next group for blind grading."""
 
         async def find() -> Place | None:
             client, run_id = self.session.client, self.session.run.run_id
@@ -389,7 +390,7 @@ class JudgePage(Page):
 
 
 def presets() -> list[tuple[str, str]]:
-    """(file, what it is for) of the rubrics to start from."""
+    """Return (file, purpose) of the rubric templates."""
     index = resource("rubrics", "index.toml").read_text(encoding="utf-8")
     return list(tomllib.loads(index).items())
 

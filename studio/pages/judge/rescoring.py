@@ -1,4 +1,4 @@
-"""What a rubric would change: stored groups, before on the left and after on the right."""
+"""Preview of a rubric: ranks of stored groups before and after the change."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,9 @@ from studio.widgets.text.text import Text
 
 
 class TrialCard(Card):
-    """`show_tried(list, left, right)`; `group_opened(split, step, group)`."""
+    """Card with the preview: `show_tried(list, left, right)`; `group_opened(split, step,
+    group)`.
+    """
 
     group_opened = Signal(str, int, int)
 
@@ -49,7 +51,7 @@ class TrialCard(Card):
             words.hide()
 
     def show_tried(self, found: Sequence[Tried], left: str, right: str) -> None:
-        """Those with the most change of rank first."""
+        """Show groups, those with the largest change of rank first."""
         while (item := self._row.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
                 old.deleteLater()
@@ -71,7 +73,7 @@ class TrialCard(Card):
 
 
 def slopes_of(one: Tried, left: str, right: str) -> Slopes:
-    """A group as the chart draws it, with what happened in words."""
+    """Convert a re-judged group to a slope chart with a summary."""
     names = sorted(one.indexes, key=lambda name: one.indexes[name])
     siblings = tuple(
         Slope(one.indexes[name] + 1, one.before.get(name), one.after.get(name)) for name in names
@@ -86,7 +88,7 @@ def slopes_of(one: Tried, left: str, right: str) -> Slopes:
 
 
 def what_happened(siblings: Sequence[Slope]) -> str:
-    """One line: who moved furthest."""
+    """Describe the trajectory whose rank changed most."""
     befores, afters = ranks([s.before for s in siblings]), ranks([s.after for s in siblings])
     moves = [
         (b - a, s.number, b, a)
@@ -103,7 +105,7 @@ def what_happened(siblings: Sequence[Slope]) -> str:
 
 
 def _change(one: Tried) -> float:
-    """Places that all siblings have moved together."""
+    """Return the sum of rank changes in a group."""
     names = list(one.indexes)
     befores = ranks([one.before.get(n) for n in names])
     afters = ranks([one.after.get(n) for n in names])

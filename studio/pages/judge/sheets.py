@@ -1,4 +1,4 @@
-"""What slides over the Judge page: disagreements, judges side by side, a suggested rubric."""
+"""Sheets of the Judge page: disagreements, comparison of judges, suggested rubric."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ MOST_SHOWN = 30
 
 
 class DisagreementSheet(Sheet):
-    """Pairs that the judge turns round, the widest first; each opens its group."""
+    """Sheet with pairs that the judge orders differently from the labels, largest gap first."""
 
     group_wanted = Signal(str, int, int)
 
@@ -61,7 +61,7 @@ class DisagreementSheet(Sheet):
 
 
 class JudgeTableModel(RowsModel[Agreement]):
-    """One row per judge and rubric."""
+    """Table model with one row per judge and rubric."""
 
     columns = ("Judge", "Rubric", "τ", "Flips", "Cost")
     right = (2, 3, 4)
@@ -87,7 +87,7 @@ class JudgeTableModel(RowsModel[Agreement]):
 
 
 class ComparisonSheet(Sheet):
-    """All judges that have looked at this run, side by side."""
+    """Sheet that compares all judges used in this run."""
 
     def __init__(self, host: QWidget) -> None:
         super().__init__("Compare judges", host)
@@ -103,7 +103,7 @@ class ComparisonSheet(Sheet):
 
 
 class SuggestionSheet(Sheet):
-    """A rubric that the judge proposes, as a diff; nothing changes until it is taken."""
+    """Sheet with a suggested rubric as a diff; applied only on request."""
 
     taken = Signal(str)
 

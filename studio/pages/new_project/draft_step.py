@@ -1,4 +1,4 @@
-"""Step 2: what is written, as it comes; all of it can be changed at once."""
+"""Step 2 of the wizard: the generated draft, editable while it arrives."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
@@ -17,7 +17,9 @@ BOTTOM = Qt.AlignmentFlag.AlignBottom
 
 
 class DraftStep(QWidget):
-    """`show_told(told, wanted, budget)` while it comes; `draft()` is what a person made of it."""
+    """Editor of a draft: `show_told(told, wanted, budget)` adds text; `draft()` returns the
+    result.
+    """
 
     edited = Signal()
 
@@ -42,17 +44,17 @@ class DraftStep(QWidget):
 
     @property
     def begun(self) -> bool:
-        """Whether anything was written."""
+        """Return whether the draft has content."""
         return self._told is not None and bool(self._told.draft.system)
 
     @property
     def whole(self) -> bool:
-        """Whether all that was wanted was written."""
+        """Return whether the draft is complete."""
         told = self._told
         return told is not None and told.ended and told.problem is None
 
     def begin(self) -> None:
-        """Of another task."""
+        """Clear the draft for a new task."""
         self._told = None
         for part in (self.system, self.rubric):
             part.set_text("")
@@ -60,14 +62,14 @@ class DraftStep(QWidget):
         self.scenarios.begin()
 
     def expect(self, wanted: int, budget: float | None) -> None:
-        """It is asked for."""
+        """Prepare for a new generation."""
         self._wanted, self._budget = wanted, budget
         self._say("Contacting the engine", "text")
         self._problem.hide()
         self._show()
 
     def show_told(self, told: DraftTold) -> None:
-        """What a person changed stays; what is told again is known."""
+        """Show generated content; edits by the user are kept."""
         if self._told is not None and self._is_behind(told):
             self._say(draft.progress_words(told), "text")
             self.refuse(told.problem)
@@ -89,14 +91,14 @@ class DraftStep(QWidget):
         self._show()
 
     def _is_behind(self, told: DraftTold) -> bool:
-        """Asked again, it begins with what was written before."""
+        """Return whether a repeated generation has not yet reached the content shown."""
         assert self._told is not None
         fewer = len(told.draft.scenarios) < len(self._told.draft.scenarios)
         lacks = bool(self._told.draft.system) and not told.draft.system
         return (fewer or lacks) and (not told.ended or told.problem is not None)
 
     def refuse(self, problem: Problem | None) -> None:
-        """Why it ended before all was written."""
+        """Show why the generation ended early."""
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)
         if problem is not None:

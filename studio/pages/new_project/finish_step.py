@@ -1,4 +1,4 @@
-"""Step 3: which model learns, who judges, and whether to measure first."""
+"""Step 3 of the wizard: model to train, judge, and optional baseline."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ LEARNER_HELP = "A local model, a folder, or a Hugging Face model name."
 
 
 class FinishStep(QWidget):
-    """`show_draft(draft)`; then `learner`, `judge.writer()` and `measure` are what was chosen."""
+    """Form of step 3: `learner`, `judge.writer()` and `measure` hold the choices."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -62,7 +62,7 @@ class FinishStep(QWidget):
         self.judge.set_options(options, used)
 
     def show_draft(self, draft: Draft, writer: Writer) -> None:
-        """The writer judges too, unless somebody else is named."""
+        """Show a draft; the writer model is the default judge."""
         tests = sum(one.split == "validation" for one in draft.scenarios)
         practise = formatting.plural(len(draft.scenarios) - tests, "scenario")
         self._facts.set_values([("Title", draft.title), ("Training", practise),

@@ -1,4 +1,4 @@
-"""The scenarios of a draft: a table that the keyboard alone can work, and the chosen one whole."""
+"""Table of draft scenarios, operable by keyboard, with the selected one in full."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ WIDTHS = (60, None, 84, 84)
 
 
 class ScenarioTable(QWidget):
-    """Over a DraftTableModel; the keys are those of `keymap.DRAFT`."""
+    """Table over a DraftTableModel with the shortcuts of `keymap.DRAFT`."""
 
     edited = Signal()
 

@@ -1,4 +1,4 @@
-"""Step 1: the task in a paragraph, who writes, how much, and for which tools."""
+"""Step 1 of the wizard: task description, writer model, number of scenarios, tools."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ PRICE_UNKNOWN = "judge.price_unknown"
 
 
 class TaskStep(QWidget):
-    """`request()` is None while something is wrong, which is then said."""
+    """Form of step 1; `request()` returns None and shows errors while it is invalid."""
 
     edited = Signal()
 
@@ -68,7 +68,7 @@ class TaskStep(QWidget):
         self._build()
 
     def begin(self) -> None:
-        """Empty, with who wrote last."""
+        """Clear the form and restore the last writer model."""
         self._set("", "")
         self.count.set_value(USUAL_COUNT)
         last = self._session.settings.current.writer
@@ -76,7 +76,7 @@ class TaskStep(QWidget):
         self.tools.begin()
 
     def go_on(self, view: ProjectView) -> None:
-        """With a project that was begun."""
+        """Fill the form from an unfinished project."""
         self.begin()
         self._set(Path(view.path).name, view.description)
         if view.config is not None and view.config.agent.requirements:
@@ -87,7 +87,7 @@ class TaskStep(QWidget):
         self.writer.set_options(options, used)
 
     def refuse(self, problem: Problem | None) -> None:
-        """Why nothing was written."""
+        """Show why nothing was generated."""
         words = f"{problem.message} {problem.hint}".strip() if problem else ""
         if problem is not None and problem.code == PRICE_UNKNOWN:
             self.writer.ask_prices()
@@ -96,7 +96,7 @@ class TaskStep(QWidget):
         self._problem.setVisible(bool(words))
 
     def request(self) -> DescribeTask | None:
-        """What was entered, as it is asked of the engine."""
+        """Return the request to the engine, or None if the form is invalid."""
         self.refuse(None)
         folder, writer = self._folder(), self.writer.writer()
         text = self.description.value()
@@ -120,7 +120,7 @@ class TaskStep(QWidget):
         )
 
     def _folder(self) -> str:
-        """Empty where the name will not do, which is then said."""
+        """Return the project folder; empty, with an error shown, if the name is invalid."""
         name = self.name.value().strip()
         said = draft.name_problem(name, self._session.projects)
         if said:

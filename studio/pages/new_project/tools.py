@@ -1,4 +1,4 @@
-"""An agent with tools: its MCP servers and packages, before anything is written for them."""
+"""MCP servers and packages of an agent, set up before scenarios are generated."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,9 @@ WORDS = (
 
 
 class ToolsPart(QWidget):
-    """`folder` gives the project's folder, empty where it cannot be made yet (it says why)."""
+    """Editor of the tools; `folder` returns the project folder, or an empty string with an
+    error.
+    """
 
     changed = Signal()
     begun = Signal()
@@ -46,7 +48,7 @@ class ToolsPart(QWidget):
         self._wire()
 
     def begin(self, folder: str = "") -> None:
-        """Of another project; `folder` where it is made already."""
+        """Start with a new project, or with an existing `folder`."""
         self._folder, self._looked = folder, False
         self.wanted.setChecked(bool(folder))
         self._say(None)
@@ -54,13 +56,13 @@ class ToolsPart(QWidget):
         self._show()
 
     def problem(self) -> str:
-        """Why nothing can be written yet; empty where it can."""
+        """Return why generation is not possible yet, or an empty string."""
         if not self.wanted.isChecked():
             return ""
         return self._tools.lacking or mcp.not_ready(self.servers.views)
 
     def bring(self, file: str) -> None:
-        """The servers of an mcp.json."""
+        """Add the servers of an mcp.json."""
         self._looked = False
         self._make(file, lambda: None)
 
@@ -95,7 +97,7 @@ class ToolsPart(QWidget):
         dialog.open()
 
     def _make(self, file: str, done: Callable[[], None]) -> None:
-        """The folder, with these servers, or with those that it has."""
+        """Create the project folder with these servers or its existing ones."""
         if not (folder := self._folder or self._folder_of()):
             return
         request = BeginWithTools(folder=folder, servers=file)
@@ -113,7 +115,7 @@ class ToolsPart(QWidget):
         self._tasks.run("create the project with tools", call, made, self._say)
 
     def _tools_changed(self) -> None:
-        """Once the packages are there, the servers are asked."""
+        """List the tools once the packages are installed."""
         if self._ready and not self._looked:
             self._looked = True
             self.servers.look()

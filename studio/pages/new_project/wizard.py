@@ -1,7 +1,7 @@
-"""A project from a description: the task, what is written for it, the project made of that.
+"""Wizard that creates a project from a task description in three steps.
 
-Closing it asks the writer no more; what was paid for is in the project, and the sheet opens again
-where it was.
+Closing it stops the generation; generated text is stored in the project, and the wizard reopens at
+the same place.
 """
 
 from contextlib import aclosing
@@ -37,7 +37,9 @@ NEXT_KEY = "Ctrl+Return"
 
 
 class DescribeSheet(Sheet):
-    """`begin()` opens it, `go_on(view)` with a project that was begun; `made(view, measure)`."""
+    """Wizard sheet; `begin()` opens it, `go_on(view)` resumes a draft; emits `made(view,
+    measure)`.
+    """
 
     made = Signal(object, bool)
 
@@ -64,11 +66,11 @@ class DescribeSheet(Sheet):
         self._forget()
 
     def begin(self) -> None:
-        """Where it was closed, or empty."""
+        """Open the wizard where it was closed, or empty."""
         self._open()
 
     def go_on(self, view: ProjectView) -> None:
-        """With a project that was begun."""
+        """Resume an unfinished project."""
         if self._asked is None or self._asked.folder != view.path:
             self._forget()
             self.task.go_on(view)
@@ -100,7 +102,7 @@ class DescribeSheet(Sheet):
     # What a person wants
 
     def _press(self) -> None:
-        """The button at the right, and Ctrl Enter: whatever comes next."""
+        """Perform the primary action of the current step (button or Ctrl Enter)."""
         if not self._main.isEnabled() or self._main.isHidden():
             return
         match self._at:
@@ -139,7 +141,7 @@ class DescribeSheet(Sheet):
         self._show_foot()
 
     def _refused(self, problem: Problem) -> None:
-        """With nothing written, the task is what can be mended."""
+        """Show a problem; return to step 1 if nothing was generated."""
         self.writing = False
         if self.draft.begun:
             self.draft.refuse(problem)
@@ -149,7 +151,7 @@ class DescribeSheet(Sheet):
             self.task.refuse(problem)
 
     def _halt(self) -> None:
-        """Ask no more; what is written stays."""
+        """Stop the generation; generated text is kept."""
         if self.writing:
             self.writing = False
             self._tasks.cancel("write")
@@ -194,7 +196,7 @@ class DescribeSheet(Sheet):
         self.finish.refuse(problem)
 
     def _left(self) -> None:
-        """Nobody watches: nobody pays."""
+        """Stop the generation when the sheet is closed, to avoid further cost."""
         if self.writing:
             self._halt()
             self._session.said.emit(f"Generation was stopped. {draft.KEPT}")
@@ -211,7 +213,7 @@ class DescribeSheet(Sheet):
             part.setVisible(name == step)
 
     def _first(self, step: Step) -> QWidget:
-        """Where the keyboard goes on, before what had the focus is hidden."""
+        """Return the widget that gets the focus, set before the focused one is hidden."""
         if step == "draft":
             return self._stop if self.writing else self.draft.scenarios.table
         return self.task.name if step == "task" else self.finish.learner
@@ -238,7 +240,7 @@ class DescribeSheet(Sheet):
             self._first(at).setFocus()
 
     def _most(self) -> str:
-        """What all of it can cost."""
+        """Return the spending limit."""
         budget = self.task.writer.now().budget_usd
         return "no limit" if budget is None else f"at most {draft.dollars(budget)}"
 
@@ -271,5 +273,5 @@ class DescribeSheet(Sheet):
 
 
 def _subject(asked: DescribeTask) -> tuple[object, ...]:
-    """What a draft is of: anything else may change and it goes on."""
+    """Return the fields that identify a draft; all others can change when it is resumed."""
     return asked.folder, asked.description, [tool.name for tool in asked.tools]

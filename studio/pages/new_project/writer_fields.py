@@ -1,4 +1,4 @@
-"""Which model, where it answers, and what it may cost."""
+"""Form fields for a model: name, base URL, prices and budget."""
 
 from collections.abc import Sequence
 
@@ -14,18 +14,18 @@ from studio.widgets.forms.form_fields import NumberField, SuggestField, TextFiel
 
 LABEL_PX = 132
 FOLD_IN_PX = 5
-"""Its chevron stands where the editors begin."""
+"""Indent that aligns the chevron with the editors, px."""
 MODEL_HELP = "LiteLLM name (openai/gpt-5.4, anthropic/…) or a server detected on this machine."
 PRICE_HELP = "USD per million tokens, for models without a known price."
 
 
 class WriterFields(QWidget):
-    """`writer()` is None while something is wrong, which is then said. `edited()` by a person."""
+    """Model fields; `writer()` returns None and shows errors while invalid; emits `edited()`."""
 
     edited = Signal()
 
     def __init__(self, who: str, parent: QWidget | None = None) -> None:
-        """`who` is what the model is here: Who writes, Who judges."""
+        """`who` is the label of the model field, such as "Writer model"."""
         super().__init__(parent)
         self._options: dict[str, JudgeOption] = {}
         self.model = SuggestField(who, "openai/gpt-5.4")
@@ -47,7 +47,7 @@ class WriterFields(QWidget):
         self._build()
 
     def set_options(self, options: Sequence[JudgeOption], used: Sequence[str] = ()) -> None:
-        """Found on this machine, and used before."""
+        """Set suggestions: models found on this machine and those used before."""
         self._options = {one.model: one for one in options}
         self.model.set_choices(list(dict.fromkeys([*used, *self._options])))
 
@@ -62,7 +62,7 @@ class WriterFields(QWidget):
             row.set_problem("")
 
     def writer(self) -> Writer | None:
-        """As entered."""
+        """Return the entered model, or None if it is invalid."""
         wrong = {key: said for key, said in self._wrong().items() if said}
         for key, row in self._rows.items():
             row.set_problem(wrong.get(key, ""))
@@ -74,7 +74,7 @@ class WriterFields(QWidget):
         return self.now()
 
     def now(self) -> Writer:
-        """As it stands, right or wrong."""
+        """Return the current values without validation."""
         return Writer(
             model=self.model.value().strip(),
             base_url=self.url.value().strip() or None,
@@ -84,7 +84,7 @@ class WriterFields(QWidget):
         )
 
     def ask_prices(self) -> None:
-        """Nobody knows them."""
+        """Show the price fields for a model without a known price."""
         self.unfold(True)
         for key in ("price_in", "price_out"):
             self._rows[key].set_problem("No known price for this model")
@@ -127,7 +127,7 @@ class WriterFields(QWidget):
         self.edited.emit()
 
     def _take_address(self) -> None:
-        """A server that was found has its own; a name that is none of them has none of theirs."""
+        """Set the base URL of a detected server; clear it for other names."""
         option = self._options.get(self.model.value().strip())
         ours = {one.base_url for one in self._options.values()}
         if option is not None:

@@ -1,4 +1,4 @@
-"""Branch: begin another run with a checkpoint of this one, changed or just the same."""
+"""Branch sheet: start a new run from a checkpoint, with changes or as an exact replay."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +33,7 @@ LABEL_PX = 132
 
 
 class BranchSheet(OrderSheet):
-    """`show_run(run, state, step)`, then `open()`; `ordered(StartRun)`."""
+    """Branch sheet: `show_run(run, state, step)`, then `open()`; emits `ordered(StartRun)`."""
 
     def __init__(self, host: QWidget) -> None:
         go = Button("Branch", "primary", icon="git-branch", height=32)
@@ -61,7 +61,7 @@ class BranchSheet(OrderSheet):
             field.edited.connect(lambda _: self._refresh())
 
     def show_run(self, run: RunSummary, state: RunState, step: int | None) -> None:
-        """Offer the checkpoints of a run; `step` or the newest before it is chosen."""
+        """Show the checkpoints of a run; preselects `step` or the newest one before it."""
         self._project, self._name, self._state = run.project_path, run.name, state
         self._where.set_words(
             f"It starts on {run.host}, where {run.name} is stored." if run.host else ""
@@ -80,7 +80,7 @@ class BranchSheet(OrderSheet):
         self._refresh()
 
     def _fill(self, state: RunState, step: int | None) -> None:
-        """With what the run had."""
+        """Fill the fields with the settings of the run."""
         assert state.spec is not None
         best = _best(state.checkpoints) if self._supervised and step is None else None
         self._from.set_value(_nearest(state.checkpoints, step) if best is None else best)
@@ -93,7 +93,7 @@ class BranchSheet(OrderSheet):
         self._seed.set_value(train.seed)
 
     def request(self) -> StartRun:
-        """What is asked of the engine as it stands."""
+        """Return the request to the engine."""
         step = int(self._from.value() or 0)
         replay = self._way.index() == 1
         overrides: dict[str, Any] = {}
@@ -143,7 +143,7 @@ class BranchSheet(OrderSheet):
 
 
 def command_of(request: StartRun) -> str:
-    """The same in a terminal."""
+    """Return the equivalent command line."""
     words = ["atelier train", _quoted(request.project), "--from", request.origin]
     words += [f"--set {key}={value:g}" for key, value in request.overrides.items()]
     return " ".join([*words, *(["--replay"] if request.replay else [])])
@@ -154,7 +154,7 @@ def _quoted(path: str) -> str:
 
 
 def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str]]:
-    """Newest first, and the start."""
+    """Return the checkpoints, newest first, then the start."""
     tested = {record.step: record.reward for record in state.validations}
     found = []
     for one in reversed(kept):
@@ -172,13 +172,13 @@ def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str
 
 
 def _best(kept: Sequence[Checkpoint]) -> int | None:
-    """That with the lowest held-out loss, the earlier of equals; None where none was measured."""
+    """Return the step with the lowest held-out loss (the earlier of equals), or None."""
     losses = {one.step: loss for one in kept if (loss := one.metrics.get("validation/loss"))}
     return min(losses, key=lambda step: (losses[step], step), default=None)
 
 
 def _nearest(kept: Sequence[Checkpoint], step: int | None) -> int:
-    """The newest that is not after the step; without one, the newest of all."""
+    """Return the newest checkpoint up to `step`, or the newest of all."""
     steps = [one.step for one in kept]
     if step is None:
         return max(steps, default=0)

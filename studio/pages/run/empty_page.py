@@ -1,4 +1,4 @@
-"""Before the first run: whether the project can be trained as it is."""
+"""Empty Run page: whether the project can be trained as it is."""
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.runs import Split

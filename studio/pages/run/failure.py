@@ -1,4 +1,4 @@
-"""A failed run as an error card: what stopped and why, what is safe, what to try."""
+"""Error card of a failed run: the failure, saved data, and remedies."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,26 +14,26 @@ from studio.widgets.cards.error_card import ErrorCard, Remedy
 
 MOST_WAYS = 3
 SETTING_FIRST = ("memory", "agent", "config", "too_few_cards", "needs_unsloth")
-"""In the code of a problem: what is chosen has to change, or it happens again."""
+"""Parts of problem codes that require a changed setting; retrying would fail again."""
 USUAL_FIRST = (
     *("sampler.died", "policy.stale_adapter", "run.card_held"),
     "backend.too_few_cards",
 )
-"""Where going on as it is, or another figure, is better than another program."""
+"""Problem codes for which a retry or a changed number is preferred to other software."""
 TORCH_SAMPLER = {"backend.sampler": "torch"}
 TORCH_TRAINER = {"backend.trainer": "torch", "backend.weights": "full"}
 
 
 @dataclass(frozen=True)
 class Way:
-    """A remedy: an action by its id, or settings to go on with."""
+    """Remedy: an action id, or settings for a new run."""
 
     remedy: Remedy
     values: dict[str, Any] = field(default_factory=dict)
 
 
 def failure_card(problem: Problem, state: RunState) -> ErrorCard:
-    """`remedy_chosen` carries the key of a way."""
+    """Build the error card; `remedy_chosen` carries the key of a remedy."""
     when = datetime.fromtimestamp(state.at).strftime("%A %H:%M")
     foot = problem.where or (
         "Atelier does not resume automatically because the same failure would recur."
@@ -44,7 +44,7 @@ def failure_card(problem: Problem, state: RunState) -> ErrorCard:
 
 
 def ways(problem: Problem, state: RunState) -> list[Way]:
-    """What can be done about it, best first."""
+    """Return the remedies for a problem, best first."""
     resume = Way(Remedy("run.resume", *_resume(state), "Resume", "play"))
     own = list(_own_ways(problem, state))
     usual = [resume]
@@ -59,7 +59,7 @@ def ways(problem: Problem, state: RunState) -> list[Way]:
 
 
 def onwards(summary: RunSummary, state: RunState, values: dict[str, Any]) -> StartRun:
-    """A run with other settings from where that one stopped, which keeps its own."""
+    """Build a run with other settings that starts from the last checkpoint of the failed one."""
     if not state.checkpoints:
         return StartRun(project=summary.project_path, queue=True)
     steps = {"train.steps": state.planned} if state.planned else {}
@@ -72,7 +72,7 @@ def onwards(summary: RunSummary, state: RunState, values: dict[str, Any]) -> Sta
 
 
 def _own_ways(problem: Problem, state: RunState) -> Iterator[Way]:
-    """By what stopped it."""
+    """Yield remedies specific to the problem code."""
     match problem.code:
         case "sampler.not_installed":
             yield _install()
@@ -137,7 +137,7 @@ def _fewer_at_once(state: RunState) -> Iterator[Way]:
 def _set(
     key: str, title: str, words: str, values: dict[str, Any], button: str, state: RunState
 ) -> Way:
-    """… written into the project, and gone on with where the run stopped."""
+    """Build a remedy that edits the project and resumes from the last checkpoint."""
     kept = state.checkpoints[-1].step if state.checkpoints else None
     goes_on = f"resumes from step {kept}" if kept is not None else "starts from the beginning"
     return Way(Remedy(f"set.{key}", title, f"{words}. A new run {goes_on}.", button), values)
@@ -159,7 +159,7 @@ def _safe(state: RunState) -> str:
 
 
 def _resume(state: RunState) -> tuple[str, str]:
-    """Title and words."""
+    """Return title and description of the Resume remedy."""
     if not state.checkpoints:
         words = "No checkpoint yet: training restarts from the base model"
         return "Retry with the same settings", words

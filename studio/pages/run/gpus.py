@@ -1,4 +1,4 @@
-"""The graphics cards beside a living run: memory, work, heat, power, and who else is there."""
+"""GPU card of an active run: memory, utilization, temperature, power, other processes."""
 
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
@@ -17,11 +17,11 @@ MOST_STRANGERS = 3
 HOT_C = 85
 FIGURE_PX = 106
 WORTH_NAMING = 50_000_000
-"""Bytes; what draws the desktop is smaller and nobody's concern."""
+"""Minimum memory, in bytes, for naming another process; the desktop uses less."""
 
 
 class CardsCard(Card):
-    """`show_run(state)`; hidden while nothing is known of a card."""
+    """Card with all GPUs: `show_run(state)`; hidden while no GPU is known."""
 
     def __init__(self) -> None:
         super().__init__("GPU", " ")
@@ -49,7 +49,7 @@ class CardsCard(Card):
 
 
 class CardBlock(QWidget):
-    """One card."""
+    """Block of one GPU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class CardBlock(QWidget):
 
 
 def strangers_words(card: GraphicsCard) -> str:
-    """Who else holds memory: `python (process 4242) holds 6.1 GB`. Empty where nobody does."""
+    """List other processes on the GPU: `python (process 4242) uses 6.1 GB`."""
     large = [p for p in card.strangers if p.bytes is None or p.bytes >= WORTH_NAMING]
     lines = []
     for process in large[:MOST_STRANGERS]:

@@ -1,4 +1,4 @@
-"""The Run page: strip, charts, right column, log; before a run what to do, after a failure why."""
+"""Run page: step strip, charts, side column and log; guide without a run, remedies on failure."""
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QStackedWidget, QVBoxLayout, QWidget
@@ -35,7 +35,9 @@ from studio.widgets.controls.buttons import Button
 
 
 class RunPage(Page):
-    """`trajectories_wanted(query)` when a point, a cell, a group or a notice is opened."""
+    """Run page; emits `trajectories_wanted(query)` when a point, cell, group or notice is
+    opened.
+    """
 
     trajectories_wanted = Signal(object)
 
@@ -132,7 +134,7 @@ class RunPage(Page):
 
     @Slot()
     def _refresh(self) -> None:
-        """Called up to 30 times a second: charts and strip only when a step or test was added."""
+        """Update up to 30 times per second; charts and strip only on a new step or validation."""
         if not self.isVisible():
             return
         run, state = self._run, self._run.state
@@ -213,7 +215,7 @@ class RunPage(Page):
             self._column.insertWidget(2, card)
 
     def _remedy(self, key: str) -> None:
-        """An action, or settings that go into the project and that a new run goes on with."""
+        """Trigger an action, or write settings to the project and start a new run."""
         summary, state = self._run.summary, self._run.state
         found = ways(state.problem, state) if state.problem else []
         values = next((way.values for way in found if way.remedy.key == key), {})
@@ -234,7 +236,7 @@ class RunPage(Page):
             self.session.said.emit("The report was copied to the clipboard.")
 
     def open_branch(self, step: int | None = None) -> None:
-        """At the chosen step, or the newest checkpoint."""
+        """Open the branch sheet at the selected step or the newest checkpoint."""
         summary, state = self._run.summary, self._run.state
         if summary is None or state.spec is None:
             return
@@ -373,7 +375,7 @@ class RunPage(Page):
             self._want(step=step)
 
     def _act(self, finding: Finding) -> None:
-        """Pause, or write a veto on a metric into the project, for the next run."""
+        """Pause the run, or add a veto on a metric to the project for the next run."""
         what, _, metric = finding.action.partition(":")
         view = self.session.project.view
         if what == "pause":
@@ -396,4 +398,4 @@ class RunPage(Page):
 
 
 ONE_STEP = {"train.steps": 1}
-"""Overrides of "Just one step"."""
+"""Overrides of "Train one step"."""

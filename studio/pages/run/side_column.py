@@ -1,4 +1,4 @@
-"""The right column of Run: the step under way, groups in flight, diagnosis, the machine."""
+"""Side column of the Run page: current step, groups in flight, diagnosis, machine."""
 
 import time
 
@@ -40,7 +40,7 @@ FIRST_GUESS_S = {"rolling_out": 3.0, "training": 2.0, "publishing": 0.6}
 
 
 class _Headed(Card):
-    """A card that always has a header."""
+    """Card with a header."""
 
     @property
     def head(self) -> CardHeader:
@@ -49,7 +49,7 @@ class _Headed(Card):
 
 
 class StepCard(_Headed):
-    """Which phase, how long it takes, when the run ends."""
+    """Card with the current phase, its duration and the time left."""
 
     def __init__(self) -> None:
         super().__init__("Step", " ")
@@ -80,7 +80,7 @@ class StepCard(_Headed):
 
 
 def is_supervised(state: RunState) -> bool:
-    """Whether nothing is sampled in this run."""
+    """Return whether the run is an SFT run, without sampling."""
     return state.spec is not None and state.spec.kind == "sft"
 
 
@@ -113,7 +113,7 @@ def _phase_words(state: RunState) -> str:
 
 
 def _phases(state: RunState, now: float) -> list[Phase]:
-    """With the card's change of hands, where there is one: as the trainer begins."""
+    """Return the phases, with the GPU switch before training where there is one."""
     usual = {**FIRST_GUESS_S, **usual_phases(state)}
     bars = [_phase(state, key, words, token, usual[key], now) for key, words, token in BARS]
     switch_s = usual_switch(state)
@@ -123,7 +123,7 @@ def _phases(state: RunState, now: float) -> list[Phase]:
 
 
 def _switch(training: Phase, usual_s: float) -> Phase:
-    """The first seconds of training; it has no phase of its own."""
+    """Return the GPU switch as the first seconds of the training phase."""
     if training.elapsed_s is None:
         return Phase("Switch", usual_s, float(training.share >= 1), None, "plot-6")
     share = min(1.0, training.elapsed_s / usual_s) if usual_s else 1.0
@@ -145,7 +145,7 @@ def _phase(state: RunState, key: str, words: str, token: str, usual_s: float, no
 
 
 def _share(state: RunState, phase: str, elapsed_s: float, usual_s: float) -> float:
-    """Counted where it can be counted, else by the clock and never quite full."""
+    """Return progress in 0 to 1: counted if possible, otherwise by time and below 1."""
     tick = state.progress
     if tick is not None and tick.phase == phase and tick.total:
         return min(1.0, tick.done / tick.total)
@@ -156,7 +156,7 @@ def _share(state: RunState, phase: str, elapsed_s: float, usual_s: float) -> flo
 
 
 class FlightCard(_Headed):
-    """The groups of this step, ordered by scenario, so that rows do not jump."""
+    """Card with the groups of this step, in scenario order so that rows keep their place."""
 
     group_opened = Signal(int, int)
 
@@ -212,7 +212,7 @@ def _tail(group: FlightGroup, flying: tuple[int, int] | None) -> tuple[str, str]
 
 
 class MachineCard(_Headed):
-    """Cores, memory, tokens, what samples and trains, and whether the two agree."""
+    """Card with CPU cores, memory, tokens, sampler and trainer, and their log-prob gap."""
 
     def __init__(self) -> None:
         super().__init__("Machine", " ")
@@ -287,7 +287,7 @@ def _gb(value: float) -> str:
 
 
 class SideColumn(QScrollArea):
-    """All of it, 308 wide, scrolling inside itself."""
+    """Scrollable side column, 308 px wide."""
 
     group_opened = Signal(int, int)
     finding_opened = Signal(object)
@@ -310,10 +310,10 @@ class SideColumn(QScrollArea):
         self._diagnoses: list[DiagnosisCard] = []
         self._shown: list[Finding] = []
         self._dismissed: set[tuple[str, str]] = set()
-        """Runs, and codes of what they were found to have, that a person has put away."""
+        """Runs and finding codes that the user has dismissed."""
         self._restarts: tuple[str, str] | None = None
         self._hushed: tuple[str, int] = ("", 0)
-        """The run, and how many of its restarts were seen."""
+        """Run and number of worker restarts at the last dismissal."""
         self._run_id, self._restarted = "", 0
         for card in (self._step, self._flight, self._cards, self._machine):
             self._column.addWidget(card)
@@ -324,11 +324,11 @@ class SideColumn(QScrollArea):
         self._clock.setInterval(1000)
 
     def follow(self, run: RunModel) -> None:
-        """Tick once a second while in view: elapsed times move without events."""
+        """Follow a run; elapsed times update once a second while the page is visible."""
         self._clock.timeout.connect(lambda: self._step.show_run(run.state))
 
     def add_card(self, card: QWidget) -> None:
-        """Below the others."""
+        """Append a card."""
         self._column.insertWidget(self._column.count() - 1, card)
 
     def set_ticking(self, ticking: bool) -> None:
@@ -347,7 +347,7 @@ class SideColumn(QScrollArea):
             self._show_notices(findings, told)
 
     def _news(self, state: RunState) -> tuple[str, str] | None:
-        """Of workers that were started again, until a person has put it away."""
+        """Return a notice of restarted workers until the user dismisses it."""
         self._run_id, self._restarted = state.run_id, len(state.restarts)
         return None if self._hushed == (state.run_id, len(state.restarts)) else restarts(state)
 

@@ -1,4 +1,4 @@
-"""Who else is told of the run: a quiet line for each tracker, and a button for what it lacks."""
+"""Trackers card: upload state of each tracker, and a button for missing data."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ QUIET = ("opening", "in_step", "behind")
 
 
 class TrackersCard(Card):
-    """Asks the engine while it is in view and something may change; hidden without a tracker."""
+    """Card with the trackers of the run; polls while visible, hidden without trackers."""
 
     def __init__(self, session: Session, tasks: TaskScope, parent: QWidget | None = None) -> None:
         super().__init__("Trackers", parent=parent)
@@ -85,7 +85,7 @@ class TrackersCard(Card):
 
 
 class TrackerLine(QWidget):
-    """A dot, a sentence, and the way to the run there, where it has an address."""
+    """Row of a tracker: state, sentence, and link to the run."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The first step of adding a server: how it is reached, what it is called, and rarely more."""
+"""Step 1 of adding a server: address, name and optional settings."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -34,12 +34,14 @@ WRONG = {
 
 
 class AddressForm(QWidget):
-    """`spec()` is None while something is wrong, which is then said. `entered()`: Enter."""
+    """Address form; `spec()` returns None and shows errors while invalid; emits `entered()` on
+    Enter.
+    """
 
     entered = Signal()
 
     def __init__(self, taken: Callable[[str], bool], parent: QWidget | None = None) -> None:
-        """`taken` says whether there is a server of that name."""
+        """`taken` returns whether a server name is in use."""
         super().__init__(parent)
         self._taken, self._own_name, self._editing = taken, False, ""
         self.address = SuggestField("Address", "user@host or SSH alias")
@@ -70,7 +72,7 @@ class AddressForm(QWidget):
         self._build()
 
     def begin(self, spec: HostSpec | None = None) -> None:
-        """Empty, or with what is written down of one."""
+        """Clear the form, or fill it from an existing server."""
         self._editing = spec.name if spec else ""
         self._own_name = spec is not None
         fresh = spec or HostSpec(name="x", address="x")
@@ -89,13 +91,13 @@ class AddressForm(QWidget):
         self.address.set_choices(aliases)
 
     def unfold(self, shown: bool) -> None:
-        """The settings that hardly anybody needs."""
+        """Show or hide the advanced settings."""
         for row in self._more:
             row.setVisible(shown)
         self._fold.set_icon("chevron-down" if shown else "chevron-right")
 
     def spec(self) -> HostSpec | None:
-        """What was entered."""
+        """Return the entered server, or None if the form is invalid."""
         address, name = self.address.value().strip(), self.name.value().strip()
         found = {}
         if name != self._editing and self._taken(name):
@@ -147,7 +149,7 @@ class AddressForm(QWidget):
 
 
 def name_for(address: str) -> str:
-    """mara@box.lab.example:2222 is box."""
+    """Derive a server name from an address: mara@box.lab.example:2222 becomes box."""
     host = address.strip().rpartition("@")[2]
     if re.fullmatch(r"[0-9.]+(:\d+)?|\[?[0-9a-fA-F:]+\]?(:\d+)?", host) and not host.isalpha():
         kept = re.sub(r"[^A-Za-z0-9.]+", "-", host.rsplit(":", 1)[0] if "." in host else host)

@@ -1,4 +1,4 @@
-"""Settings: the servers that train for us, with what one would do next for each."""
+"""Settings card with the remote servers and the next action for each."""
 
 import time
 from functools import partial
@@ -20,7 +20,9 @@ NONE = (
 
 
 class ServersCard(Card):
-    """`host_wanted(name)` to see all of one, `install_wanted(name)`, `add_wanted()`."""
+    """Card of remote servers; emits `host_wanted(name)`, `install_wanted(name)` and
+    `add_wanted()`.
+    """
 
     host_wanted = Signal(str)
     install_wanted = Signal(str)
@@ -44,7 +46,7 @@ class ServersCard(Card):
 
     @Slot()
     def show_hosts(self) -> None:
-        """Rows of those that stay are kept, so that the focus does."""
+        """Update the rows; rows of remaining servers are reused to keep the focus."""
         names = [view.spec.name for view in self._hosts.all]
         if names != list(self.rows):
             self._make(names)
@@ -64,7 +66,7 @@ class ServersCard(Card):
             self.body.addWidget(row)
 
     def _connected(self, name: str) -> bool:
-        """Whether an engine answers there: then it is updated, and nothing else is to be seen."""
+        """Return whether an engine answers on the server, so that only an update is possible."""
         view = self._hosts.view(name)
         return view is not None and view.state == "connected"
 

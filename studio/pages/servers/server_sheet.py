@@ -1,4 +1,4 @@
-"""All of one server: how it is, what it has, its engines, my runs there, and what can be done."""
+"""Sheet of a server: state, hardware, engines, own runs and actions."""
 
 import time
 from functools import partial
@@ -36,7 +36,7 @@ MOST_RUNS = 8
 
 
 class HostSheet(Sheet):
-    """`show_host(name)`; `change_wanted(name)` of its address, `install_wanted(name)`."""
+    """Server sheet: `show_host(name)`; emits `change_wanted(name)` and `install_wanted(name)`."""
 
     change_wanted = Signal(str)
     install_wanted = Signal(str)
@@ -161,7 +161,7 @@ class HostSheet(Sheet):
         return bool(view and view.report and any(one.current for one in view.report.engines))
 
     async def _sure(self, verb: str) -> None:
-        """What takes something away is asked about, with what goes."""
+        """Ask for confirmation before a destructive action, listing its effects."""
         view, name = self._hosts.view(self._name), self._name
         if view is None:
             return
@@ -227,7 +227,7 @@ def _facts(view: HostView) -> list[tuple[str, str]]:
 
 
 class Section(QWidget):
-    """A small heading, what stands below it, and maybe a note."""
+    """Section with a small heading, content and an optional note."""
 
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -1,4 +1,4 @@
-"""A run changes machines: brought home from a server, or sent to one, with progress."""
+"""Move of a run between this machine and a server, with progress."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -30,7 +30,9 @@ KEPT = "Transferred files are kept; the next transfer resumes."
 
 
 class MoveSheet(Sheet):
-    """`bring_home(run)` or `send(run, name)`; the run moves when its button is pressed."""
+    """Sheet for a move: `bring_home(run)` downloads, `send(run, name)` uploads, after
+    confirmation.
+    """
 
     def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Move", host)
@@ -79,7 +81,7 @@ class MoveSheet(Sheet):
 
     @property
     def _server(self) -> str:
-        """The server that has part in it."""
+        """Return the name of the server involved."""
         return self._to or (self._run.host if self._run else "")
 
     def _begin(self) -> None:
@@ -116,7 +118,7 @@ class MoveSheet(Sheet):
         self._go.set_words("Try again")
 
     def _leave(self) -> None:
-        """What moves stops, and goes on from there the next time; else the sheet goes."""
+        """Stop the transfer, which the next one resumes; otherwise close the sheet."""
         if self._moving:
             self._tasks.cancel("move")
             self._show("")

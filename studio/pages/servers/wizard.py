@@ -1,6 +1,6 @@
-"""Adding a server: its address, the way there, what it has, the engine for it, and done.
+"""Wizard that adds a server: address, connection, survey, installation, ready.
 
-Each step shows what is so on the server; closing the sheet stops nothing and loses nothing.
+Each step shows the state of the server. Closing the sheet stops nothing.
 """
 
 from typing import Literal
@@ -39,8 +39,9 @@ CUT_OFF = "The installation was interrupted. Transferred files are kept; Install
 
 
 class AddServerSheet(Sheet):
-    """`begin()` opens it at the first step, `go_on(name)` where that server stands, `change(name)`
-    to write its address and the rest anew."""
+    """Wizard: `begin()` opens step 1, `go_on(name)` the current step of a server, and
+    `change(name)` edits its address and settings.
+    """
 
     def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Add a server", host)
@@ -48,7 +49,9 @@ class AddServerSheet(Sheet):
         self._name = ""
         self._shown: Step | Literal["address"] = "address"
         self._asked = self._installing = False
-        """Whether something was asked for that the server has not heard of yet; is installed."""
+        """Whether a request awaits confirmation by the server; whether an installation is
+        running.
+        """
         self._refused: Problem | None = None
         self._step = Text("", "caption", 500, "faint")
         self._form = AddressForm(lambda name: self._hosts.view(name) is not None)
@@ -66,20 +69,20 @@ class AddServerSheet(Sheet):
         self._wire()
 
     def begin(self) -> None:
-        """Another server."""
+        """Start with a new server."""
         self._form.begin()
         self._set_name("")
         self._open()
 
     def go_on(self, name: str) -> None:
-        """With one that is in the list."""
+        """Resume at the current step of a listed server."""
         if (view := self._hosts.view(name)) is not None:
             self._form.begin(view.spec)
             self._set_name(name)
             self._open()
 
     def change(self, name: str) -> None:
-        """With what is written down of one."""
+        """Edit the settings of a listed server."""
         if (view := self._hosts.view(name)) is not None:
             self._form.begin(view.spec)
             self._set_name("")
@@ -101,7 +104,7 @@ class AddServerSheet(Sheet):
     # What a person wants
 
     def _press(self) -> None:
-        """The button at the right: whatever comes next."""
+        """Perform the primary action of the current step."""
         match self._shown:
             case "address":
                 self._connect()
@@ -115,7 +118,7 @@ class AddServerSheet(Sheet):
                 self._stop()
 
     def _connect(self) -> None:
-        """Once: Enter in a box that can be edited is told twice."""
+        """Connect once; Enter in an editable combo box is reported twice."""
         spec = self._form.spec() if self._shown == "address" else None
         if spec is not None:
             self._set_name(spec.name)
@@ -133,7 +136,7 @@ class AddServerSheet(Sheet):
         self._show()
 
     def _stop(self) -> None:
-        """Let go; what has arrived stays."""
+        """Cancel the operation; transferred files are kept."""
         self._installing = False
         self._hosts.act(self._name, "disconnect")
         self._step_back()
@@ -269,7 +272,7 @@ class AddServerSheet(Sheet):
 
 
 class LiveStep(QWidget):
-    """What goes on there now, how far it is, and what is the matter."""
+    """Step that shows the current operation, its progress and its problem."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -285,7 +288,7 @@ class LiveStep(QWidget):
             column.addWidget(part)
 
     def show_view(self, title: str, view: HostView | None, words: str) -> None:
-        """Under way."""
+        """Show a running operation."""
         tick = view.tick if view else None
         self._title.set_words(title)
         self._title.set_tone("text")
@@ -300,7 +303,7 @@ class LiveStep(QWidget):
         self._kept.setVisible(True)
 
     def show_problem(self, words: str, problem: Problem | None) -> None:
-        """It did not come about; what is tried again by itself counts down in `words`."""
+        """Show a failure; `words` count down to an automatic retry."""
         self._title.set_words(words[:1].upper() + words[1:])
         self._title.set_tone("bad")
         self._title.setWordWrap(True)
@@ -313,7 +316,7 @@ class LiveStep(QWidget):
 
 
 class ReadyStep(QWidget):
-    """It answers: what trains there, and whether this project does."""
+    """Final step: engine of the server, and whether this project trains there."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

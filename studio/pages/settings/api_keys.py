@@ -1,6 +1,4 @@
-"""Settings: API keys of judges and trackers, kept in the operating system's keyring and nowhere
-else.
-"""
+"""API keys of judges and trackers, stored only in the keyring of the operating system."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -38,11 +36,11 @@ FORMS = {
     "otel": "Format: the headers for the collector as name=value pairs, separated by commas.",
     "mlflow": "Format: a token, or USER:PASSWORD.",
 }
-"""How a tracker's key is written, where that is not plain."""
+"""Formats of tracker keys that need an explanation."""
 
 
 class KeysCard(Card):
-    """Choose whose, paste the key, keep it; a kept key is never shown again."""
+    """Card for a provider's key; stored keys are never shown."""
 
     def __init__(
         self,
@@ -79,12 +77,12 @@ class KeysCard(Card):
         self._forget.clicked.connect(self._delete)
 
     def look(self) -> None:
-        """Say whether the chosen provider's key is there."""
+        """Show whether a key is stored for the selected provider."""
         name = self._name
         self._run("look", api_keys.get(self._slot(name)), lambda key: self._say(name, bool(key)))
 
     def _put(self) -> None:
-        """The key stays in its field until it is kept."""
+        """Store the key; the field keeps it until it is stored."""
         name, key = self._name, self._key.value().strip()
         if not key:
             return
@@ -113,7 +111,7 @@ class KeysCard(Card):
         self._tasks.run(self._job(what), job, done, self._failed)
 
     def _say(self, name: str, kept: bool) -> None:
-        """Of the one that is chosen: of another, nobody asks any more."""
+        """Show the result unless a different provider is selected by now."""
         if name != self._name:
             return
         title = self._choices[name]
@@ -133,5 +131,5 @@ def judge_keys_card(tasks: TaskScope) -> KeysCard:
 
 
 def tracker_keys_card(tasks: TaskScope) -> KeysCard:
-    """trackio and TensorBoard write here, and need none."""
+    """Build the card for tracker keys; trackio and TensorBoard write locally and need none."""
     return KeysCard("Tracker keys", "Tracker", TRACKERS, tasks, tracker_slot)

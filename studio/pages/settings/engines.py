@@ -1,4 +1,4 @@
-"""Settings: which engine trains, what others bring, and what lies beside them."""
+"""Settings cards of Python environments: engines, trackers and others."""
 
 import asyncio
 from functools import partial
@@ -20,7 +20,7 @@ POLL_S = 0.5
 
 
 class EnginesCards(QWidget):
-    """Two cards, over one list: engines, and what else is installed beside Atelier."""
+    """Two cards over one list of environments: engines and others."""
 
     def __init__(self, session: Session, tasks: TaskScope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,7 +43,7 @@ class EnginesCards(QWidget):
         self._show_by_hand()
 
     def look(self) -> None:
-        """Ask the engine, and go on asking while a job is under way."""
+        """Load the list, and poll it while a job is running."""
         self._words.set_tone("faint")
         if not self._session.connected:
             self._say("Not connected. Installed engines appear once an engine is running.")
@@ -51,7 +51,7 @@ class EnginesCards(QWidget):
             self._tasks.run("environments", self._watch(), failed=self._failed)
 
     def rest(self) -> None:
-        """Out of view: jobs go on, nobody asks how far they are."""
+        """Stop polling while hidden; jobs continue."""
         self._tasks.cancel("environments")
 
     def _build(self) -> None:

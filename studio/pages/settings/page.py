@@ -1,4 +1,4 @@
-"""Settings: how it looks, which engine, is this machine fit, which keys."""
+"""Settings page: appearance, engine, check of this machine, API keys, shortcuts."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ WIDEST = 880
 
 
 class SettingsPage(Page):
-    """Changes apply at once."""
+    """Settings page; changes apply immediately."""
 
     def __init__(
         self, session: Session, actions: Actions, workspace: Path, parent: QWidget | None = None
@@ -61,7 +61,7 @@ class SettingsPage(Page):
         self._engines.rest()
 
     def show_servers(self) -> None:
-        """Bring their card into sight."""
+        """Scroll to the card of remote servers."""
         self._area.ensureWidgetVisible(self.servers)
         self.servers.setFocus()
 

@@ -1,4 +1,6 @@
-"""The Setup page: the form, the file, the scenarios; beside them the preflight and Train."""
+"""Setup page: form, project.toml, scenarios and demonstrations; preflight and Train on the
+right.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -47,11 +49,13 @@ TITLES = (
 SCENARIOS, DEMONSTRATIONS = 2, 3
 WIDEST_FORM = 980
 PRICED_AFTER_MS = 120
-"""After the last move of a field."""
+"""Delay between the last edit and a new estimate, ms."""
 
 
 class SetupPage(Page):
-    """Every edit is checked, then written; a refused one stays visible with its reason."""
+    """Setup page; edits are validated before writing, and refused ones stay visible with a
+    reason.
+    """
 
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
@@ -85,7 +89,7 @@ class SetupPage(Page):
             self._tools.look()
 
     def save(self) -> None:
-        """Ctrl S: whatever tab is in view."""
+        """Save the visible tab (Ctrl S)."""
         tabs = (self._form.finish, self._toml.save, self._scenarios.save)
         (*tabs, self._demonstrations.finish)[self._tabs.index()]()
 
@@ -187,13 +191,13 @@ class SetupPage(Page):
         self._show_baseline()
 
     def _asked_for(self) -> tuple[str, str]:
-        """The file of the packages that the agent asks for."""
+        """Return project folder and requirements file of the agent."""
         project = self.session.project
         config = project.view.config if project.view else None
         return project.path, (config.agent.requirements or "") if config else ""
 
     def _turn(self, path: str) -> None:
-        """To another project. What was still being typed belongs to the one before."""
+        """Switch to another project; pending edits belong to the previous one."""
         for part in (self._form, self._demonstrations):
             part.finish()
         self._demonstrations.forget()
@@ -207,15 +211,15 @@ class SetupPage(Page):
             self._scenarios.load()
 
     def _choose_preset(self, name: str) -> None:
-        """The preset alone: what was set beside it goes."""
+        """Apply an algorithm preset and remove its deviations."""
         self._edits.write(self._form, KEY, {KEY.rpartition(".")[0]: None, KEY: name})
 
     def _put_all(self, values: dict[str, Any]) -> None:
-        """Several keys at once; what is wrong appears under the first."""
+        """Write several keys; problems are shown at the first."""
         self._edits.write(self._form, next(iter(values)), values)
 
     def _apply_fix(self, fix: MemoryFix) -> None:
-        """One click: the values go into the project, and those before can be put back."""
+        """Apply a memory fix in one click, with Undo."""
         view = self.session.project.view
         if view is None or view.config is None:
             return
@@ -244,7 +248,7 @@ class SetupPage(Page):
 
     @Slot(object)
     def _engine_changed(self, link: LinkState) -> None:
-        """Another engine may have something else to sample and train with."""
+        """Reload the capabilities after a change of engine."""
         before, self._contact = self._contact, link.contact
         if self.isVisible() and link.contact == "connected" != before:
             self._ask_backends()
@@ -260,7 +264,9 @@ class SetupPage(Page):
         self._show_readiness()
 
     def _unknown(self, problem: Problem) -> None:
-        """An older engine does not say: then nothing is claimed, and a run says what is missing."""
+        """Handle an older engine without this route: nothing is shown until a run reports a
+        problem.
+        """
         self._form.show_facts(None)
 
     # The preflight
@@ -292,7 +298,7 @@ class SetupPage(Page):
 
     @Slot()
     def _show_baseline(self) -> None:
-        """The newest measurement, else what the newest run found before its first step."""
+        """Show the newest baseline, or the initial validation of the newest run."""
         if not self.isVisible():
             return
         measured = self._baselines()
@@ -363,6 +369,6 @@ class SetupPage(Page):
 
 
 def _within(path: str, root: str) -> str:
-    """Relative to the project where it lies inside."""
+    """Return the path relative to the project if it lies inside."""
     inside = Path(path).is_relative_to(root)
     return str(Path(path).relative_to(root)) if inside else path

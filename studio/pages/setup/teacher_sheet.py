@@ -1,4 +1,4 @@
-"""From a teacher: which model, how often, what is kept, what it may cost, said before."""
+"""Sheet for demonstrations from a teacher: model, rollouts, filter, cost limit."""
 
 import uuid
 from typing import Any
@@ -30,7 +30,9 @@ LABEL_PX = 132
 
 
 class TeacherSheet(OrderSheet):
-    """`show_project(config, scenarios)`, then `open()`; `ordered(StartEvaluation)`."""
+    """Teacher sheet: `show_project(config, scenarios)`, then `open()`;
+    `ordered(StartEvaluation)`.
+    """
 
     def __init__(self, host: QWidget) -> None:
         go = Button("Generate", "primary", icon="sparkles", height=32)
@@ -58,7 +60,7 @@ class TeacherSheet(OrderSheet):
         self._build()
 
     def show_project(self, config: ProjectConfig, scenarios: int) -> None:
-        """Offer what the project knows of teachers and money."""
+        """Fill the fields with the teacher settings and budget of the project."""
         self._config, self._scenarios = config, scenarios
         if self.turn_to((self.project, config)):
             self._fill(config)
@@ -75,7 +77,7 @@ class TeacherSheet(OrderSheet):
         self.price_out.set_value(usual.price_completion)
 
     def request(self) -> StartEvaluation:
-        """What is asked of the engine as it stands."""
+        """Return the request to the engine."""
         said: dict[str, Any] = {
             "evaluate.budget_usd": self.budget.value(),
             "evaluate.price_prompt": self.price_in.value(),
@@ -117,7 +119,7 @@ class TeacherSheet(OrderSheet):
 
 
 def command_of(request: StartEvaluation) -> str:
-    """The same in a terminal."""
+    """Return the equivalent command line."""
     assert request.demonstrate is not None
     path = f'"{request.project}"' if " " in request.project else request.project
     words = ["atelier distill", path, "--teacher", request.models[0] or "MODEL"]

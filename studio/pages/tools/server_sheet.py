@@ -1,4 +1,4 @@
-"""Add an MCP server: what it is called, and how it is started or reached."""
+"""Sheet that adds an MCP server: name, and command or URL."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLineEdit, QWidget
@@ -26,7 +26,9 @@ NAME = "Letters, digits, dash and underscore; at most 64."
 
 
 class ServerSheet(Sheet):
-    """`begin(taken)` opens it empty; `entered(SetServer)`; who hears it closes, or refuses."""
+    """Sheet: `begin(taken)` opens it empty; emits `entered(SetServer)`, answered by close or
+    `refuse`.
+    """
 
     entered = Signal(object)
 
@@ -47,7 +49,7 @@ class ServerSheet(Sheet):
         self._build()
 
     def begin(self, taken: set[str]) -> None:
-        """Empty; `taken` are the names that servers have."""
+        """Clear the form; `taken` are names in use."""
         self._taken = taken
         for field in (self.name, self.command, self.url):
             field.set_value("")
@@ -61,12 +63,12 @@ class ServerSheet(Sheet):
         self.name.setFocus()
 
     def refuse(self, problem: Problem | None) -> None:
-        """What the engine has against it."""
+        """Show why the engine refused the server."""
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)
 
     def request(self) -> SetServer | None:
-        """What was entered; None where it cannot be, which is then said."""
+        """Return the entered server, or None with errors shown."""
         wrong = self._wrong()
         for key, row in self._rows.items():
             row.set_problem(wrong.get(key, ""))
@@ -120,7 +122,7 @@ class ServerSheet(Sheet):
         )
 
     def _wrong(self) -> dict[str, str]:
-        """By row."""
+        """Return errors by row."""
         name, way = self.name.value().strip(), self.way.value()
         wrong = {}
         if not name or len(name) > 64 or not name.replace("-", "").replace("_", "").isalnum():

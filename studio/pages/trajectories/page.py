@@ -1,4 +1,4 @@
-"""The Trajectories page: groups; siblings in columns, one in the reader, or the table."""
+"""Trajectories page: group list; columns, reader, comparison, tables."""
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
@@ -45,8 +45,9 @@ TINTS = ("advantage", "logprob", "mask", "none")
 
 
 class TrajectoriesPage(Page):
-    """`show_query(query)` opens what a chart, a cell or a notice points at; `show_group(place)` one
-    group, blind where it is to be graded. `grading_wanted` asks for another one to grade."""
+    """Trajectories page: `show_query(query)` filters, `show_group(place)` opens a group, optionally
+    blind. Emits `grading_wanted` for the next group to grade.
+    """
 
     grading_wanted = Signal()
 
@@ -61,9 +62,9 @@ class TrajectoriesPage(Page):
         self._source = ""
         self._blind = False
         self._seen: tuple[int, int, object] = (-1, -1, None)
-        """Trajectories, finished steps and labels when the lists were asked for."""
+        """Trajectories, completed steps and labels at the last reload."""
         self._group_run = ""
-        """Run of the group that is shown or was asked for last."""
+        """Run of the group that was requested last."""
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._compare = ColumnsView(), Reader(), CompareView()
         self._table = AttemptTable(self._rows)
@@ -88,7 +89,7 @@ class TrajectoriesPage(Page):
         self._refresh_timer.stop()
 
     def show_query(self, query: TrajectoryQuery) -> None:
-        """Filter by what was clicked on, and show it."""
+        """Set the filter and show the page."""
         self._blind = False
         self._panel.hold(False)
         self._panel.set_query(query)
@@ -97,7 +98,7 @@ class TrajectoriesPage(Page):
             self.set_mode(TABLE)
 
     def show_group(self, split: Split, step: int, group: int, blind: bool = False) -> None:
-        """One group in columns."""
+        """Show a group in columns."""
         self._blind = blind
         self._panel.hold(True)
         self.set_mode(COLUMNS)
@@ -117,7 +118,7 @@ class TrajectoriesPage(Page):
         self._home().setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _home(self) -> QWidget:
-        """Who has the keyboard in this view."""
+        """Return the widget that gets the focus in this view."""
         if self._view == COLUMNS and self._panel.isVisible():
             return self._panel.list
         homes = (self._columns, self._reader.transcript, self._table, self._compare.rows)
@@ -211,7 +212,7 @@ class TrajectoriesPage(Page):
         }
 
     def _escape(self) -> None:
-        """Take back what was said; else close the sheet; else leave the view, or the blindness."""
+        """Discard the draft, or close the sheet, or leave the view or blind mode."""
         if self._blind and not self._desk.labelling.draft and self._siblings:
             self._open_group(self._siblings.group)
             return
@@ -230,7 +231,7 @@ class TrajectoriesPage(Page):
             self._columns.next_divergence()
 
     def _changed_group(self, group: GroupSummary) -> None:
-        """A label was given, undone or redone, maybe in another group than this."""
+        """Update a group after a label was applied, undone or redone."""
         if self._place == key_of(group):
             self._blind = False
             self._fetch(group.split, group.step, group.group)
@@ -240,7 +241,7 @@ class TrajectoriesPage(Page):
 
     @Slot()
     def _follow_run(self) -> None:
-        """Another run was selected, or the page came into view."""
+        """Follow the selected run."""
         run_id = self.session.run.run_id
         if run_id != self._group_run:
             self._forget_group(run_id)
@@ -263,8 +264,7 @@ class TrajectoriesPage(Page):
         self._show_emptiness()
 
     def _forget_group(self, run_id: str) -> None:
-        """Show no group until one of this run was opened, in or out of view: ids of trajectories
-        are the same in every run."""
+        """Clear the group unless it belongs to this run; trajectory ids repeat between runs."""
         self._group_run, self._siblings, self._place = run_id, None, None
         self._wanted_index, self._blind = None, False
         self._focus_trail, self._base = ("", ""), ""
@@ -279,7 +279,7 @@ class TrajectoriesPage(Page):
 
     @Slot()
     def _refresh(self) -> None:
-        """A living run grows: ask again, but only when something was added."""
+        """Reload after new trajectories, steps or labels of an active run."""
         summary = self.session.run.summary
         count = summary.trajectories if summary else 0
         self._panel.set_total(count)
@@ -364,7 +364,7 @@ class TrajectoriesPage(Page):
         self._read()
 
     def _read(self) -> None:
-        """The reader shows the focused sibling, when it is in view."""
+        """Show the focused trajectory in the reader if it is visible."""
         self._proof.refresh(reading=self._view == READER)
         columns = self._columns
         record = columns.record()
@@ -378,7 +378,7 @@ class TrajectoriesPage(Page):
         self._fold()
 
     def _fold(self) -> None:
-        """The list goes where there is no room, and where the reader has its outline."""
+        """Hide the group list in narrow windows and beside the outline of the reader."""
         shown = self.width() >= FOLD_PX and self._view not in (READER, COMPARE, SCENARIOS)
         shown = shown and not self._blind
         if not shown and self._panel.list.hasFocus():

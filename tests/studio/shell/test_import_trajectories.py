@@ -1,4 +1,4 @@
-"""Import trajectories…: from the command to the trajectories on the page, over a real HTTP engine."""
+"""Import trajectories…: from the command to the rows on the page, over a real HTTP engine."""
 
 from pathlib import Path
 

@@ -1,5 +1,7 @@
-"""The charts below the main ones: what the update is made of, how far trainer and sampler are
-apart, how well the machine is used. What their ⓘ says comes from the registry of metrics."""
+"""Diagnostic charts: update composition, trainer vs. sampler, hardware utilization.
+
+The metric registry provides the help texts.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -147,7 +149,7 @@ GAP = (
 
 
 def _gap(link: ChartLink) -> tuple[ChartCard, Fill]:
-    """Where a server samples, beside how far each update moved the policy: in the same unit."""
+    """Chart of the log-prob gap beside the KL of each update, in the same unit."""
     card = ChartCard("Log-prob gap", link)
     form = formatting.significant
     sampled = [card.add_line(line.name, line.token, form=form) for line in GAP]

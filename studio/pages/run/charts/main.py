@@ -1,4 +1,4 @@
-"""The charts of the Run page: each is a card plus how it takes its numbers from the run."""
+"""Main charts of the Run page, each a card with a function that fills it."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ PART_TOKENS = ("plot-3", "plot-6", "plot-8", "plot-2", "plot-4", "plot-7", "plot
 
 
 def part_token(name: str, names: Sequence[str]) -> str:
-    """The colour of a reward part, the same everywhere: judge, label and costs have their own."""
+    """Return the colour token of a reward part; judge, label and costs have fixed colours."""
     lowered = name.lower()
     if lowered in ("judge", "ruler"):
         return "plot-2"
@@ -30,7 +30,7 @@ def part_token(name: str, names: Sequence[str]) -> str:
 
 
 class Overlay:
-    """The curve of the run that a branch has grown out of, behind the branch's own."""
+    """Curve of the parent run, drawn behind the curve of its branch."""
 
     def __init__(self, card: ChartCard, metric: str, pane: int = 0) -> None:
         self._card, self._metric, self._pane = card, metric, pane
@@ -74,7 +74,7 @@ def _reward(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def _events(run: RunModel) -> list[EventTag]:
-    """Where it began as a branch, and where it was resumed."""
+    """Return markers for the start of a branch and for resumes."""
     parent = run.summary.parent if run.summary else None
     resumes = [step for step in run.state.resumes if step]
     if parent is None or parent.begins not in resumes:
@@ -118,7 +118,7 @@ def _script(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def _is_own(key: str) -> bool:
-    """Neither what other charts show nor what ART counts of every run."""
+    """Return whether a metric is neither shown by other charts nor logged by ART for every run."""
     _, split, *rest = key.split("/")
     return bool(rest) and split not in COUNTED_BY_ART and rest[0] not in KNOWN_OF_ART
 

@@ -1,4 +1,4 @@
-"""The charts of an SFT run: what it learns, what it makes of what it has not seen, how fast."""
+"""Charts of an SFT run: training loss, held-out loss, throughput."""
 
 from functools import partial
 
@@ -49,7 +49,7 @@ def _held_out(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def _as_it_is(title: str, metric: str, shown: Form = formatting.significant) -> Maker:
-    """What is planned or counted is not smoothed."""
+    """Build a chart without smoothing, for planned or counted values."""
 
     def make(link: ChartLink) -> tuple[ChartCard, Fill]:
         card = ChartCard(title, link)
@@ -117,4 +117,4 @@ SFT_CHARTS: tuple[ChartSpec, ...] = (
         "Share of the peak matrix throughput of this machine",
     ),
 )
-"""In place of the others: nothing is sampled and nothing is rewarded."""
+"""Charts of SFT runs, which have neither rollouts nor rewards."""

@@ -1,4 +1,4 @@
-"""Advanced: every setting that no choice above holds, folded; what was changed shows as chips."""
+"""Advanced settings: all keys without a control above; changed values are shown as chips."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ LONGEST = 28
 
 
 class AdvancedFold(QWidget):
-    """`show_config(config)`; `edited(key, value)`, None for the default."""
+    """Advanced section: `show_config(config)`; emits `edited(key, value)`, None for the default."""
 
     edited = Signal(str, object)
 

@@ -1,4 +1,4 @@
-"""What the form says of a project's configuration."""
+"""Texts of the form that describe the configuration."""
 
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.records.choices import ModelInfo
@@ -8,7 +8,7 @@ from studio.text import formatting
 
 
 def model_words(model: ModelInfo) -> str:
-    """A model in the list of them."""
+    """Describe a model in the model list."""
     facts = [model.title]
     if model.parameters:
         facts.append(f"{formatting.short(model.parameters)} parameters")
@@ -18,7 +18,7 @@ def model_words(model: ModelInfo) -> str:
 
 
 def effort_words(config: ProjectConfig) -> str:
-    """How much is practised, and how often it is tested."""
+    """Describe the number of steps and rollouts, and the validation interval."""
     train = config.train
     tested = (
         f"validation every {train.validate_every} steps"
@@ -33,7 +33,7 @@ def effort_words(config: ProjectConfig) -> str:
 
 
 def follows(config: ProjectConfig) -> list[tuple[str, str]]:
-    """What is set with the choices, by name."""
+    """Return derived settings as (name, value)."""
     train, model, algorithm = config.train, config.model, config.train.algorithm
     return [
         ("Loss", f"{algorithm.loss.kind}, mean per {algorithm.average}"),

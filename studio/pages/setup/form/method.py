@@ -1,4 +1,4 @@
-"""The method card: which algorithm, when to use it, what it makes of a step, where it differs."""
+"""Method card: algorithm preset, when to use it, derived figures, deviations."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
@@ -18,7 +18,7 @@ KEY = "train.algorithm.preset"
 
 
 class MethodCard(Card):
-    """`show_config(config)`; `preset_chosen(name)` puts everything where the preset has it."""
+    """Method card: `show_config(config)`; emits `preset_chosen(name)`, which resets all values."""
 
     preset_chosen = Signal(str)
 
@@ -65,14 +65,14 @@ class MethodCard(Card):
 
 
 def deviations(algorithm: Algorithm) -> list[str]:
-    """Keys that are not as the preset has them."""
+    """Return keys that differ from the preset."""
     plain = Algorithm(preset=algorithm.preset)
     names = Algorithm.model_fields
     return [name for name in names if getattr(algorithm, name) != getattr(plain, name)]
 
 
 def numbers(config: ProjectConfig) -> list[tuple[str, str]]:
-    """What the method makes of a step, in figures."""
+    """Return derived figures per step as (name, value)."""
     train, algorithm = config.train, config.train.algorithm
     attempts = train.groups * train.group_size
     most = attempts * (1 + algorithm.refills)

@@ -1,4 +1,4 @@
-"""The five choices, what follows from them, Advanced, and the command that does the same."""
+"""Setup form: five sections, derived settings, Advanced, and the equivalent command line."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,12 +28,13 @@ from studio.widgets.text.text import Text
 
 AGENT = "agent.file"
 REVIEW_EVERY = 5
-"""Steps between two reviews, when a person switches them on."""
+"""Default number of steps between reviews."""
 
 
 class ChoicesForm(QWidget):
-    """`edited(key, value)`; `values_chosen(values)`; `preset_chosen(name)`; `show_project(view)`;
-    `show_problems(…)`."""
+    """Setup form: `show_project(view)`, `show_problems(…)`. Emits `edited(key, value)`,
+    `values_chosen(values)` and `preset_chosen(name)`.
+    """
 
     edited = Signal(str, object)
     values_chosen = Signal(object)
@@ -48,7 +49,7 @@ class ChoicesForm(QWidget):
         self._models: list[ModelInfo] = []
         self._config: ProjectConfig | None = None
         self._path = ""
-        """Of the project that is shown."""
+        """Path of the project shown."""
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(24, 0, 24, 24)
         self._column.setSpacing(0)
@@ -188,7 +189,7 @@ class ChoicesForm(QWidget):
         QTimer.singleShot(1000, self, lambda: self._copy.set_words("Copy"))
 
     def _switch_review(self) -> None:
-        """The run waits for a person, or not; how often stands under Advanced."""
+        """Toggle reviews; the interval is an advanced setting."""
         config = self._config
         if config is not None:
             every = 0 if config.train.review_every else REVIEW_EVERY
@@ -205,7 +206,7 @@ class ChoicesForm(QWidget):
     # What it shows
 
     def add_tools(self, tools: QWidget) -> None:
-        """Below the agent's file."""
+        """Add the tools below the agent file."""
         self._second.controls.insertWidget(1, tools)
 
     def set_models(self, models: Sequence[ModelInfo]) -> None:
@@ -213,7 +214,7 @@ class ChoicesForm(QWidget):
         self._show_model()
 
     def show_project(self, view: ProjectView, command: str) -> None:
-        """Fill everything from the project; a broken one keeps what was there."""
+        """Fill the form; an invalid project keeps the previous values."""
         self._line.set_words(command)
         if view.path != self._path:
             self._path = view.path
@@ -237,7 +238,7 @@ class ChoicesForm(QWidget):
         self._advanced.show_config(config)
 
     def finish(self) -> None:
-        """What is being typed is done with."""
+        """Commit text that is being edited."""
         for entry in self._entries():
             entry.finish()
 
@@ -258,7 +259,7 @@ class ChoicesForm(QWidget):
         self._second.say(f"{seen}up to {formatting.plural(config.agent.max_turns, 'turn')}")
 
     def _show_outside(self, outside: bool) -> None:
-        """What the script brings along is not chosen here."""
+        """Hide the settings that a training script defines."""
         for row, words in (
             (self._second, "Rollouts come from a training script."),
             (self._third, "The training script defines the scenarios."),
@@ -269,15 +270,15 @@ class ChoicesForm(QWidget):
                 row.say(words)
 
     def show_facts(self, facts: BackendFacts | None) -> None:
-        """What the engine has to sample and train with; None until it has said so."""
+        """Show the capabilities of the engine; None while unknown."""
         self._backend.show_facts(facts)
 
     def notes(self) -> dict[str, Note]:
-        """What is said beside each setting of the backend."""
+        """Return the notes of backend settings by key."""
         return self._backend.notes()
 
     def show_problems(self, problems: Sequence[Problem]) -> None:
-        """Each under the control it is about; `where` begins with its key."""
+        """Show problems at their controls; `where` begins with the key."""
         rows = {
             "model": self._first,
             "agent": self._second,
@@ -299,7 +300,7 @@ class ChoicesForm(QWidget):
                 self._fifth.say(problem.message, "bad")
 
     def set_problem(self, key: str, words: str) -> None:
-        """The answer to one edit."""
+        """Show the response to an edit."""
         if key == AGENT:
             self._agent_entry.answered(bool(words))
         if key in self._rows:
@@ -312,7 +313,7 @@ class ChoicesForm(QWidget):
             self.show_problems([Problem(code="config", message=words, where=key)])
 
     def set_locked(self, words: str) -> None:
-        """While a run lives: still editable, but said where it counts."""
+        """Show that edits apply to the next run while a run is active."""
         if words and self._config is not None:
             self._fifth.say(f"{effort_words(self._config)}. {words}", "info")
 

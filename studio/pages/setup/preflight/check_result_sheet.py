@@ -1,4 +1,4 @@
-"""Sheet with the result of a test: messages and output of the agent, or scores and reasons."""
+"""Sheet with the result of a live check: agent messages and output, or judge scores and reasons."""
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -77,7 +77,7 @@ class CheckedSheet(Sheet):
         self.open()
 
     def _begin(self, title: str) -> QVBoxLayout:
-        """An empty column in the place of the one before."""
+        """Replace the content by an empty column."""
         self.set_title(title)
         before, self._inside = self._inside, QWidget()
         self.body.replaceWidget(before, self._inside)

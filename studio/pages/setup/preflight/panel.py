@@ -1,4 +1,4 @@
-"""The right side of Setup: memory, time, what is solved before training, checks, and Train."""
+"""Preflight panel of Setup: memory, time, baseline, checks, and Train."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
@@ -53,7 +53,7 @@ class Preflight(QWidget):
         self.show_baseline(None, [], False)
 
     def show_forecast(self, forecast: Forecast | None, problem: Problem | None = None) -> None:
-        """Memory and time; a problem says why they are not known."""
+        """Show memory and time, or the problem that prevents an estimate."""
         vram = forecast.vram if forecast else None
         self._memory.setVisible(forecast is not None and vram is None)
         self._memory_line.setVisible(vram is None)
@@ -77,7 +77,7 @@ class Preflight(QWidget):
         self._facts.set_facts(_time_facts(forecast))
 
     def show_baseline(self, rate: Interval | None, scenarios: list[float], measuring: bool) -> None:
-        """The rate on its band, the spread below it, and what it means."""
+        """Show the baseline rate, the distribution of scenarios, and advice."""
         self._band.set_rate(rate)
         self._spread.set_rates(scenarios)
         spans = [Span("Solved before training  ", "text", 600)]
@@ -94,7 +94,7 @@ class Preflight(QWidget):
         self._measure.set_busy("Measuring…" if measuring else None)
 
     def show_checks(self, checks: list[tuple[str, str]]) -> None:
-        """(state, words) lines."""
+        """Show the checks, as (state, words)."""
         for line in self._checks:
             self._check_box.removeWidget(line)
             line.deleteLater()
@@ -108,11 +108,11 @@ class Preflight(QWidget):
         self._safe.set_words(why or "Closing this window does not stop training.")
 
     def allow_measuring(self, allowed: bool) -> None:
-        """False where there is no agent of ours to measure with."""
+        """Enable measuring; disabled for projects with an external training script."""
         self._measure.setVisible(allowed)
 
     def add_tests(self, tests: QWidget) -> None:
-        """Put the tests of agent and judge below the checks."""
+        """Insert the live checks below the project checks."""
         self._tests_box.addWidget(tests)
 
     def _build(self) -> None:
@@ -165,7 +165,7 @@ def _time_facts(forecast: Forecast) -> list[Fact]:
 
 
 def advice(rate: Interval | None, scenarios: list[float]) -> str:
-    """What the baseline means, with one suggestion."""
+    """Describe the baseline, with a suggestion."""
     low, high = USEFUL
     if rate is None:
         return (

@@ -1,4 +1,4 @@
-"""What an SFT run learns from: the files with their counts, every bad line, and Train on them."""
+"""Demonstrations tab: SFT files with counts, invalid lines, settings, and Train."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ ROW_PX, HEAD_PX, LABEL_PX, WIDEST_CARD = 32, 30, 104, 980
 
 
 class DemonstrationsTab(QWidget):
-    """`edited(key, value)` of a setting; `train_wanted()`."""
+    """Demonstrations tab; emits `edited(key, value)` and `train_wanted()`."""
 
     edited = Signal(str, object)
     train_wanted = Signal()
@@ -41,7 +41,7 @@ class DemonstrationsTab(QWidget):
         super().__init__(parent)
         self._session, self._tasks, self._sheet = session, tasks, sheet
         self._asked = ""
-        """The run in which a teacher works."""
+        """Run of the teacher."""
         self.files, self.bad = FileTableModel(self), BadLineModel(self)
         self._file_table = Table("Demonstration files", row_px=ROW_PX)
         self._bad_table = Table("Invalid lines", row_px=ROW_PX)
@@ -57,7 +57,7 @@ class DemonstrationsTab(QWidget):
         self._wire()
 
     def load(self) -> None:
-        """Have the engine read the files to their end."""
+        """Have the engine read all files."""
         if not self._session.project.path or not self._session.connected:
             return
         self._words.set_tone("muted")
@@ -66,21 +66,21 @@ class DemonstrationsTab(QWidget):
         self._tasks.run("demonstrations", ask, self._show, self._refuse)
 
     def show_config(self, config: ProjectConfig) -> None:
-        """The settings as they are."""
+        """Show the SFT settings."""
         for key, row in self._rows.items():
             row.show_stored(value_at(config, key))
 
     def set_problem(self, key: str, words: str) -> None:
-        """The answer to one edit."""
+        """Show the response to an edit."""
         self._rows[key].answer(words)
 
     def finish(self) -> None:
-        """What is being typed is done with."""
+        """Commit text that is being edited."""
         for row in self._rows.values():
             row.entry.finish()
 
     def forget(self) -> None:
-        """Another project comes."""
+        """Clear the tab before a change of project."""
         for row in self._rows.values():
             row.entry.forget()
 
@@ -173,7 +173,7 @@ class DemonstrationsTab(QWidget):
 
     @Slot()
     def show_run(self) -> None:
-        """Whether the selected run has attempts that could be kept, and how far a teacher is."""
+        """Show whether the selected run has usable trajectories, and the progress of a teacher."""
         if not self.isVisible():
             return
         self._follow_teacher()
@@ -230,7 +230,7 @@ class DemonstrationsTab(QWidget):
             self.load()
 
     def _take_own(self) -> None:
-        """The best attempt of each scenario of the selected run."""
+        """Save the best trajectory of each scenario of the selected run."""
         run = self._session.run.summary
         if run is None:
             return

@@ -1,4 +1,4 @@
-"""Filters that are kept: each query is one line of JSON in the settings. Pure."""
+"""Saved filters: each query is a line of JSON in the settings (pure functions)."""
 
 import json
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ _PAGING = {"offset", "limit", "sort", "descending"}
 
 
 def packed(query: TrajectoryQuery) -> str:
-    """Only what differs from showing everything; the group is of the moment."""
+    """Serialize the non-default fields of a query, without the group."""
     told = query.model_dump(exclude_defaults=True, exclude={*_PAGING, "group"})
     return json.dumps(told, sort_keys=True, ensure_ascii=False)
 
 
 def unpacked(line: str) -> TrajectoryQuery | None:
-    """None for a line that this version cannot read."""
+    """Parse a line; None if this version cannot read it."""
     try:
         return TrajectoryQuery.model_validate_json(line)
     except ValidationError:
@@ -26,13 +26,13 @@ def unpacked(line: str) -> TrajectoryQuery | None:
 
 
 def kept(lines: Sequence[str], query: TrajectoryQuery) -> list[str]:
-    """With this one first; the oldest goes where there are too many."""
+    """Prepend a query and drop the oldest ones above the limit."""
     new = packed(query)
     return [new, *(line for line in lines if line != new)][:MOST]
 
 
 def name_of(query: TrajectoryQuery) -> str:
-    """In words: Steps 3–9 · no signal · not labelled · “visa”."""
+    """Describe a query: Steps 3–9 · no signal · not labelled · “visa”."""
     words = []
     if query.step is not None:
         last = query.step if query.step_to is None else query.step_to

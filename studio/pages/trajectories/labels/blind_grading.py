@@ -1,4 +1,4 @@
-"""Blind grading: what must not be seen before a person has spoken, and what is told after. Pure."""
+"""Blind grading: data hidden before the label, comparison afterwards (pure functions)."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from studio.text import formatting
 
 
 def blinded(siblings: Siblings) -> Siblings:
-    """The same attempts without rewards, advantages, parts, verdicts and labels."""
+    """Return a group without rewards, advantages, parts, verdicts and labels."""
     nothing: dict[str, object] = {
         "reward": None,
         "advantage": None,
@@ -25,7 +25,7 @@ def blinded(siblings: Siblings) -> Siblings:
 
 
 def told(label: Label, siblings: Siblings) -> str:
-    """After the label: how far the judge, or else the reward, goes along with it."""
+    """Describe how far the judge, or else the reward, agrees with a label."""
     numbers = {one.id: one.index + 1 for one in siblings.trajectories}
     pairs = preferences(label.words, list(numbers))
     scores = judged(siblings.verdicts)
@@ -56,5 +56,5 @@ def told(label: Label, siblings: Siblings) -> str:
 
 
 def judged(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """The newest score of each attempt."""
+    """Return the newest judge score of each trajectory."""
     return {one.trajectory_id: one.score for one in verdicts if one.score is not None}

@@ -1,6 +1,6 @@
-"""The label bar: keys, one plain sentence on what the label does, the preview, and Apply.
+"""Label bar: keys, a sentence on the effect of the label, preview and Apply.
 
-It shows and asks; what is said and what becomes of it is `labelling`'s.
+The bar only displays and emits; `Labelling` holds the state.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ _KEYS = (
 
 
 class LabelBar(QWidget):
-    """Signals carry intent; `show_…` and `set_…` change what is seen."""
+    """Label bar; signals carry user intents, `show_…` and `set_…` update the display."""
 
     key_clicked = Signal(str)
     applied = Signal()
@@ -71,12 +71,12 @@ class LabelBar(QWidget):
     # What it shows
 
     def show_words(self, words: str = "", tone: str = "muted") -> None:
-        """The sentence; without words what the keys are for."""
+        """Show a sentence, or the default hint."""
         self._words.set_words(words or REST)
         self._words.set_tone(tone if words else "faint")
 
     def show_bars(self, bars: Sequence[AdvantageBar]) -> None:
-        """The preview, in the order shown; the largest change is told beside it."""
+        """Show the preview in column order; the largest change is described beside it."""
         self._bars.set_bars(bars)
         moved = [bar for bar in bars if bar.changed]
         if not bars:
@@ -91,25 +91,27 @@ class LabelBar(QWidget):
         self._facts.set_spans(spans)
 
     def set_pending(self, pending: bool) -> None:
-        """Whether there is something to apply."""
+        """Enable Apply if there is an uncommitted label."""
         self._apply.setEnabled(pending)
 
     def set_pressed(self, kinds: Sequence[str], best: str = "", worst: str = "") -> None:
-        """Which keys hold for the focused attempt; whose number is best and worst."""
+        """Mark the keys active on the focused trajectory, and the best and worst numbers."""
         pressed = [*kinds, *(["best"] if best else []), *(["worst"] if worst else [])]
         self._keys.set_pressed(pressed)
         self._keys.set_key("best", best or "1…9", "best")
         self._keys.set_key("worst", f"⇧{worst}" if worst else "⇧1…9", "worst")
 
     def set_effect(self, effect: str, done: bool = False) -> None:
-        """`done`: the group's step has been trained, so an override only changes the record."""
+        """Show the effect; with `done` the step has been trained and an override changes only the
+        record.
+        """
         words = next(words for key, words, _ in EFFECTS if key == effect)
         words = "Override · this step" if effect == "reward" and done else words
         self._effect.set_words(words)
         self._effect.setAccessibleName(f"Effect of the label: {words}")
 
     def set_teaches(self, teaches: bool, possible: bool) -> None:
-        """Without a judge there is nobody to teach."""
+        """Show whether the label is a judge example; `possible` is False without a judge."""
         self._teach.blockSignals(True)
         self._teach.setChecked(teaches and possible)
         self._teach.blockSignals(False)
@@ -119,7 +121,6 @@ class LabelBar(QWidget):
         self._apply.set_busy(words)
 
     def sentence(self) -> str:
-        """What it says now."""
         return self._words.words()
 
     # Asking for a score or a note
@@ -140,7 +141,7 @@ class LabelBar(QWidget):
             self._home.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def set_home(self, home: QWidget) -> None:
-        """Who has the keyboard when nothing is asked."""
+        """Set the widget that gets the focus after text entry."""
         self._home = home
 
     def toggle_teach(self) -> None:
@@ -189,7 +190,7 @@ class LabelBar(QWidget):
             self._hint.set_words(told)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Escape leaves the field, and only the field."""
+        """Leave the text field on Escape."""
         pressed = isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress
         if pressed and event.key() == Qt.Key.Key_Escape:  # type: ignore[attr-defined]
             self.stop_asking()
@@ -247,7 +248,7 @@ class LabelBar(QWidget):
         self._field.installEventFilter(self)
 
     def _arrange(self) -> None:
-        """In a wide window the preview stands beside the keys too, else only below them."""
+        """Show the preview beside the keys in a wide window, otherwise below."""
         wide = self.width() >= WIDE_PX
         self._grid.addWidget(self._top, 0, 0, 1, 1 if wide else 2)
         self._grid.addWidget(self._left, 1, 0)

@@ -1,4 +1,4 @@
-"""One label on record: what was said, by whom, when, why, by which rubric; struck when undone."""
+"""Entry of a stored label: content, author, time, effect, rubric; struck through when undone."""
 
 import time
 
@@ -15,7 +15,7 @@ _EFFECTS = {"reward": "changes rewards", "again": "trained again", "none": "agre
 
 
 def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
-    """The words, then where they come from."""
+    """Build the widget of a label: content, then provenance."""
     entry = QWidget()
     column = QVBoxLayout(entry)
     column.setContentsMargins(0, 0, 0, 0)
@@ -38,7 +38,7 @@ def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
 
 
 def provenance(label: Label) -> str:
-    """who · when · what it does · rubric · undone."""
+    """Return author, time, effect, rubric and undo state."""
     when = time.strftime("%d %b %Y, %H:%M", time.localtime(label.at)).lstrip("0")
     facts = [
         plain(label.who[:60]) or "somebody",

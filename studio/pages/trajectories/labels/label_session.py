@@ -1,9 +1,8 @@
-"""Labelling one group: keys change a draft, the engine previews it, Enter commits it.
+"""Labelling of a group: keys change a draft, the engine previews it, Enter commits it.
 
-In: what is pressed, about which attempt. Out: `draft_changed`, `committed(Labelled, words)` of the
-run that is looked at. Only the engine says what a label does; nothing is computed here. While it is
-being asked a person may be at another group already, or at another run: an answer clears only the
-draft it is about.
+Emits `draft_changed` and `committed(Labelled, words)` for the selected run. Only the engine
+computes the effect of a label. The user can switch group or run while a request is pending; a
+response clears only its own draft.
 """
 
 import uuid
@@ -26,8 +25,9 @@ PREVIEW_MS = 40
 
 
 class Labelling(QObject):
-    """One per page. Refusals come out of `refused` in words, once; of what is no longer shown the
-    session tells them, with their place."""
+    """Labelling state of a page. `refused` reports problems once; problems of groups that are no
+    longer shown go to the session with their location.
+    """
 
     draft_changed = Signal()
     previewed = Signal()
@@ -41,7 +41,7 @@ class Labelling(QObject):
         self._outbox = Outbox(tasks, self)
         self._siblings: Siblings | None = None
         self._run_id = ""
-        """Run of the group that is shown: labels name it, whatever run is selected meanwhile."""
+        """Run of the group shown; labels refer to it regardless of the selected run."""
         self._past: list[Draft] = []
         self._future: list[Draft] = []
         self.draft = Draft()
@@ -57,13 +57,13 @@ class Labelling(QObject):
     # What is shown
 
     def set_blind(self, blind: bool) -> None:
-        """Blind: no preview, for it would tell; and the label is only measured unless said else."""
+        """Set blind mode: no preview, and the default effect is "Agreement only"."""
         if blind != self.blind:
             self.blind = blind
             self._begin(Draft())
 
     def show_group(self, siblings: Siblings | None, run_id: str = "") -> None:
-        """Show another group, or the same as it is now: another one begins with an empty draft."""
+        """Show a group; another group starts with an empty draft."""
         before, self._siblings = self._siblings, siblings
         other_run, self._run_id = run_id != self._run_id, run_id
         other = before is None or siblings is None or _place(before) != _place(siblings)
@@ -77,24 +77,24 @@ class Labelling(QObject):
         return self._siblings.trajectories if self._siblings else []
 
     def numbers(self) -> dict[str, int]:
-        """Sibling numbers by trajectory."""
+        """Return trajectory numbers by id."""
         return {one.id: one.index + 1 for one in self.attempts}
 
     def outcomes(self) -> list[Outcome]:
         return self.preview.outcomes if self.preview else []
 
     def may_teach(self) -> bool:
-        """Without a judge there is nobody to teach."""
+        """Return whether a label can be a judge example, which needs a judge."""
         spec = self._state.spec
         return spec is not None and spec.config.judge.enabled
 
     def is_done(self) -> bool:
-        """Whether the update of this group's step has been settled without the draft."""
+        """Return whether the update of this step was completed without the draft."""
         closed = self._state.closed
         return self._siblings is not None and self._siblings.group.step <= closed
 
     def sentence(self) -> str:
-        """What the draft will do; empty while nobody knows yet."""
+        """Describe the effect of the draft; empty until the preview arrives."""
         label = self._label("preview")
         if label is not None and self.blind:
             return f"{wording.gist(label, self.numbers())}. Its effect appears after Enter."
@@ -135,15 +135,14 @@ class Labelling(QObject):
         self._changed()
 
     def discard(self) -> bool:
-        """Take back what waits; False where nothing does."""
+        """Discard the draft; returns False if there is none."""
         waited = bool(self.draft)
         if waited:
             self._begin(Draft())
         return waited
 
     def undo(self) -> None:
-        """The last key; the last label of the run where there is none, or where what was said is
-        on its way."""
+        """Undo the last key; without a draft, or while it is being sent, undo the last label."""
         if self._past and not self._outbox.holds(self._said()):
             self._future.append(self.draft)
             self.draft = self._past.pop()
@@ -152,7 +151,7 @@ class Labelling(QObject):
             self.undo_label()
 
     def undo_label(self) -> None:
-        """The last label of the run, whatever waits for Enter."""
+        """Undo the last label of the run."""
         self._call(lambda run: self._session.client.undo_label(run), "Undone: ")
 
     def redo(self) -> None:
@@ -164,7 +163,7 @@ class Labelling(QObject):
             self._call(lambda run: self._session.client.redo_label(run), "Redone: ")
 
     def apply(self) -> None:
-        """Commit what was said. A second Enter while it is on its way does nothing."""
+        """Commit the draft; ignored while it is being sent."""
         label, said = self._label(uuid.uuid4().hex), self._said()
         if label is None or self._siblings is None or self._outbox.holds(said):
             return
@@ -236,7 +235,7 @@ class Labelling(QObject):
         return self._session.runs.state(self._run_id) if self._run_id else self._session.run.state
 
     def _said(self) -> Said:
-        """What stands here now."""
+        """Return the current draft with its group."""
         place = _place(self._siblings) if self._siblings else None
         teaches = self.teaches and self.may_teach()
         return Said(self._run_id, place, self.draft, self.effect, teaches)
@@ -245,7 +244,7 @@ class Labelling(QObject):
         self.busy_changed.emit(self._outbox.holds(self._said()))
 
     def _tell(self, run_id: str, answer: Labelled, words: str) -> None:
-        """Of a run that is looked at no more only that it was done."""
+        """Report a response; for runs no longer shown, only its completion."""
         if run_id == self._session.run.run_id:
             self.committed.emit(answer, words)
         else:
@@ -281,7 +280,7 @@ class Labelling(QObject):
             self._tasks.run("preview", ask, self._show_preview, self._refuse)
 
     async def _preview(self, run_id: str, label: Label) -> LabelPreview:
-        """Raises what the engine raises, and LaunchError where it has gone meanwhile."""
+        """Request a preview. Raises the engine's errors, and LaunchError if the engine is gone."""
         return await self._session.client.preview_label(run_id, label)
 
     def _show_preview(self, preview: LabelPreview) -> None:

@@ -1,7 +1,6 @@
-"""What a person has said with Enter, U and Ctrl Shift Z, on its way to the engine: one after the
-other, in the order it was said.
+"""Queue of label requests (apply, undo, redo), sent to the engine one at a time in order.
 
-In: letters. Each of them hears how it ended; one that undoes what was then refused is not sent.
+Each request reports its outcome; the undo of a refused label is not sent.
 """
 
 from collections import deque
@@ -21,7 +20,7 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Said:
-    """What stands there to be committed, and of what."""
+    """Draft to be committed, with its group."""
 
     run_id: str
     place: Place | None
@@ -32,8 +31,10 @@ class Said:
 
 @dataclass(frozen=True)
 class Letter:
-    """`said` of a label; None of an undo or redo. `failed(problem, unsent)`: how many undos and
-    redos behind it are not sent."""
+    """Queued request; `said` is None for undo and redo.
+
+    `failed(problem, unsent)` reports the number of later undos and redos that are not sent.
+    """
 
     said: Said | None
     ask: Callable[[], Coroutine[Any, Any, Any]]
@@ -42,7 +43,7 @@ class Letter:
 
 
 class Outbox(QObject):
-    """One per page, in the page's scope."""
+    """Request queue of a page, in its task scope."""
 
     def __init__(self, tasks: TaskScope, parent: QObject) -> None:
         super().__init__(parent)
@@ -56,7 +57,7 @@ class Outbox(QObject):
             self._send()
 
     def holds(self, said: Said) -> bool:
-        """Whether it is on its way, or waits for what is."""
+        """Return whether a draft is queued or being sent."""
         return any(letter.said == said for letter in self._letters)
 
     def _send(self) -> None:

@@ -1,5 +1,7 @@
-"""Evidence of one attempt: what the judge said and whether it is true, the reward, the labels,
-the exact exchange. Built tab by tab, when a tab is seen."""
+"""Evidence of a trajectory: verdicts with verified quotes, reward, labels, raw exchange.
+
+Each tab is built when it is first shown.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,19 +31,21 @@ LABELS_MOST = 100
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of one attempt beside its transcript."""
+    """Data of a trajectory beside its transcript."""
 
     record: Trajectory
     verdicts: Sequence[Verdict] = ()
     labels: Sequence[Label] = ()
-    """Of its group, undone ones too, oldest first."""
+    """Labels of the group, including undone ones, oldest first."""
     numbers: dict[str, int] = field(default_factory=dict)
-    """Sibling numbers by trajectory."""
+    """Trajectory numbers by id."""
     weights: Weights = field(default_factory=dict)
 
 
 class EvidencePanel(QWidget):
-    """`show_evidence(…)`. `passage_wanted(quote)`; `call_wanted(key)`, answered by `show_call`."""
+    """Evidence panel: `show_evidence(…)`; emits `passage_wanted(quote)` and `call_wanted(key)`,
+    answered by `show_call`.
+    """
 
     passage_wanted = Signal(str)
     call_wanted = Signal(str)
@@ -91,11 +95,11 @@ class EvidencePanel(QWidget):
         column.addStretch(1)
 
     def show_call(self, call: Call) -> None:
-        """The exchange that was asked for."""
+        """Show the requested judge exchange."""
         self._raw.show_call(call)
 
     def words(self) -> list[str]:
-        """All that the tab in view says, for tests."""
+        """Return all texts of the visible tab, for tests."""
         if self.tabs.index() == 3:
             return [self._raw.text.toPlainText()]
         inside = self._columns[self.tabs.index()].parentWidget()
@@ -161,7 +165,7 @@ class EvidencePanel(QWidget):
 
 
 def _about(evidence: Evidence) -> list[Label]:
-    """Labels with a word on this attempt."""
+    """Return the labels that mention the trajectory."""
     name = evidence.record.id
     return [
         label
@@ -174,7 +178,7 @@ def _about(evidence: Evidence) -> list[Label]:
 
 
 def _calls(evidence: Evidence) -> list[tuple[str, str]]:
-    """Key and name of each exchange with a judge."""
+    """Return key and name of each judge exchange."""
     own = [one for one in evidence.verdicts if one.trajectory_id == evidence.record.id]
     many = len(own) > 1
     return [

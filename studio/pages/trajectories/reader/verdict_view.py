@@ -1,4 +1,4 @@
-"""What one judge thought of one attempt: score, reason, criteria, quotes, passes."""
+"""View of a verdict: score, reason, criteria, quotes, passes."""
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QPaintEvent
@@ -18,7 +18,7 @@ REASON_MOST, QUOTE_MOST, QUOTES_MOST = 6000, 600, 40
 
 
 class VerdictView(QWidget):
-    """`passage_wanted(quote)` where a quote was found and is asked for."""
+    """Verdict view; emits `passage_wanted(quote)` for a verified quote."""
 
     passage_wanted = Signal(str)
 
@@ -98,7 +98,7 @@ class VerdictView(QWidget):
 
 
 class QuoteLine(QWidget):
-    """A quote behind a 2 px line: found, with the way to it, or not in the transcript."""
+    """Quote with a link to its passage, or a note that it is not in the transcript."""
 
     wanted = Signal(str)
 
@@ -135,5 +135,5 @@ class _Icon(QWidget):
 
 
 def short_model(model: str) -> str:
-    """`openai/o4-mini` → o4-mini."""
+    """Return the model name without its provider: `openai/o4-mini` becomes o4-mini."""
     return plain(model.rpartition("/")[2][:60])
