@@ -61,7 +61,7 @@ class EnvironmentRow(QWidget):
 
     def _build(self) -> None:
         line = QWidget()
-        line.setFixedHeight(28)  # with and without buttons
+        line.setFixedHeight(28)  # same height with and without buttons
         head = QHBoxLayout(line)
         head.setContentsMargins(0, 0, 0, 0)
         head.setSpacing(8)

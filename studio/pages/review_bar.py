@@ -60,7 +60,7 @@ class ReviewBar(QWidget):
         if self.isHidden() == (review is not None):
             self.setVisible(review is not None)
         if review is None and self._sent is not None and self._sent[0] == state.run_id:
-            self._sent = None  # the same step may wait again, after the run was resumed
+            self._sent = None  # a resumed run can wait at the same step again
         if review is not None:
             self._step = review.step
             going = self._sent == (state.run_id, review.step)

@@ -58,7 +58,7 @@ class Importer(QObject):
         dialog = QFileDialog(self._window, title, project, FORMS if kind == "file" else "")
         mode = QFileDialog.FileMode
         dialog.setFileMode(mode.Directory if kind == "folder" else mode.ExistingFile)
-        dialog.setFilter(dialog.filter() | QDir.Filter.Hidden)  # .art begins with a dot
+        dialog.setFilter(dialog.filter() | QDir.Filter.Hidden)  # .art folders are hidden files
         return dialog
 
     async def bring(self, project: str, source: str) -> None:
@@ -69,7 +69,7 @@ class Importer(QObject):
             await self._wait(importing, Path(source).name)
         finally:
             importing.cancel()
-            await asyncio.gather(importing, return_exceptions=True)  # its error rises below
+            await asyncio.gather(importing, return_exceptions=True)  # its error is raised below
         run = importing.result()
         self._session.runs.put(run)
         self._session.open_run(run, "trajectories")

@@ -120,7 +120,9 @@ class Frame(QObject):
             if run is not None and run.host:
                 away = living and session.hosts.away(run.host)
                 where = f"{run.host} is disconnected" if away else f"on {run.host}"
-                known = f"Step {run.step}" if away else words.text  # its phase was long ago
+                known = (
+                    f"Step {run.step}" if away else words.text
+                )  # the last known phase is outdated
                 words = replace(words, text=f"{known} · {where}")
                 tone = "warn" if away else tone
             elif living and session.hosts.chosen(session.project.path):

@@ -92,7 +92,7 @@ class ArenaCard(Card):
             self._tasks.run("scenarios", self._scenarios_of(path))
             self._tasks.run("tally", self._session.client.tally(path), self._show_tally)
 
-    # Asking
+    # Sending
 
     def _begin(self, names: Sequence[str]) -> None:
         """Start a new chat and drop pending responses of the previous one."""
@@ -231,7 +231,7 @@ class ArenaCard(Card):
             action.triggered.connect(lambda _=False, s=one: self._try_scenario(s))
         menu.popup(self._try.mapToGlobal(self._try.rect().topLeft()))
 
-    # Showing
+    # Display
 
     @property
     def _nameless(self) -> bool:
@@ -282,7 +282,7 @@ class ArenaCard(Card):
             return formatting.plural(tally.votes, "vote")
         one, other = (self._words.get(name, name) for name in (first.name, first.against))
         mean, low, high = first.share.mean, first.share.low, first.share.high
-        if mean < 0.5:  # said of the one that is ahead
+        if mean < 0.5:  # name the preferred model first
             one, other, mean, low, high = other, one, 1 - mean, 1 - high, 1 - low
         share = (
             f"{formatting.percent(mean)} ({formatting.percent(low)} to {formatting.percent(high)})"

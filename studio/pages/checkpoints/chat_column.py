@@ -58,7 +58,7 @@ def rows_of(side: Side, nameless: bool) -> list[Item]:
     """Convert a chat to transcript rows; the reward is included only where names are shown."""
     if side.attempt is not None:
         scored = side.attempt.reward is not None
-        words = side.attempt.model_copy(update={"branches": []})  # without the tokens that end it
+        words = side.attempt.model_copy(update={"branches": []})  # without the stop tokens
         return items_of(words, blind=nameless or not scored)
     titles = {"user": "Prompt", "assistant": "Response"}
     return [

@@ -216,7 +216,7 @@ class ExportSheet(Sheet):
             self._go.set_words(f"Export {title}", price)
         self._go.setEnabled(not running)
         if running:
-            self._cancel.setFocus()  # what had it is disabled now
+            self._cancel.setFocus()  # the focused button is disabled now
             self._phase.set_words("Starting")
             self._progress.set_value(0.0, "")
 

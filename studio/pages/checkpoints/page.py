@@ -76,7 +76,7 @@ class CheckpointsPage(Page):
         await self._export.close_tasks()
         await super().close_tasks()
 
-    # What is there
+    # List of checkpoints
 
     @Slot()
     def _refresh(self) -> None:
@@ -173,7 +173,7 @@ class CheckpointsPage(Page):
         self._evaluate.set_busy(None)
         chosen = self._model.chosen()
         attempts, seconds = self._work(len(chosen))
-        price = formatting.plural(attempts, "attempt")
+        price = formatting.plural(attempts, "rollout")
         price += f" · ≈ {formatting.duration(seconds)}" if seconds else ""
         self._evaluate.set_words(f"Evaluate {len(chosen)}", price if chosen else "")
         self._evaluate.setEnabled(len(chosen) > 0 and self.session.connected)
@@ -251,7 +251,7 @@ class CheckpointsPage(Page):
         if self._desk.newest is not None:
             self.session.open_run(self._desk.newest, "trajectories")
 
-    # Choosing
+    # Selection
 
     def _chosen_changed(self) -> None:
         self._arena.show_models([one.name for one in self._model.chosen()], self._names())
@@ -295,7 +295,7 @@ class CheckpointsPage(Page):
         self._seen = ()
         self._refresh()
 
-    # A model of a provider
+    # Provider models
 
     def _add_model(self) -> None:
         self.tasks.run("add", self._ask_model())
@@ -379,7 +379,7 @@ class CheckpointsPage(Page):
 
     @Slot()
     def _selected(self) -> None:
-        self.tasks.cancel("kept")  # of the run before
+        self.tasks.cancel("kept")  # request of the previous run
         self._kept = []
         self._seen = ()
 

@@ -166,7 +166,7 @@ class HomePage(Page):
             verb, words = "is measuring its baseline", "rollouts before training"
         low, high = ramp_ends(state)
         if run.kind == "evaluation":
-            verb, words = "is being evaluated", " against ".join(run.contestants)
+            verb, words = "is being evaluated", " vs. ".join(run.contestants)
         where = f" on {run.host}" if run.host else ""
         self._banner.set_run(
             f"{run.project} {verb}{where}", words, cells_of(state), _facts(run), low, high

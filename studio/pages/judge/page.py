@@ -89,7 +89,7 @@ class JudgePage(Page):
         inside.setContentsMargins(0, 0, 0, 0)
         inside.setSpacing(0)
         inside.addWidget(self.editor, 1)
-        self._starters = QGridLayout()  # of two: side by side they are wider than the editor
+        self._starters = QGridLayout()  # two columns: a single row would be wider than the editor
         self._starters.setContentsMargins(16, 0, 16, 12)
         self._starters.setSpacing(8)
         for place, (file, words) in enumerate(presets()):
@@ -146,7 +146,7 @@ class JudgePage(Page):
         grade.activated.connect(self.grade_next)
 
     def enter(self) -> None:
-        self.setFocus(Qt.FocusReason.OtherFocusReason)  # its keys are heard at once
+        self.setFocus(Qt.FocusReason.OtherFocusReason)  # page shortcuts work immediately
         self._project_changed()
         self._run_selected()
         self.tasks.run("labels", self._look(), self._show_trust)
@@ -154,7 +154,7 @@ class JudgePage(Page):
     def save(self) -> None:
         self.editor.save()
 
-    # What is shown
+    # Display
 
     def _project_changed(self) -> None:
         path, view = self.session.project.path, self.session.project.view
@@ -258,7 +258,7 @@ class JudgePage(Page):
         self.grading.show_progress(done, self._rows[0] if self._rows else None, bool(self._groups))
         self._price_soon()
 
-    # What a person wants
+    # User actions
 
     def _saved(self, path: str, view: RubricView) -> None:
         self._show_rubric(path, view)

@@ -50,7 +50,7 @@ class RubricEditor(QWidget):
         self._against: RubricVersion | None = None
         self._sent: list[dict[str, str]] = []
         self._parts: list[Part] = []
-        self._shown = "text"  # or changes, or sent
+        self._shown = "text"  # or "changes", or "sent"
         self.text = CodeEditor("Rubric")
         self._colours = MarkdownColours(self.text.document())
         self._read = QPlainTextEdit()
@@ -143,7 +143,7 @@ class RubricEditor(QWidget):
         self._path, self._view, self._against = path, None, None
         self._read_mark = ""
         self._turn("text", keep=True)
-        self.text.setPlainText("")  # an undo would bring the other one back
+        self.text.setPlainText("")  # clears the undo history of the other project
         self.setEnabled(False)
 
     def show_view(self, view: RubricView, name: str) -> None:

@@ -31,7 +31,7 @@ class RubricSaving(QObject):
 
         async def write() -> RubricView:
             view = await session.client.save_rubric(path, request)
-            if session.project.path == path:  # the project's files are others now
+            if session.project.path == path:  # its file fingerprints have changed
                 session.show_project(await session.client.project(path))
             return view
 

@@ -99,7 +99,7 @@ class DescribeSheet(Sheet):
         self.draft.begin()
         self.finish.begin()
 
-    # What a person wants
+    # User actions
 
     def _press(self) -> None:
         """Perform the primary action of the current step (button or Ctrl Enter)."""
@@ -201,7 +201,7 @@ class DescribeSheet(Sheet):
             self._halt()
             self._session.said.emit(f"Generation was stopped. {draft.KEPT}")
 
-    # What is so
+    # State
 
     def _show(self, step: Step) -> None:
         self._at = step

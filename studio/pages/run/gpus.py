@@ -112,7 +112,7 @@ class CardBlock(QWidget):
             return
         stretches = [
             Stretch("this run", (used - others) / total, "plot-1"),
-            Stretch("others", others / total, "plot-7"),
+            Stretch("other processes", others / total, "plot-7"),
         ]
         decimals = 0 if total >= 100e9 else 1
         words = f"{used / 1e9:.{decimals}f} / {total / 1e9:.{decimals}f} GB"

@@ -245,7 +245,7 @@ class RunPage(Page):
         self._branch.show_run(summary, state, chosen)
         self._branch.open()
 
-    # Before the first run
+    # Empty page
 
     def _show_empty(self) -> None:
         project = self.session.project
@@ -349,10 +349,10 @@ class RunPage(Page):
         self.session.settings.update(extra_charts=[*others, key] if on else others)
         self._show_charts()
 
-    # Ways to the trajectories
+    # Links to trajectories
 
     def _open_step(self, step: int) -> None:
-        if self._supervised:  # it has no attempts to look at
+        if self._supervised:  # SFT runs have no trajectories
             return
         if step > 0:
             self._want(step=step)

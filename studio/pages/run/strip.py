@@ -58,7 +58,7 @@ class StepCells:
     def _follow(self, records: Sequence[StepRecord], measure: str) -> None:
         known = len(self._records)
         if known > len(records) or (known and self._records[-1] is not records[known - 1]):
-            known = 0  # another run, or one that was rewound
+            known = 0  # another run, or one that was rolled back
         self._records[known:] = records[known:]
         self._cells[known:] = [_cell(record, measure) for record in records[known:]]
 

@@ -217,7 +217,7 @@ def _facts(view: HostView) -> list[tuple[str, str]]:
     facts = [("Address", view.spec.address)]
     if view.info is not None:
         facts += [("Device", view.info.device), ("Engine", view.info.version)]
-        facts += [(f"Card {card.index} now", card_words(card)) for card in view.info.cards]
+        facts += [(f"GPU {card.index} now", card_words(card)) for card in view.info.cards]
         facts.append(("Free disk now", formatting.size(view.info.free_bytes or None)))
     if view.latency_s is not None:
         facts.append(("Latency", formatting.duration(view.latency_s)))

@@ -101,7 +101,7 @@ class AddServerSheet(Sheet):
         self._asked = self._installing = False
         self.set_title(f"Add {name}" if name else "Add a server")
 
-    # What a person wants
+    # User actions
 
     def _press(self) -> None:
         """Perform the primary action of the current step."""
@@ -156,7 +156,7 @@ class AddServerSheet(Sheet):
         path = self._session.project.path
         self._hosts.choose(path, self._name if on else "")
 
-    # What is so
+    # State
 
     @Slot()
     def _heard(self) -> None:

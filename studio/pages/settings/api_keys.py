@@ -92,7 +92,7 @@ class KeysCard(Card):
                 self._key.set_value("")
             self._say(name, True)
 
-        self._tasks.cancel(self._job("look"))  # what it finds is older
+        self._tasks.cancel(self._job("look"))  # its result is outdated
         self._run("change", api_keys.put(self._slot(name), key), kept)
 
     def _delete(self) -> None:

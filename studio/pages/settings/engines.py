@@ -81,7 +81,7 @@ class EnginesCards(QWidget):
         self._found = found
         if found.problem:
             self._failed(found.problem)
-        elif self._words.property("tone") != "bad":  # a refusal stays until something is pressed
+        elif self._words.property("tone") != "bad":  # keep an error until the next action
             self._say("")
         self._row(built_in_row(found), self._engines)
         for view in found.environments:

@@ -152,14 +152,14 @@ class SetupPage(Page):
         self._tabs.set_index(tab)
         self._stack.setCurrentIndex(tab)
         self._title.set_words(TITLES[tab])
-        self._preflight.setVisible(tab != DEMONSTRATIONS)  # it speaks of RL
+        self._preflight.setVisible(tab != DEMONSTRATIONS)  # the preflight covers RL only
         self.update()
         if tab == SCENARIOS:
             self._scenarios.load()
         elif tab == DEMONSTRATIONS:
             self._demonstrations.load()
 
-    # The project
+    # Project
 
     @Slot()
     def _project_changed(self) -> None:
@@ -269,7 +269,7 @@ class SetupPage(Page):
         """
         self._form.show_facts(None)
 
-    # The preflight
+    # Preflight
 
     @Slot()
     def _ask_forecast(self) -> None:
@@ -280,7 +280,7 @@ class SetupPage(Page):
             return await self.session.client.forecast(path, pending)
 
         def failed(problem: Problem) -> None:
-            if pending:  # the answer to the edit says what is wrong with it
+            if pending:  # the response to the edit reports its problem
                 return
             self._forecast = None
             self._preflight.show_forecast(None, problem)

@@ -111,7 +111,7 @@ class TeacherSheet(OrderSheet):
             said = field.problem() if field.text() else ""
             self._rows[key].set_problem(said)
             wrong = wrong or said
-        count = formatting.plural(self._scenarios * self.attempts.value(), "attempt")
+        count = formatting.plural(self._scenarios * self.attempts.value(), "rollout")
         most = f"up to ${budget or 0:.2f}"
         self._go.set_words("Generate", f"{count} · {most}")
         self._go.setEnabled(bool(name) and not wrong)

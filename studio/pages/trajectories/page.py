@@ -57,7 +57,7 @@ class TrajectoriesPage(Page):
         self._groups = GroupListModel(self.tasks, self)
         self._rows = TrajectoryTableModel(self.tasks, self)
         self._siblings: Siblings | None = None
-        self._place: tuple[Split, int, int] | None = None  # of the group that was asked for last
+        self._place: tuple[Split, int, int] | None = None  # of the last group requested
         self._wanted_index: int | None = None
         self._source = ""
         self._blind = False
@@ -106,7 +106,7 @@ class TrajectoriesPage(Page):
 
     def set_mode(self, mode: int) -> None:
         if mode != COLUMNS and self._blind:
-            return  # every other view tells what must not be seen
+            return  # all other views reveal the ranking
         self._view, self._base = mode, ""
         self._head.set_view(mode)
         self._body.setCurrentIndex(mode)
@@ -159,7 +159,7 @@ class TrajectoriesPage(Page):
     def _wire(self) -> None:
         run = self.session.run
         run.selected.connect(self._follow_run)
-        self.session.runs_changed.connect(self._follow_run)  # one that was repaired can be read
+        self.session.runs_changed.connect(self._follow_run)  # a repaired run becomes readable
         self._refresh_timer.timeout.connect(self._refresh)
         self._panel.query_changed.connect(self._ask)
         self._panel.group_chosen.connect(self._open_group)
@@ -237,7 +237,7 @@ class TrajectoriesPage(Page):
             self._fetch(group.split, group.step, group.group)
         self._refresh_lists()
 
-    # What it shows
+    # Display
 
     @Slot()
     def _follow_run(self) -> None:
@@ -248,10 +248,10 @@ class TrajectoriesPage(Page):
         if not self.isVisible():
             return
         if self.session.run.damaged:
-            run_id = ""  # nothing of it can be read
+            run_id = ""  # a damaged run is unreadable
         if run_id != self._source:
             self._source, self._seen = run_id, (-1, -1, None)
-            session = self.session  # its client is another one after the engine was restarted
+            session = self.session  # a restart of the engine replaces its client
             self._panel.set_query(TrajectoryQuery())
             for model in (self._groups, self._rows):
                 model.set_query(TrajectoryQuery())
@@ -293,7 +293,7 @@ class TrajectoriesPage(Page):
         spoken = self._seen[-1] not in (said, None)
         self._seen = seen
         self._refresh_lists()
-        if spoken and self._place is not None:  # maybe by somebody else, in a terminal
+        if spoken and self._place is not None:  # labels can come from the command line
             self._fetch(*self._place)
 
     def _refresh_lists(self) -> None:
@@ -382,7 +382,9 @@ class TrajectoriesPage(Page):
         shown = self.width() >= FOLD_PX and self._view not in (READER, COMPARE, SCENARIOS)
         shown = shown and not self._blind
         if not shown and self._panel.list.hasFocus():
-            self._columns.setFocus(Qt.FocusReason.OtherFocusReason)  # the keys stay on the page
+            self._columns.setFocus(
+                Qt.FocusReason.OtherFocusReason
+            )  # keep the keyboard focus on the page
         self._panel.setVisible(shown)
         waiting = bool(self._desk.labelling.draft) and self._view in (READER, COMPARE)
         self._bar.setVisible(self._view == COLUMNS or waiting)

@@ -13,7 +13,7 @@ from studio.widgets.tables.table import Table
 
 WIDE_PX = 1080
 DIFFICULTY = [column.title for column in COLUMNS].index("Difficulty")
-# width and kind, in the order of the model; what is spare goes where there is no room
+# width and kind per model column; spare columns are hidden first
 _COLUMNS: tuple[tuple[int | None, str, bool], ...] = (
     (None, "strong", False),
     (168, "sparkline", False),
@@ -49,7 +49,7 @@ class ScenarioTable(Table):
     def follow(self, run_id: str) -> None:
         """Show a run; an empty id clears the table."""
         self._stale = False
-        session = self._session  # its client is another one after the engine was restarted
+        session = self._session  # a restart of the engine replaces its client
         source = (lambda query: session.client.curves(run_id, query)) if run_id else None
         self.rows.set_source(source)
 

@@ -7,7 +7,7 @@ from studio.models.trajectories import TrajectoryTableModel
 from studio.widgets.tables.table import Table
 
 WIDE_PX = 960
-# width and kind, in the order of the model; what is spare is also in the reader
+# width and kind per model column; the reader also shows spare columns
 _COLUMNS: tuple[tuple[int | None, str, bool], ...] = (
     (None, "strong", False),
     (60, "figure", False),

@@ -194,7 +194,7 @@ WATCH = (
     Line("watch/addresses_judge", "address the judge", "plot-5"),
     Line("watch/repetition", "repeated phrases", "plot-3"),
 )
-RATE, ROWS = (Line("lr", "rate", "plot-7"),), (Line("rows/sample", "attempts", "plot-1"),)
+RATE, ROWS = (Line("lr", "rate", "plot-7"),), (Line("rows/sample", "rollouts", "plot-1"),)
 
 DIAGNOSTICS: tuple[ChartSpec, ...] = (
     ChartSpec(

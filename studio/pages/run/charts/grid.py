@@ -137,7 +137,7 @@ class ChartGrid(QScrollArea):
             return
         cells, headings = stacked(self._counts, width, height)
         bottom = _bottom(cells)
-        if bottom > height:  # the scroll bar takes its part
+        if bottom > height:  # leave room for the scroll bar
             bar = self.verticalScrollBar().sizeHint().width() + 2
             cells, headings = stacked(self._counts, width - bar, height)
             bottom = _bottom(cells)

@@ -65,7 +65,7 @@ class ChoicesForm(QWidget):
         self._command()
         self._column.addStretch(1)
 
-    # The rows
+    # Rows
 
     def _row(self, number: int, name: str, words: str) -> ChoiceRow:
         row = ChoiceRow(number, name, words)
@@ -203,7 +203,7 @@ class ChoicesForm(QWidget):
         else:
             self._fourth.say("Choose a judge on the Judge page first.", "info")
 
-    # What it shows
+    # Display
 
     def add_tools(self, tools: QWidget) -> None:
         """Add the tools below the agent file."""

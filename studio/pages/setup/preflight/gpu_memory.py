@@ -200,7 +200,7 @@ class _CardBlock(QWidget):
             shares = [(group, max(found[group] for found in both)) for group in both[0]]
         total = card.peak_bytes if overlaps else getattr(card, phase)
         whole = max(card.total_bytes, card.others_bytes + card.peak_bytes, 1)
-        held = Stretch("others", card.others_bytes / whole, "faint", hatched=True)
+        held = Stretch("other processes", card.others_bytes / whole, "faint", hatched=True)
         own = [Stretch(g.words, held_bytes / whole, g.token) for g, held_bytes in shares]
         tone = "text" if total <= card.room_bytes else "bad"
         row.set_stretches([held, *own], formatting.size(total), tone, card.total_bytes / whole)
@@ -219,7 +219,7 @@ class _Legend(Drawn):
         largest = [(group, max(found[group] for found in sizes)) for group in sizes[0]]
         self._shown = [(g.words, g.token, formatting.size(size)) for g, size in largest if size]
         if others := max(card.others_bytes for card in cards):
-            self._shown.append(("others", "faint", formatting.size(others)))
+            self._shown.append(("other processes", "faint", formatting.size(others)))
         told = ", ".join(f"{words} {size}" for words, _, size in self._shown)
         self.setAccessibleDescription(told)
         self.updateGeometry()

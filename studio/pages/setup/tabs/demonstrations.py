@@ -147,7 +147,7 @@ class DemonstrationsTab(QWidget):
         self._sheet.ordered.connect(self._ask_teacher)
         self._session.runs_changed.connect(self.show_run)
 
-    # What was read
+    # Files
 
     def _show(self, found: Demonstrations) -> None:
         view = self._session.project.view
@@ -188,7 +188,7 @@ class DemonstrationsTab(QWidget):
         self._words.set_words(f"{problem.message} {problem.hint}".strip())
         self.train.setEnabled(False)
 
-    # Where more come from
+    # Sources
 
     def _ask_teacher(self, request: StartEvaluation) -> None:
         session = self._session

@@ -125,7 +125,7 @@ class ScenariosTab(QWidget):
 
     async def _read_curves(self, run_id: str) -> list[ScenarioCurve]:
         query = CurveQuery(split="validation", sort="scenario", descending=False, limit=PAGE)
-        client = self._session.client  # and a baseline stores its attempts as those of a validation
+        client = self._session.client  # baselines store their rollouts in the validation split
         return await _all_pages(
             lambda offset: client.curves(run_id, query.model_copy(update={"offset": offset}))
         )
@@ -216,7 +216,7 @@ class ScenariosTab(QWidget):
             self._write(self._file, list(self.model.rows), self._marks.get(self._file, ""))
 
     def _write(self, file: File, rows: list[Row], read: str) -> None:
-        self._tasks.cancel("scenarios")  # what it reads is older
+        self._tasks.cancel("scenarios")  # its result is outdated
         job = self._session.client.write_scenarios(*file, WriteScenarios(items=rows, read=read))
         self._tasks.run(
             f"save scenarios {file}",

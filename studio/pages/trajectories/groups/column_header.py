@@ -181,7 +181,7 @@ def rank_words(facts: HeadFacts) -> str:
         return f"unscored · {why}"
     place = f"{formatting.ordinal(facts.rank)} of {facts.of}"
     words = [place, formatting.plural(record.turns, "turn")]
-    if record.sampled_tokens:  # nobody counted those of an imported attempt
+    if record.sampled_tokens:  # imported trajectories have no token counts
         words.append(f"{formatting.count(record.sampled_tokens)} tokens")
     return " · ".join(words)
 
@@ -190,7 +190,7 @@ def change_words(record: Trajectory) -> str:
     """Describe the effect of labels on the score: "judge 0.80, you 0.88"."""
     before = record.unlabelled
     if before is None or record.reward is None:
-        return ""  # what is left out has no score; its chip says so
+        return ""  # excluded trajectories have no score; the chip shows this
     now = record.parts.get(LABEL, record.parts.get(RULER))
     if RULER in before.parts and now is not None:
         who = "you" if LABEL in record.parts else "mapped through your scores"

@@ -306,7 +306,7 @@ class ColumnsView(QWidget):
             self._line.removeWidget(column)
             column.deleteLater()
 
-    # Ranking by drag
+    # Drag and drop ranking
 
     def _slot(self, x: int) -> int:
         """Return the column before which a screen position lies."""

@@ -37,7 +37,7 @@ def name_of(query: TrajectoryQuery) -> str:
     if query.step is not None:
         last = query.step if query.step_to is None else query.step_to
         words.append(f"step {query.step}" if last == query.step else f"steps {query.step}–{last}")
-    words += [{"train": "training", "validation": "tests"}[query.split]] if query.split else []
+    words += [{"train": "training", "validation": "validation"}[query.split]] if query.split else []
     states = {"unscored": "unscored", "truncated": "cut", "scored": "scored"}
     words += [states[query.state]] if query.state != "all" else []
     if query.signal is not None:

@@ -68,7 +68,7 @@ class LabelBar(QWidget):
         self._wire()
         self.set_pending(False)
 
-    # What it shows
+    # Display
 
     def show_words(self, words: str = "", tone: str = "muted") -> None:
         """Show a sentence, or the default hint."""
@@ -123,7 +123,7 @@ class LabelBar(QWidget):
     def sentence(self) -> str:
         return self._words.words()
 
-    # Asking for a score or a note
+    # Entry of a score or a note
 
     def ask_score(self, number: int) -> None:
         self._ask("score", f"Score of {number}", "0 to 1, or percent: 85 is 0.85", "")
@@ -203,7 +203,7 @@ class LabelBar(QWidget):
         for key_id, key, words, rank in _KEYS:
             self._keys.add(key_id, key, words, key_of(f"label.{key_id}").text, rank)
         for part in (self._apply, self._effect, self._teach):
-            part.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they are
+            part.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click does not take the keyboard focus
         set_tip(self._effect, "Effect of the label  M")
         set_tip(self._teach, "Add this label as an example to the judge's prompt  L")
         ask = QWidget()

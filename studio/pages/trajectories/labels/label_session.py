@@ -54,7 +54,7 @@ class Labelling(QObject):
         self._wait.setInterval(PREVIEW_MS)
         self._wait.timeout.connect(self._ask_preview)
 
-    # What is shown
+    # Group
 
     def set_blind(self, blind: bool) -> None:
         """Set blind mode: no preview, and the default effect is "Agreement only"."""
@@ -70,7 +70,7 @@ class Labelling(QObject):
         if other or other_run:
             self._begin(Draft())
         elif self.draft and not self._outbox.holds(self._said()):
-            self._changed()  # what it would do is asked of the group as it is now
+            self._changed()  # request the preview for the current group
 
     @property
     def attempts(self) -> list[Trajectory]:
@@ -173,7 +173,7 @@ class Labelling(QObject):
         async def give() -> tuple[Labelled, int]:
             client, preview = self._session.client, known
             if preview is None and not label.blind:
-                # Enter was faster: what is told after must be known before
+                # Enter came before the preview, which the confirmation needs
                 preview = await client.preview_label(said.run_id, label)
             moved = len(wording.changed(preview.outcomes)) if preview else 0
             return await client.add_label(said.run_id, label), moved
@@ -205,7 +205,7 @@ class Labelling(QObject):
         self._outbox.put(Letter(said, give, done, failed))
         self._tell_busy()
 
-    # Within
+    # Internals
 
     def _take(self, draft: Draft) -> None:
         if draft != self.draft and self._siblings is not None:

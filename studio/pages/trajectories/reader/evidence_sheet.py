@@ -70,7 +70,9 @@ class EvidenceDesk(QObject):
         elif not self.close() and evidence is not None:
             self.sheet.open()
             self._show(evidence)
-            self._columns.setFocus(Qt.FocusReason.OtherFocusReason)  # arrows still walk siblings
+            self._columns.setFocus(
+                Qt.FocusReason.OtherFocusReason
+            )  # arrow keys still change the trajectory
 
     def close(self) -> bool:
         """Close the sheet; returns False if it was not open."""
@@ -85,7 +87,7 @@ class EvidenceDesk(QObject):
 
     def _show_passage(self, quote: str) -> None:
         self.reader_wanted.emit()
-        self.close()  # it would cover the passage, or stand beside itself
+        self.close()  # the sheet would cover the passage or duplicate the panel
         self._reader.show_passage(quote)
 
     def _ask(self, panel: EvidencePanel, key: str) -> None:

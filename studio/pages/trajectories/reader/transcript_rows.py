@@ -166,7 +166,7 @@ def is_error(result: str) -> bool:
 
 def outcome(trajectory: Trajectory, weights: Weights = EVEN) -> Outcome:
     facts = formatting.plural(trajectory.turns, "turn")
-    if trajectory.duration_s:  # nobody measured an imported attempt
+    if trajectory.duration_s:  # imported trajectories have no duration
         facts = f"{formatting.duration(trajectory.duration_s)}, {facts}"
     if trajectory.reward is None:
         why = trajectory.problem.message if trajectory.problem else "no reward was given"
@@ -283,7 +283,7 @@ def shared_tokens(siblings: Sequence[Trajectory]) -> int:
     starts = [one.branches[0].tokens for one in siblings if one.branches]
     if len(starts) < len(siblings) or not starts:
         return 0
-    least, most = min(starts), max(starts)  # what these two share, all share
+    least, most = min(starts), max(starts)  # the prefix of the extremes is shared by all
     differ = (i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b)
     return next(differ, min(len(least), len(most)))
 

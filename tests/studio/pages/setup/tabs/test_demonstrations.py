@@ -83,7 +83,7 @@ def test_a_teacher_is_asked_for_what_the_button_says(
             sheet.keep.set_value("above:0.8")
             sheet.budget.set_value(2.5)
             sheet._refresh()
-            assert sheet._go.accessibleName() == "Generate, 144 attempts · up to $2.50"
+            assert sheet._go.accessibleName() == "Generate, 144 rollouts · up to $2.50"
             asked = sheet.request()
             assert asked.demonstrate is not None
             assert (asked.models, asked.scenarios, asked.demonstrate.keep) == (

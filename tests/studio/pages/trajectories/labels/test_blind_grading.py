@@ -88,7 +88,7 @@ def test_a_group_is_graded_blind_by_keys_and_then_told(
             assert page._view == 0
             press(page, Key.Key_2)
             press(page, Key.Key_1, SHIFT)
-            await until(lambda: "shows after Enter" in page._bar.sentence())
+            await until(lambda: "after Enter" in page._bar.sentence())
             assert not page._desk.labelling.outcomes(), "no preview: it would tell"
             press(page, Key.Key_Return)
             await until(lambda: len(held(judged)) == 1 and not page._blind)
