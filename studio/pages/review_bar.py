@@ -102,9 +102,9 @@ class ReviewBar(QWidget):
 
 def labelled_of(state: RunState, step: int) -> tuple[int, int]:
     """Return the number of labelled groups of a step and the total."""
-    spoken = {group for split, at, group in state.labelled if (split, at) == ("train", step)}
+    labelled = {group for split, at, group in state.labelled if (split, at) == ("train", step)}
     planned = set(state.flight) if state.step == step else set()
-    return len(spoken), len(planned | spoken)
+    return len(labelled), len(planned | labelled)
 
 
 def review_words(review: ReviewOpened, labelled: tuple[int, int], now: float) -> list[Span]:

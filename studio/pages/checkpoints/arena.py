@@ -175,8 +175,8 @@ class ArenaCard(Card):
         async def work() -> list[Verdict]:
             await self._session.lend_keys()
             source = (await client.rubric(path)).source
-            asked = TryJudge(source=source, places=[place])
-            async with aclosing(client.try_judge(run_id, asked)) as answers:
+            request = TryJudge(source=source, places=[place])
+            async with aclosing(client.try_judge(run_id, request)) as answers:
                 async for tried in answers:
                     if tried.problem is not None and not tried.after:
                         raise Refused(tried.problem)

@@ -93,12 +93,12 @@ class CompareCard(Card):
         rows = [TagRow(f"all {result.scenarios}", _intervals(result.standings), strong=True)]
         rows += [TagRow(tag.tag, _intervals(tag.standings)) for tag in result.tags[:MOST_TAGS]]
         self._chart.set_rows(rows, *_ends(rows))
-        told = [_verdict(one) for one in result.standings[1:]]
+        sentences = [_verdict(one) for one in result.standings[1:]]
         if result.done < result.total:
-            told.insert(0, (f"{result.done} of {result.total} rollouts so far", "muted"))
+            sentences.insert(0, (f"{result.done} of {result.total} rollouts so far", "muted"))
         if result.precision:
-            told.append((f"Computed in {result.precision}", "muted"))
-        self._say(told)
+            sentences.append((f"Computed in {result.precision}", "muted"))
+        self._say(sentences)
         self._model.set_rows(result.standings)
         self._fit_table(result.standings)
         self._open.show()
@@ -150,7 +150,7 @@ def _intervals(standings: Sequence[Standing]) -> tuple[Interval | None, ...]:
     """Build intervals; models without a significant difference are drawn faint."""
     found = []
     for one, token in zip(standings, TOKENS, strict=False):
-        unsure = one.versus is not None and one.versus.word == "no significant difference"
+        unsure = one.versus is not None and one.versus.word == "no difference shown"
         found.append(_interval(one.reward, "faint" if unsure else token, one.name))
     return tuple(found)
 

@@ -17,7 +17,7 @@ from studio.store.servers.servers import amount_words
 from studio.text import formatting
 
 
-class FetchDesk(QObject):
+class DownloadQueue(QObject):
     """Queue of checkpoint downloads; emits `changed` on progress and `fetched` after
     verification.
     """

@@ -15,7 +15,7 @@ from studio.services.session import Session
 EVERY_MS = 700
 
 
-class EvaluationDesk(QObject):
+class EvaluationController(QObject):
     """Controller of evaluations; emits `changed` when `living` or `result` change."""
 
     changed = Signal()
@@ -25,8 +25,8 @@ class EvaluationDesk(QObject):
         self._session, self._tasks = session, tasks
         self.newest: RunSummary | None = None
         self.result: EvaluationResult | None = None
-        self._asked: tuple[object, ...] = ()
-        self._told = ""
+        self._requested: tuple[object, ...] = ()
+        self._reported_id = ""
         """Id of the failed evaluation that was reported last."""
         self._since = time.time()
         self._again = QTimer(self)
@@ -47,11 +47,11 @@ class EvaluationDesk(QObject):
         """Follow the newest evaluation and request its results when they are out of date."""
         newest = self._find()
         now = (newest.id, newest.state, newest.trajectories) if newest else ()
-        if now == self._asked or self._again.isActive():
+        if now == self._requested or self._again.isActive():
             return
         if newest is None or self.newest is None or newest.id != self.newest.id:
             self.result = None
-        self.newest, self._asked = newest, now
+        self.newest, self._requested = newest, now
         if newest is not None:
             self._again.start()
             self._tasks.run("result", self._session.client.evaluation(newest.id), self._take)
@@ -99,8 +99,8 @@ class EvaluationDesk(QObject):
         found = sorted(
             (run for run in runs if run.kind == "evaluation"), key=lambda run: -run.started_at
         )
-        if found and found[0].state == "failed" and found[0].id != self._told:
-            self._told = found[0].id
+        if found and found[0].state == "failed" and found[0].id != self._reported_id:
+            self._reported_id = found[0].id
             if found[0].problem and found[0].changed_at > self._since:
                 self._session.problem_raised.emit(found[0].problem)
         return next((run for run in found if run.state != "failed"), None)

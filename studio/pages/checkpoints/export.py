@@ -334,11 +334,11 @@ def _gap(value: float | None) -> str:
 
 def _difference(report: ParityReport) -> str:
     """Return the problem and the first prompt whose greedy decoding differs."""
-    told = list(report.failures)
+    failures = list(report.failures)
     if report.greedy and report.greedy.first and report.verdict == "differs":
         first = report.greedy.first
-        told.append(f"Trained: {first.reference}\nExported: {first.exported}")
-    return "\n".join(told)
+        failures.append(f"Trained: {first.reference}\nExported: {first.exported}")
+    return "\n".join(failures)
 
 
 class Commands(QWidget):

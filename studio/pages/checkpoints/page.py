@@ -13,8 +13,8 @@ from studio.actions.actions import Actions
 from studio.pages.checkpoints.arena import ArenaCard
 from studio.pages.checkpoints.checkpoint_list import ListCard
 from studio.pages.checkpoints.compare import CompareCard
-from studio.pages.checkpoints.download import FetchDesk
-from studio.pages.checkpoints.evaluations import EvaluationDesk
+from studio.pages.checkpoints.download import DownloadQueue
+from studio.pages.checkpoints.evaluations import EvaluationController
 from studio.pages.checkpoints.export import ExportSheet
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import Page
@@ -43,8 +43,8 @@ class CheckpointsPage(Page):
         self._actions, self._run = actions, session.run
         self._kept: list[KeptCheckpoint] = []
         self._seen: tuple[object, ...] = ()
-        self._desk = EvaluationDesk(session, self.tasks, self)
-        self._fetches = FetchDesk(session, self.tasks, self)
+        self._desk = EvaluationController(session, self.tasks, self)
+        self._fetches = DownloadQueue(session, self.tasks, self)
         self._chosen_for = ""
         self._missed = False
         self._list = ListCard()

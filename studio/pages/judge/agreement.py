@@ -88,8 +88,8 @@ class AgreementCard(Card):
         if now is None:
             self.header.set_words("no group judged yet")
         else:
-            told = formatting.plural(now.groups, "labelled group")
-            self.header.set_words(f"{told}, {formatting.plural(now.pairs, 'pair')}")
+            groups_text = formatting.plural(now.groups, "labelled group")
+            self.header.set_words(f"{groups_text}, {formatting.plural(now.pairs, 'pair')}")
         self._show_tau(now)
         shown = [row for row in reversed(rows[:2]) if row.tau]
         self._axis.set_intervals(

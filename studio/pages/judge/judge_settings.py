@@ -108,12 +108,12 @@ class JudgeChoice(Card):
         calls = formatting.plural(price.calls, "call")
         money = f"≈ ${price.usd:.2f}" if price.usd >= 0.005 else "under 1 ¢"
         money = money if price.most_usd else "free"
-        told = f"{calls} · {formatting.short(price.tokens)} tokens · {money}"
+        details = f"{calls} · {formatting.short(price.tokens)} tokens · {money}"
         if price.left_usd is not None and price.usd > price.left_usd:
             left = f"${price.usd:.2f}, ${price.left_usd:.2f} left"
-            self.price.set_over_budget(words, told, left)
+            self.price.set_over_budget(words, details, left)
             return
-        self.price.set_priced(words, told)
+        self.price.set_priced(words, details)
         self._time.set_words(f"about {formatting.duration(max(1.0, price.seconds))}")
 
     def show_running(self, done: int, total: int) -> None:

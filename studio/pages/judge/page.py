@@ -225,8 +225,10 @@ class JudgePage(Page):
         """Offer the saved rubric to an active run that uses a different version."""
         state, view = self.session.run.state, self._view
         other = view is not None and view.problem is None and view.source != state.rubric
-        asked = state.spec is not None and bool(state.spec.config.judge.models)
-        wanted = state.active and asked and bool(state.rubric) and other and not self.editor.dirty
+        has_judge = state.spec is not None and bool(state.spec.config.judge.models)
+        wanted = (
+            state.active and has_judge and bool(state.rubric) and other and not self.editor.dirty
+        )
         step = max(state.step, state.done + 1, state.closed + 1)
         self.editor.set_use(f"Use from step {step}" if wanted else "")
 

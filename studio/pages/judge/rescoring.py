@@ -68,8 +68,8 @@ class TrialCard(Card):
             words.setVisible(bool(found))
         assert self.header is not None
         moved = sum(_change(one) > 0 for one in found)
-        told = f"{left} vs. {right} · order changes in {moved} of {len(found)} groups"
-        self.header.set_words(told if found else "")
+        summary = f"{left} vs. {right} · order changes in {moved} of {len(found)} groups"
+        self.header.set_words(summary if found else "")
 
 
 def slopes_of(one: Tried, left: str, right: str) -> Slopes:

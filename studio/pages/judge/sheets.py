@@ -49,8 +49,8 @@ class DisagreementSheet(Sheet):
         card.body.addWidget(Text(judge, "label", 400, "judge", wrap=True))
         for words, who in ((case.why, "You"), (case.reason, "Judge")):
             if words:
-                told = f"{who}: {words[:400]}"
-                card.body.addWidget(Text(told, "caption", 400, "muted", wrap=True))
+                reason = f"{who}: {words[:400]}"
+                card.body.addWidget(Text(reason, "caption", 400, "muted", wrap=True))
         line = QHBoxLayout()
         open_it = Button("Open the group", "quiet", icon="git-fork", height=24)
         open_it.clicked.connect(lambda: self.group_wanted.emit(case.split, case.step, case.group))

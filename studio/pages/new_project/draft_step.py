@@ -25,7 +25,7 @@ class DraftStep(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._told: DraftTold | None = None
+        self._generated: DraftTold | None = None
         self._wanted = 0
         self._budget: float | None = None
         self.title = TextField("Title", "first field")
@@ -45,17 +45,17 @@ class DraftStep(QWidget):
     @property
     def begun(self) -> bool:
         """Return whether the draft has content."""
-        return self._told is not None and bool(self._told.draft.system)
+        return self._generated is not None and bool(self._generated.draft.system)
 
     @property
     def whole(self) -> bool:
         """Return whether the draft is complete."""
-        told = self._told
+        told = self._generated
         return told is not None and told.ended and told.problem is None
 
     def begin(self) -> None:
         """Clear the draft for a new task."""
-        self._told = None
+        self._generated = None
         for part in (self.system, self.rubric):
             part.set_text("")
         self.title.set_value("")
@@ -70,11 +70,11 @@ class DraftStep(QWidget):
 
     def show_told(self, told: DraftTold) -> None:
         """Show generated content; edits by the user are kept."""
-        if self._told is not None and self._is_behind(told):
+        if self._generated is not None and self._is_behind(told):
             self._say(draft.progress_words(told), "text")
             self.refuse(told.problem)
             return
-        before = self._told.draft if self._told else Draft()
+        before = self._generated.draft if self._generated else Draft()
         if self.title.value() == before.title:
             self.title.set_value(told.draft.title)
         for part, old, new in (
@@ -84,7 +84,7 @@ class DraftStep(QWidget):
             if part.text() == old:
                 part.set_text(new)
         self.scenarios.model.take(told.draft.scenarios)
-        self._told = told
+        self._generated = told
         self._say(draft.progress_words(told), "text")
         self._left_out.set_words(draft.left_out_words(told.left_out))
         self.refuse(told.problem)
@@ -92,9 +92,9 @@ class DraftStep(QWidget):
 
     def _is_behind(self, told: DraftTold) -> bool:
         """Return whether a repeated generation has not yet reached the content shown."""
-        assert self._told is not None
-        fewer = len(told.draft.scenarios) < len(self._told.draft.scenarios)
-        lacks = bool(self._told.draft.system) and not told.draft.system
+        assert self._generated is not None
+        fewer = len(told.draft.scenarios) < len(self._generated.draft.scenarios)
+        lacks = bool(self._generated.draft.system) and not told.draft.system
         return (fewer or lacks) and (not told.ended or told.problem is not None)
 
     def refuse(self, problem: Problem | None) -> None:
@@ -121,7 +121,7 @@ class DraftStep(QWidget):
 
     def _show(self) -> None:
         kept = self.scenarios.model.kept
-        self._spent.set_words(draft.spent_words(self._told, self._budget))
+        self._spent.set_words(draft.spent_words(self._generated, self._budget))
         self._meter.set_share(min(1.0, len(kept) / self._wanted) if self._wanted else 0.0)
         self.scenarios.words.set_words(
             draft.counts_words(kept, self._wanted)

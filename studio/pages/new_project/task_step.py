@@ -100,15 +100,15 @@ class TaskStep(QWidget):
         self.refuse(None)
         folder, writer = self._folder(), self.writer.writer()
         text = self.description.value()
-        said = draft.description_problem(text)
-        self._rows["description"].set_problem(said)
-        if said:
+        error = draft.description_problem(text)
+        self._rows["description"].set_problem(error)
+        if error:
             self.description.setFocus()
         elif folder and (lacking := self.tools.problem()):
             self._problem.set_words(lacking)
             self._problem.show()
-            said = lacking
-        if not folder or writer is None or said:
+            error = lacking
+        if not folder or writer is None or error:
             return None
         wanted = self.tools.wanted.isChecked()
         return DescribeTask(
@@ -122,11 +122,11 @@ class TaskStep(QWidget):
     def _folder(self) -> str:
         """Return the project folder; empty, with an error shown, if the name is invalid."""
         name = self.name.value().strip()
-        said = draft.name_problem(name, self._session.projects)
-        if said:
-            self._rows["name"].set_problem(said)
+        error = draft.name_problem(name, self._session.projects)
+        if error:
+            self._rows["name"].set_problem(error)
             self.name.setFocus()
-        return "" if said else str(self._workspace / name)
+        return "" if error else str(self._workspace / name)
 
     def _set(self, name: str, description: str) -> None:
         self.name.set_value(name)

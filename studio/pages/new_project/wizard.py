@@ -47,7 +47,7 @@ class DescribeSheet(Sheet):
         super().__init__("New project from a description", host, WIDTH_PX)
         self._session, self._tasks = session, tasks
         self._at: Step = "task"
-        self._asked: DescribeTask | None = None
+        self._request: DescribeTask | None = None
         self.writing = False
         self._step = Text("", "caption", 500, "faint")
         self.task = TaskStep(session, tasks, workspace, host)
@@ -71,7 +71,7 @@ class DescribeSheet(Sheet):
 
     def go_on(self, view: ProjectView) -> None:
         """Resume an unfinished project."""
-        if self._asked is None or self._asked.folder != view.path:
+        if self._request is None or self._request.folder != view.path:
             self._forget()
             self.task.go_on(view)
         self._open()
@@ -93,7 +93,7 @@ class DescribeSheet(Sheet):
         self.finish.set_options(options, named)
 
     def _forget(self) -> None:
-        self._asked = None
+        self._request = None
         self._at = "task"
         self.task.begin()
         self.draft.begin()
@@ -109,8 +109,8 @@ class DescribeSheet(Sheet):
             case "task":
                 self._write()
             case "draft":
-                assert self._asked is not None
-                self.finish.show_draft(self.draft.draft(), self._asked.writer)
+                assert self._request is not None
+                self.finish.show_draft(self.draft.draft(), self._request.writer)
                 self._show("finish")
             case "finish":
                 self._create()
@@ -119,9 +119,9 @@ class DescribeSheet(Sheet):
         request = self.task.request()
         if request is None:
             return
-        if self._asked is None or _subject(self._asked) != _subject(request):
+        if self._request is None or _subject(self._request) != _subject(request):
             self.draft.begin()
-        self._asked = request
+        self._request = request
         self._session.settings.update(writer=request.writer.model_dump(exclude_none=True))
         self.draft.expect(request.count, request.writer.budget_usd)
         self.writing = True
@@ -170,11 +170,11 @@ class DescribeSheet(Sheet):
 
     def _create(self) -> None:
         judge = self.finish.judge.writer()
-        if judge is None or self._asked is None:
+        if judge is None or self._request is None:
             return
         request = FinishProject(
-            folder=self._asked.folder,
-            description=self._asked.description,
+            folder=self._request.folder,
+            description=self._request.description,
             draft=self.draft.draft(),
             learner=self.finish.learner.value().strip(),
             judge=judge,
@@ -223,7 +223,7 @@ class DescribeSheet(Sheet):
         focused = self.window().focusWidget()
         wrong = draft.draft_problem(self.draft.draft()) if at != "task" else ""
         self._back.setVisible(at != "task")
-        self._anew.setVisible(at == "task" and self._asked is not None)
+        self._anew.setVisible(at == "task" and self._request is not None)
         self._stop.setVisible(at == "draft" and writing)
         self._more.setVisible(at == "draft" and not writing and not self.draft.whole)
         self._main.setVisible(not (at == "draft" and writing))

@@ -15,7 +15,7 @@ UNDER_WAY = Problem(
 )
 
 
-class Branching(QObject):
+class BranchStart(QObject):
     """Connect the branch sheet to the session, which starts one run at a time."""
 
     def __init__(self, session: Session, sheet: BranchSheet) -> None:

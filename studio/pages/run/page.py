@@ -10,8 +10,8 @@ from studio.pages.connection_bar import AwayBar
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
 from studio.pages.run.branch import BranchSheet
-from studio.pages.run.branch_start import Branching
-from studio.pages.run.charts.deferred_fill import Filling
+from studio.pages.run.branch_start import BranchStart
+from studio.pages.run.charts.deferred_fill import DeferredFill
 from studio.pages.run.charts.diagnostics import SECTIONS
 from studio.pages.run.charts.grid import ChartGrid, Section
 from studio.pages.run.charts.main import CHARTS
@@ -47,7 +47,7 @@ class RunPage(Page):
         self.charts = ChartLink(self)
         self.charts.set_smoothing(session.settings.current.smoothing)
         self._bound: dict[str, BoundChart] = {}
-        self._filling = Filling(self._fill, self)
+        self._filling = DeferredFill(self._fill, self)
         self._drawn: tuple[object, ...] = ()
         self._judged = self._supervised = self._scripted = False
         self._failure: QWidget | None = None
@@ -56,7 +56,7 @@ class RunPage(Page):
         self._trackers = TrackersCard(session, self.tasks)
         self._side.add_card(self._trackers)
         self._branch = BranchSheet(self)
-        self._branching = Branching(session, self._branch)
+        self._branching = BranchStart(session, self._branch)
         self._empty = EmptyPage("No run yet", "", drawing="run")
         self._stack = QStackedWidget()
         self._build()
@@ -386,10 +386,10 @@ class RunPage(Page):
                 self.session.said.emit(f"A constraint on {metric} already exists.")
                 return
             values = {"reward.constraints": [*known, {"part": metric, "above": 0.0}]}
-            told = f"From the next run on, trajectories with {metric} above 0 are vetoed."
+            message = f"From the next run on, trajectories with {metric} above 0 are vetoed."
             self.session.edit(
                 EditProject(values=values),
-                lambda _: self.session.said.emit(told),
+                lambda _: self.session.said.emit(message),
                 self.session.problem_raised.emit,
             )
 

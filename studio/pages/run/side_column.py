@@ -340,11 +340,11 @@ class SideColumn(QScrollArea):
         self._flight.show_run(state)
         self._machine.show_run(state)
         self._cards.show_run(state)
-        told = self._news(state)
+        notice = self._news(state)
         away = {code for run_id, code in self._dismissed if run_id == state.run_id}
         findings = [f for f in state.findings if f.code not in away][:MOST_FINDINGS]
-        if findings != self._shown or told != self._restarts:
-            self._show_notices(findings, told)
+        if findings != self._shown or notice != self._restarts:
+            self._show_notices(findings, notice)
 
     def _news(self, state: RunState) -> tuple[str, str] | None:
         """Return a notice of restarted workers until the user dismisses it."""

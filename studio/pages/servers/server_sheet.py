@@ -113,16 +113,16 @@ class HostSheet(Sheet):
     def _show_runs(self, view: HostView) -> None:
         runs = view.runs[:MOST_RUNS]
         known = self._session.runs.known
-        told = tuple(
+        rows = tuple(
             (run.id, f"{run.project} / {run.name} · {run_words(run).text}", known(run.id))
             for run in runs
         )
-        self._runs.setVisible(bool(told))
-        if told == self._shown_runs:
+        self._runs.setVisible(bool(rows))
+        if rows == self._shown_runs:
             return
-        self._shown_runs = told
+        self._shown_runs = rows
         self._runs.clear()
-        for run_id, words, here in told:
+        for run_id, words, here in rows:
             button = Button(words, "quiet", icon="activity", height=28)
             button.clicked.connect(partial(self._open_run, run_id))
             button.setEnabled(here)

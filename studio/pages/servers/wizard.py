@@ -48,7 +48,7 @@ class AddServerSheet(Sheet):
         self._session, self._hosts, self._tasks = session, session.hosts, tasks
         self._name = ""
         self._shown: Step | Literal["address"] = "address"
-        self._asked = self._installing = False
+        self._requested = self._installing = False
         """Whether a request awaits confirmation by the server; whether an installation is
         running.
         """
@@ -98,7 +98,7 @@ class AddServerSheet(Sheet):
 
     def _set_name(self, name: str) -> None:
         self._name, self._refused = name, None
-        self._asked = self._installing = False
+        self._requested = self._installing = False
         self.set_title(f"Add {name}" if name else "Add a server")
 
     # User actions
@@ -131,7 +131,7 @@ class AddServerSheet(Sheet):
         self._hosts.act(self._name, action, lambda _: None, self._not_taken)
 
     def _ask(self) -> None:
-        self._asked, self._refused = True, None
+        self._requested, self._refused = True, None
         self._stale.start()
         self._show()
 
@@ -149,7 +149,7 @@ class AddServerSheet(Sheet):
         self._form.address.line.setFocus()
 
     def _not_taken(self, problem: Problem) -> None:
-        self._asked, self._refused = False, problem
+        self._requested, self._refused = False, problem
         self._show()
 
     def _train_here(self, on: bool) -> None:
@@ -162,14 +162,14 @@ class AddServerSheet(Sheet):
     def _heard(self) -> None:
         view = self._hosts.view(self._name)
         if view is not None and view.state in (*UNDER_WAY, "connected"):
-            self._asked = False
+            self._requested = False
             self._installing = self._installing or view.state == "installing"
         if self.is_open() and self._name:
             self._show()
 
     @Slot()
     def _waited(self) -> None:
-        self._asked = False
+        self._requested = False
         self._heard()
 
     def _now(self) -> Step | Literal["address"]:
@@ -177,7 +177,7 @@ class AddServerSheet(Sheet):
             return "address"
         if self._refused is not None:
             return "failed"
-        if self._asked:
+        if self._requested:
             return "installing" if self._installing else "waiting"
         step = step_of(self._hosts.view(self._name))
         return "installing" if step == "waiting" and self._installing else step

@@ -116,10 +116,10 @@ class KeysCard(Card):
             return
         title = self._choices[name]
         self._forget.setEnabled(kept)
-        said = f"A key for {title} is stored." if kept else f"No key for {title} is stored."
+        status = f"A key for {title} is stored." if kept else f"No key for {title} is stored."
         form = FORMS.get(name, "")
         self._words.set_tone("faint")
-        self._words.set_words(f"{said} {form}" if form and not kept else said)
+        self._words.set_words(f"{status} {form}" if form and not kept else status)
 
     def _failed(self, problem: Problem) -> None:
         self._words.set_tone("bad")

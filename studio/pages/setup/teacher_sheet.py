@@ -108,9 +108,9 @@ class TeacherSheet(OrderSheet):
         wrong = wrong or self.budget.problem()
         self._rows["budget"].set_problem(self.budget.problem())
         for key, field in (("price_in", self.price_in), ("price_out", self.price_out)):
-            said = field.problem() if field.text() else ""
-            self._rows[key].set_problem(said)
-            wrong = wrong or said
+            problem = field.problem() if field.text() else ""
+            self._rows[key].set_problem(problem)
+            wrong = wrong or problem
         count = formatting.plural(self._scenarios * self.attempts.value(), "rollout")
         most = f"up to ${budget or 0:.2f}"
         self._go.set_words("Generate", f"{count} · {most}")

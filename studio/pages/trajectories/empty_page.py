@@ -7,7 +7,7 @@ from studio.text import formatting
 from studio.widgets.cards.empty_page import EmptyPage
 
 
-class Emptiness(EmptyPage):
+class NoTrajectories(EmptyPage):
     """Empty state: `say_hidden(count)` or `say_none()`; the owner handles the button."""
 
     def __init__(self) -> None:

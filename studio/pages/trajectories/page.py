@@ -11,7 +11,7 @@ from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
-from studio.pages.trajectories.empty_page import Emptiness
+from studio.pages.trajectories.empty_page import NoTrajectories
 from studio.pages.trajectories.groups.columns import ColumnsView
 from studio.pages.trajectories.groups.compare import CompareView
 from studio.pages.trajectories.groups.group_header import GroupHead
@@ -19,8 +19,8 @@ from studio.pages.trajectories.groups.group_list import WIDTH, GroupPanel
 from studio.pages.trajectories.keys import Handlers, PageKeys
 from studio.pages.trajectories.labels.blind_grading import blinded
 from studio.pages.trajectories.labels.label_bar import LabelBar
-from studio.pages.trajectories.labels.label_controller import LabelDesk
-from studio.pages.trajectories.reader.evidence_sheet import EvidenceDesk
+from studio.pages.trajectories.labels.label_controller import LabelController
+from studio.pages.trajectories.reader.evidence_sheet import EvidenceController
 from studio.pages.trajectories.reader.reader import Reader
 from studio.pages.trajectories.scenario_table import ScenarioTable
 from studio.pages.trajectories.trajectory_table import AttemptTable
@@ -69,12 +69,14 @@ class TrajectoriesPage(Page):
         self._columns, self._reader, self._compare = ColumnsView(), Reader(), CompareView()
         self._table = AttemptTable(self._rows)
         self._scenarios = ScenarioTable(session, self.tasks)
-        self._empty = Emptiness()
+        self._empty = NoTrajectories()
         self._build()
         self._focus_trail = ("", "")
         self._base = ""
-        self._proof = EvidenceDesk(session, self.tasks, self._columns, self._reader, self._body)
-        self._desk = LabelDesk(session, self.tasks, self._columns, self._bar, self._body)
+        self._proof = EvidenceController(
+            session, self.tasks, self._columns, self._reader, self._body
+        )
+        self._desk = LabelController(session, self.tasks, self._columns, self._bar, self._body)
         self._wire()
         self._wire_labels()
         self._keys = PageKeys(self, self._handlers())
@@ -286,14 +288,18 @@ class TrajectoriesPage(Page):
         state = self.session.run.state
         self._groups.set_labelled(state.labelled)
         self._desk.show_run()
-        said = (len(state.labelled), len(state.relabelled), total_of(state.relabelled.values()))
-        seen = (count, state.done, said)
+        label_state = (
+            len(state.labelled),
+            len(state.relabelled),
+            total_of(state.relabelled.values()),
+        )
+        seen = (count, state.done, label_state)
         if seen == self._seen:
             return
-        spoken = self._seen[-1] not in (said, None)
+        labels_changed = self._seen[-1] not in (label_state, None)
         self._seen = seen
         self._refresh_lists()
-        if spoken and self._place is not None:  # labels can come from the command line
+        if labels_changed and self._place is not None:  # labels can come from the command line
             self._fetch(*self._place)
 
     def _refresh_lists(self) -> None:

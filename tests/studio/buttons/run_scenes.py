@@ -205,7 +205,7 @@ RUN = [
         "nothing to read",
         nothing_read,
         [
-            Row("Emptiness: Go to the run", "page run"),
+            Row("NoTrajectories: Go to the run", "page run"),
         ],
     ),
     Scene(

@@ -212,7 +212,7 @@ def _standing(name: str, mean: float, count: int, gain: float | None = None) -> 
             against="base",
             difference=Interval(mean=gain, low=gain - half, high=gain + half, count=count),
             p=0.0004 if better else 0.21, wins=count // 2, ties=count // 3, losses=count // 6,
-            word="better" if better else "no significant difference",
+            word="better" if better else "no difference shown",
         )  # fmt: skip
     return Standing(
         name=name, kind="base" if gain is None else "checkpoint", attempts=count, unscored=0,

@@ -9,7 +9,7 @@ from studio.pages.run.charts.spec import BoundChart
 AT_ONCE = 3
 
 
-class Filling(QObject):
+class DeferredFill(QObject):
     """Fill charts: `start(charts)` fills the first one at once and the others in later turns."""
 
     def __init__(self, fill: Callable[[BoundChart], None], parent: QObject | None = None) -> None:

@@ -354,10 +354,10 @@ class ChoicesForm(QWidget):
         self._judge.set_values("on" if judge.enabled else "off", named or "no judge")
         self._judge.set_chosen(judge.enabled)
         every = config.train.review_every
-        told = (
+        interval = (
             f"review every {formatting.ordinal(every)} step" if every > 1 else "review every step"
         )
-        self._you.set_values("on" if every else "off", told if every else "label at any time")
+        self._you.set_values("on" if every else "off", interval if every else "label at any time")
         self._you.set_chosen(every > 0)
         count = len(config.reward.constraints)
         self._fourth.say(

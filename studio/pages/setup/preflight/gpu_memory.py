@@ -37,9 +37,9 @@ GROUPS = (
     Group("adapter and optimizer", "plot-4", ("adapter and optimizer",)),
     Group("activations", "plot-2", ("activations",)),
     Group("logits", "plot-6", ("logits",)),
-    Group("sampler weights", "plot-1", ("vLLM weights", "sampler copies")),
-    Group("KV cache", "plot-8", ("KV cache",)),
-    Group("sampler activations", "plot-5", ("prompts", "vLLM activations", "vLLM CUDA graphs")),
+    Group("sampler weights", "plot-1", ("vLLM's model", "sampler's copies")),
+    Group("KV cache", "plot-8", ("keys and values",)),
+    Group("sampler activations", "plot-5", ("prompts", "vLLM's activations", "vLLM's graphs")),
 )
 REST = Group("CUDA context, allocator", "plot-7", ())
 """Segment for parts without a group."""
@@ -220,8 +220,8 @@ class _Legend(Drawn):
         self._shown = [(g.words, g.token, formatting.size(size)) for g, size in largest if size]
         if others := max(card.others_bytes for card in cards):
             self._shown.append(("other processes", "faint", formatting.size(others)))
-        told = ", ".join(f"{words} {size}" for words, _, size in self._shown)
-        self.setAccessibleDescription(told)
+        entries = ", ".join(f"{words} {size}" for words, _, size in self._shown)
+        self.setAccessibleDescription(entries)
         self.updateGeometry()
         self.update()
 

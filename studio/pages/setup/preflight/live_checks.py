@@ -67,8 +67,8 @@ class ProjectChecks(QWidget):
             self._outdate(view.files)
         config = view.config if view is not None else None
         self.agent.setVisible(config is not None and config.agent.source != "outside")
-        asked = config is not None and config.judge.enabled and bool(config.judge.models)
-        self.judge.setVisible(asked)
+        has_judge = config is not None and config.judge.enabled and bool(config.judge.models)
+        self.judge.setVisible(has_judge)
         self.setVisible(config is not None)
 
     def _reset(self) -> None:
@@ -129,9 +129,9 @@ class ProjectChecks(QWidget):
         self._title = first.title
         await self._session.lend_keys()
         seed = time.time_ns() % MOST_SEED
-        asked = AskArena(project=view.path, models=["base"], scenario=first.id, seed=seed)
+        request = AskArena(project=view.path, models=["base"], scenario=first.id, seed=seed)
         made: Trajectory | None = None
-        async with aclosing(client.ask_arena(asked)) as answers:
+        async with aclosing(client.ask_arena(request)) as answers:
             async for told in answers:
                 made = told.trajectory or made
         if made is None:

@@ -40,7 +40,7 @@ class DemonstrationsTab(QWidget):
     ) -> None:
         super().__init__(parent)
         self._session, self._tasks, self._sheet = session, tasks, sheet
-        self._asked = ""
+        self._teacher_run = ""
         """Run of the teacher."""
         self.files, self.bad = FileTableModel(self), BadLineModel(self)
         self._file_table = Table("Demonstration files", row_px=ROW_PX)
@@ -206,7 +206,7 @@ class DemonstrationsTab(QWidget):
                 session.said.emit("All replies were cached, so this is free.")
                 self.load()
             else:
-                self._asked = run.id
+                self._teacher_run = run.id
                 self.show_run()
 
         def refused(problem: Problem) -> None:
@@ -217,16 +217,16 @@ class DemonstrationsTab(QWidget):
         self._tasks.run("teacher", work(), begun, refused)
 
     def _follow_teacher(self) -> None:
-        run = self._session.runs.summary(self._asked) if self._asked else None
+        run = self._session.runs.summary(self._teacher_run) if self._teacher_run else None
         if run is None:
             return
         if run.state in ACTIVE_STATES or run.state == "queued":
-            told = f"{run.name}: {run.trajectories} of {run.attempts} rollouts by the teacher."
+            message = f"{run.name}: {run.trajectories} of {run.attempts} rollouts by the teacher."
             self._words.set_tone("muted")
-            self._words.set_words(told)
+            self._words.set_words(message)
             self._words.show()
         else:
-            self._asked = ""
+            self._teacher_run = ""
             self.load()
 
     def _take_own(self) -> None:
@@ -237,8 +237,8 @@ class DemonstrationsTab(QWidget):
 
         def kept(found: Selection) -> None:
             left = sum(found.left_out.values())
-            told = f"{formatting.plural(found.kept, 'demonstration')} kept, {left} left out."
-            self._session.said.emit(told)
+            message = f"{formatting.plural(found.kept, 'demonstration')} kept, {left} left out."
+            self._session.said.emit(message)
             self.load()
 
         ask = self._session.client.demonstrate(run.id, SelectDemonstrations())

@@ -292,8 +292,8 @@ class ScenariosTab(QWidget):
     def _fit(self) -> None:
         """Give the remaining width to the column with the longest text."""
         widths = [self._wanted(place) for place in range(self.model.columnCount())]
-        said = widths[: len(self.model.columns)]
-        most = said.index(max(said)) if said else 0
+        column_widths = widths[: len(self.model.columns)]
+        most = column_widths.index(max(column_widths)) if column_widths else 0
         for place, width in enumerate(widths):
             self._table.set_column(place, None if place == most else min(width, WIDEST), "text")
 

@@ -21,8 +21,8 @@ class _Turn:
 
     def signature(self) -> tuple[str, ...]:
         """Return the key that matches turns: tool names and whether there is text."""
-        spoken = "words" if self.said.content.strip() else ""
-        return (spoken, *(call_words(call)[0] for call in self.said.tool_calls))
+        content_kind = "words" if self.said.content.strip() else ""
+        return (content_kind, *(call_words(call)[0] for call in self.said.tool_calls))
 
 
 def rows_of(left: Trajectory, right: Trajectory) -> list[PairRow]:

@@ -120,8 +120,8 @@ class ColumnsView(QWidget):
         """
         before, self._weights, self._blind = self._shown_group, weights, blind
         records = siblings.trajectories
-        told = partings(records)
-        parting = {record.index: told[place] for place, record in enumerate(records)}
+        parting_words = partings(records)
+        parting = {record.index: parting_words[place] for place, record in enumerate(records)}
         same = before is not None and _place(before.group) == _place(siblings.group)
         if same and before is not None and len(before.records) == len(records):
             by_index = {record.index: record for record in records}
@@ -275,18 +275,18 @@ class ColumnsView(QWidget):
         return self._facts(shown, found[0]) if shown and found else None
 
     def _facts(self, shown: _Shown, record: Trajectory) -> HeadFacts:
-        said = shown.verdicts
-        chips = chips_of(record, said.labels, self._draft)
+        verdicts = shown.verdicts
+        chips = chips_of(record, verdicts.labels, self._draft)
         return HeadFacts(
             record=record,
             rank=ranks(shown.group).get(record.index, 0),
             of=len(shown.records),
             parting=shown.parting[record.index],
-            verdict=chief_verdict(record, said.verdicts),
+            verdict=chief_verdict(record, verdicts.verdicts),
             chips=tuple(chips),
             excluded=excluded(chips),
             weights=self._weights,
-            judged=any(verdict.reason or verdict.problem for verdict in said.verdicts),
+            judged=any(verdict.reason or verdict.problem for verdict in verdicts.verdicts),
             spoken=any(one.unlabelled for one in shown.records),
             blind=self._blind,
         )

@@ -16,7 +16,7 @@ class CompareView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._shown: tuple[str, str] = ("", "")
-        self._told = ""
+        self._difference_words = ""
         self._heads = (ColumnHead(), ColumnHead())
         self.rows = SideBySide()
         heads = QHBoxLayout()
@@ -59,10 +59,12 @@ class CompareView(QWidget):
             self._shown = pair
             rows = rows_of(base.record, other.record)
             self.rows.set_rows(rows)
-            self._told = formatting.plural(len(differences(rows)), "difference")
+            self._difference_words = formatting.plural(len(differences(rows)), "difference")
         number = base.record.index + 1
         self._heads[0].show_facts(base.titled("Reference of the comparison"))
-        self._heads[1].show_facts(other.titled(f"{self._told} from {number} · D: next divergence"))
+        self._heads[1].show_facts(
+            other.titled(f"{self._difference_words} from {number} · D: next divergence")
+        )
         self._heads[1].set_focused(True)
 
 

@@ -13,8 +13,8 @@ _PAGING = {"offset", "limit", "sort", "descending"}
 
 def packed(query: TrajectoryQuery) -> str:
     """Serialize the non-default fields of a query, without the group."""
-    told = query.model_dump(exclude_defaults=True, exclude={*_PAGING, "group"})
-    return json.dumps(told, sort_keys=True, ensure_ascii=False)
+    fields = query.model_dump(exclude_defaults=True, exclude={*_PAGING, "group"})
+    return json.dumps(fields, sort_keys=True, ensure_ascii=False)
 
 
 def unpacked(line: str) -> TrajectoryQuery | None:
@@ -46,5 +46,5 @@ def name_of(query: TrajectoryQuery) -> str:
         words.append("labelled" if query.labelled else "not labelled")
     words += [f"scenario {query.scenario_id}"] if query.scenario_id else []
     words += [f"“{query.search}”"] if query.search else []
-    told = " · ".join(words) or "everything"
-    return told[:1].upper() + told[1:]
+    description = " · ".join(words) or "everything"
+    return description[:1].upper() + description[1:]

@@ -94,9 +94,9 @@ class Draft:
         A tie is stored as pairs: the tied ones are equal and above each of the others, whose order
         is unspecified.
         """
-        said = [_word("score", name, value=value) for name, value in self.scores.items()]
+        entries = [_word("score", name, value=value) for name, value in self.scores.items()]
         if self.order:
-            said.append(Word(kind="order", order=self.order))
+            entries.append(Word(kind="order", order=self.order))
         elif len(self.best) > 1:
             others = [
                 one.id
@@ -104,16 +104,16 @@ class Draft:
                 if one.id not in (*self.best, self.worst) and one.reward is not None
             ]
             pairs: list[tuple[tuple[str, ...], ...]] = [(self.best, (one,)) for one in others]
-            said += [Word(kind="order", order=pair) for pair in pairs or [(self.best,)]]
+            entries += [Word(kind="order", order=pair) for pair in pairs or [(self.best,)]]
         elif self.best:
-            said.append(_word("best", self.best[0]))
+            entries.append(_word("best", self.best[0]))
         if self.worst:
-            said.append(_word("worst", self.worst))
+            entries.append(_word("worst", self.worst))
         placed = {one.id: place for place, one in enumerate(siblings)}
         marks = sorted(self.marks, key=lambda m: (placed.get(m[0], 0), MARKS.index(m[1])))
-        said += [_word(mark, name) for name, mark in marks]
-        said += [_word("note", name, text=text) for name, text in self.notes.items()]
-        return tuple(said)
+        entries += [_word(mark, name) for name, mark in marks]
+        entries += [_word("note", name, text=text) for name, text in self.notes.items()]
+        return tuple(entries)
 
 
 def _word(kind: WordKind, name: str, value: float | None = None, text: str = "") -> Word:

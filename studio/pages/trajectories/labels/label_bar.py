@@ -1,6 +1,6 @@
 """Label bar: keys, a sentence on the effect of the label, preview and Apply.
 
-The bar only displays and emits; `Labelling` holds the state.
+The bar only displays and emits; `LabelSession` holds the state.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class LabelBar(QWidget):
         self.setFixedHeight(BAR_PX)
         self.setAccessibleName("Label")
         self._home: QWidget = self
-        self._keys, self._asked = KeyLine("Keys of the label"), ""
+        self._keys, self._entry = KeyLine("Keys of the label"), ""
         self._question = Text("", "label", 500)
         self._field = LineInput("Note or score", compact=True)
         self._hint = Text("", "caption", tone="faint")
@@ -86,8 +86,12 @@ class LabelBar(QWidget):
         if moved:
             spans += [Span("  ━ ", "human", 600), Span("before", "faint")]
             most = max(moved, key=lambda b: abs((b.after or 0) - (b.before or 0)))
-            told = formatting.signed(most.after) if most.after is not None else "none"
-            spans += [Span(f"   {most.number}", "text", 600), Span(" becomes "), Span(told, "text")]
+            figure = formatting.signed(most.after) if most.after is not None else "none"
+            spans += [
+                Span(f"   {most.number}", "text", 600),
+                Span(" becomes "),
+                Span(figure, "text"),
+            ]
         self._facts.set_spans(spans)
 
     def set_pending(self, pending: bool) -> None:
@@ -132,11 +136,11 @@ class LabelBar(QWidget):
         self._ask("note", f"Note on {number}", "Enter saves, Esc cancels", known)
 
     def asking(self) -> bool:
-        return bool(self._asked)
+        return bool(self._entry)
 
     def stop_asking(self) -> None:
-        if self._asked:
-            self._asked = ""
+        if self._entry:
+            self._entry = ""
             self._top.setCurrentIndex(0)
             self._home.setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -160,7 +164,7 @@ class LabelBar(QWidget):
         menu.move(at)
 
     def _ask(self, what: str, question: str, hint: str, known: str) -> None:
-        self._asked = what
+        self._entry = what
         self._question.set_words(question)
         self._field.setAccessibleName(question)
         self._hint.set_words(hint)
@@ -171,7 +175,7 @@ class LabelBar(QWidget):
 
     def _answered(self) -> None:
         typed = self._field.text()
-        if self._asked == "note":
+        if self._entry == "note":
             self.stop_asking()
             self.note_given.emit(typed)
             return
@@ -184,10 +188,10 @@ class LabelBar(QWidget):
         self.score_given.emit(value)
 
     def _typed(self, typed: str) -> None:
-        if self._asked == "score" and typed.strip():
+        if self._entry == "score" and typed.strip():
             value = score_of(typed)
-            told = formatting.number(value) if value is not None else "A number from 0 to 1"
-            self._hint.set_words(told)
+            figure = formatting.number(value) if value is not None else "A number from 0 to 1"
+            self._hint.set_words(figure)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Leave the text field on Escape."""

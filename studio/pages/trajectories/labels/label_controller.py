@@ -17,7 +17,7 @@ from studio.pages.trajectories.keys import Handlers
 from studio.pages.trajectories.labels.blind_grading import told
 from studio.pages.trajectories.labels.draft import MARKS
 from studio.pages.trajectories.labels.label_bar import LabelBar
-from studio.pages.trajectories.labels.label_session import Labelling
+from studio.pages.trajectories.labels.label_session import LabelSession
 from studio.pages.trajectories.labels.wording import changed
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
@@ -29,7 +29,7 @@ BLIND = (
 )
 
 
-class LabelDesk(QObject):
+class LabelController(QObject):
     """Label controller of a page; `host` is the parent of the confirmation."""
 
     waiting_changed = Signal()
@@ -45,7 +45,7 @@ class LabelDesk(QObject):
     ) -> None:
         super().__init__(host)
         self._columns, self._bar = columns, bar
-        self.labelling = Labelling(session, tasks, self)
+        self.labelling = LabelSession(session, tasks, self)
         self.toast = Toast(host)
         self._home: Callable[[], QWidget] = lambda: columns
         self._keys: Handlers = {}

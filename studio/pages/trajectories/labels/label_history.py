@@ -21,11 +21,11 @@ def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
     column.setContentsMargins(0, 0, 0, 0)
     column.setSpacing(2)
     undone = not label.holds()
-    said = Text(gist(label, numbers), "label", 600, "faint" if undone else "human", wrap=True)
+    content = Text(gist(label, numbers), "label", 600, "faint" if undone else "human", wrap=True)
     font = theme().font("label", 600)
     font.setStrikeOut(undone)
-    said.setFont(font)
-    column.addWidget(said)
+    content.setFont(font)
+    column.addWidget(content)
     for word in label.words:
         if word.kind == "note" and word.text:
             note = plain(word.text[:TEXT_MOST])

@@ -16,7 +16,7 @@ from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import Siblings
 from studio.pages.trajectories.labels import wording
 from studio.pages.trajectories.labels.draft import MARKS, Draft, Mark
-from studio.pages.trajectories.labels.outbox import Letter, Outbox, Place, Said
+from studio.pages.trajectories.labels.outbox import LabelQueue, LabelRequest, PendingLabel, Place
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
 from studio.store.runs.state import RunState
@@ -24,7 +24,7 @@ from studio.store.runs.state import RunState
 PREVIEW_MS = 40
 
 
-class Labelling(QObject):
+class LabelSession(QObject):
     """Labelling state of a page. `refused` reports problems once; problems of groups that are no
     longer shown go to the session with their location.
     """
@@ -38,7 +38,7 @@ class Labelling(QObject):
     def __init__(self, session: Session, tasks: TaskScope, parent: QObject) -> None:
         super().__init__(parent)
         self._session, self._tasks = session, tasks
-        self._outbox = Outbox(tasks, self)
+        self._outbox = LabelQueue(tasks, self)
         self._siblings: Siblings | None = None
         self._run_id = ""
         """Run of the group shown; labels refer to it regardless of the selected run."""
@@ -69,7 +69,7 @@ class Labelling(QObject):
         other = before is None or siblings is None or _place(before) != _place(siblings)
         if other or other_run:
             self._begin(Draft())
-        elif self.draft and not self._outbox.holds(self._said()):
+        elif self.draft and not self._outbox.holds(self._pending_label()):
             self._changed()  # request the preview for the current group
 
     @property
@@ -143,7 +143,7 @@ class Labelling(QObject):
 
     def undo(self) -> None:
         """Undo the last key; without a draft, or while it is being sent, undo the last label."""
-        if self._past and not self._outbox.holds(self._said()):
+        if self._past and not self._outbox.holds(self._pending_label()):
             self._future.append(self.draft)
             self.draft = self._past.pop()
             self._changed()
@@ -164,8 +164,8 @@ class Labelling(QObject):
 
     def apply(self) -> None:
         """Commit the draft; ignored while it is being sent."""
-        label, said = self._label(uuid.uuid4().hex), self._said()
-        if label is None or self._siblings is None or self._outbox.holds(said):
+        label, pending = self._label(uuid.uuid4().hex), self._pending_label()
+        if label is None or self._siblings is None or self._outbox.holds(pending):
             return
         known, numbers, total = self.preview, self.numbers(), len(self.attempts)
         place = _place_words(self._siblings.group.title, label.step)
@@ -174,23 +174,23 @@ class Labelling(QObject):
             client, preview = self._session.client, known
             if preview is None and not label.blind:
                 # Enter came before the preview, which the confirmation needs
-                preview = await client.preview_label(said.run_id, label)
+                preview = await client.preview_label(pending.run_id, label)
             moved = len(wording.changed(preview.outcomes)) if preview else 0
-            return await client.add_label(said.run_id, label), moved
+            return await client.add_label(pending.run_id, label), moved
 
         def done(given: tuple[Labelled, int]) -> None:
             answer, moved = given
-            if self._said() == said:
+            if self._pending_label() == pending:
                 self._begin(Draft())
             self._tell_busy()
             if label.effect == "none":
                 words = f"{wording.gist(label, numbers)}. Agreement only."
             else:
                 words = wording.done(label, numbers, moved, total)
-            self._tell(said.run_id, answer, words)
+            self._tell(pending.run_id, answer, words)
 
         def failed(problem: Problem, unsent: int) -> None:
-            shown = self._said() == said
+            shown = self._pending_label() == pending
             self._tell_busy()
             hint = f"{problem.hint} Nothing was undone." if unsent else problem.hint
             if shown:
@@ -202,7 +202,7 @@ class Labelling(QObject):
 
         self._wait.stop()
         self._tasks.cancel("preview")
-        self._outbox.put(Letter(said, give, done, failed))
+        self._outbox.put(LabelRequest(pending, give, done, failed))
         self._tell_busy()
 
     # Internals
@@ -234,14 +234,14 @@ class Labelling(QObject):
     def _state(self) -> RunState:
         return self._session.runs.state(self._run_id) if self._run_id else self._session.run.state
 
-    def _said(self) -> Said:
+    def _pending_label(self) -> PendingLabel:
         """Return the current draft with its group."""
         place = _place(self._siblings) if self._siblings else None
         teaches = self.teaches and self.may_teach()
-        return Said(self._run_id, place, self.draft, self.effect, teaches)
+        return PendingLabel(self._run_id, place, self.draft, self.effect, teaches)
 
     def _tell_busy(self) -> None:
-        self.busy_changed.emit(self._outbox.holds(self._said()))
+        self.busy_changed.emit(self._outbox.holds(self._pending_label()))
 
     def _tell(self, run_id: str, answer: Labelled, words: str) -> None:
         """Report a response; for runs no longer shown, only its completion."""
@@ -305,7 +305,7 @@ class Labelling(QObject):
                 words += f" Step {label.step} is complete; its update stays."
             self._tell(run_id, answer, words)
 
-        self._outbox.put(Letter(None, work, done, lambda problem, _: self._refuse(problem)))
+        self._outbox.put(LabelRequest(None, work, done, lambda problem, _: self._refuse(problem)))
 
     def _refuse(self, problem: Problem) -> None:
         self._tell_busy()

@@ -19,7 +19,7 @@ Place = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
-class Said:
+class PendingLabel:
     """Draft to be committed, with its group."""
 
     run_id: str
@@ -30,33 +30,33 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Letter:
+class LabelRequest:
     """Queued request; `said` is None for undo and redo.
 
     `failed(problem, unsent)` reports the number of later undos and redos that are not sent.
     """
 
-    said: Said | None
+    said: PendingLabel | None
     ask: Callable[[], Coroutine[Any, Any, Any]]
     done: Callable[[Any], None]
     failed: Callable[[Problem, int], None]
 
 
-class Outbox(QObject):
+class LabelQueue(QObject):
     """Request queue of a page, in its task scope."""
 
     def __init__(self, tasks: TaskScope, parent: QObject) -> None:
         super().__init__(parent)
         self._tasks = tasks
-        self._letters: deque[Letter] = deque()
+        self._letters: deque[LabelRequest] = deque()
         tasks.busy_changed.connect(self._go_on)
 
-    def put(self, letter: Letter) -> None:
+    def put(self, letter: LabelRequest) -> None:
         self._letters.append(letter)
         if not self._tasks.busy(JOB):
             self._send()
 
-    def holds(self, said: Said) -> bool:
+    def holds(self, said: PendingLabel) -> bool:
         """Return whether a draft is queued or being sent."""
         return any(letter.said == said for letter in self._letters)
 

@@ -134,14 +134,14 @@ def gist(label: Label, numbers: dict[str, int]) -> str:
     group.
     """
     orders = [word.order for word in label.words if word.kind == "order"]
-    said = []
+    parts = []
     if orders and _is_tie(orders):
-        said.append(f"{_named(orders[0][0], numbers)} tied for best")
+        parts.append(f"{_named(orders[0][0], numbers)} tied for best")
     elif orders:
         layers = [_named(layer, numbers) for layer in orders[-1]]
-        said.append(f"ranked {', '.join(layers)}")
-    said += [_told(word, numbers) for word in label.words if word.kind != "order"]
-    whole = ", ".join(said)
+        parts.append(f"ranked {', '.join(layers)}")
+    parts += [_told(word, numbers) for word in label.words if word.kind != "order"]
+    whole = ", ".join(parts)
     return whole[:1].upper() + whole[1:]
 
 

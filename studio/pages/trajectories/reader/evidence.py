@@ -136,8 +136,8 @@ class EvidencePanel(QWidget):
         bar, sums = PartsBar(), KeyValues(1, mono=True)
         adds = parts_of(record, evidence.weights)
         bar.set_parts(adds)
-        told = [(plain(part.name), formatting.signed(part.value)) for part in adds]
-        sums.set_values([*told, ("reward", formatting.number(record.reward))])
+        rows = [(plain(part.name), formatting.signed(part.value)) for part in adds]
+        sums.set_values([*rows, ("reward", formatting.number(record.reward))])
         parts.body.addWidget(bar)
         parts.body.addWidget(sums)
         found: list[QWidget] = [parts]
@@ -157,11 +157,11 @@ class EvidencePanel(QWidget):
         return found
 
     def _fill_labels(self, evidence: Evidence) -> list[QWidget]:
-        said = list(evidence.labels)[-LABELS_MOST:][::-1]
-        if not said:
+        labels = list(evidence.labels)[-LABELS_MOST:][::-1]
+        if not labels:
             words = "No labels for this group. Press ? for the keyboard shortcuts."
             return [Text(words, "label", 400, "muted", wrap=True)]
-        return [label_entry(label, evidence.numbers) for label in said]
+        return [label_entry(label, evidence.numbers) for label in labels]
 
 
 def _about(evidence: Evidence) -> list[Label]:

@@ -15,7 +15,7 @@ from studio.services.session import Session
 from studio.widgets.cards.sheet import Sheet
 
 
-class EvidenceDesk(QObject):
+class EvidenceController(QObject):
     """Evidence of a page; the sheet opens over `host`. `reader_wanted` requests a passage."""
 
     reader_wanted = Signal()

@@ -236,8 +236,8 @@ def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory])
 def question_of(trajectory: Trajectory) -> str:
     """Return the last user message before the first turn, as one line."""
     start = list(takewhile(lambda m: m.role != "assistant", trajectory.messages))
-    asked = [m.content for m in start if m.role == "user"] or [m.content for m in start]
-    return " ".join(asked[-1][:400].split()) if asked else ""
+    prompts = [m.content for m in start if m.role == "user"] or [m.content for m in start]
+    return " ".join(prompts[-1][:400].split()) if prompts else ""
 
 
 def shared_words(trajectory: Trajectory) -> str:

@@ -42,13 +42,13 @@ class VerdictView(QWidget):
         line = QHBoxLayout()
         line.setSpacing(8)
         line.addWidget(_Icon("scale", "judge"))
-        said = (
+        score_words = (
             f"scored {formatting.number(verdict.score)}"
             if verdict.score is not None
             else ("gave no score")
         )
         name = "Judge" if chief else "Judge, not in the reward,"
-        line.addWidget(Text(f"{name} {said}", "heading", 600))
+        line.addWidget(Text(f"{name} {score_words}", "heading", 600))
         line.addStretch(1)
         self._column.addLayout(line)
         source = f"{short_model(verdict.judge)} · rubric {verdict.rubric[:6]}"

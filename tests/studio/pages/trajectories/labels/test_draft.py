@@ -74,7 +74,7 @@ def test_the_sentence_is_plain() -> None:
     told = wording.sentence(best, now, closed=2)
     assert told == "Advantages change for 2 of 3. Applies to step 3."
     late = now.model_copy(update={"enters": "no step", "mapped": 12})
-    assert "Step 3 is done" in wording.sentence(best, late, closed=5)
+    assert "Step 3 is complete" in wording.sentence(best, late, closed=5)
     assert "12 scores" in wording.sentence(best, late, closed=5)
     again = now.model_copy(update={"enters": "the next step"})
     assert "Trained again in step 6." in wording.sentence(best, again, closed=5)

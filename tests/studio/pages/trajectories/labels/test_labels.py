@@ -127,7 +127,7 @@ def test_keys_are_taken_back_one_by_one_and_all_at_once(
             press(page, Key.Key_Escape)
             assert not draft()
             press(page, Key.Key_9)
-            assert "no attempt 9" in page._bar.sentence()
+            assert "no trajectory 9" in page._bar.sentence()
             press(page, Key.Key_Right)
             press(page, Key.Key_Space)
             press(page, Key.Key_Left)
