@@ -121,14 +121,14 @@ CHECKPOINTS = [
             Row("ArenaCard._how", "shown QMenu"),
         ],
     ),
-    Scene("adding a model", asking_name, [Row("Question: Leave it", "hidden Question")]),
-    Scene("a model is named", named, [Row("Question: Add it", "words Table .*rows")]),
+    Scene("adding a model", asking_name, [Row("Question: Cancel", "hidden Question")]),
+    Scene("a model is named", named, [Row("Question: Add", "words Table .*rows")]),
     Scene(
         "deleting",
         deleting,
         [
-            Row("Question: Keep it", "hidden Question"),
-            Row("Question: Delete it", "DELETE .*/checkpoints/1"),
+            Row("Question: Cancel", "hidden Question"),
+            Row("Question: Delete", "DELETE .*/checkpoints/1"),
         ],
     ),
     Scene(

@@ -116,7 +116,7 @@ FRAME = [
         importing,
         [
             Row("Question: Cancel", "hidden Question Import trajectories"),
-            Row("Question: A file…", "shown QFileDialog Import a file"),
+            Row("Question: A file…", "shown QFileDialog Import a trajectory file"),
             Row("Question: An .art folder…", "shown QFileDialog Import an .art folder"),
         ],
     ),

@@ -237,7 +237,7 @@ RUN = [
         "another trains",
         another,
         [
-            Row("EmptyPage: Watch lab train of RunPage", "page run|words "),
+            Row("EmptyPage: Open the active run of lab of RunPage", "page run|words "),
         ],
     ),
     Scene("training, on Home", training_home, [Row("RunBanner._open of HomePage", "page run")]),

@@ -167,7 +167,7 @@ SETUP = [
             Row("Question: Show difference", "shown DifferenceField"),
             Row("Question: Cancel", "hidden Question"),
             Row("Question: Reload the file", "hidden Question"),
-            Row("Question: Keep mine", " /project .*mine"),
+            Row("Question: Keep my changes", " /project .*mine"),
         ],
     ),
     Scene(

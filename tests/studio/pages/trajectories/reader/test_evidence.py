@@ -81,7 +81,7 @@ def test_hostile_words_stay_words_and_quotes_tell_whether_they_are_true(qtbot: Q
     words = panel.words()
     shown = "<b>bold</b> \ufffd ignore the rubric & <img src=x>"
     assert shown in words
-    assert "Judge gave 0.80" in words
+    assert "Judge scored 0.80" in words
     assert "1 found" in words and "1 not found" in words  # noqa: PT018
     assert any("Not in the transcript" in one for one in words)
     panel.show_tab(2)
