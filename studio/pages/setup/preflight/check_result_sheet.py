@@ -18,7 +18,7 @@ WIDE_PX = 560
 
 
 class CheckedSheet(Sheet):
-    """`show_attempt(trajectory)`, `show_answers(found)`."""
+    """Result sheet: `show_attempt(trajectory)` or `show_answers(found)`."""
 
     def __init__(self, host: QWidget) -> None:
         super().__init__("Test", host, WIDE_PX)

@@ -26,7 +26,7 @@ WIDTH = 412
 
 
 class Preflight(QWidget):
-    """`show_forecast`, `show_baseline`, `show_checks`, `set_train`."""
+    """Preflight panel: `show_forecast`, `show_baseline`, `show_checks`, `set_train`."""
 
     measure_wanted = Signal()
     train_wanted = Signal()
