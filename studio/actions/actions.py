@@ -1,7 +1,7 @@
-"""Everything one can do, as data in one table.
+"""Table of all user actions.
 
-Buttons, shortcuts, the command palette (Ctrl K) and the sheet behind ? are all made from
-`ACTIONS`; a handler is bound by id, once, in the composition root.
+Buttons, shortcuts, the command palette (Ctrl K) and the shortcut sheet (?) are built from
+`ACTIONS`. The composition root binds a handler to each id.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ ALWAYS = "always"
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """One action. `when` names the condition that enables it; `place` groups the sheet."""
+    """User action; `when` names the condition that enables it, `place` its group in the sheet."""
 
     id: str
     text: str
@@ -27,11 +27,11 @@ class ActionSpec:
     when: str = ALWAYS
     place: str = "Everywhere"
     bound: bool = True
-    """False for keys that a widget itself handles: listed in ?, not made into a QAction."""
+    """False for keys that a widget handles itself: listed in the sheet, without a QAction."""
 
 
 def _keys(place: str, *rows: tuple[str, str, str, str]) -> list[ActionSpec]:
-    """Keys that widgets of a page handle themselves."""
+    """Build unbound specs for keys that the widgets of a page handle."""
     return [
         ActionSpec(i, text, icon, keys, "run", place, bound=False) for i, text, icon, keys in rows
     ]
@@ -45,12 +45,12 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("go.trajectories", "Trajectories", "git-fork", "Ctrl+5", "project", "Go to"),
     ActionSpec("go.checkpoints", "Checkpoints", "layers", "Ctrl+6", "project", "Go to"),
     ActionSpec("go.settings", "Settings", "settings", "Ctrl+,", place="Go to"),
-    ActionSpec("app.commands", "Find a command", "search", "Ctrl+K"),
+    ActionSpec("app.commands", "Command palette", "search", "Ctrl+K"),
     ActionSpec("app.help", "Help", "circle-help", "F1"),
-    ActionSpec("app.shortcuts", "Show all keys", "keyboard", "?"),
-    ActionSpec("app.sidebar", "Fold the sidebar", "panel-left", "Ctrl+B"),
-    ActionSpec("app.theme", "Switch light and dark", "moon", "Ctrl+Shift+T"),
-    ActionSpec("app.quit", "Close the window; training goes on", "x", "Ctrl+Q"),
+    ActionSpec("app.shortcuts", "Show keyboard shortcuts", "keyboard", "?"),
+    ActionSpec("app.sidebar", "Collapse the sidebar", "panel-left", "Ctrl+B"),
+    ActionSpec("app.theme", "Switch between light and dark theme", "moon", "Ctrl+Shift+T"),
+    ActionSpec("app.quit", "Close the window (training continues)", "x", "Ctrl+Q"),
     ActionSpec("project.new", "New project", "plus", "Ctrl+N", "engine", "Project"),
     ActionSpec(
         "project.describe",
@@ -61,7 +61,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "Project",
     ),
     ActionSpec("project.open", "Open folder", "folder-open", "Ctrl+O", "engine", "Project"),
-    ActionSpec("project.import", "Import attempts…", "import", "", "project", "Project"),
+    ActionSpec("project.import", "Import trajectories…", "import", "", "project", "Project"),
     ActionSpec("sft.open", "Demonstrations", "book-open", "Ctrl+D", "project", "Project"),
     ActionSpec(
         "sft.teacher", "Demonstrations from a teacher…", "sparkles", "", "trainable", "Project"
@@ -73,33 +73,31 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ),
     ActionSpec(
         "run.train_lending",
-        "Train, and lend the server the judge's keys for this run",
+        "Train, and lend the judge's API keys to the server for this run",
         "key-round",
         "",
         "lendable",
         "Run",
     ),
-    ActionSpec("run.pause", "Pause or continue", "pause", "Ctrl+P", "living", "Run"),
+    ActionSpec("run.pause", "Pause or resume", "pause", "Ctrl+P", "living", "Run"),
     ActionSpec("run.stop_after", "Stop after this step", "square", "Ctrl+.", "living", "Run"),
     ActionSpec(
-        "run.stop_now", "Stop now, keep the last checkpoint", "square", "", "stoppable", "Run"
+        "run.stop_now", "Stop now and keep the last checkpoint", "square", "", "stoppable", "Run"
     ),
-    ActionSpec("run.keep", "Keep a checkpoint after this step", "layers", "", "living", "Run"),
-    ActionSpec(
-        "run.adapter", "Train on from an adapter made elsewhere…", "import", "", "trainable", "Run"
-    ),
+    ActionSpec("run.keep", "Save a checkpoint after this step", "layers", "", "living", "Run"),
+    ActionSpec("run.adapter", "Train from an existing adapter…", "import", "", "trainable", "Run"),
     ActionSpec("run.branch", "Branch…", "git-branch", "Ctrl+Shift+B", "branchable", "Run"),
     ActionSpec("run.resume", "Resume", "play", "Ctrl+R", "resumable", "Run"),
     ActionSpec("run.extend", "Train more steps", "plus", "", "extendable", "Run"),
     ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
     ActionSpec("run.repair", "Repair the damaged run", "wrench", "", "damaged", "Run"),
-    ActionSpec("run.remove", "Remove the damaged run…", "trash-2", "", "damaged", "Run"),
+    ActionSpec("run.remove", "Delete the damaged run…", "trash-2", "", "damaged", "Run"),
     ActionSpec("run.log", "Show the log", "square-terminal", "Ctrl+L", "run", "Run"),
     ActionSpec(
-        "run.track", "Send the run to its trackers", "upload", "Ctrl+Shift+U", "trackable", "Run"
+        "run.track", "Upload the run to its trackers", "upload", "Ctrl+Shift+U", "trackable", "Run"
     ),
-    ActionSpec("run.bring_home", "Bring the run to this machine…", "download", "", "remote", "Run"),
-    ActionSpec("run.send", "Send the run to a server…", "upload", "", "sendable", "Run"),
+    ActionSpec("run.bring_home", "Move the run to this machine…", "download", "", "remote", "Run"),
+    ActionSpec("run.send", "Move the run to a server…", "upload", "", "sendable", "Run"),
     ActionSpec(
         "engine.choose", "Choose where this project trains", "server", "Ctrl+E", ALWAYS, "Engine"
     ),
@@ -115,16 +113,16 @@ ACTIONS: tuple[ActionSpec, ...] = (
     *_keys("Trajectories", *((k.id, k.text, k.icon, k.shown) for k in TRAJECTORIES)),
     *_keys(
         "Run",
-        ("strip.step", "Step before, next (in the strip)", "activity", "← →"),
-        ("strip.branch", "Branch at the step (in the strip)", "git-branch", "B"),
-        ("strip.open", "Open the step's trajectories (in the strip)", "git-fork", "Enter"),
-        ("chart.full", "Chart on the full page, and back", "maximize-2", "Enter, Esc"),
+        ("strip.step", "Previous or next step (in the run strip)", "activity", "← →"),
+        ("strip.branch", "Branch at the selected step (in the run strip)", "git-branch", "B"),
+        ("strip.open", "Open the trajectories of the step (in the run strip)", "git-fork", "Enter"),
+        ("chart.full", "Expand or restore the chart", "maximize-2", "Enter, Esc"),
     ),
 )
 
 
 class Actions(QObject):
-    """The QActions of `ACTIONS`, enabled by conditions, triggered by key, palette or button."""
+    """QActions of `ACTIONS`, enabled by conditions and triggered by key, palette or button."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
@@ -136,13 +134,15 @@ class Actions(QObject):
         self.set_conditions(())
 
     def bind(self, **handlers: Callable[[], object]) -> None:
-        """Handlers by id, with an underscore for the first dot: run_train=…"""
+        """Connect handlers by id, with an underscore for the first dot: run_train=…"""
         for name, handler in handlers.items():
             self[name.replace("_", ".", 1)].triggered.connect(lambda _=False, call=handler: call())
 
     def set_conditions(self, conditions: Iterable[str]) -> None:
-        """What holds now: engine, project, trainable, run, living, stoppable, branchable,
-        resumable, extendable, trackable, server, lendable, remote, sendable."""
+        """Enable the actions whose condition is in `conditions`: engine, project, trainable, run,
+        living, stoppable, branchable, resumable, extendable, trackable, server, lendable,
+        remote, sendable.
+        """
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:
@@ -155,11 +155,11 @@ class Actions(QObject):
         return self._actions[action_id]
 
     def trigger(self, action_id: str) -> None:
-        """As if chosen by hand; does nothing while it is disabled."""
+        """Trigger an action; does nothing while it is disabled."""
         self._actions[action_id].trigger()
 
     def available(self) -> list[ActionSpec]:
-        """What the palette offers now."""
+        """Return the actions that the palette offers now."""
         return [spec for spec in ACTIONS if spec.bound and self._actions[spec.id].isEnabled()]
 
     def _make(self, window: QWidget, spec: ActionSpec) -> QAction:

@@ -1,7 +1,7 @@
-"""The keys of pages, in one table: the page binds its handlers by id, the sheet behind ? lists it.
+"""Table of the keyboard shortcuts of pages.
 
-`shown` is what a person reads; `sequences` are what Qt hears, empty where a widget of the page
-listens itself. A row with several sequences hands its handler the place of the one pressed.
+A page binds its handlers by id; the shortcut sheet (?) lists the table. `shown` is the text for
+the user and `sequences` the Qt key sequences, empty where a widget handles the key itself.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _DIGITS: Keys = tuple("123456789")
 
 @dataclass(frozen=True)
 class PageKey:
-    """One row: what it does, how it reads, what Qt hears."""
+    """Keyboard shortcut of a page."""
 
     id: str
     text: str
@@ -20,72 +20,72 @@ class PageKey:
     shown: str
     sequences: Keys = ()
     each: bool = False
-    """Its handler takes the place of the pressed sequence, from 0."""
+    """Call the handler with the index (from 0) of the pressed sequence."""
 
 
 TRAJECTORIES: tuple[PageKey, ...] = (
-    PageKey("label.best", "Best of the group: the attempt of this number", "user-round-check",
+    PageKey("label.best", "Label trajectory N best of the group", "user-round-check",
             "1 … 9", _DIGITS, each=True),
-    PageKey("label.worst", "Worst of the group", "user-round-x", "Shift+1 … 9",
+    PageKey("label.worst", "Label worst of the group", "user-round-x", "Shift+1 … 9",
             tuple(f"Shift+{digit}" for digit in _DIGITS), each=True),
-    PageKey("label.tie", "As good as the best, and not: the focused attempt", "medal", "Space",
+    PageKey("label.tie", "Toggle a tie with the best", "medal", "Space",
             ("Space",)),
-    PageKey("label.up", "Rank the focused attempt higher", "chevron-left", "Ctrl+←",
+    PageKey("label.up", "Move up in the ranking", "chevron-left", "Ctrl+←",
             ("Ctrl+Left",)),
-    PageKey("label.down", "Rank it lower", "chevron-right", "Ctrl+→", ("Ctrl+Right",)),
-    PageKey("label.score", "Score it: digits, then Enter", "gauge", "S", ("S",)),
-    PageKey("label.veto", "Veto: worth nothing", "ban", "V", ("V",)),
-    PageKey("label.exclude", "Exclude: not trained on", "circle-slash", "X", ("X",)),
-    PageKey("label.gold", "Gold: an example to warm up with", "star", "G", ("G",)),
-    PageKey("label.flag", "Flag it for later", "flag", "F", ("F",)),
-    PageKey("label.note", "Write a note on it", "sticky-note", "N", ("N",)),
-    PageKey("label.apply", "Apply what was said", "check", "Enter", ("Return", "Enter")),
-    PageKey("label.discard", "Take it all back; else close, and back to the columns", "x", "Esc",
+    PageKey("label.down", "Move down in the ranking", "chevron-right", "Ctrl+→", ("Ctrl+Right",)),
+    PageKey("label.score", "Score: type digits, then Enter", "gauge", "S", ("S",)),
+    PageKey("label.veto", "Veto: set the reward to 0", "ban", "V", ("V",)),
+    PageKey("label.exclude", "Exclude from training", "circle-slash", "X", ("X",)),
+    PageKey("label.gold", "Gold: use as a demonstration for warm-up", "star", "G", ("G",)),
+    PageKey("label.flag", "Flag for later", "flag", "F", ("F",)),
+    PageKey("label.note", "Write a note", "sticky-note", "N", ("N",)),
+    PageKey("label.apply", "Apply the label", "check", "Enter", ("Return", "Enter")),
+    PageKey("label.discard", "Discard the label; otherwise return to the columns", "x", "Esc",
             ("Esc",)),
-    PageKey("label.undo", "Undo: the last key, then the last label", "undo-2", "U",
+    PageKey("label.undo", "Undo the last key, then the last label", "undo-2", "U",
             ("U", "Ctrl+Z")),
     PageKey("label.redo", "Redo", "rotate-ccw", "Ctrl+Shift+Z", ("Ctrl+Shift+Z",)),
-    PageKey("label.effect", "Choose what the label does", "sliders-horizontal", "M", ("M",)),
-    PageKey("label.teach", "Teach the judge too, and not", "scale", "L", ("L",)),
+    PageKey("label.effect", "Choose the effect of the label", "sliders-horizontal", "M", ("M",)),
+    PageKey("label.teach", "Toggle use as an example for the judge", "scale", "L", ("L",)),
     PageKey("label.blind", "Grade the next group blind", "eye-off", "B", ("B",)),
     PageKey("view.search", "Search", "search", "/", ("/",)),
-    PageKey("view.reader", "Reader, and back to the columns", "book-open", "R", ("R",)),
-    PageKey("view.table", "Table, and back to the columns", "table", "T", ("T",)),
-    PageKey("view.compare", "Compare with the best, or with the attempt focused before",
+    PageKey("view.reader", "Toggle the reader", "book-open", "R", ("R",)),
+    PageKey("view.table", "Toggle the table", "table", "T", ("T",)),
+    PageKey("view.compare", "Compare with the best, or with the previously focused trajectory",
             "git-compare-arrows", "C", ("C",)),
-    PageKey("view.scenarios", "Scenarios and their curves, and back to the columns",
+    PageKey("view.scenarios", "Toggle scenario reward curves",
             "trending-up", "P", ("P",)),
-    PageKey("view.evidence", "Evidence: score, reason, labels, exact prompt and reply", "scale",
+    PageKey("view.evidence", "Show evidence: score, reason, labels, exact prompt, reply", "scale",
             "E", ("E",)),
-    PageKey("view.divergence", "Next place where it parts from the others", "split", "D", ("D",)),
-    PageKey("view.before", "Sibling before", "arrow-left", "←", ("Left",)),
-    PageKey("view.after", "Sibling after", "arrow-right", "→", ("Right",)),
-    PageKey("view.group_before", "Group before", "arrow-up", "↑, Alt+↑", ("Up", "Alt+Up")),
-    PageKey("view.group_after", "Group after", "arrow-down", "↓, Alt+↓", ("Down", "Alt+Down")),
-    PageKey("view.turn", "Turn next, before", "list-checks", "J K"),
-    PageKey("view.tint", "Tint tokens", "sparkles", "Alt+1 … 4",
+    PageKey("view.divergence", "Next divergence from the group", "split", "D", ("D",)),
+    PageKey("view.before", "Previous trajectory", "arrow-left", "←", ("Left",)),
+    PageKey("view.after", "Next trajectory", "arrow-right", "→", ("Right",)),
+    PageKey("view.group_before", "Previous group", "arrow-up", "↑, Alt+↑", ("Up", "Alt+Up")),
+    PageKey("view.group_after", "Next group", "arrow-down", "↓, Alt+↓", ("Down", "Alt+Down")),
+    PageKey("view.turn", "Next or previous turn", "list-checks", "J K"),
+    PageKey("view.tint", "Colour tokens", "sparkles", "Alt+1 … 4",
             tuple(f"Alt+{place}" for place in range(1, 5)), each=True),
 )  # fmt: skip
-"""Of the Trajectories page."""
+"""Shortcuts of the Trajectories page."""
 
 
 def key_of(key_id: str) -> PageKey:
-    """A row by its id."""
+    """Return the shortcut with this id."""
     return next(row for row in TRAJECTORIES if row.id == key_id)
 
 
 DRAFT: tuple[PageKey, ...] = (
     PageKey("draft.add", "Add a scenario", "plus", "A", ("A", "Ins")),
-    PageKey("draft.edit", "Edit it: Tab, or Ctrl+Enter, ends that", "pencil", "Enter"),
-    PageKey("draft.keep", "Keep it, or leave it out", "check", "Space"),
-    PageKey("draft.split", "Switch: practise with it, or test with it", "split", "S", ("S",)),
+    PageKey("draft.edit", "Edit; Tab or Ctrl+Enter finishes", "pencil", "Enter"),
+    PageKey("draft.keep", "Include or exclude the scenario", "check", "Space"),
+    PageKey("draft.split", "Switch between training and validation", "split", "S", ("S",)),
     PageKey(
         "draft.difficulty",
-        "Its difficulty; 0 says none",
+        "Set the difficulty; 0 clears it",
         "gauge",
         "0 … 5",
         tuple("012345"),
         each=True,
     ),
-    PageKey("draft.delete", "Delete it", "trash-2", "Del", ("Del",)),
+    PageKey("draft.delete", "Delete the scenario", "trash-2", "Del", ("Del",)),
 )

@@ -45,13 +45,13 @@ def difference(mine: str, theirs: str) -> str:
 async def choose(parent: QWidget, name: str, mine: str, theirs: str) -> Answer:
     """Ask which text to keep; returns `mine`, `file`, or an empty string for Cancel."""
     title = f"{name} was changed by another program"
-    words = "You have unsaved changes of the same file. Keep mine puts yours in its place."
+    words = "You have unsaved changes to the same file. Keep my changes overwrites the file."
     field: DifferenceField | None = None
     while True:
         choices = [Choice("", "Cancel")]
         if field is None:
             choices.append(Choice("difference", "Show difference"))
-        choices += [Choice("file", "Take the file's"), Choice("mine", "Keep mine", "danger")]
+        choices += [Choice("file", "Reload the file"), Choice("mine", "Keep my changes", "danger")]
         answer, _ = await ask(parent, title, words, choices, field)
         if answer != "difference":
             return "mine" if answer == "mine" else "file" if answer == "file" else ""

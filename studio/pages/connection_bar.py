@@ -1,4 +1,4 @@
-"""A run goes on on a server that is not heard of: said quietly, with what it means for the run."""
+"""Bar shown while the server of an active run is disconnected or its mirror is behind."""
 
 import time
 from datetime import datetime
@@ -18,12 +18,12 @@ from studio.widgets.controls.buttons import Button
 from studio.widgets.painting import paint
 from studio.widgets.text.phrase import Phrase, Span
 
-GOES_ON = "  ·  The run goes on there; what happened shows as soon as it is back."
+GOES_ON = "  ·  The run continues on the server. Its events appear after reconnecting."
 JUDGE_WAITS = " Its judge waits for this machine."
 
 
 class AwayBar(QWidget):
-    """In sight while the server of the selected run is away, or is far ahead of what is here."""
+    """Connection notice for the selected run, with a Reconnect button."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -44,7 +44,6 @@ class AwayBar(QWidget):
         self.hide()
 
     def words(self) -> str:
-        """What it says."""
         return self._words.words()
 
     @Slot()
@@ -77,7 +76,7 @@ class AwayBar(QWidget):
 
 
 def judge_waits(state: RunState) -> bool:
-    """Whether its judge is asked from this machine, with the keys that are here."""
+    """Return whether judge calls are sent from this machine with its API keys."""
     spec = state.spec
     return bool(
         spec and spec.keys_at_home and spec.config.judge.enabled and spec.config.judge.models
@@ -87,12 +86,12 @@ def judge_waits(state: RunState) -> bool:
 def away_spans(
     view: HostView, since: float | None, run: RunSummary, waits: bool, now: float
 ) -> list[Span]:
-    """box is away since 14:02 · The run goes on there; …"""
+    """Build the notice for a disconnected server ("box is disconnected since 14:02 …")."""
     name = view.spec.name
     if since is not None:
-        begin = f"{name} is away since {_clock(since)}"
+        begin = f"{name} is disconnected since {_clock(since)}"
     else:
-        begin = f"{name} is away; the last that came is of {_clock(run.changed_at)}"
+        begin = f"{name} is disconnected; the last event is from {_clock(run.changed_at)}"
     spans = [Span(begin, "text", 600)]
     if view.state in ("asking", "stopped"):
         spans.append(Span(f" ({words_of(view, now).text})", "warn"))
@@ -101,12 +100,12 @@ def away_spans(
 
 
 def catching_up(view: HostView) -> list[Span]:
-    """Nothing while it keeps up."""
+    """Build the notice for a mirror that is behind; empty while it is up to date."""
     if view.behind <= BEHIND:
         return []
     return [
-        Span(f"Catching up with {view.spec.name}", "text", 600),
-        Span(f"  ·  {behind_words(view)}; charts and lists fill as they come."),
+        Span(f"Syncing with {view.spec.name}", "text", 600),
+        Span(f"  ·  {behind_words(view)}; charts and lists update as data arrives."),
     ]
 
 

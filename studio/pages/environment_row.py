@@ -1,4 +1,4 @@
-"""One environment, as Settings and Setup show it."""
+"""Row of a Python environment in Settings and Setup."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
@@ -15,7 +15,7 @@ from studio.widgets.text.text import Text
 
 
 class EnvironmentRow(QWidget):
-    """Title and state, what it brings, what it takes; buttons at the right, progress below."""
+    """Row with title, state, contents and size; buttons on the right, progress below."""
 
     pressed = Signal(str)
 
@@ -61,7 +61,7 @@ class EnvironmentRow(QWidget):
 
     def _build(self) -> None:
         line = QWidget()
-        line.setFixedHeight(28)  # with and without buttons
+        line.setFixedHeight(28)  # same height with and without buttons
         head = QHBoxLayout(line)
         head.setContentsMargins(0, 0, 0, 0)
         head.setSpacing(8)
@@ -83,7 +83,7 @@ class EnvironmentRow(QWidget):
         column.addWidget(self._meter)
 
     def _show_offers(self, row: Row) -> None:
-        """Anew only where they change, so that the focus stays while progress moves."""
+        """Rebuild the buttons only when they change, so that focus stays during progress."""
         if row.offers == self._offers:
             return
         self._offers = row.offers
@@ -101,7 +101,7 @@ class EnvironmentRow(QWidget):
                 had_focus = False
 
     def _clear(self) -> bool:
-        """True where one of them had the focus."""
+        """Remove all buttons; returns True if one of them had the focus."""
         had_focus = False
         while (item := self._buttons.takeAt(0)) is not None:
             if (button := item.widget()) is not None:

@@ -1,4 +1,4 @@
-"""What every page is: a widget that is told when it comes into view, with its own task scope."""
+"""Base class of pages: a widget with enter and leave hooks and its own task scope."""
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QScrollArea, QSplitter, QWidget
@@ -9,7 +9,7 @@ from studio.services.session import Session
 
 
 class Page(QWidget):
-    """Base of the pages. Jobs of a page run in `tasks`; their failures reach the notifier."""
+    """Base of the pages; jobs run in `tasks` and their failures reach the notifier."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -18,13 +18,13 @@ class Page(QWidget):
         self.tasks.failed.connect(self._raise)
 
     def enter(self) -> None:
-        """It comes into view: load what it shows."""
+        """Load the content when the page becomes visible."""
 
     def save(self) -> None:
-        """Ctrl S while it is in view: most pages have nothing that is not kept already."""
+        """Save unsaved changes (Ctrl S); most pages have none."""
 
     def leave(self) -> None:
-        """It goes out of view."""
+        """Handle the page becoming hidden."""
 
     async def close_tasks(self) -> None:
         await self.tasks.close()
@@ -33,7 +33,7 @@ class Page(QWidget):
         self.session.problem_raised.emit(problem)
 
     def remember_splitter(self, key: str, splitter: QSplitter) -> None:
-        """Restore a splitter's place, and keep it when a person moves it."""
+        """Restore the position of a splitter and store it when the user moves it."""
         splitter.setChildrenCollapsible(False)
         settings = self.session.settings
         if sizes := settings.current.splitters.get(key):
@@ -47,7 +47,7 @@ class Page(QWidget):
 
 
 def scrolled(content: QWidget) -> QScrollArea:
-    """Content that scrolls inside its pane, up and down only."""
+    """Wrap content in a vertical scroll area."""
     area = QScrollArea()
     area.setWidgetResizable(True)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -1,4 +1,4 @@
-"""The review gate: a step waits for labels, says for how long, and is sent on by a person."""
+"""Review bar: the run waits for labels until the timeout or until the user resumes it."""
 
 import time
 
@@ -20,7 +20,7 @@ TICK_MS, NARROW_PX, NARROWEST_PX = 1000, 860, 600
 
 
 class ReviewBar(QWidget):
-    """In sight while the selected run waits. `groups_wanted(step)`."""
+    """Bar shown while the selected run waits for review; emits `groups_wanted(step)`."""
 
     groups_wanted = Signal(int)
 
@@ -29,11 +29,11 @@ class ReviewBar(QWidget):
         self._session = session
         self._step = 0
         self._sent: tuple[str, int] | None = None
-        """The run and step that were sent on, until they are or it fails."""
+        """Run and step whose review was finished, until the engine confirms or refuses it."""
         self.setFixedHeight(44)
         self._words = Phrase((), "body")
         self._open = Button("Open the first group", "outlined", icon="user-round-check")
-        self._done = Button("Done, go on", "outlined", icon="play")
+        self._done = Button("Finish review", "outlined", icon="play")
         line = QHBoxLayout(self)
         line.setContentsMargins(40, 0, 8, 0)
         line.setSpacing(8)
@@ -51,7 +51,6 @@ class ReviewBar(QWidget):
         self.hide()
 
     def words(self) -> str:
-        """What it says."""
         return self._words.words()
 
     @Slot()
@@ -61,12 +60,12 @@ class ReviewBar(QWidget):
         if self.isHidden() == (review is not None):
             self.setVisible(review is not None)
         if review is None and self._sent is not None and self._sent[0] == state.run_id:
-            self._sent = None  # the same step may wait again, after the run was resumed
+            self._sent = None  # a resumed run can wait at the same step again
         if review is not None:
             self._step = review.step
             going = self._sent == (state.run_id, review.step)
             if going != self._done.is_busy():
-                self._done.set_busy("Going on…" if going else None)
+                self._done.set_busy("Resuming…" if going else None)
             spans = review_words(review, labelled_of(state, review.step), time.time())
             if "".join(span.words for span in spans) != self._words.words():
                 self._words.set_spans(spans)
@@ -79,7 +78,7 @@ class ReviewBar(QWidget):
 
     @Slot(str, object)
     def _failed(self, job: str, problem: Problem) -> None:
-        """It was not sent on: that can be said again."""
+        """Re-enable the button after a failed request."""
         if self._sent is not None and job == command_job("reviewed", self._sent[0]):
             self._sent = None
             self._show()
@@ -102,22 +101,22 @@ class ReviewBar(QWidget):
 
 
 def labelled_of(state: RunState, step: int) -> tuple[int, int]:
-    """How many groups of a step a person has spoken about, and how many there are."""
-    spoken = {group for split, at, group in state.labelled if (split, at) == ("train", step)}
+    """Return the number of labelled groups of a step and the total."""
+    labelled = {group for split, at, group in state.labelled if (split, at) == ("train", step)}
     planned = set(state.flight) if state.step == step else set()
-    return len(spoken), len(planned | spoken)
+    return len(labelled), len(planned | labelled)
 
 
 def review_words(review: ReviewOpened, labelled: tuple[int, int], now: float) -> list[Span]:
-    """Step 12 waits for your review · goes on by itself in 24 min · 3 of 8 groups labelled."""
+    """Build the notice ("Step 12 waits for your review · resumes automatically in 24 min")."""
     spans = [Span(f"Step {review.step} waits for your review", "text", 600)]
     if review.until is not None:
         left = max(0.0, review.until - now)
-        does = "goes on" if review.then == "train" else "pauses"
+        does = "resumes" if review.then == "train" else "pauses"
         when = f"in {formatting.duration(max(1.0, float(round(left))))}" if left else "now"
-        spans.append(Span(f"  ·  {does} by itself {when}"))
+        spans.append(Span(f"  ·  {does} automatically {when}"))
     else:
-        spans.append(Span("  ·  until you send it on"))
+        spans.append(Span("  ·  until you finish the review"))
     spoken, total = labelled
     if total:
         spans.append(

@@ -1,6 +1,6 @@
-"""Trust in the open project: a bar above the pages, and the question that its button asks.
+"""Trust in the open project: a bar above the pages, and its confirmation dialog.
 
-The engine decides what is refused; here the person sees why, and trusts or confirms.
+The engine decides what is refused; the bar shows the reason and lets the user confirm.
 """
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,18 +24,18 @@ from studio.widgets.text.text import Text
 
 CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
 CODES = ("project.untrusted", "address.unconfirmed", "file.outside")
-"""Refusals that a person can lift; their detail is the confirmation to send."""
+"""Problem codes that the user can resolve; their detail is the confirmation to send."""
 BUTTONS = {
     "project": "Trust this project",
     "address": "Confirm address",
     "file": "Confirm file",
 }
 ICON_PX = 16
-UNTRUSTED = "This project is not trusted: nothing of it is run or sent."
+UNTRUSTED = "This project is not trusted. None of its code runs and nothing is sent."
 
 
 def confirmation_of(problem: Problem) -> Confirmation | None:
-    """Confirmation that would lift a refusal; None for any other problem."""
+    """Return the confirmation that resolves a refusal, or None."""
     if problem.code not in CODES:
         return None
     try:
@@ -50,21 +50,21 @@ def question_of(wanted: Confirmation) -> tuple[str, str]:
         case AddressConfirmation():
             return (
                 f"Send to {wanted.address}?",
-                f"This is not {wanted.provider}'s own address. It would get your key for "
-                f"{wanted.provider} and everything that is asked there. Confirm it only if the "
-                "server is yours or you trust it with both.",
+                f"This is not the official address of {wanted.provider}. The server will receive "
+                f"your {wanted.provider} key and all requests. Confirm only if the server is "
+                "yours or you trust it.",
             )
         case FileConfirmation():
             return (
-                "Read a file outside of the project?",
-                f"The settings name {wanted.path}. It may be shown to models and judges.",
+                "Read a file outside the project?",
+                f"The settings reference {wanted.path}. It may be sent to models and judges.",
             )
         case _:
             return (
                 "Trust this project?",
-                f"{wanted.project}\n\nIts agent, MCP servers and packages will run as you, with "
-                "your files and network, and its judges may be asked with your keys. Look at "
-                "agent.py, mcp.json and project.toml first.",
+                f"{wanted.project}\n\nIts agent, MCP servers and packages will run under your "
+                "account with access to your files and network, and its judges can use your API "
+                "keys. Review agent.py, mcp.json and project.toml first.",
             )
 
 
@@ -130,8 +130,9 @@ class TrustController(QObject):
 
     @Slot(object)
     def _refused(self, problem: Problem) -> None:
-        """Show a refusal that the open project's view did not announce, as of a run from
-        elsewhere."""
+        """Show a refusal that the project view did not announce, such as one from another
+        client.
+        """
         if (wanted := confirmation_of(problem)) is not None:
             self._wanted = wanted
             self._bar.show_confirmation(wanted, problem.message)

@@ -1,4 +1,4 @@
-"""Shell of the window: palette, menus, help and the parts that connect pages to the window.
+"""Shell of the window: palette, menus, help, and connections between pages and window.
 
 Imported by `app` alone.
 """

@@ -1,11 +1,11 @@
-"""What holds now: the words in `ActionSpec.when` that are true of a session."""
+"""Conditions of `ActionSpec.when` that hold for a session."""
 
 from engine.protocol.records.runs import ACTIVE_STATES, TRAINING_KINDS
 from studio.services.session import Session
 
 
 def conditions(session: Session) -> set[str]:
-    """Of its engine, its project and the run that is looked at."""
+    """Return the conditions that hold for engine, project and selected run."""
     run = session.run.summary
     host = session.hosts.chosen(session.project.path)
     remote = run is not None and bool(run.host)

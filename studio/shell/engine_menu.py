@@ -1,4 +1,4 @@
-"""The engine pill and its menu: where the open project trains, and how every engine is."""
+"""Engine menu: where the open project trains, and the state of every engine."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ MARK = "\ttrains here"
 
 
 class EngineSwitcher(QObject):
-    """One per window; `open_menu()` by mouse or keyboard."""
+    """Engine menu of the window; `open_menu()` by mouse or keyboard."""
 
     def __init__(self, window: MainWindow, session: Session, actions: Actions) -> None:
         super().__init__(window)
@@ -33,7 +33,7 @@ class EngineSwitcher(QObject):
 
     @property
     def project(self) -> str:
-        """The project whose engine is shown; empty on pages of none."""
+        """Return the project whose engine is shown; empty on pages without a project."""
         return "" if self._window.page in PROJECTLESS else self._session.project.path
 
     @Slot()
@@ -65,7 +65,9 @@ class EngineSwitcher(QObject):
         self.menu = menu
 
     def _add_engines(self, menu: QMenu) -> None:
-        """All of them; choosing one is about the open project, without one it is connected."""
+        """Add all engines; selecting one sets it for the open project, or connects it without
+        one.
+        """
         project, hosts, link = self.project, self._session.hosts, self._session.feed.link
         chosen = hosts.chosen(project) if project else None
         here = menu.addAction(dot_icon(PILL.get(link.contact, link.contact)), link.words)
@@ -91,7 +93,7 @@ class EngineSwitcher(QObject):
         if self.project:
             self._session.hosts.choose(self.project, name)
             where = name or "this machine"
-            self._session.said.emit(f"{self._session.project.name} trains on {where} from now on.")
+            self._session.said.emit(f"{self._session.project.name} will train on {where}.")
         elif name:
             self._session.hosts.act(name, "connect")
         else:
@@ -108,5 +110,5 @@ def _facts(link: LinkState) -> list[str]:
         f"{memory} of {total} used",
     ]
     if link.latency_s is not None:
-        facts[1] += f" · answers in {formatting.duration(link.latency_s)}"
+        facts[1] += f" · latency {formatting.duration(link.latency_s)}"
     return facts

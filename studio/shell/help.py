@@ -242,7 +242,7 @@ class HelpDialog(QDialog):
 
     @property
     def page(self) -> Page:
-        """The page that is shown."""
+        """Return the current page."""
         return self._page
 
     def _show(self, page: Page) -> None:
@@ -264,7 +264,7 @@ class HelpDialog(QDialog):
 
     @Slot(str)
     def _searched(self, words: str) -> None:
-        """List the pages with these words; show the first one unless the shown page is one."""
+        """List the matching pages; show the first unless the current one matches."""
         found = search(self.pages, words)
         self._model.show_pages(found, grouped=not words.strip())
         if found:
@@ -309,7 +309,7 @@ def _dress_block(cursor: QTextCursor) -> None:
 
 
 def _frame_code(document: QTextDocument) -> None:
-    """Put each fenced code block on a ground of its own, from the last one to the first."""
+    """Draw a background behind each fenced code block, from the last to the first."""
     ranges: list[tuple[int, int]] = []
     block = document.begin()
     while block.isValid():
@@ -353,7 +353,7 @@ def _underline(cell: QTextTableCell, tone: str) -> None:
 
 
 def _collapsed(cursor: QTextCursor) -> QTextCursor:
-    """The start of a selection."""
+    """Return a cursor at the start of the selection."""
     at = QTextCursor(cursor)
     at.setPosition(cursor.selectionStart())
     return at

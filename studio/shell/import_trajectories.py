@@ -1,6 +1,6 @@
-"""Attempts from elsewhere: asks what and where, has the engine import it, shows the run.
+"""Import of trajectories: ask for project and file, import through the engine, open the run.
 
-One job from the question to the open run; the studio's session owns it.
+The session owns the job from question to open run.
 """
 
 import asyncio
@@ -17,59 +17,59 @@ from studio.services.session import Session
 from studio.text import formatting
 
 SAY_EVERY_S = 5.0
-"""A line at the foot stays for six seconds."""
+"""Interval of progress messages; each is visible for six seconds."""
 WORDS = (
-    "They become a run of {project}, to read, to label and to have judged. A file holds one "
-    '{{"messages": […]}} a line, in the OpenAI form; an .art folder is what OpenPipe\'s ART leaves '
-    "behind."
+    "The trajectories become a run of {project}, where you can read, label and judge "
+    'them. Use a file with one {{"messages": […]}} object per line (OpenAI '
+    "format), or the .art folder of OpenPipe's ART."
 )
-FORMS = "Attempts (*.jsonl *.parquet);;All files (*)"
+FORMS = "Trajectories (*.jsonl *.parquet);;All files (*)"
 
 
 class Importer(QObject):
-    """One import at a time."""
+    """Controller of imports, one at a time."""
 
     def __init__(self, window: QWidget, session: Session) -> None:
         super().__init__(window)
         self._window, self._session = window, session
 
     def start(self, project: str = "") -> None:
-        """Ask what to import into a project; the open one when none is named."""
+        """Ask what to import into a project, by default the open one."""
         if self._session.tasks.busy("import"):
-            self._session.said.emit("An import is under way.")
+            self._session.said.emit("Another import is running.")
             return
         path = project or self._session.project.path
         self._session.tasks.run("import", self._ask_and_import(path))
 
     async def _ask_and_import(self, project: str) -> None:
         choices = [
-            Choice("", "Leave it"),
+            Choice("", "Cancel"),
             Choice("folder", "An .art folder…"),
             Choice("file", "A file…", "primary"),
         ]
         words = WORDS.format(project=Path(project).name)
-        kind, _ = await ask(self._window, "Import attempts", words, choices)
+        kind, _ = await ask(self._window, "Import trajectories", words, choices)
         source = await chosen(self._dialog(kind, project)) if kind else ""
         if source:
             await self.bring(project, source)
 
     def _dialog(self, kind: str, project: str) -> QFileDialog:
-        title = "Import an .art folder" if kind == "folder" else "Import a file of attempts"
+        title = "Import an .art folder" if kind == "folder" else "Import a trajectory file"
         dialog = QFileDialog(self._window, title, project, FORMS if kind == "file" else "")
         mode = QFileDialog.FileMode
         dialog.setFileMode(mode.Directory if kind == "folder" else mode.ExistingFile)
-        dialog.setFilter(dialog.filter() | QDir.Filter.Hidden)  # .art begins with a dot
+        dialog.setFilter(dialog.filter() | QDir.Filter.Hidden)  # .art folders are hidden files
         return dialog
 
     async def bring(self, project: str, source: str) -> None:
-        """Import, saying that it goes on, and open the run on its attempts."""
+        """Import a file or folder, report progress and open the run."""
         request = ImportRun(source=source)
         importing = asyncio.ensure_future(self._session.client.import_run(project, request))
         try:
             await self._wait(importing, Path(source).name)
         finally:
             importing.cancel()
-            await asyncio.gather(importing, return_exceptions=True)  # its error rises below
+            await asyncio.gather(importing, return_exceptions=True)  # its error is raised below
         run = importing.result()
         self._session.runs.put(run)
         self._session.open_run(run, "trajectories")
@@ -80,11 +80,11 @@ class Importer(QObject):
         self._session.said.emit(f"Importing {name}…")
         while not (await asyncio.wait([importing], timeout=SAY_EVERY_S))[0]:
             passed = formatting.duration(time.monotonic() - begun)
-            self._session.said.emit(f"Still importing {name}, for {passed}.")
+            self._session.said.emit(f"Importing {name} ({passed} so far)…")
 
 
 async def chosen(dialog: QFileDialog) -> str:
-    """What the person chooses; empty where nothing."""
+    """Return the selected path, or an empty string."""
     answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def finish(accepted: int) -> None:
@@ -102,4 +102,4 @@ async def chosen(dialog: QFileDialog) -> str:
 
 def _told(run: RunSummary) -> str:
     unscored = f", {formatting.count(run.unscored)} of them unscored" if run.unscored else ""
-    return f"{run.name}: {formatting.count(run.trajectories)} attempts imported{unscored}."
+    return f"{run.name}: {formatting.count(run.trajectories)} trajectories imported{unscored}."

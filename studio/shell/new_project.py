@@ -1,4 +1,4 @@
-"""Projects in words, in the window: opens the wizard from anywhere, and what was made by it."""
+"""Controller of the new-project wizard, available from everywhere in the window."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ MEASURED = "train.validation_attempts"
 
 
 class DescribeDesk(QObject):
-    """One per window; its jobs end with `close()`."""
+    """Wizard controller of the window; `close()` ends its jobs."""
 
     def __init__(
         self, window: MainWindow, session: Session, actions: Actions, workspace: Path
@@ -32,7 +32,7 @@ class DescribeDesk(QObject):
         actions.bind(project_describe=self.sheet.begin)
 
     def serve(self, home: HomePage) -> None:
-        """A project that is being written opens here, not in Setup."""
+        """Open unfinished projects in the wizard instead of Setup."""
         home.writing_wanted.connect(self.sheet.go_on)
 
     async def close(self) -> None:
@@ -46,10 +46,10 @@ class DescribeDesk(QObject):
         if measure:
             self._session.train("baseline", {MEASURED: ATTEMPTS}, show=False)
             self._session.said.emit(
-                f"{view.name} is made. Measuring what the untrained model can do: see the bar."
+                f"{view.name} was created. Its baseline is being measured; see the bar."
             )
         else:
-            self._session.said.emit(f"{view.name} is made. Measure it before you train.")
+            self._session.said.emit(f"{view.name} was created. Measure its baseline, then train.")
 
     def _raise(self, name: str, problem: Problem) -> None:
         self._session.problem_raised.emit(problem)

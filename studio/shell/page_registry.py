@@ -1,4 +1,4 @@
-"""All pages by key, and the few wires between them."""
+"""All pages by key, and connections between them."""
 
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from studio.services.session import Session
 
 
 def make_pages(session: Session, actions: Actions, workspace: Path) -> dict[str, Page]:
-    """Keys are those of the sidebar."""
+    """Build the pages; keys are those of the sidebar."""
     run, trajectories = RunPage(session, actions), TrajectoriesPage(session, actions)
 
     def show_trajectories(query: TrajectoryQuery) -> None:

@@ -1,5 +1,4 @@
-"""The command palette (Ctrl K) and the sheet of all keys (?), both made from
-studio.actions.actions."""
+"""Command palette (Ctrl K) and shortcut sheet (?), both built from studio.actions.actions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +37,7 @@ SHOWN_ROWS = 9
 
 
 class CommandListModel(QAbstractListModel):
-    """The actions that match what is typed. `UserRole` is the ActionSpec."""
+    """Actions that match the typed text; `UserRole` returns the ActionSpec."""
 
     def __init__(self, specs: Sequence[ActionSpec], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -89,7 +88,7 @@ class _CommandDelegate(QStyledItemDelegate):
 
 
 class CommandPalette(QDialog):
-    """Type, arrows, Enter. It closes when it loses the focus."""
+    """Command palette; closes when it loses the focus."""
 
     def __init__(self, window: QWidget, actions: Actions) -> None:
         super().__init__(window, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
@@ -151,12 +150,12 @@ class CommandPalette(QDialog):
 
 
 class ShortcutSheet(QDialog):
-    """Every key, from the same table as the handlers."""
+    """Sheet with all keyboard shortcuts."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("Keys")
+        self.setWindowTitle("Keyboard shortcuts")
         self.resize(620, 640)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)

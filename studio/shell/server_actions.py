@@ -1,4 +1,4 @@
-"""Servers in the window: what opens from anywhere, and the actions that are about them."""
+"""Sheets and actions of remote servers, available from everywhere in the window."""
 
 from PySide6.QtCore import QObject
 
@@ -15,7 +15,7 @@ from studio.widgets.cards.sheet import Sheet
 
 
 class ServerDesk(QObject):
-    """One per window: the wizard, the sheet of one server, and the questions of all."""
+    """Controller of the server wizard, server sheet and SSH prompts."""
 
     def __init__(
         self, window: MainWindow, session: Session, actions: Actions, frame: Frame
@@ -41,7 +41,7 @@ class ServerDesk(QObject):
         )
 
     def serve(self, page: SettingsPage) -> None:
-        """The list of servers opens what is here."""
+        """Connect the server list in Settings to the sheets."""
         page.servers.add_wanted.connect(self.add)
         page.servers.host_wanted.connect(self._open)
         page.servers.install_wanted.connect(self._install)
@@ -51,7 +51,7 @@ class ServerDesk(QObject):
         self.wizard.begin()
 
     def show_servers(self) -> None:
-        """The list in Settings, in sight."""
+        """Show the server list in Settings."""
         self._window.show_page("settings")
         page = self._window.body.currentWidget()
         if isinstance(page, SettingsPage):
@@ -62,7 +62,7 @@ class ServerDesk(QObject):
         self.sheet.show_host(name)
 
     def _install(self, name: str) -> None:
-        """Only after what the server has was seen."""
+        """Open the installation step; the survey comes first."""
         self._close(self.sheet)
         self.wizard.go_on(name)
 
@@ -79,7 +79,7 @@ class ServerDesk(QObject):
             sheet.close_sheet()
 
     def _connect(self) -> None:
-        """The server of the run that is looked at, else the one that the project trains on."""
+        """Connect the server of the selected run, or else of the open project."""
         session = self._session
         run = session.run.summary
         name = run.host if run is not None and run.host else ""

@@ -1,4 +1,4 @@
-"""Keeps sidebar and header true to the session: facts, states, the Train button, now training."""
+"""Updates of sidebar and header from the session: facts, states, Train button, active runs."""
 
 import time
 from dataclasses import replace
@@ -25,8 +25,7 @@ TITLES = {"home": "Home", "settings": "Settings"}
 
 
 class Frame(QObject):
-    """Listens to the session; the window's frame shows it. `send_wanted(name)`: of the selected
-    run, to a server."""
+    """Window state controller; emits `send_wanted(name)` to move the selected run to a server."""
 
     send_wanted = Signal(str)
 
@@ -73,7 +72,7 @@ class Frame(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Everything but the engine."""
+        """Update everything except the engine."""
         session, page = self._session, self._window.page
         self._actions.set_conditions(conditions(session))
         named = session.project.name if session.project.view else None
@@ -91,7 +90,7 @@ class Frame(QObject):
 
     @Slot()
     def _show_hosts(self) -> None:
-        """Where a server has part in what the header shows."""
+        """Update after a server change that affects the header."""
         session = self._session
         self._actions.set_conditions(conditions(session))
         if self._window.page not in PROJECTLESS:
@@ -99,7 +98,7 @@ class Frame(QObject):
 
     @Slot(str, bool)
     def _show_start(self, job: str, busy: bool) -> None:
-        """A run is being started, or no longer: it was, or it was refused."""
+        """Update the Train button when a start begins, succeeds or fails."""
         if job == "train":
             self._show_run()
 
@@ -120,8 +119,10 @@ class Frame(QObject):
             tone = "neutral" if words.tone in ("muted", "faint") else words.tone
             if run is not None and run.host:
                 away = living and session.hosts.away(run.host)
-                where = f"{run.host} is away" if away else f"on {run.host}"
-                known = f"Step {run.step}" if away else words.text  # its phase was long ago
+                where = f"{run.host} is disconnected" if away else f"on {run.host}"
+                known = (
+                    f"Step {run.step}" if away else words.text
+                )  # the last known phase is outdated
                 words = replace(words, text=f"{known} · {where}")
                 tone = "warn" if away else tone
             elif living and session.hosts.chosen(session.project.path):
@@ -159,13 +160,13 @@ class Frame(QObject):
         train.set_plain(self._window.page == "setup" or run is None or run.state == "failed")
 
     def _ways_to_train(self) -> list[tuple[str, str]]:
-        """Where the judge is asked with keys, and the run goes to a server."""
+        """Return the choices for judge API keys of a run on a server."""
         name = self._session.hosts.chosen(self._session.project.path)
         return [
-            (f"Train on {name}; the judge is asked from this machine", "train"),
-            (f"Train on {name}, and lend it the judge's keys for this run", "train_lending"),
-            (f"Lent keys stay in the memory of {name}'s engine until the run ends.", ""),
-            ("Not lent, the run waits for its judge while this machine is off.", ""),
+            (f"Train on {name}; judge calls are sent from this machine", "train"),
+            (f"Train on {name}, and lend it the judge's API keys for this run", "train_lending"),
+            (f"Lent keys stay in the memory of the engine on {name} until the run ends.", ""),
+            ("Otherwise, the run waits for its judge while this machine is off.", ""),
         ]
 
     def _show_facts(self, run: RunSummary | None) -> None:
@@ -192,9 +193,9 @@ class Frame(QObject):
         values = shown.losses or [reward for reward in shown.rewards if reward is not None]
         step = f"Step {steps_of(shown.step, shown.steps)}"
         if shown.kind == "evaluation":
-            step = f"{shown.trajectories} of {shown.attempts} attempts"
+            step = f"{shown.trajectories} of {shown.attempts} rollouts"
         elif shown.kind == "baseline":
-            step = f"Measuring: {formatting.plural(shown.trajectories, 'attempt')}"
+            step = f"Measuring the baseline: {formatting.plural(shown.trajectories, 'rollout')}"
         name = f"{shown.name} · {shown.host}" if shown.host else shown.name
         card.set_run(name, step, words, values, shown.state == "paused")
 
@@ -214,7 +215,7 @@ class Frame(QObject):
         return menu
 
     def choose_run(self) -> None:
-        """The runs of this project, newest first."""
+        """Show the menu of the project's runs, newest first."""
         menu = self._menu()
         for run in self._session.runs.of(self._session.project.path):
             action = menu.addAction(run_title(run).replace("&", "&&"))
@@ -226,23 +227,23 @@ class Frame(QObject):
         menu.popup(QCursor.pos())
 
     def _add_moves(self, menu: QMenu) -> None:
-        """Of the run that is looked at, where it has ended."""
+        """Add moves of the selected run, if it has ended."""
         if self._actions.holds("remote"):
             menu.addSeparator()
             menu.addAction(self._actions["run.bring_home"])
         elif self._actions.holds("sendable"):
             menu.addSeparator()
-            self.fill_servers(menu.addMenu("Send it to a server"))
+            self.fill_servers(menu.addMenu("Move to a server"))
 
     def fill_servers(self, menu: QMenu) -> None:
-        """Where the run can be sent."""
+        """Fill the menu of target servers."""
         for view in self._session.hosts.all:
             name = view.spec.name
             action = menu.addAction(dot_icon(self._session.hosts.words(name).dot), name)
             action.triggered.connect(lambda _=False, name=name: self.send_wanted.emit(name))
 
     def choose_server(self) -> None:
-        """For the run that is looked at."""
+        """Show the menu of target servers for the selected run."""
         menu = self._menu()
         self.fill_servers(menu)
         pill = self._window.header.pill
@@ -252,7 +253,7 @@ class Frame(QObject):
         menu = self._menu()
         run = self._session.run.summary
         if run is not None and run.state == "queued":
-            out = menu.addAction("Take it out of the queue")
+            out = menu.addAction("Remove from the queue")
             out.triggered.connect(lambda: self._session.command("stop_now"))
             menu.popup(QCursor.pos())
             return
@@ -279,5 +280,5 @@ class Frame(QObject):
 
 
 def _resumes_by_train(run: RunSummary) -> bool:
-    """Whether the Train button speaks of this run; of an SFT run only until it has finished."""
+    """Return whether Train resumes this run; an SFT run only until it has finished."""
     return run.kind in ("train", "outside") or (run.kind == "sft" and run.state != "finished")

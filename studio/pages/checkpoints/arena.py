@@ -1,6 +1,4 @@
-"""Side by side: the same question to each, their answers as they come, and a vote that is blind
-where one wants it.
-"""
+"""Side-by-side chat: the same prompt to several models, streamed responses, optional blind vote."""
 
 import random
 import uuid
@@ -31,7 +29,7 @@ TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
 LETTERS = "ABCD"
 SHOWN_SCENARIOS = 30
 TEMPERATURES = (
-    (0.0, "Temperature 0: always the likeliest"),
+    (0.0, "Temperature 0: greedy decoding"),
     (0.3, "Temperature 0.3"),
     (0.7, "Temperature 0.7"),
     (1.0, "Temperature 1: as in training"),
@@ -41,16 +39,16 @@ MARGIN = 12
 
 
 class ArenaCard(Card):
-    """`show_models(names)`; the talk is its own. `problem_raised(problem)`."""
+    """Card with the side-by-side chat; `show_models(names)` selects the models."""
 
     problem_raised = Signal(object)
     tally_changed = Signal()
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__("Side by side", " ", padding=0, parent=parent)
+        super().__init__("Side-by-side chat", " ", padding=0, parent=parent)
         self._session, self._talk, self._tasks = session, Talk(), TaskScope(self)
         self.before: Callable[[Callable[[], None]], None] = lambda go_on: go_on()
-        """Sees to it that all who are asked are here, then goes on."""
+        """Hook that fetches missing checkpoints and then calls its argument."""
         self._words: dict[str, str] = {}
         self._scenarios: list[Scenario] = []
         self._tally: Tally | None = None
@@ -60,17 +58,17 @@ class ArenaCard(Card):
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._room = QHBoxLayout()
         self._room.setSpacing(0)
-        self._ask = LineInput("Question", "Ask")
-        self._try = Button("Try a scenario", "outlined", icon="play", height=32, menu_arrow=True)
+        self._ask = LineInput("Prompt", "Send")
+        self._try = Button("Run a scenario", "outlined", icon="play", height=32, menu_arrow=True)
         self._left = Button("Left", "outlined", icon="arrow-left", height=32)
         self._tie = Button("Tie", "outlined", height=32)
         self._right = Button("Right", "outlined", icon="arrow-right", height=32)
         self._judge = Button("Judge", "outlined", icon="scale", height=32)
         self._stop = Button("Stop", "outlined", icon="square", height=32)
-        self._blind = Toggle("Blind", "Blind: names are hidden until the vote")
+        self._blind = Toggle("Blind", "Blind: hide model names until the vote")
         self._temperature = 0.7
         self._how = Button("", "quiet", icon="dices", height=24, menu_arrow=True)
-        self._anew = IconButton("rotate-ccw", "Start a new talk", size=24)
+        self._anew = IconButton("rotate-ccw", "Start a new chat", size=24)
         self._repaint = QTimer(self)
         self._repaint.setSingleShot(True)
         self._repaint.setInterval(REPAINT_MS)
@@ -82,22 +80,22 @@ class ArenaCard(Card):
         await self._tasks.close()
 
     def show_models(self, names: Sequence[str], words: dict[str, str]) -> None:
-        """Who is asked; another choice begins another talk."""
+        """Select the models of the chat; a different selection starts a new chat."""
         self._words = words
         if [side.name for side in self._talk.sides] != list(names):
             self._begin(names)
 
     def load(self) -> None:
-        """What can be tried, and how the votes stand."""
+        """Load the scenarios that can be run and the vote tally."""
         path = self._session.project.path
         if path and self._session.connected:
             self._tasks.run("scenarios", self._scenarios_of(path))
             self._tasks.run("tally", self._session.client.tally(path), self._show_tally)
 
-    # Asking
+    # Sending
 
     def _begin(self, names: Sequence[str]) -> None:
-        """A fresh talk; what is being said in the one before is heard no more."""
+        """Start a new chat and drop pending responses of the previous one."""
         self._tasks.cancel("ask")
         order = list(range(len(names)))
         if self._blind.isChecked():
@@ -128,7 +126,7 @@ class ArenaCard(Card):
         self._send(scenario=scenario.id)
 
     def _shuffle(self) -> None:
-        """Blind, the sides change places with every question of a fresh talk."""
+        """Shuffle the sides before each prompt of a fresh chat in blind mode."""
         fresh = not any(side.messages for side in self._talk.sides)
         if self._blind.isChecked() and (fresh or self._talk.voted):
             random.shuffle(self._talk.order)
@@ -167,7 +165,7 @@ class ArenaCard(Card):
     # Judging and voting
 
     def _ask_judge(self) -> None:
-        """Its scores change nothing: they stand beside the answers."""
+        """Request judge scores; they are shown next to the responses and change no reward."""
         group, run_id = self._talk.group, self._talk.run_id
         if group is None:
             return
@@ -177,8 +175,8 @@ class ArenaCard(Card):
         async def work() -> list[Verdict]:
             await self._session.lend_keys()
             source = (await client.rubric(path)).source
-            asked = TryJudge(source=source, places=[place])
-            async with aclosing(client.try_judge(run_id, asked)) as answers:
+            request = TryJudge(source=source, places=[place])
+            async with aclosing(client.try_judge(run_id, request)) as answers:
                 async for tried in answers:
                     if tried.problem is not None and not tried.after:
                         raise Refused(tried.problem)
@@ -197,7 +195,7 @@ class ArenaCard(Card):
         self.problem_raised.emit(problem)
 
     def _judge_calls(self) -> int:
-        """At most so many questions; 0 without a judge."""
+        """Return the maximum number of judge calls; 0 without a judge."""
         view = self._session.project.view
         judge = view.config.judge if view and view.config else None
         return len(judge.models) * judge.passes if judge else 0
@@ -233,7 +231,7 @@ class ArenaCard(Card):
             action.triggered.connect(lambda _=False, s=one: self._try_scenario(s))
         menu.popup(self._try.mapToGlobal(self._try.rect().topLeft()))
 
-    # Showing
+    # Display
 
     @property
     def _nameless(self) -> bool:
@@ -255,7 +253,9 @@ class ArenaCard(Card):
         for column in self._columns:
             column.setVisible(not empty)
         count = len(talk.sides)
-        self._ask.setPlaceholderText({0: "Ask", 1: "Ask it", 2: "Ask both"}.get(count, "Ask all"))
+        self._ask.setPlaceholderText(
+            {0: "Send", 1: "Send", 2: "Send to both"}.get(count, ("Send to all"))
+        )
         self._ask.setEnabled(count > 0)
         self._try.setEnabled(bool(self._scenarios) and count > 0 and not talk.asking)
         self._stop.setVisible(talk.asking)
@@ -276,15 +276,13 @@ class ArenaCard(Card):
         if tally is None or not tally.votes:
             return ""
         if self._blind.isChecked() and tally.votes < ENOUGH_VOTES:
-            return (
-                f"{formatting.plural(tally.votes, 'vote')} · the tally shows after {ENOUGH_VOTES}"
-            )
+            return f"{formatting.plural(tally.votes, 'vote')} · results appear after {ENOUGH_VOTES}"
         first = tally.pairs[0] if tally.pairs else None
         if first is None:
             return formatting.plural(tally.votes, "vote")
         one, other = (self._words.get(name, name) for name in (first.name, first.against))
         mean, low, high = first.share.mean, first.share.low, first.share.high
-        if mean < 0.5:  # said of the one that is ahead
+        if mean < 0.5:  # name the preferred model first
             one, other, mean, low, high = other, one, 1 - mean, 1 - high, 1 - low
         share = (
             f"{formatting.percent(mean)} ({formatting.percent(low)} to {formatting.percent(high)})"
@@ -342,7 +340,7 @@ class ArenaCard(Card):
             action.setChecked(value == self._temperature)
             action.triggered.connect(lambda _=False, v=value: self._sample_with(v, self._seed))
         menu.addSeparator()
-        again = menu.addAction("Another seed")
+        again = menu.addAction("New seed")
         seed = random.randrange(1, 1000)
         again.triggered.connect(lambda: self._sample_with(self._temperature, seed))
         menu.popup(self._how.mapToGlobal(self._how.rect().bottomLeft()))
@@ -352,7 +350,7 @@ class ArenaCard(Card):
         self._show()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """← → and T vote, once both have answered."""
+        """Vote with ←, → and T once all models have responded."""
         choices = {Qt.Key.Key_Left: "left", Qt.Key.Key_Right: "right", Qt.Key.Key_T: "tie"}
         choice = choices.get(Qt.Key(event.key()))
         if choice and self._talk.can_vote:
@@ -363,8 +361,8 @@ class ArenaCard(Card):
 
 def _empty_words(models: int) -> str:
     if not models:
-        return "Choose up to four rows above to talk to them."
+        return "Select up to four rows above to chat with them."
     return (
-        "Ask anything, or let the agent try a scenario. Every model gets the same prompt and the "
-        "same seed, so a difference is the training's."
+        "Send a prompt, or run a scenario. Every model gets the same prompt and seed, so "
+        "differences come from training."
     )

@@ -1,4 +1,4 @@
-"""One model of the arena: who it is, what was said, how it ended, what a judge thinks of it."""
+"""Column of one model in the side-by-side chat: name, messages, outcome and judge score."""
 
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
@@ -14,12 +14,12 @@ from studio.widgets.transcript.view import Transcript
 
 
 class SideColumn(QWidget):
-    """One model: who it is, what was said, how it ended."""
+    """Column of one model: name, messages and outcome."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.first = True
-        """Without a line at its left."""
+        """True for the leftmost column, which has no separator."""
         self._name = Text("", "body", 600, elide=True)
         self._facts = Text("", "caption", 400, "faint")
         self._talk = Transcript(compact=True)
@@ -55,12 +55,12 @@ class SideColumn(QWidget):
 
 
 def rows_of(side: Side, nameless: bool) -> list[Item]:
-    """The talk as rows; the reward only where names are shown."""
+    """Convert a chat to transcript rows; the reward is included only where names are shown."""
     if side.attempt is not None:
         scored = side.attempt.reward is not None
-        words = side.attempt.model_copy(update={"branches": []})  # without the tokens that end it
+        words = side.attempt.model_copy(update={"branches": []})  # without the stop tokens
         return items_of(words, blind=nameless or not scored)
-    titles = {"user": "Question", "assistant": "Answer"}
+    titles = {"user": "Prompt", "assistant": "Response"}
     return [
         Message(one.role, one.content, titles.get(one.role, one.role.capitalize()))
         for one in side.shown
@@ -68,7 +68,7 @@ def rows_of(side: Side, nameless: bool) -> list[Item]:
 
 
 def verdict_words(side: Side) -> str:
-    """The judge's score and reason, where it was asked."""
+    """Return score and reason of the judge, or an empty string."""
     if side.verdict is None:
         return ""
     score = formatting.number(side.verdict.score)

@@ -1,4 +1,4 @@
-"""The list: what can be compared, what is chosen, and what one wants of a row."""
+"""List of the models that can be compared, with actions for each row."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ WIDTHS = ((0, 40, "check"), (1, None, "strong"), (2, 64, "mono"), (3, 170, "inte
 
 
 class ListCard(Card):
-    """`show_rows(…)`; the wishes of a person are signals."""
+    """Card with the list of checkpoints and models; emits user intents as signals."""
 
     chosen_changed = Signal()
     evaluate_wanted = Signal()
@@ -32,7 +32,7 @@ class ListCard(Card):
     add_wanted = Signal()
     forget_wanted = Signal(str)
     fetch_wanted = Signal(object)
-    """A row that is on a server; None stops what comes."""
+    """Row whose files are on a server; None cancels the current fetch."""
     refused = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -41,7 +41,7 @@ class ListCard(Card):
         self.evaluate = Button("Evaluate", "outlined", icon="flask-conical", height=28)
         self._add = Button("Add a model", "quiet", icon="plus", height=28)
         self._fetch = Button("Fetch", "outlined", icon="download", height=28)
-        self._stop = IconButton("x", "Stop fetching; it goes on from there", size=28)
+        self._stop = IconButton("x", "Stop fetching; the next fetch resumes", size=28)
         self._save = Button("Export", "outlined", icon="package-check", height=28)
         self.table.setModel(self.model)
         for place, width, kind in WIDTHS:
@@ -60,7 +60,7 @@ class ListCard(Card):
         kept: Sequence[KeptCheckpoint],
         providers: Sequence[str],
     ) -> None:
-        """A run's checkpoints, newest first, then the base and models of providers."""
+        """Show the checkpoints of a run, newest first, then the base model and provider models."""
         rows = [
             Contender(
                 name=f"{summary.id}@{one.checkpoint.step}",
@@ -89,14 +89,14 @@ class ListCard(Card):
     def choose_first(
         self, run_id: str, kept: Sequence[KeptCheckpoint], remote: bool = False
     ) -> None:
-        """The base, and the best, or the newest."""
+        """Select the base model and the best checkpoint, or the newest if none is validated."""
         best = best_of(kept, remote)
         steps = [one.checkpoint.step for one in kept]
         step = best if best is not None else max(steps, default=None)
         self.model.choose(["base"] + ([f"{run_id}@{step}"] if step is not None else []))
 
     def show_coming(self, words: str, share: float | None) -> None:
-        """How far a checkpoint is that comes here; no words: none does."""
+        """Show the progress of a fetch; empty `words` hide it."""
         self._fetch.set_busy(words or None, share)
         self._stop.setVisible(bool(words))
         self._show_fetch()
@@ -106,7 +106,7 @@ class ListCard(Card):
         return self.model.rows[row] if 0 <= row < len(self.model.rows) else None
 
     def _show_fetch(self) -> None:
-        """Of the row that is looked at, where its files are on a server."""
+        """Show the Fetch button if the files of the current row are on a server."""
         one = self._current()
         away = one is not None and bool(one.elsewhere)
         self._fetch.setVisible(self._fetch.is_busy() or away)
@@ -116,15 +116,15 @@ class ListCard(Card):
         self._fit()
 
     def toggle(self, row: int) -> None:
-        """Choose a row, or no longer."""
+        """Toggle the selection of a row."""
         if not self.model.toggle(row):
-            self.refused.emit("Four are compared at most: take one out first.")
+            self.refused.emit("At most four models can be compared. Deselect one first.")
 
     def toggle_name(self, name: str) -> None:
         self.toggle(next(n for n, row in enumerate(self.model.rows) if row.name == name))
 
     def want_export(self, row: int) -> None:
-        """Of a row; of the best checkpoint where the row is none."""
+        """Request the export of a row, or of the best checkpoint if the row has none."""
         rows = self.model.rows
         if not 0 <= row < len(rows) or not rows[row].is_checkpoint:
             row = next((n for n, one in enumerate(rows) if "best" in one.marks), 0)
@@ -155,7 +155,7 @@ class ListCard(Card):
             return
         one, menu = self.model.rows[row], QMenu(self)
         menu.aboutToHide.connect(menu.deleteLater)
-        first = menu.addAction("Compare the others with this")
+        first = menu.addAction("Use as the reference of the comparison")
         first.triggered.connect(lambda: self.model.make_baseline(row))
         if one.kept is not None and one.step is not None:
             step, pinned = one.step, "pinned" in one.kept.kept_by
@@ -164,7 +164,7 @@ class ListCard(Card):
                 fetch = menu.addAction(f"Fetch from {one.elsewhere} · {size}")
                 fetch.triggered.connect(lambda: self.fetch_wanted.emit(one))
             menu.addAction("Export…").triggered.connect(lambda: self.want_export(row))
-            words = "Unpin" if pinned else "Pin: keep it whatever the rules say"
+            words = "Unpin" if pinned else "Pin: never delete automatically"
             pin = menu.addAction(words)
             pin.triggered.connect(lambda: self.pin_wanted.emit(step, not pinned))
             branch = menu.addAction("Branch here…")
@@ -173,17 +173,17 @@ class ListCard(Card):
             delete.setEnabled("newest" not in one.marks)
             delete.triggered.connect(lambda: self.delete_wanted.emit(step))
         elif not one.is_base:
-            off = menu.addAction("Take it off the list")
+            off = menu.addAction("Remove from the list")
             off.triggered.connect(lambda: self.forget_wanted.emit(one.name))
         menu.popup(self.table.viewport().mapToGlobal(place))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where it is narrow the size goes: the marks of a row say more."""
+        """Hide the size column in a narrow window."""
         super().resizeEvent(event)
         self._fit()
 
     def _fit(self) -> None:
-        """One more button in the head takes the words of two others."""
+        """Show two header buttons without text when a third one appears."""
         narrow = self.width() < ROOMY_PX
         crowded = not self._fetch.isHidden() and self.width() < CROWDED_PX
         self.table.setColumnHidden(SIZE_COLUMN, narrow)

@@ -1,4 +1,4 @@
-"""Who is better, by how much, and how sure that is."""
+"""Comparison card: differences between models, with confidence intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,9 @@ ROW_PX = 28
 
 
 class FiguresModel(RowsModel[Standing]):
-    """Quality, speed and cost of each contender."""
+    """Table of quality, speed and cost per model."""
 
-    columns = ("", "Mean", "Median", "Tokens", "Per 1 000", "Unscored")
+    columns = ("", "Mean", "Median", "Tokens", "Cost per 1,000", "Unscored")
     right = range(1, 6)
 
     def cell(self, row: Standing, column: int, role: int) -> Any:
@@ -47,7 +47,9 @@ class FiguresModel(RowsModel[Standing]):
 
 
 class CompareCard(Card):
-    """`show_evaluated(result)`, or `show_tested(contenders)` before there is one."""
+    """Card with the comparison: `show_evaluated(result)`, or `show_tested(contenders)` before
+    one.
+    """
 
     attempts_wanted = Signal()
 
@@ -58,13 +60,13 @@ class CompareCard(Card):
         self._words.setSpacing(4)
         self._lines: list[Text] = []
         self._model = FiguresModel(self)
-        self._table = Table("Figures", row_px=ROW_PX)
+        self._table = Table("Results", row_px=ROW_PX)
         self._table.setModel(self._model)
         self._table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._table.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         for column, width in enumerate((None, 60, 70, 70, 84, 86)):
             self._table.set_column(column, width, "text" if column == 0 else "figure")
-        self._open = Button("Open its attempts", "quiet", icon="git-fork", height=24)
+        self._open = Button("Open its trajectories", "quiet", icon="git-fork", height=24)
         self._open.clicked.connect(self.attempts_wanted)
         assert self.header is not None
         self.header.add_right(self._legend)
@@ -84,38 +86,37 @@ class CompareCard(Card):
         self.body.addWidget(scrolled(inside))
 
     def show_evaluated(self, result: EvaluationResult, words: Mapping[str, str]) -> None:
-        """Paired, on the same scenarios; `words` for the names of models."""
+        """Show a paired evaluation on the same scenarios; `words` maps model names to titles."""
         result = _worded(result, words)
         names = [one.name for one in result.standings]
         self._title(names)
         rows = [TagRow(f"all {result.scenarios}", _intervals(result.standings), strong=True)]
         rows += [TagRow(tag.tag, _intervals(tag.standings)) for tag in result.tags[:MOST_TAGS]]
         self._chart.set_rows(rows, *_ends(rows))
-        told = [_verdict(one) for one in result.standings[1:]]
+        sentences = [_verdict(one) for one in result.standings[1:]]
         if result.done < result.total:
-            told.insert(0, (f"{result.done} of {result.total} attempts so far", "muted"))
+            sentences.insert(0, (f"{result.done} of {result.total} rollouts so far", "muted"))
         if result.precision:
-            told.append((f"Computed in {result.precision}", "muted"))
-        self._say(told)
+            sentences.append((f"Computed in {result.precision}", "muted"))
+        self._say(sentences)
         self._model.set_rows(result.standings)
         self._fit_table(result.standings)
         self._open.show()
 
     def show_tested(self, chosen: Sequence[Contender]) -> None:
-        """What the tests during training said: not paired, so nobody is called better."""
+        """Show validation scores from training; they are unpaired, so no model is called better."""
         self._title([one.words for one in chosen])
         tested = tuple(
             _interval(one.validation, token, one.words)
             for one, token in zip(chosen, TOKENS, strict=False)
         )
-        rows = [TagRow("tests in training", tested, strong=True)] if any(tested) else []
+        rows = [TagRow("validation during training", tested, strong=True)] if any(tested) else []
         self._chart.set_rows(rows, *_ends(rows))
         words = (
-            "These were measured while it trained. Evaluate compares them attempt by attempt on "
-            "the same scenarios, and says whether a difference is more than chance."
+            "These scores were measured during training. Evaluate compares the models on the "
+            "same scenarios and tests whether differences are significant."
             if chosen
-            else "Choose up to four rows with Space; the first is what the others are compared "
-            "with."
+            else "Select up to four rows with Space. The first is the reference for the others."
         )
         self._say([(words, "muted")])
         self._fit_table([])
@@ -125,7 +126,7 @@ class CompareCard(Card):
         assert self.header is not None
         title = names[0] if names else "Compare"
         if len(names) > 1:
-            title = f"{names[0]} against {names[1] if len(names) == 2 else len(names) - 1}"
+            title = f"{names[0]} vs. {names[1] if len(names) == 2 else len(names) - 1}"
         self.header.title.set_words(title[:1].upper() + title[1:])
         pairs = zip(names, TOKENS, strict=False)
         self._legend.set_entries([Entry(name, token, "line") for name, token in pairs])
@@ -138,7 +139,7 @@ class CompareCard(Card):
             self._words.addWidget(line)
 
     def _fit_table(self, rows: Sequence[Standing]) -> None:
-        """As high as its rows, without the columns that say nothing."""
+        """Fit the table to its rows and hide empty columns."""
         self._table.setVisible(bool(rows))
         self._table.setFixedHeight(28 + ROW_PX * len(rows) + 2)
         self._table.setColumnHidden(4, all(one.usd_per_1000 is None for one in rows))
@@ -146,7 +147,7 @@ class CompareCard(Card):
 
 
 def _intervals(standings: Sequence[Standing]) -> tuple[Interval | None, ...]:
-    """A contender whose difference may be chance is drawn faint."""
+    """Build intervals; models without a significant difference are drawn faint."""
     found = []
     for one, token in zip(standings, TOKENS, strict=False):
         unsure = one.versus is not None and one.versus.word == "no difference shown"
@@ -162,7 +163,7 @@ def _interval(value: Measured | None, token: str, words: str) -> Interval | None
 
 
 def _worded(result: EvaluationResult, words: Mapping[str, str]) -> EvaluationResult:
-    """With the names that the page uses."""
+    """Replace model names by the titles used on the page."""
 
     def named(one: Standing) -> Standing:
         versus = one.versus
@@ -183,10 +184,10 @@ def _ends(rows: Sequence[TagRow]) -> tuple[float, float]:
 
 
 def _verdict(one: Standing) -> tuple[str, str]:
-    """One line about one contender: never "better" where chance explains it."""
+    """Describe one model in a sentence; "better" only for significant differences."""
     versus = one.versus
     if versus is None or versus.difference is None:
-        return f"{one.name}: nothing that both have tried is scored yet.", "muted"
+        return f"{one.name}: no scenario is scored for both models yet.", "muted"
     d = versus.difference
     span = (
         f"{formatting.signed(d.mean)} ({formatting.signed(d.low)} to {formatting.signed(d.high)})"
@@ -195,7 +196,11 @@ def _verdict(one: Standing) -> tuple[str, str]:
     counted = f"{versus.wins} won, {versus.ties} tied, {versus.losses} lost"
     tone = {"better": "good", "worse": "bad"}.get(versus.word, "muted")
     verb = {"better": "is better than", "worse": "is worse than"}.get(versus.word)
-    words = f"{one.name} {verb} {versus.against}" if verb else f"{one.name}: no difference shown"
+    words = (
+        f"{one.name} {verb} {versus.against}"
+        if verb
+        else (f"{one.name}: no significant difference")
+    )
     return f"{words}, {span}{chance} · {counted}", tone
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a run that is on a server: brought here, one after the other, with progress."""
+"""Downloads of checkpoints from a remote server, one at a time, with progress."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,8 +17,10 @@ from studio.store.servers.servers import amount_words
 from studio.text import formatting
 
 
-class FetchDesk(QObject):
-    """`changed` while something comes, `fetched()` when it is here: whole, and checked."""
+class DownloadQueue(QObject):
+    """Queue of checkpoint downloads; emits `changed` on progress and `fetched` after
+    verification.
+    """
 
     changed = Signal()
     fetched = Signal()
@@ -31,25 +33,25 @@ class FetchDesk(QObject):
         self.share: float | None = None
         self._turn = asyncio.Lock()
         self._jobs = {"talk", "place"}
-        """Whoever may be fetching."""
+        """Names of the jobs that may download."""
 
     def start(self, row: Contender) -> None:
-        """It goes on from where it was cut off before; after what is coming already."""
+        """Queue the download of a checkpoint; a partial download is resumed."""
         job = f"fetch {row.name}"
         if not self._tasks.busy(job):
             if self.coming is not None:
-                self._session.said.emit(f"{row.words} is fetched after {self.coming.words}.")
+                self._session.said.emit(f"{row.words} is queued after {self.coming.words}.")
             self._jobs.add(job)
             self._tasks.run(job, self.bring([row]), failed=self._failed)
 
     def cancel(self) -> None:
-        """What has come is kept."""
+        """Cancel the download; files received so far are kept."""
         for name in self._jobs:
             self._tasks.cancel(name)
         self._end()
 
     async def bring(self, rows: Sequence[Contender]) -> None:
-        """Each of them is here when this returns. Raises AtelierError."""
+        """Download the checkpoints of all rows. Raises AtelierError if a download fails."""
         async with self._turn:
             try:
                 for row in rows:
@@ -59,18 +61,26 @@ class FetchDesk(QObject):
         self.fetched.emit()
 
     async def agree(self, rows: Sequence[Contender], what: str, there: str = "") -> str:
-        """Ask what to do about rows that are not here: `fetch`, `there`, or nothing."""
+        """Ask how to use checkpoints that are not local; returns `fetch`, `there` or an empty
+        string.
+        """
         host = rows[0].elsewhere
         names = " and ".join(row.words for row in rows)
         size = formatting.size(sum(row.kept.checkpoint.bytes for row in rows if row.kept))
-        choices = [Choice("", "Leave it")]
+        choices = [Choice("", "Cancel")]
         if there:
             choices.append(Choice("there", there))
-        choices.append(Choice("fetch", "Fetch, then go on", "primary", size))
+        choices.append(Choice("fetch", "Fetch and continue", "primary", size))
         verb = "is" if len(rows) == 1 else "are"
-        words = f"{names[:1].upper()}{names[1:]} {verb} on {host}, and {what} needs the files here."
+        words = (
+            f"{names[:1].upper()}{names[1:]} {verb} stored on {host}, and {what} needs the "
+            "files on this machine."
+        )
         if there:
-            words = f"{names[:1].upper()}{names[1:]} {verb} on {host}: {what} there, or here."
+            words = (
+                f"{names[:1].upper()}{names[1:]} {verb} stored on {host}: {what} there, or fetch "
+                "the files first."
+            )
         answer, _ = await ask(self._window.window(), "Not on this machine", words, choices)
         return answer or ""
 

@@ -1,4 +1,4 @@
-"""Evaluations of the open project: started, followed, and what the newest says."""
+"""Evaluations of the open project: start, follow and show the newest result."""
 
 import time
 import uuid
@@ -15,8 +15,8 @@ from studio.services.session import Session
 EVERY_MS = 700
 
 
-class EvaluationDesk(QObject):
-    """`changed` when there is something new to show: `living`, `result`."""
+class EvaluationController(QObject):
+    """Controller of evaluations; emits `changed` when `living` or `result` change."""
 
     changed = Signal()
 
@@ -25,9 +25,9 @@ class EvaluationDesk(QObject):
         self._session, self._tasks = session, tasks
         self.newest: RunSummary | None = None
         self.result: EvaluationResult | None = None
-        self._asked: tuple[object, ...] = ()
-        self._told = ""
-        """Id of the failed one that was spoken of."""
+        self._requested: tuple[object, ...] = ()
+        self._reported_id = ""
+        """Id of the failed evaluation that was reported last."""
         self._since = time.time()
         self._again = QTimer(self)
         self._again.setSingleShot(True)
@@ -38,20 +38,20 @@ class EvaluationDesk(QObject):
 
     @property
     def active(self) -> RunSummary | None:
-        """The newest evaluation, while it is active."""
+        """Return the newest evaluation while it is active."""
         newest = self.newest
         return newest if newest is not None and newest.state in ACTIVE_STATES else None
 
     @Slot()
     def follow(self) -> None:
-        """Look at the newest evaluation; ask for its figures where they are out of date."""
+        """Follow the newest evaluation and request its results when they are out of date."""
         newest = self._find()
         now = (newest.id, newest.state, newest.trajectories) if newest else ()
-        if now == self._asked or self._again.isActive():
+        if now == self._requested or self._again.isActive():
             return
         if newest is None or self.newest is None or newest.id != self.newest.id:
             self.result = None
-        self.newest, self._asked = newest, now
+        self.newest, self._requested = newest, now
         if newest is not None:
             self._again.start()
             self._tasks.run("result", self._session.client.evaluation(newest.id), self._take)
@@ -63,8 +63,10 @@ class EvaluationDesk(QObject):
             self.follow()
 
     def start(self, models: Sequence[str], host: str = "") -> None:
-        """Compare these on the validation scenarios, now or after what goes on; on a server, or
-        here."""
+        """Start an evaluation on the validation scenarios, queued after active runs.
+
+        `host` names a remote server; empty means this machine.
+        """
         request = StartEvaluation(
             project=self._session.project.path,
             models=list(models),
@@ -83,7 +85,7 @@ class EvaluationDesk(QObject):
         self._tasks.run("evaluate", work(), self._begun)
 
     def stop(self) -> None:
-        """End it after the attempts under way; what is done stays."""
+        """Stop the evaluation after its active rollouts; completed ones are kept."""
         if self.active is not None:
             self._session.command("stop_after_step", run_id=self.active.id)
 
@@ -92,13 +94,13 @@ class EvaluationDesk(QObject):
         self.follow()
 
     def _find(self) -> RunSummary | None:
-        """The newest that has not failed; of a newer one that has, the reason is said once."""
+        """Return the newest evaluation that has not failed; report a newer failure once."""
         runs = self._session.runs.of(self._session.project.path)
         found = sorted(
             (run for run in runs if run.kind == "evaluation"), key=lambda run: -run.started_at
         )
-        if found and found[0].state == "failed" and found[0].id != self._told:
-            self._told = found[0].id
+        if found and found[0].state == "failed" and found[0].id != self._reported_id:
+            self._reported_id = found[0].id
             if found[0].problem and found[0].changed_at > self._since:
                 self._session.problem_raised.emit(found[0].problem)
         return next((run for run in found if run.state != "failed"), None)

@@ -1,6 +1,4 @@
-"""Export: a checkpoint as files for other programs, and the proof that they are what was
-trained.
-"""
+"""Export of a checkpoint to other formats, verified by a parity check."""
 
 from contextlib import aclosing
 from pathlib import Path
@@ -38,7 +36,7 @@ from studio.widgets.text.text import Text
 
 FORMATS = {
     "adapter": ("Adapter", "for PEFT, vLLM"),
-    "merged": ("Merged", "one whole model"),
+    "merged": ("Merged", "full weights"),
     "gguf": ("GGUF", "llama.cpp, Ollama"),
 }
 DTYPES: dict[str, list[tuple[str | None, str]]] = {
@@ -60,17 +58,20 @@ TONES = {"equal": ("good", "shield-check"), "close": ("warn", "shield-check"),
          "differs": ("bad", "octagon-alert")}  # fmt: skip
 PHASES = {
     "checking": "Checking the checkpoint",
-    "reference": "Asking what was trained",
+    "reference": "Loading the trained weights",
     "writing": "Writing the files",
-    "weights": "Comparing every weight",
-    "reading_back": "Reading the files back",
-    "publishing": "Putting it in place",
+    "weights": "Comparing all weights",
+    "reading_back": "Verifying the files",
+    "publishing": "Moving the files into place",
     "pushing": "Uploading",
 }
 
 
 class ExportSheet(Sheet):
-    """`show_checkpoint(run_id, name, step)`, then `open()`. `exported()` when files were made."""
+    """Sheet for an export: `show_checkpoint(run_id, name, step)`, then `open()`.
+
+    Emits `exported()` when files were created.
+    """
 
     exported = Signal()
 
@@ -103,8 +104,10 @@ class ExportSheet(Sheet):
         await self._tasks.close()
 
     def show_checkpoint(self, run_id: str, name: str, step: int, sizes: dict[str, float]) -> None:
-        """Another checkpoint, with bytes by format and precision as far as they are known; one that
-        is being exported stays."""
+        """Select a checkpoint; ignored while an export is running.
+
+        `sizes` maps format and precision to the known file sizes in bytes.
+        """
         if self._tasks.busy("export"):
             return
         self._run_id, self._step, self._name = run_id, step, name
@@ -169,7 +172,7 @@ class ExportSheet(Sheet):
         self._words.set_tone("bad")
 
     def _leave(self) -> None:
-        """A running export ends, and leaves nothing; else the sheet goes."""
+        """Stop a running export and delete its partial files; otherwise close the sheet."""
         if self._tasks.busy("export"):
             self._tasks.cancel("export")
             self._show("stopped")
@@ -180,7 +183,7 @@ class ExportSheet(Sheet):
         self._folder_edited = True
 
     def _browse(self) -> None:
-        dialog = QFileDialog(self.window(), "Where the export goes", str(Path.home()))
+        dialog = QFileDialog(self.window(), "Export destination", str(Path.home()))
         dialog.setFileMode(QFileDialog.FileMode.Directory)
         dialog.fileSelected.connect(self._browsed)
         dialog.finished.connect(dialog.deleteLater)
@@ -206,14 +209,14 @@ class ExportSheet(Sheet):
         price = formatting.size(size) if size else ""
         self._go.set_kind("danger" if state == "refused" else "primary")
         if state == "refused":
-            self._go.set_words("Export it anyway", "")
+            self._go.set_words("Export despite differences", "")
         elif done:
             self._go.set_words("Open the folder", "")
         else:
             self._go.set_words(f"Export {title}", price)
         self._go.setEnabled(not running)
         if running:
-            self._cancel.setFocus()  # what had it is disabled now
+            self._cancel.setFocus()  # the focused button is disabled now
             self._phase.set_words("Starting")
             self._progress.set_value(0.0, "")
 
@@ -242,19 +245,19 @@ class ExportSheet(Sheet):
 
 
 WORDS = {
-    "ready": "The files are read back in a fresh process and compared with what was trained. "
-    "The report is written beside them as parity.json. An export that differs is not kept.",
-    "running": "Stop leaves nothing behind.",
-    "stopped": "Stopped. Nothing was left behind.",
+    "ready": "A separate process loads the exported files and compares them with the trained "
+    "model. The result is saved as parity.json. Exports that differ are deleted.",
+    "running": "Stopping deletes all partial files.",
+    "stopped": "Export stopped. Partial files were deleted.",
     "failed": "",
-    "refused": "It is not what was trained, so nothing was kept. An export made anyway says so in "
-    "its report and its card.",
-    "done": "parity.json and a model card are beside the files.",
+    "refused": "The export differs from the trained model and was deleted. Export despite "
+    "differences records this in the report and the model card.",
+    "done": "parity.json and a model card were saved next to the files.",
 }
 
 
 class Proof(QWidget):
-    """The parity report."""
+    """View of the parity report."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -285,11 +288,16 @@ class Proof(QWidget):
         self._chart.setVisible(gap is not None)
         self._facts.set_words("")
         if gap is not None:
-            self._facts.set_words(f"{gap.sequences} attempts, {gap.tokens:,} tokens")
+            self._facts.set_words(
+                f"{formatting.plural(gap.sequences, 'trajectory', 'trajectories')}, "
+                f"{gap.tokens:,} tokens"
+            )
             limit = report.limits.largest or report.limits.p99
             words = f"Log-probability gaps, mean {gap.mean:.2g}, largest {gap.largest:.2g}"
             self._chart.set_counts(gap.histogram.edges, gap.histogram.counts, limit, words)
-        self._about.set_words("Log-probability gap per token, exported against trained, in nats")
+        self._about.set_words(
+            "Log-probability gap per token between exported and trained model, in nats"
+        )
         for line, (state, words, figure) in zip(self._lines, checks_of(report), strict=True):
             line.set_check(state, words, figure)
         self._difference.set_words(_difference(report))
@@ -297,21 +305,21 @@ class Proof(QWidget):
 
 
 def checks_of(report: ParityReport) -> list[tuple[str, str, str]]:
-    """(state, words, figure) of the six checks."""
+    """Return the six checks as (state, words, figure)."""
     gap, greedy, same, weights = report.logprobs, report.greedy, report.same, report.weights
     limits = report.limits
     whole = weights.numbers if weights else 0
     return [
-        _check("Every weight", weights and weights.good, f"{whole:,}" if weights else "–"),
+        _check("Weights equal", weights and weights.good, f"{whole:,}" if weights else "–"),
         _check("Largest gap", gap and (limits.largest is None or gap.largest <= limits.largest),
                _gap(gap.largest if gap else None)),
         _check("Mean gap", gap and gap.mean <= limits.mean, _gap(gap.mean if gap else None)),
-        _check("Same greedy text", greedy and greedy.same + greedy.ties == greedy.prompts,
+        _check("Greedy decoding equal", greedy and greedy.same + greedy.ties == greedy.prompts,
                f"{greedy.same} of {greedy.prompts}" if greedy else "–"),
-        _check("Template, tokens and stops", same and all(same.model_dump().values()),
+        _check("Chat template, tokenizer and stop tokens", same and all(same.model_dump().values()),
                "same" if same and all(same.model_dump().values()) else "differ"),
         _check("Files", not report.files.wrong, f"{report.files.files}, hashes match"
-               if not report.files.wrong else f"{len(report.files.wrong)} are wrong"),
+               if not report.files.wrong else f"{len(report.files.wrong)} differ"),
     ]  # fmt: skip
 
 
@@ -325,16 +333,16 @@ def _gap(value: float | None) -> str:
 
 
 def _difference(report: ParityReport) -> str:
-    """Why it differs, and the first prompt that is answered in other words."""
-    told = list(report.failures)
+    """Return the problem and the first prompt whose greedy decoding differs."""
+    failures = list(report.failures)
     if report.greedy and report.greedy.first and report.verdict == "differs":
         first = report.greedy.first
-        told.append(f"Trained: {first.reference}\nExported: {first.exported}")
-    return "\n".join(told)
+        failures.append(f"Trained: {first.reference}\nExported: {first.exported}")
+    return "\n".join(failures)
 
 
 class Commands(QWidget):
-    """How to serve it: a line for each program."""
+    """Commands that serve the exported model, one per program."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -342,7 +350,7 @@ class Commands(QWidget):
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 8, 0, 0)
         self._column.setSpacing(6)
-        self._column.addWidget(Text("Serve it", "label", 600))
+        self._column.addWidget(Text("Serve the model", "label", 600))
 
     def show_report(self, report: ExportReport) -> None:
         for row in self._rows:

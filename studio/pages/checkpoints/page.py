@@ -1,4 +1,4 @@
-"""Checkpoints: what is kept and why, compared, talked to, exported."""
+"""Checkpoints page: list, comparison, side-by-side chat and export."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,8 +13,8 @@ from studio.actions.actions import Actions
 from studio.pages.checkpoints.arena import ArenaCard
 from studio.pages.checkpoints.checkpoint_list import ListCard
 from studio.pages.checkpoints.compare import CompareCard
-from studio.pages.checkpoints.download import FetchDesk
-from studio.pages.checkpoints.evaluations import EvaluationDesk
+from studio.pages.checkpoints.download import DownloadQueue
+from studio.pages.checkpoints.evaluations import EvaluationController
 from studio.pages.checkpoints.export import ExportSheet
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import Page
@@ -27,14 +27,14 @@ from studio.widgets.forms.form_fields import TextField
 
 GAP_PX = 12
 LOADING_S = 10.0
-"""About what it takes until a model answers."""
+"""Typical time to load a model, in seconds."""
 FIRST_SIZES, FIRST_WIDTHS = [336, 520], [700, 480]
 NARROW_PX = 880
-"""Below, the comparison stands under the table."""
+"""Width below which the comparison moves below the table."""
 
 
 class CheckpointsPage(Page):
-    """`branch_wanted(step)` of the run that is looked at."""
+    """Checkpoints page; emits `branch_wanted(step)` for the selected run."""
 
     branch_wanted = Signal(int)
 
@@ -43,8 +43,8 @@ class CheckpointsPage(Page):
         self._actions, self._run = actions, session.run
         self._kept: list[KeptCheckpoint] = []
         self._seen: tuple[object, ...] = ()
-        self._desk = EvaluationDesk(session, self.tasks, self)
-        self._fetches = FetchDesk(session, self.tasks, self)
+        self._desk = EvaluationController(session, self.tasks, self)
+        self._fetches = DownloadQueue(session, self.tasks, self)
         self._chosen_for = ""
         self._missed = False
         self._list = ListCard()
@@ -59,7 +59,7 @@ class CheckpointsPage(Page):
         self._wire()
 
     def enter(self) -> None:
-        """An evaluation or a talk keeps no weights: then the newest trained run is shown."""
+        """Show the newest trained run if the selected one has no checkpoints (evaluation, chat)."""
         summary = self._run.summary
         if summary is not None and summary.kind not in TRAINING_KINDS:
             runs = self.session.runs.of(self.session.project.path)
@@ -76,11 +76,11 @@ class CheckpointsPage(Page):
         await self._export.close_tasks()
         await super().close_tasks()
 
-    # What is there
+    # List of checkpoints
 
     @Slot()
     def _refresh(self) -> None:
-        """Asks again where the run has said something new of its checkpoints."""
+        """Reload the list when the checkpoints of the run have changed."""
         if not self.isVisible():
             return
         state = self._run.state
@@ -115,7 +115,7 @@ class CheckpointsPage(Page):
         self._show_evaluation()
 
     def _not_taken(self, problem: Problem) -> None:
-        """It is asked again when the engine has told its runs anew."""
+        """Report a refused change; the next update of the run list reloads the page."""
         self._missed = True
         self.session.problem_raised.emit(problem)
 
@@ -135,23 +135,25 @@ class CheckpointsPage(Page):
     def _show_empty(self) -> None:
         summary, spec = self._run.summary, self._run.state.spec
         every = spec.config.train.checkpoint_every if spec else None
-        first = f"The first is kept after step {every}." if every else "Train makes the first one."
-        words = f"{first} Here you compare them, talk to them and export one."
+        first = (
+            f"The first is saved after step {every}." if every else ("Train creates the first one.")
+        )
+        words = f"{first} Compare, chat with and export checkpoints here."
         self._empty.set_words("No checkpoint yet", words)
         if (
             summary is not None
             and summary.state in ACTIVE_STATES
             and summary.kind in TRAINING_KINDS
         ):
-            self._empty.set_actions("Keep one now", icon="layers", second="Watch the run")
+            self._empty.set_actions("Save one now", icon="layers", second="Open the run")
         else:
-            self._empty.set_actions("Watch the run", icon="activity")
+            self._empty.set_actions("Open the run", icon="activity")
 
     def _begin(self) -> None:
         living = self._run.summary is not None and self._run.summary.state in ACTIVE_STATES
         self._actions.trigger("run.keep" if living else "go.run")
         if living:
-            self.session.said.emit("A checkpoint is kept after this step.")
+            self.session.said.emit("A checkpoint will be saved after this step.")
 
     # Comparison
 
@@ -165,19 +167,19 @@ class CheckpointsPage(Page):
     def _show_evaluate(self) -> None:
         if (living := self._desk.active) is not None:
             share = living.trajectories / max(1, living.attempts)
-            words = f"{living.trajectories} of {living.attempts} attempts"
+            words = f"{living.trajectories} of {living.attempts} rollouts"
             self._evaluate.set_busy(words, share)
             return
         self._evaluate.set_busy(None)
         chosen = self._model.chosen()
         attempts, seconds = self._work(len(chosen))
-        price = formatting.plural(attempts, "attempt")
+        price = formatting.plural(attempts, "rollout")
         price += f" · ≈ {formatting.duration(seconds)}" if seconds else ""
         self._evaluate.set_words(f"Evaluate {len(chosen)}", price if chosen else "")
         self._evaluate.setEnabled(len(chosen) > 0 and self.session.connected)
 
     def _work(self, contenders: int) -> tuple[int, float | None]:
-        """Attempts of an evaluation, and seconds where a test has shown how long one takes."""
+        """Estimate an evaluation: number of rollouts, and seconds where a validation was timed."""
         view = self.session.project.view
         config = view.config if view else None
         splits = view.splits if view else []
@@ -201,14 +203,14 @@ class CheckpointsPage(Page):
             self.tasks.run("place", self._evaluate_chosen())
 
     async def _evaluate_chosen(self) -> None:
-        """Where the project trains, if all that is compared is there."""
+        """Evaluate the selection on the project's server if all its files are there."""
         chosen = self._model.chosen()
         names = [one.name for one in chosen]
         host = self.session.hosts.chosen(self.session.project.path)
         if any(one.is_checkpoint for one in chosen) and (run := self._run.summary) is not None:
             if host and host != run.host:
                 where = run.host or "this machine"
-                self.session.said.emit(f"{run.name} is on {where}: it is evaluated there.")
+                self.session.said.emit(f"{run.name} is on {where} and is evaluated there.")
                 host = run.host
             missing = [one for one in chosen if one.elsewhere]
             if missing and not host:
@@ -222,14 +224,14 @@ class CheckpointsPage(Page):
         self._desk.start(names, host)
 
     def _before_talk(self, go_on: Callable[[], None]) -> None:
-        """Who is asked must be here."""
+        """Fetch the checkpoints of the selected models before the chat."""
         missing = [one for one in self._model.chosen() if one.elsewhere]
         if not missing:
             go_on()
             return
 
         async def bring() -> None:
-            if await self._fetches.agree(missing, "a talk") == "fetch":
+            if await self._fetches.agree(missing, "a side-by-side chat") == "fetch":
                 await self._fetches.bring(missing)
                 go_on()
 
@@ -249,14 +251,14 @@ class CheckpointsPage(Page):
         if self._desk.newest is not None:
             self.session.open_run(self._desk.newest, "trajectories")
 
-    # Choosing
+    # Selection
 
     def _chosen_changed(self) -> None:
         self._arena.show_models([one.name for one in self._model.chosen()], self._names())
         self._show_evaluation()
 
     def _names(self) -> dict[str, str]:
-        """How models are called here, by what the engine calls them: with the run's id, or name."""
+        """Map model names of the engine (by run id or run name) to titles on this page."""
         name = self._run.summary.name if self._run.summary else ""
         words = {row.name: row.words for row in self._model.rows}
         return words | {
@@ -278,8 +280,8 @@ class CheckpointsPage(Page):
         run_id = self._run.run_id
 
         async def sure() -> None:
-            choices = [Choice("", "Keep it"), Choice("delete", "Delete it", "danger")]
-            words = "The attempts and the other checkpoints stay. It cannot be brought back."
+            choices = [Choice("", "Cancel"), Choice("delete", "Delete", "danger")]
+            words = "Trajectories and other checkpoints are kept. This cannot be undone."
             answer, _ = await ask(self.window(), f"Delete step {step}?", words, choices)
             if answer == "delete":
                 await self.session.client.delete_checkpoint(run_id, step)
@@ -293,25 +295,25 @@ class CheckpointsPage(Page):
         self._seen = ()
         self._refresh()
 
-    # A model of a provider
+    # Provider models
 
     def _add_model(self) -> None:
         self.tasks.run("add", self._ask_model())
 
     async def _ask_model(self) -> None:
         field = TextField("Model", "openai/gpt-5.4-mini", mono=True)
-        choices = [Choice("", "Leave it"), Choice("add", "Add it", "primary")]
+        choices = [Choice("", "Cancel"), Choice("add", "Add", "primary")]
         words = (
-            "As litellm names it. Its key is taken from Settings or the environment, and "
-            "evaluate.budget_usd limits what an evaluation may cost."
+            "Model name in LiteLLM syntax. The API key is read from Settings or the "
+            "environment; evaluate.budget_usd limits the cost of an evaluation."
         )
-        answer, name = await ask(self.window(), "Compare with another model", words, choices, field)
+        answer, name = await ask(self.window(), "Add a model to compare", words, choices, field)
         name = str(name or "").strip()
         if answer != "add" or not name:
             return
         if "/" not in name:
-            hint = "Write PROVIDER/MODEL, as openai/gpt-5.4-mini or ollama_chat/llama3.2."
-            raise Refused.of("studio.model_name", f"{name} names no provider.", hint)
+            hint = "Write PROVIDER/MODEL, for example openai/gpt-5.4-mini or ollama_chat/llama3.2."
+            raise Refused.of("studio.model_name", f"{name} has no provider.", hint)
         known = [one for one in self._providers() if one != name]
         self.session.settings.update(compared_models=[*known, name])
         self._show_rows()
@@ -377,7 +379,7 @@ class CheckpointsPage(Page):
 
     @Slot()
     def _selected(self) -> None:
-        self.tasks.cancel("kept")  # of the run before
+        self.tasks.cancel("kept")  # request of the previous run
         self._kept = []
         self._seen = ()
 

@@ -1,4 +1,4 @@
-"""What can be compared: the checkpoints of a run, its base model, and models of providers."""
+"""Rows of the Checkpoints page: checkpoints of a run, its base model, models of providers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,29 +18,29 @@ MOST_CHOSEN = 4
 WHY = {
     "pinned": "pinned",
     "exported": "exported",
-    "branched": "a run has branched off",
-    "start": "this run began here",
-    "best": "among the best",
-    "newest": "among the newest",
+    "branched": "a branch starts here",
+    "start": "start of this run",
+    "best": "one of the best",
+    "newest": "one of the newest",
 }
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A row: `name` as the engine understands it."""
+    """Row of the list; `name` is the model name sent to the engine."""
 
     name: str
     words: str
     step: int | None = None
-    """None for a provider's model; 0 for the base."""
+    """Training step; 0 for the base model, None for a provider's model."""
     kept: KeptCheckpoint | None = None
     mean: float | None = None
-    """Of training, where no test was made."""
+    """Mean training reward, where no validation was done."""
     validation: Measured | None = None
     kl: float | None = None
     marks: tuple[str, ...] = ()
     elsewhere: str = ""
-    """The server that has its files, where this machine has not."""
+    """Server that has the files, if they are not on this machine."""
 
     @property
     def damaged(self) -> bool:
@@ -56,8 +56,10 @@ class Contender:
 
 
 class CheckpointModel(RowsModel[Contender]):
-    """Newest first, then the base and providers. `chosen()` in the order they were chosen: the
-    first is what the others are compared with."""
+    """Table model, newest first, then the base model and providers.
+
+    `chosen()` keeps the order of selection; the first row is the reference of the comparison.
+    """
 
     chosen_changed = Signal()
     columns = ("", "Name", "Mean", "Validation, 95 %", "KL", "Size", "Age")
@@ -70,7 +72,7 @@ class CheckpointModel(RowsModel[Contender]):
         self._base: float | None = None
 
     def show_rows(self, rows: Sequence[Contender], now: float) -> None:
-        """Another list; what was chosen stays so where it is still there."""
+        """Replace the rows and keep the selection where possible."""
         names = [row.name for row in rows]
         kept = [name for name in self._chosen if name in names]
         if list(rows) == self.rows and kept == self._chosen:
@@ -84,18 +86,18 @@ class CheckpointModel(RowsModel[Contender]):
             self.chosen_changed.emit()
 
     def chosen(self) -> list[Contender]:
-        """In the order of choice."""
+        """Return the selected rows in the order of selection."""
         known = {row.name: row for row in self.rows}
         return [known[name] for name in self._chosen]
 
     def choose(self, names: Sequence[str]) -> None:
-        """Exactly these, as far as they are there."""
+        """Select the rows with these names, ignoring missing ones."""
         known = {row.name for row in self.rows}
         self._chosen = [name for name in names if name in known][:MOST_CHOSEN]
         self._tell()
 
     def toggle(self, row: int) -> bool:
-        """Choose a row, or no longer; False where no more can be chosen."""
+        """Toggle the selection of a row; returns False if the limit is reached."""
         name = self.rows[row].name
         if name in self._chosen:
             self._chosen.remove(name)
@@ -107,7 +109,7 @@ class CheckpointModel(RowsModel[Contender]):
         return True
 
     def make_baseline(self, row: int) -> None:
-        """The others are compared with this one."""
+        """Make a row the reference of the comparison."""
         name = self.rows[row].name
         others = [one for one in self._chosen if one != name]
         self._chosen = [name, *others][:MOST_CHOSEN]
@@ -162,14 +164,14 @@ class CheckpointModel(RowsModel[Contender]):
         return None
 
     def _ends(self) -> tuple[float, float]:
-        """Of the axis: 0 to 1, or what the tests need."""
+        """Return the ends of the axis: 0 to 1, or wider where the scores need it."""
         ends = [v for r in self.rows if r.validation for v in (r.validation.low, r.validation.high)]
         return min([0.0, *ends]), max([1.0, *ends])
 
 
 def _untested(row: Contender) -> str:
     loss = row.kept.loss if row.kept else None
-    return "not tested" if loss is None else f"held-out loss {formatting.number(loss, 3)}"
+    return "not validated" if loss is None else f"held-out loss {formatting.number(loss, 3)}"
 
 
 def _chips(row: Contender) -> list[tuple[str, str]]:
@@ -187,13 +189,15 @@ def _why(row: Contender) -> str:
     kept = row.kept
     if kept is None:
         return (
-            "The model as it was before any training" if row.is_base else "Asked over the network"
+            "The base model before any training"
+            if row.is_base
+            else ("Remote model, called over its API")
         )
     if row.damaged:
-        return "Files are missing or not what was written: it cannot be used"
+        return "Files are missing or damaged, so it cannot be used"
     there = f"On {row.elsewhere}, not on this machine: fetch it to use it here · "
     where = there if row.elsewhere else ""
-    why = ", ".join(WHY[reason] for reason in kept.kept_by) or "goes with the next checkpoint"
+    why = ", ".join(WHY[reason] for reason in kept.kept_by) or ("deleted with the next checkpoint")
     branches = f" · branches: {', '.join(kept.branches)}" if kept.branches else ""
     note = f" · {kept.note}" if kept.note else ""
     return f"{where}Kept: {why}{branches}{note}"

@@ -1,4 +1,4 @@
-"""Home page: living run, recent projects, samples.
+"""Home page: active run, recent projects, samples.
 
 Imported by `shell.page_registry`.
 """

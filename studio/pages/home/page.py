@@ -1,4 +1,4 @@
-"""The Home page: living run, recent projects, samples; on the first start samples come first."""
+"""Home page: active run, recent projects, samples; samples come first without projects."""
 
 import time
 from pathlib import Path
@@ -31,12 +31,12 @@ ROW_PX, HEAD_PX = 52, 28
 
 
 class HomePage(Page):
-    """Everything opens from here."""
+    """Home page."""
 
     import_wanted = Signal(str)
-    """Attempts, into the project at this path."""
+    """Path of the project that should receive imported trajectories."""
     writing_wanted = Signal(object)
-    """Of a project that is being written: its view."""
+    """View of a project whose draft is unfinished."""
 
     def __init__(
         self, session: Session, actions: Actions, workspace: Path, parent: QWidget | None = None
@@ -163,10 +163,10 @@ class HomePage(Page):
         if run.kind == "outside" and run.state == "running":
             verb = f"is trained by {script_of(run)}"
         if run.kind == "baseline":
-            verb, words = "is being measured", "attempts before any training"
+            verb, words = "is measuring its baseline", "rollouts before training"
         low, high = ramp_ends(state)
         if run.kind == "evaluation":
-            verb, words = "is being evaluated", " against ".join(run.contestants)
+            verb, words = "is being evaluated", " vs. ".join(run.contestants)
         where = f" on {run.host}" if run.host else ""
         self._banner.set_run(
             f"{run.project} {verb}{where}", words, cells_of(state), _facts(run), low, high
@@ -197,12 +197,12 @@ class HomePage(Page):
         menu = QMenu(self)
         menu.aboutToHide.connect(menu.deleteLater)
         menu.addAction("Open").triggered.connect(lambda: self._open_row(row))
-        bring = menu.addAction("Import attempts…")
+        bring = menu.addAction("Import trajectories…")
         bring.setEnabled(not (row.missing or row.broken))
         bring.triggered.connect(lambda: self.import_wanted.emit(row.path))
-        reveal = menu.addAction("Show the folder")
+        reveal = menu.addAction("Show in file manager")
         reveal.triggered.connect(lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(row.path)))
-        forget = menu.addAction("Forget; the folder stays")
+        forget = menu.addAction("Remove from list (keeps the folder)")
         forget.setEnabled(row.missing)
         forget.triggered.connect(lambda: self._forget(row))
         menu.popup(self._table.viewport().mapToGlobal(place))
@@ -212,7 +212,7 @@ class HomePage(Page):
         self._refresh()
 
     def _copy_sample(self, sample: Sample) -> None:
-        """Into the first free folder of the workspace."""
+        """Copy a sample into the first free folder of the workspace."""
         taken = {Path(view.path).name for view in self.session.projects}
         name, number = sample.name.replace("_", "-"), 1
         while name in taken or (self._workspace / name).exists():
@@ -229,7 +229,7 @@ class HomePage(Page):
 def _facts(run: RunSummary) -> list[Span]:
     rewards = [reward for reward in run.rewards if reward is not None]
     if not rewards:
-        return [Span("first step under way")]
+        return [Span("first step running")]
     spans = [Span("reward "), Span(formatting.number(rewards[-1]), "text", 600)]
     change = rewards[-1] - rewards[0]
     if len(rewards) > 1:

@@ -1,4 +1,4 @@
-"""The gallery of samples: complete projects that can be copied."""
+"""Gallery of sample projects that can be copied."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ BEGIN_WITH = "hello"
 
 
 class SampleGallery(QWidget):
-    """`chosen(sample)` when one is to be copied, `described()` when a model is to write one."""
+    """Gallery of samples; emits `chosen(sample)`, and `described()` for a generated project."""
 
     chosen = Signal(object)
     described = Signal()
@@ -34,8 +34,8 @@ class SampleGallery(QWidget):
         self._first_start = False
         self._most = 3
         self._cards: list[SampleCard] = []
-        self._title = Text("Looking for samples…", "heading")
-        self._big_title = Text("Train something in a few minutes", "display")
+        self._title = Text("Loading samples…", "heading")
+        self._big_title = Text("Sample projects", "display")
         self._words = Text("", "label", 400, "muted")
         self._grid = QGridLayout()
         self._grid.setSpacing(12)
@@ -63,7 +63,7 @@ class SampleGallery(QWidget):
         self._fill()
 
     def set_columns(self, most: int) -> None:
-        """At most so many side by side."""
+        """Set the maximum number of columns."""
         if most != self._most:
             self._most = most
             self._place()
@@ -76,9 +76,11 @@ class SampleGallery(QWidget):
         begin = self._first_start and bool(self._samples)
         self._big_title.setVisible(begin)
         self._title.setVisible(not begin)
-        self._title.set_words("Start from a sample" if self._samples else "Looking for samples…")
-        words = "Copies a working project: agent, scenarios, rewards. It learns on this machine."
-        self._words.set_words(words if self._samples else "They come from the engine.")
+        self._title.set_words("Start from a sample" if self._samples else "Loading samples…")
+        words = (
+            "Copies a working project with agent, scenarios and rewards. It trains on this machine."
+        )
+        self._words.set_words(words if self._samples else "The engine provides the samples.")
 
     def _fill(self) -> None:
         for card in self._cards:
@@ -88,7 +90,7 @@ class SampleGallery(QWidget):
         self._place()
 
     def _card(self, sample: Sample) -> SampleCard:
-        badge = "begin here" if self._first_start and sample.name == BEGIN_WITH else ""
+        badge = "recommended" if self._first_start and sample.name == BEGIN_WITH else ""
         drawing = DRAWINGS.get(sample.name, sample.name.replace("_", "-"))
         card = SampleCard(drawing, sample.title, sample.duration, sample.words, badge=badge)
         card.chosen.connect(lambda _: self.chosen.emit(sample))
@@ -105,6 +107,8 @@ class SampleGallery(QWidget):
 
 
 def even_columns(count: int, most: int) -> int:
-    """The fewest that need no more rows than `most`: six cards are 3 + 3, not 4 + 2."""
+    """Return the fewest columns that need no more rows than `most`: 6 cards are 3 + 3, not 4 +
+    2.
+    """
     rows = max(1, math.ceil(count / most))
     return max(1, math.ceil(count / rows))

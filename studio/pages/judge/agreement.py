@@ -1,4 +1,4 @@
-"""How far the judge goes along with the person, and with itself."""
+"""Agreement of the judge with human labels, and consistency of both."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,25 +15,25 @@ from studio.widgets.tables.interval_axis import Interval, IntervalAxis
 from studio.widgets.text.text import Text
 
 LEAST_GROUPS = 5
-"""Labelled groups from which on a figure is shown, with its (wide) interval."""
+"""Minimum number of labelled groups for showing the coefficient."""
 
 
 class AgreementCard(Card):
-    """`show_rows(rows, version_words)`; the newest row is the one in question."""
+    """Card with the agreement: `show_rows(rows, version_words)`, newest row first."""
 
     disagreements_wanted = Signal()
     suggestion_wanted = Signal()
     comparison_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Agreement with you", parent=parent)
+        super().__init__("Agreement with your labels", parent=parent)
         self._figure = Text("–", "display", 600)
         self._under = Text("", "label", 400, "muted", wrap=True)
         self._axis = IntervalAxis(0.0, 1.0, words_px=96)
         self._ceiling = Text("", "label", 400, "human", wrap=True)
         self._rest = Text("", "label", 400, "muted", wrap=True)
         self._show = Button("Show disagreements", "outlined", height=28)
-        self._suggest = Button("Suggest words", "outlined", icon="sparkles", height=28)
+        self._suggest = Button("Suggest rubric changes", "outlined", icon="sparkles", height=28)
         self._compare = Button("Compare judges", "quiet", height=28)
         self._facts = FactRow()
         self._lay_out()
@@ -78,7 +78,7 @@ class AgreementCard(Card):
         disagreements: int,
         canaries: Sequence[bool] = (),
     ) -> None:
-        """Newest first; the axis shows the newest and the one before it."""
+        """Show the rows, newest first; the axis shows the newest two."""
         now = rows[0] if rows else None
         assert self.header is not None
         self._compare.setVisible(len(rows) > 1)
@@ -86,10 +86,10 @@ class AgreementCard(Card):
         self._show.setVisible(disagreements > 0)
         self._show.set_words(formatting.plural(disagreements, "disagreement"))
         if now is None:
-            self.header.set_words("nothing is judged yet")
+            self.header.set_words("no group judged yet")
         else:
-            told = formatting.plural(now.groups, "labelled group")
-            self.header.set_words(f"{told}, {formatting.plural(now.pairs, 'pair')}")
+            groups_text = formatting.plural(now.groups, "labelled group")
+            self.header.set_words(f"{groups_text}, {formatting.plural(now.pairs, 'pair')}")
         self._show_tau(now)
         shown = [row for row in reversed(rows[:2]) if row.tau]
         self._axis.set_intervals(
@@ -117,27 +117,26 @@ class AgreementCard(Card):
             self._figure.set_words("–")
             left = LEAST_GROUPS - groups
             self._under.set_words(
-                f"Label {formatting.plural(left, 'more group')} to see agreement."
+                f"Label {formatting.plural(left, 'more group')} to measure agreement."
             )
             return
         tau = now.tau
         self._figure.set_words(formatting.number(tau.mean))
         share = f" · {now.accuracy:.0%} of pairs" if now.accuracy is not None else ""
-        thin = "; few groups, so it is wide" if groups < WANTED else ""
-        self._under.set_words(f"Kendall τ, 95 % from {tau.low:.2f} to {tau.high:.2f}{thin}{share}")
+        thin = "; the interval is wide because few groups are labelled" if groups < WANTED else ""
+        self._under.set_words(f"Kendall τ, 95 % CI {tau.low:.2f} to {tau.high:.2f}{thin}{share}")
 
     def _say_ceiling(self, now: Agreement | None) -> None:
         own = now.self_consistency if now else None
         if own is None:
             self._ceiling.set_words("")
             self._rest.set_words(
-                "Grade some groups twice, blind: how far you go along with yourself is the most "
-                "that can be asked of a judge."
+                "Grade some groups twice, blind. Your own consistency is the ceiling for any judge."
             )
             return
         groups = formatting.plural(now.repeats if now else 0, "group")
-        self._ceiling.set_words(f"You agree with yourself at {own.mean:.2f} ({groups}).")
-        self._rest.set_words("That is the ceiling: no judge can be shown to do better.")
+        self._ceiling.set_words(f"Your own consistency is {own.mean:.2f} ({groups}).")
+        self._rest.set_words("This is the ceiling for any judge.")
 
 
 def _facts(row: Agreement | None, canaries: Sequence[bool]) -> list[Fact]:
@@ -146,11 +145,11 @@ def _facts(row: Agreement | None, canaries: Sequence[bool]) -> list[Fact]:
 
     length = row.length if row else None
     return [
-        Fact("Flips when order changes", share(row.flips if row else None)),
+        Fact("Preference flips when the order changes", share(row.flips if row else None)),
         Fact(
-            "Same on repeat",
+            "Same result on repeat",
             "–" if row is None or row.stability is None else f"τ {row.stability:.2f}",
         ),
-        Fact("Longer scores higher", "–" if length is None else f"{length:+.2f}"),
-        Fact("Canaries caught", f"{sum(canaries)} / {len(canaries)}" if canaries else "–"),
+        Fact("Longer trajectory scores higher", "–" if length is None else f"{length:+.2f}"),
+        Fact("Canaries detected", f"{sum(canaries)} / {len(canaries)}" if canaries else "–"),
     ]

@@ -1,4 +1,4 @@
-"""Blind grading: you first, then the judge."""
+"""Blind grading: the user labels a group before seeing the judge's scores."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
@@ -13,12 +13,12 @@ from studio.widgets.text.text import Text
 
 
 class GradingCard(Card):
-    """`show_progress(graded, agreement)`; `next_wanted`."""
+    """Card with the progress of blind grading; emits `next_wanted`."""
 
     next_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Grade blind", parent=parent)
+        super().__init__("Blind grading", parent=parent)
         self._words = Text("", "label", 400, "muted", wrap=True)
         self._meter = Meter("Groups graded")
         self._meter.set_share(0.0, "human")
@@ -35,15 +35,15 @@ class GradingCard(Card):
         self._next.clicked.connect(self.next_wanted)
 
     def show_progress(self, graded: int, row: Agreement | None, possible: bool) -> None:
-        """How many groups are graded, and what more of them buy."""
+        """Show the number of graded groups and the effect of more on the interval."""
         assert self.header is not None
         self.header.set_words(f"{graded} of {max(WANTED, graded)} done" if possible else "")
         self._next.setEnabled(possible)
         self._meter.set_share(min(1.0, graded / WANTED), "human")
         if not possible:
-            self._words.set_words("A run with stored groups comes first.")
+            self._words.set_words("No run has stored groups yet.")
             return
-        start = "You see the attempts, not the judge's scores, until you commit."
+        start = "Judge scores stay hidden until you commit."
         tau = row.tau if row else None
         left = max(0, WANTED - graded)
         if tau is not None and left:

@@ -1,4 +1,4 @@
-"""Who judges: the model, its settings, the price of judging again, what is spent."""
+"""Judge settings: model, sampling, estimated cost of re-judging, amount spent."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,11 @@ from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
 
 OTHER, LOCAL = "other", "local"
-LOCAL_WORDS = "Local judge, from your labels · free"
+LOCAL_WORDS = "Local judge trained on your labels · free"
 
 
 class JudgeChoice(Card):
-    """`show_judge(config, options, used, spent)`; `models_chosen(models, base_url)`."""
+    """Card with the judge settings; emits `models_chosen(models, base_url)`."""
 
     models_chosen = Signal(list, object)
     local_chosen = Signal()
@@ -33,12 +33,12 @@ class JudgeChoice(Card):
         super().__init__("Judge", parent=parent)
         self._options: dict[str, JudgeOption] = {}
         self._more, self._combine, self._spent = 0, "mean", ""
-        self._pick = ChoiceField("Judge", [(OTHER, "Name one…")])
+        self._pick = ChoiceField("Judge", [(OTHER, "Enter a model…")])
         self._pick.setFixedWidth(220)
-        self._name = TextField("Judge model", "as litellm names it: openai/gpt-5.4", mono=True)
-        self._use = Button("Use it", "outlined")
-        self._temperature, self._passes = Chip("temperature 0"), Chip("one look")
-        self._on = ToggleField("Judge the next runs")
+        self._name = TextField("Judge model", "LiteLLM name, for example openai/gpt-5.4", mono=True)
+        self._use = Button("Use", "outlined")
+        self._temperature, self._passes = Chip("temperature 0"), Chip("one pass")
+        self._on = ToggleField("Use this judge for new runs")
         self.price = PriceButton("scale")
         self._time = Text("", "label", 400, "muted")
         self._lay_out()
@@ -48,7 +48,7 @@ class JudgeChoice(Card):
         self.price.pressed.connect(self.try_wanted)
         self.price.cancel_requested.connect(self.cancel_wanted)
         self.price.budget_requested.connect(self.setup_wanted)
-        self.show_nothing("A run with stored groups comes first.")
+        self.show_nothing("No run has stored groups yet.")
 
     def _lay_out(self) -> None:
         top = QHBoxLayout()
@@ -64,7 +64,7 @@ class JudgeChoice(Card):
         bottom.addWidget(self._time)
         bottom.addStretch(1)
         assert self.header is not None
-        self.header.add_right(Text("judges new runs", "caption", 400, "muted"))
+        self.header.add_right(Text("used for new runs", "caption", 400, "muted"))
         self.header.add_right(self._on)
         self.body.addLayout(top)
         self.body.addLayout(bottom)
@@ -72,13 +72,13 @@ class JudgeChoice(Card):
     def show_judge(
         self, judge: JudgeConfig, options: Sequence[JudgeOption], used: Sequence[str]
     ) -> None:
-        """The project's judge, those found on this machine, and those that a run has used."""
+        """Show the project's judge, judges found on this machine, and those used by runs."""
         self._options = {one.model: one for one in options}
         choices = [(name, name) for name in judge.models[:1]]
         choices += [(one.model, f"{one.title} · {one.where}") for one in options]
         choices += [(name, name) for name in used if name != LOCAL]
         named = dict(reversed(choices))
-        last = [(LOCAL, LOCAL_WORDS), (OTHER, "Name one…")]
+        last = [(LOCAL, LOCAL_WORDS), (OTHER, "Enter a model…")]
         self._pick.set_choices([*reversed(named.items()), *last])
         now = judge.models[0] if judge.models else LOCAL if judge.local else OTHER
         self._pick.set_value(now)
@@ -86,8 +86,8 @@ class JudgeChoice(Card):
         self._temperature.setVisible(bool(judge.models))
         self._passes.setVisible(bool(judge.models))
         self._temperature.set_state(f"temperature {judge.temperature:g}")
-        looks = f"{judge.passes} looks at most"
-        self._passes.set_state(looks if judge.passes > 1 else "one look")
+        looks = f"up to {judge.passes} passes"
+        self._passes.set_state(looks if judge.passes > 1 else "one pass")
         self._on.set_value(judge.enabled)
         self._on.setEnabled(bool(judge.models) or judge.local)
         self._more, self._combine = len(judge.models) - 1, judge.combine
@@ -99,21 +99,21 @@ class JudgeChoice(Card):
         self._say()
 
     def show_price(self, price: TrialPrice) -> None:
-        """Exactly the calls; tokens and money as near as can be known before the answers."""
+        """Show the cost of re-judging: exact number of calls, estimated tokens and USD."""
         words = f"Re-judge {formatting.plural(price.groups, 'group')}"
         self._time.set_words("")
         if not price.calls:
-            self.price.set_free(words, f"all {price.cached} answered · free")
+            self.price.set_free(words, f"all {price.cached} cached · free")
             return
         calls = formatting.plural(price.calls, "call")
         money = f"≈ ${price.usd:.2f}" if price.usd >= 0.005 else "under 1 ¢"
         money = money if price.most_usd else "free"
-        told = f"{calls} · {formatting.short(price.tokens)} tokens · {money}"
+        details = f"{calls} · {formatting.short(price.tokens)} tokens · {money}"
         if price.left_usd is not None and price.usd > price.left_usd:
             left = f"${price.usd:.2f}, ${price.left_usd:.2f} left"
-            self.price.set_over_budget(words, told, left)
+            self.price.set_over_budget(words, details, left)
             return
-        self.price.set_priced(words, told)
+        self.price.set_priced(words, details)
         self._time.set_words(f"about {formatting.duration(max(1.0, price.seconds))}")
 
     def show_running(self, done: int, total: int) -> None:
@@ -126,7 +126,7 @@ class JudgeChoice(Card):
         self.price.set_measuring(words)
 
     def show_nothing(self, why: str) -> None:
-        """No price can be worked out."""
+        """Show why no cost can be estimated."""
         self.price.set_unavailable("Re-judge")
         self._time.set_words(why)
 

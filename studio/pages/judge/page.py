@@ -1,4 +1,4 @@
-"""The Judge page: the rubric on the left; who judges, what a change would do, and trust."""
+"""Judge page: rubric on the left; judge settings, preview and agreement on the right."""
 
 import random
 import tomllib
@@ -42,8 +42,9 @@ LEFT = Qt.AlignmentFlag.AlignLeft
 
 
 class JudgePage(Page):
-    """`group_wanted(split, step, group)` opens a group; `grading_wanted(split, step, group)` opens
-    it blind."""
+    """Judge page; emits `group_wanted(split, step, group)` to open a group and
+    `grading_wanted(split, step, group)` to grade it blind.
+    """
 
     group_wanted = Signal(str, int, int)
     grading_wanted = Signal(str, int, int)
@@ -54,7 +55,7 @@ class JudgePage(Page):
         self._project = ""
         self._run = ""
         self._counted = ("", -1)
-        """Run and step whose groups and labels were counted last."""
+        """Run and step at the last count of groups and labels."""
         self._view: RubricView | None = None
         self._options: list[JudgeOption] = []
         self._rows: list[Agreement] = []
@@ -88,7 +89,7 @@ class JudgePage(Page):
         inside.setContentsMargins(0, 0, 0, 0)
         inside.setSpacing(0)
         inside.addWidget(self.editor, 1)
-        self._starters = QGridLayout()  # of two: side by side they are wider than the editor
+        self._starters = QGridLayout()  # two columns: a single row would be wider than the editor
         self._starters.setContentsMargins(16, 0, 16, 12)
         self._starters.setSpacing(8)
         for place, (file, words) in enumerate(presets()):
@@ -145,7 +146,7 @@ class JudgePage(Page):
         grade.activated.connect(self.grade_next)
 
     def enter(self) -> None:
-        self.setFocus(Qt.FocusReason.OtherFocusReason)  # its keys are heard at once
+        self.setFocus(Qt.FocusReason.OtherFocusReason)  # page shortcuts work immediately
         self._project_changed()
         self._run_selected()
         self.tasks.run("labels", self._look(), self._show_trust)
@@ -153,7 +154,7 @@ class JudgePage(Page):
     def save(self) -> None:
         self.editor.save()
 
-    # What is shown
+    # Display
 
     def _project_changed(self) -> None:
         path, view = self.session.project.path, self.session.project.view
@@ -177,11 +178,11 @@ class JudgePage(Page):
         for job in ("trial", "price"):
             self.tasks.cancel(job)
         self.trial.show_tried([], "", "")
-        self.choice.show_nothing("The groups of this run are being counted.")
+        self.choice.show_nothing("Counting the groups of this run.")
         self.tasks.run("labels", self._look(), self._show_trust)
 
     def _step_finished(self) -> None:
-        """Groups and labels of one more step: count them again."""
+        """Recount groups and labels after a step."""
         place = (self.session.run.run_id, self.session.run.state.done)
         if not self.isVisible() or place == self._counted or place[0] != self._run:
             return
@@ -189,12 +190,12 @@ class JudgePage(Page):
         self.tasks.run("labels", self._look(), self._show_trust)
 
     def _forget_wishes(self) -> None:
-        """What was asked of the run before would open over this one."""
+        """Drop pending requests of the previous run."""
         for job in ("next", "suggest"):
             self.tasks.cancel(job)
 
     def _show_rubric(self, path: str, view: RubricView) -> None:
-        """Of the project that is open: of another, nobody asks any more."""
+        """Show a rubric if its project is still open."""
         if path != self.session.project.path:
             return
         self._view = view
@@ -221,11 +222,13 @@ class JudgePage(Page):
             self._offer()
 
     def _offer(self) -> None:
-        """The saved rubric to a living run that judges by another one."""
+        """Offer the saved rubric to an active run that uses a different version."""
         state, view = self.session.run.state, self._view
         other = view is not None and view.problem is None and view.source != state.rubric
-        asked = state.spec is not None and bool(state.spec.config.judge.models)
-        wanted = state.active and asked and bool(state.rubric) and other and not self.editor.dirty
+        has_judge = state.spec is not None and bool(state.spec.config.judge.models)
+        wanted = (
+            state.active and has_judge and bool(state.rubric) and other and not self.editor.dirty
+        )
         step = max(state.step, state.done + 1, state.closed + 1)
         self.editor.set_use(f"Use from step {step}" if wanted else "")
 
@@ -233,7 +236,7 @@ class JudgePage(Page):
         self.session.command("use_rubric", rubric=source)
 
     async def _look(self) -> tuple[int, list[Agreement], list[Label], list[Disagreement]]:
-        """Everything about trust that the engine knows of this run."""
+        """Load number of groups, agreement, labels and disagreements of the run."""
         if not self._run or self.session.run.damaged:
             return 0, [], [], []
         client = self.session.client
@@ -257,12 +260,12 @@ class JudgePage(Page):
         self.grading.show_progress(done, self._rows[0] if self._rows else None, bool(self._groups))
         self._price_soon()
 
-    # What a person wants
+    # User actions
 
     def _saved(self, path: str, view: RubricView) -> None:
         self._show_rubric(path, view)
         number = view.versions[-1].number
-        self.session.said.emit(f"Rubric {number} is saved. The next run judges by it.")
+        self.session.said.emit(f"Rubric {number} is saved. The next run uses it.")
 
     def _choose(self, models: list[str], base_url: str | None) -> None:
         self._edit({"judge.models": models, "judge.base_url": base_url})
@@ -287,11 +290,13 @@ class JudgePage(Page):
         if self.tasks.busy("trial") or judge is None:
             return
         if not judge.models and judge.local:
-            self.choice.show_nothing("It learns from your labels while a run goes on.")
+            self.choice.show_nothing(
+                "The local judge learns from your labels while a run is active."
+            )
         elif not judge.models:
             self.choice.show_nothing("Choose a judge first.")
         elif not self._groups:
-            self.choice.show_nothing("A run with stored groups comes first.")
+            self.choice.show_nothing("No run has stored groups yet.")
         elif not self.editor.source.strip():
             self.choice.show_nothing("Write a rubric first.")
         else:
@@ -330,7 +335,7 @@ class JudgePage(Page):
                 self.trial.show_tried(found, left, right)
 
     def _before_words(self, version: str) -> str:
-        """What the left side of the slopes is."""
+        """Return the title of the left side of the slope chart."""
         judged = [row for row in self._rows if row.rubric != version or self.editor.dirty]
         return self.editor.version_words(judged[0].rubric) if judged else "reward"
 
@@ -357,7 +362,7 @@ class JudgePage(Page):
         self.tasks.run("suggest", ask(), show)
 
     def grade_next(self) -> None:
-        """Open the next group to grade blind."""
+        """Open the next group for blind grading."""
 
         async def find() -> Place | None:
             client, run_id = self.session.client, self.session.run.run_id
@@ -370,7 +375,7 @@ class JudgePage(Page):
 
     def _grade(self, place: Place | None) -> None:
         if place is None:
-            self.session.said.emit("Every stored group is graded; twice where that tells more.")
+            self.session.said.emit("Every stored group is graded, some of them twice.")
         else:
             self.grading_wanted.emit(*place)
 
@@ -387,7 +392,7 @@ class JudgePage(Page):
 
 
 def presets() -> list[tuple[str, str]]:
-    """(file, what it is for) of the rubrics to start from."""
+    """Return (file, purpose) of the rubric templates."""
     index = resource("rubrics", "index.toml").read_text(encoding="utf-8")
     return list(tomllib.loads(index).items())
 

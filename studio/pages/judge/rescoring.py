@@ -1,4 +1,4 @@
-"""What a rubric would change: stored groups, before on the left and after on the right."""
+"""Preview of a rubric: ranks of stored groups before and after the change."""
 
 from collections.abc import Sequence
 
@@ -13,12 +13,14 @@ from studio.widgets.text.text import Text
 
 
 class TrialCard(Card):
-    """`show_tried(list, left, right)`; `group_opened(split, step, group)`."""
+    """Card with the preview: `show_tried(list, left, right)`; `group_opened(split, step,
+    group)`.
+    """
 
     group_opened = Signal(str, int, int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Try it", padding=0, parent=parent)
+        super().__init__("Preview", padding=0, parent=parent)
         self._row = QHBoxLayout()
         self._row.setContentsMargins(0, 0, 0, 0)
         self._row.setSpacing(0)
@@ -31,7 +33,7 @@ class TrialCard(Card):
         self._area.setWidget(inside)
         self._area.setFixedHeight(HEIGHT + 14)
         self._nothing = Text(
-            "Judge stored groups again to see whose rank changes, before a run does.",
+            "Re-judge stored groups to see which ranks the rubric changes before a run uses it.",
             "label",
             400,
             "muted",
@@ -42,14 +44,14 @@ class TrialCard(Card):
         self.body.addWidget(self._area)
         self._area.hide()
         assert self.header is not None
-        self._legend = [Text("— rises", "caption", 500, "accent")]
-        self._legend.append(Text("— falls", "caption", 500, "bad"))
+        self._legend = [Text("— moves up", "caption", 500, "accent")]
+        self._legend.append(Text("— moves down", "caption", 500, "bad"))
         for words in self._legend:
             self.header.add_right(words)
             words.hide()
 
     def show_tried(self, found: Sequence[Tried], left: str, right: str) -> None:
-        """Those with the most change of rank first."""
+        """Show groups, those with the largest change of rank first."""
         while (item := self._row.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
                 old.deleteLater()
@@ -66,12 +68,12 @@ class TrialCard(Card):
             words.setVisible(bool(found))
         assert self.header is not None
         moved = sum(_change(one) > 0 for one in found)
-        told = f"{left} against {right} · order changes in {moved} of {len(found)} groups"
-        self.header.set_words(told if found else "")
+        summary = f"{left} vs. {right} · order changes in {moved} of {len(found)} groups"
+        self.header.set_words(summary if found else "")
 
 
 def slopes_of(one: Tried, left: str, right: str) -> Slopes:
-    """A group as the chart draws it, with what happened in words."""
+    """Convert a re-judged group to a slope chart with a summary."""
     names = sorted(one.indexes, key=lambda name: one.indexes[name])
     siblings = tuple(
         Slope(one.indexes[name] + 1, one.before.get(name), one.after.get(name)) for name in names
@@ -80,13 +82,13 @@ def slopes_of(one: Tried, left: str, right: str) -> Slopes:
     if one.problem is not None:
         obeyed, tone = f"unscored · {one.problem.message}", "warn"
     elif one.pairs:
-        obeyed = f"{one.obeyed} of {formatting.plural(one.pairs, 'pair')} obeyed"
+        obeyed = f"{one.obeyed} of {formatting.plural(one.pairs, 'labelled pair')} matched"
         tone = "good" if one.obeyed == one.pairs else "warn"
     return Slopes(one.title, left, right, siblings, what_happened(siblings), obeyed, tone)
 
 
 def what_happened(siblings: Sequence[Slope]) -> str:
-    """One line: who moved furthest."""
+    """Describe the trajectory whose rank changed most."""
     befores, afters = ranks([s.before for s in siblings]), ranks([s.after for s in siblings])
     moves = [
         (b - a, s.number, b, a)
@@ -94,16 +96,16 @@ def what_happened(siblings: Sequence[Slope]) -> str:
         if a is not None and b is not None and a != b and s.has_moved
     ]
     if not moves:
-        return "Order kept"
+        return "Same order"
     if len({a for a in afters if a is not None}) == 1:
-        return "All tie now"
+        return "All tied"
     by, number, was, now = max(moves, key=lambda move: abs(move[0]))
     verb = "rises" if by > 0 else "falls"
     return f"{number} {verb}, {formatting.ordinal(round(was))} to {formatting.ordinal(round(now))}"
 
 
 def _change(one: Tried) -> float:
-    """Places that all siblings have moved together."""
+    """Return the sum of rank changes in a group."""
     names = list(one.indexes)
     befores = ranks([one.before.get(n) for n in names])
     afters = ranks([one.after.get(n) for n in names])

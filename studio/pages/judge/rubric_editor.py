@@ -1,4 +1,4 @@
-"""The rubric: versions, criteria and weights, the text, what changed, and the prompt as sent."""
+"""Rubric editor: versions, criteria with weights, text, changes and the exact prompt."""
 
 import time
 
@@ -30,9 +30,11 @@ MARKS = {" ": ("muted", None), "+": ("text", "accent-soft"), "-": ("muted", "bad
 
 
 class RubricEditor(QWidget):
-    """`turn_to(path)` of a project, then `show_view(view)`; emits `edited(source)` while a person
-    types, `save_wanted(source)`. What is not saved stays with its project, and is there again when
-    a person comes back to it."""
+    """Rubric editor: `turn_to(path)` selects a project, `show_view(view)` its rubric.
+
+    Emits `edited(source)` on typing and `save_wanted(source)`. Unsaved text is kept per project and
+    restored when the project is opened again.
+    """
 
     edited = Signal(str)
     save_wanted = Signal(str)
@@ -44,11 +46,11 @@ class RubricEditor(QWidget):
         self._read_mark = ""
         self._path = ""
         self._drafts: dict[str, str] = {}
-        """What is not saved, by project."""
+        """Unsaved text by project."""
         self._against: RubricVersion | None = None
         self._sent: list[dict[str, str]] = []
         self._parts: list[Part] = []
-        self._shown = "text"  # or changes, or sent
+        self._shown = "text"  # or "changes", or "sent"
         self.text = CodeEditor("Rubric")
         self._colours = MarkdownColours(self.text.document())
         self._read = QPlainTextEdit()
@@ -62,9 +64,9 @@ class RubricEditor(QWidget):
         self._version = Button("No version yet", "outlined", height=28)
         self._when = Text("", "caption", 400, "muted", elide=True)
         self._changes = Button("Changes", "quiet", icon="git-compare-arrows", height=28)
-        self._as_sent = Button("As sent", "quiet", icon="eye", height=28)
+        self._as_sent = Button("Prompt", "quiet", icon="eye", height=28)
         self._words = Text("", "label", 400, "muted", elide=True)
-        self._use = Button("Use from now", "outlined", height=28)
+        self._use = Button("Use from now on", "outlined", height=28)
         self._use.hide()
         self._discard = Button("Discard", "quiet", height=28)
         self._save = Button("Save version", "outlined", icon="save", key="Ctrl S", height=28)
@@ -133,7 +135,7 @@ class RubricEditor(QWidget):
         return self._view is not None and self.source != self._view.source
 
     def turn_to(self, path: str) -> None:
-        """Another project's comes next: until it is there, there is nothing to write in."""
+        """Select a project; the editor is disabled until its rubric arrives."""
         if path == self._path:
             return
         if self.dirty:
@@ -141,11 +143,11 @@ class RubricEditor(QWidget):
         self._path, self._view, self._against = path, None, None
         self._read_mark = ""
         self._turn("text", keep=True)
-        self.text.setPlainText("")  # an undo would bring the other one back
+        self.text.setPlainText("")  # clears the undo history of the other project
         self.setEnabled(False)
 
     def show_view(self, view: RubricView, name: str) -> None:
-        """The file as it is; what a person is typing is not taken away."""
+        """Show the stored rubric; unsaved text is kept."""
         first, untouched = self._view is None, not self.dirty
         if first or untouched or view.source == self.source:
             self._read_mark = view.fingerprint
@@ -160,7 +162,7 @@ class RubricEditor(QWidget):
         self._refresh()
 
     def show_source(self, source: str) -> None:
-        """A draft that came by another way: a preset, a suggestion, an old version."""
+        """Replace the draft by a preset, a suggestion or an old version."""
         self._turn("text", keep=True)
         self.text.set_text(source)
 
@@ -170,14 +172,14 @@ class RubricEditor(QWidget):
             self._show_sent()
 
     def set_use(self, words: str) -> None:
-        """A run that judges by other words can take these; without words there is none."""
+        """Offer to apply the rubric to an active run; empty `words` hide the offer."""
         self._use.setVisible(bool(words) and not self.dirty)
         if words:
             self._use.set_words(words)
 
     @property
     def read(self) -> str:
-        """Fingerprint of the file that the draft was begun from."""
+        """Return the fingerprint of the file on which the draft is based."""
         return self._read_mark
 
     def save(self) -> None:
@@ -189,7 +191,7 @@ class RubricEditor(QWidget):
             self.show_source(self._view.source)
 
     def version_words(self, version: str) -> str:
-        """`rubric 3`, or `draft`, or the version of another file."""
+        """Return `rubric 3`, `draft`, or the version of a different file."""
         for one in reversed(self._view.versions if self._view else []):
             if one.version == version:
                 return f"rubric {one.number}"
@@ -227,15 +229,17 @@ class RubricEditor(QWidget):
     def _say(self, broken: bool) -> None:
         if broken:
             self._words.set_tone("bad")
-            self._words.set_words("The front matter does not read: criteria need name and weight.")
+            self._words.set_words(
+                "The front matter is invalid. Each criterion needs a name and a weight."
+            )
             return
         count = len(self.source.split())
         tokens = round(count / WORDS_PER_TOKEN)
         self._words.set_tone("muted")
         self._words.set_words(
-            f"{formatting.plural(count, 'word')} · ≈ {tokens} tokens in each question"
+            f"{formatting.plural(count, 'word')} · ≈ {tokens} tokens per judge call"
             if count
-            else "Say in plain words what a better attempt is. Ten lines are enough."
+            else "Describe what makes a trajectory better. Ten lines are enough."
         )
 
     def _move(self, boundary: int, share: float) -> None:
@@ -244,7 +248,7 @@ class RubricEditor(QWidget):
             self.text.set_text(rubric.with_parts(self.source, moved))
 
     def _find(self, place: int) -> None:
-        """The text's cursor goes to a criterion."""
+        """Move the cursor to a criterion."""
         self._turn("text", keep=True)
         cursor = self.text.document().find(self._parts[place].name)
         if not cursor.isNull():
@@ -254,7 +258,9 @@ class RubricEditor(QWidget):
     def _add_part(self) -> None:
         self._turn("text", keep=True)
         weight = sum(part.weight for part in self._parts) / max(1, len(self._parts)) or 1.0
-        part = Part(f"criterion {len(self._parts) + 1}", round(weight, 2), "What it asks for.")
+        part = Part(
+            f"criterion {len(self._parts) + 1}", round(weight, 2), ("Description of the criterion.")
+        )
         self.text.set_text(rubric.with_parts(self.source, [*self._parts, part]))
         self._find(len(self._parts) - 1)
 
@@ -264,8 +270,10 @@ class RubricEditor(QWidget):
         for one in reversed(self._view.versions if self._view else []):
             words = f"Rubric {one.number} · {ago(one.at, max(one.at, time.time()))} · {one.who}"
             sub = menu.addMenu(words)
-            sub.addAction("Compare with it").triggered.connect(lambda _=0, v=one: self._compare(v))
-            sub.addAction("Bring it back").triggered.connect(
+            sub.addAction("Compare with this version").triggered.connect(
+                lambda _=0, v=one: self._compare(v)
+            )
+            sub.addAction("Restore this version").triggered.connect(
                 lambda _=0, v=one: self.show_source(v.source)
             )
         menu.popup(self._version.mapToGlobal(self._version.rect().bottomLeft()))
@@ -275,7 +283,7 @@ class RubricEditor(QWidget):
         self._turn("changes", keep=True)
 
     def _turn(self, what: str, keep: bool = False) -> None:
-        """Show text, changes or the prompt; asked for again, it goes back to the text."""
+        """Switch to text, changes or prompt; the same view again returns to the text."""
         self._shown = what if keep or self._shown != what else "text"
         self._stack.setCurrentIndex(0 if self._shown == "text" else 1)
         self._changes.set_kind("outlined" if self._shown == "changes" else "quiet")
@@ -301,7 +309,7 @@ class RubricEditor(QWidget):
         self._read.moveCursor(QTextCursor.MoveOperation.Start)
 
     def _show_sent(self) -> None:
-        self._read.setAccessibleName("The question as it is sent")
+        self._read.setAccessibleName("Exact prompt sent to the judge")
         texts = [f"── {m['role']} ──\n{m['content']}" for m in self._sent]
-        empty = "Nothing is priced yet: choose a judge and a run with stored groups."
+        empty = "No prompt to show. Choose a judge and a run with stored groups."
         self._read.setPlainText("\n\n".join(texts) or empty)

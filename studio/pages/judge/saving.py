@@ -1,4 +1,4 @@
-"""Saving of the rubric: a version in the engine, or a question where the file has changed."""
+"""Saving of the rubric as a new version, with a dialog if the file has changed."""
 
 from PySide6.QtCore import QObject, Signal
 
@@ -12,7 +12,7 @@ from studio.services.session import Session
 
 
 class RubricSaving(QObject):
-    """Saves what the editor asks for: `saved(path, view)`, or `refused(problem)`."""
+    """Controller that saves the rubric; emits `saved(path, view)` or `refused(problem)`."""
 
     saved = Signal(str, object)
     refused = Signal(object)
@@ -23,13 +23,15 @@ class RubricSaving(QObject):
         editor.save_wanted.connect(self.save)
 
     def save(self, source: str, force: bool = False) -> None:
-        """Write the rubric. Where it has changed since it was read, ask; `force` overwrites."""
+        """Write the rubric. Ask if the file has changed since it was read; `force` overwrites
+        it.
+        """
         session, path = self._session, self._session.project.path
         request = SaveRubric(source=source, read="" if force else self._editor.read)
 
         async def write() -> RubricView:
             view = await session.client.save_rubric(path, request)
-            if session.project.path == path:  # the project's files are others now
+            if session.project.path == path:  # its file fingerprints have changed
                 session.show_project(await session.client.project(path))
             return view
 
@@ -43,7 +45,7 @@ class RubricSaving(QObject):
         session.write_first(job)
 
     async def _resolve(self, path: str, source: str) -> None:
-        """Another program has changed the rubric under a draft: ask whose text stays."""
+        """Ask which text to keep after another program changed the rubric."""
         session = self._session
         theirs = await session.client.rubric(path)
         project = session.project.view

@@ -1,4 +1,4 @@
-"""What slides over the Judge page: disagreements, judges side by side, a suggested rubric."""
+"""Sheets of the Judge page: disagreements, comparison of judges, suggested rubric."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,12 +22,12 @@ MOST_SHOWN = 30
 
 
 class DisagreementSheet(Sheet):
-    """Pairs that the judge turns round, the widest first; each opens its group."""
+    """Sheet with pairs that the judge orders differently from the labels, largest gap first."""
 
     group_wanted = Signal(str, int, int)
 
     def __init__(self, host: QWidget) -> None:
-        super().__init__("Where you and the judge differ", host)
+        super().__init__("Disagreements between you and the judge", host)
         self._cards: list[QWidget] = []
 
     def show_cases(self, cases: Sequence[Disagreement]) -> None:
@@ -42,15 +42,15 @@ class DisagreementSheet(Sheet):
         card = Card(case.title[:48], f"step {case.step}, group {case.group + 1}")
         you = f"You prefer {case.better + 1} over {case.worse + 1}."
         judge = (
-            f"The judge gives {formatting.number(case.worse_score)} to {case.worse + 1} and "
-            f"{formatting.number(case.better_score)} to {case.better + 1}."
+            f"The judge scores {case.worse + 1} at {formatting.number(case.worse_score)} and "
+            f"{case.better + 1} at {formatting.number(case.better_score)}."
         )
         card.body.addWidget(Text(you, "label", 500, "human", wrap=True))
         card.body.addWidget(Text(judge, "label", 400, "judge", wrap=True))
         for words, who in ((case.why, "You"), (case.reason, "Judge")):
             if words:
-                told = f"{who}: {words[:400]}"
-                card.body.addWidget(Text(told, "caption", 400, "muted", wrap=True))
+                reason = f"{who}: {words[:400]}"
+                card.body.addWidget(Text(reason, "caption", 400, "muted", wrap=True))
         line = QHBoxLayout()
         open_it = Button("Open the group", "quiet", icon="git-fork", height=24)
         open_it.clicked.connect(lambda: self.group_wanted.emit(case.split, case.step, case.group))
@@ -61,7 +61,7 @@ class DisagreementSheet(Sheet):
 
 
 class JudgeTableModel(RowsModel[Agreement]):
-    """One row per judge and rubric."""
+    """Table model with one row per judge and rubric."""
 
     columns = ("Judge", "Rubric", "τ", "Flips", "Cost")
     right = (2, 3, 4)
@@ -87,10 +87,10 @@ class JudgeTableModel(RowsModel[Agreement]):
 
 
 class ComparisonSheet(Sheet):
-    """All judges that have looked at this run, side by side."""
+    """Sheet that compares all judges used in this run."""
 
     def __init__(self, host: QWidget) -> None:
-        super().__init__("Judges side by side", host)
+        super().__init__("Compare judges", host)
         self._model = JudgeTableModel(self)
         table = Table("Judges")
         table.setModel(self._model)
@@ -103,20 +103,20 @@ class ComparisonSheet(Sheet):
 
 
 class SuggestionSheet(Sheet):
-    """A rubric that the judge proposes, as a diff; nothing changes until it is taken."""
+    """Sheet with a suggested rubric as a diff; applied only on request."""
 
     taken = Signal(str)
 
     def __init__(self, host: QWidget) -> None:
-        super().__init__("Suggested words", host)
+        super().__init__("Suggested rubric changes", host)
         self._source = ""
         self._words = Text("", "label", 400, "muted", wrap=True)
         self._text = QPlainTextEdit()
         self._text.setReadOnly(True)
         self._text.setFont(theme().font("mono-small"))
         self._text.setMinimumHeight(360)
-        self._text.setAccessibleName("Suggested rubric, as changes")
-        self._take = Button("Take as draft", "primary", icon="check")
+        self._text.setAccessibleName("Suggested rubric, as a diff")
+        self._take = Button("Use as draft", "primary", icon="check")
         self._take.clicked.connect(self._accept)
         column = QVBoxLayout()
         column.setSpacing(8)
@@ -131,15 +131,17 @@ class SuggestionSheet(Sheet):
         self._take.setEnabled(bool(found.source))
         cases = formatting.plural(found.cases, "disagreement")
         if found.source:
-            self._words.set_words(f"From {cases} · ${found.usd:.4f}. Try it before you save it.")
+            self._words.set_words(
+                f"From {cases} · ${found.usd:.4f}. Preview it before you save it."
+            )
         elif found.problem is not None:
             self._words.set_words(f"{found.problem.message} {found.problem.hint}")
         elif not found.cases:
             self._words.set_words(
-                "No disagreement with this rubric is known. Re-judge with it first."
+                "No disagreements with this rubric are known. Re-judge with it first."
             )
         else:
-            self._words.set_words("The judge proposed nothing that can be used.")
+            self._words.set_words("The judge made no usable suggestion.")
         lines = [f"{sign} {line}" for sign, line in rubric.diff(now, found.source)]
         self._text.setPlainText("\n".join(lines) if found.source else "")
 

@@ -1,4 +1,4 @@
-"""Step 2: what is written, as it comes; all of it can be changed at once."""
+"""Step 2 of the wizard: the generated draft, editable while it arrives."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
@@ -17,24 +17,26 @@ BOTTOM = Qt.AlignmentFlag.AlignBottom
 
 
 class DraftStep(QWidget):
-    """`show_told(told, wanted, budget)` while it comes; `draft()` is what a person made of it."""
+    """Editor of a draft: `show_told(told, wanted, budget)` adds text; `draft()` returns the
+    result.
+    """
 
     edited = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._told: DraftTold | None = None
+        self._generated: DraftTold | None = None
         self._wanted = 0
         self._budget: float | None = None
-        self.title = TextField("Title", "comes first")
-        self.system = TextArea("System prompt", "What the agent is told before each task.",
+        self.title = TextField("Title", "first field")
+        self.system = TextArea("System prompt", "System message of the agent.",
                                mono=True, least_px=TEXT_PX)  # fmt: skip
-        self.rubric = TextArea("Rubric", "What the judge looks for, a line each.",
+        self.rubric = TextArea("Rubric", "Scoring criteria for the judge, one per line.",
                                mono=True, least_px=TEXT_PX)  # fmt: skip
         self.scenarios = ScenarioTable()
         self._progress = Text("", "label", 500, elide=True)
         self._spent = Text("", "label", 400, "muted")
-        self._meter = Meter("Scenarios written", "accent", 4)
+        self._meter = Meter("Generated scenarios", "accent", 4)
         self._left_out = Text("", "caption", 400, "faint", wrap=True)
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._build()
@@ -42,37 +44,37 @@ class DraftStep(QWidget):
 
     @property
     def begun(self) -> bool:
-        """Whether anything was written."""
-        return self._told is not None and bool(self._told.draft.system)
+        """Return whether the draft has content."""
+        return self._generated is not None and bool(self._generated.draft.system)
 
     @property
     def whole(self) -> bool:
-        """Whether all that was wanted was written."""
-        told = self._told
+        """Return whether the draft is complete."""
+        told = self._generated
         return told is not None and told.ended and told.problem is None
 
     def begin(self) -> None:
-        """Of another task."""
-        self._told = None
+        """Clear the draft for a new task."""
+        self._generated = None
         for part in (self.system, self.rubric):
             part.set_text("")
         self.title.set_value("")
         self.scenarios.begin()
 
     def expect(self, wanted: int, budget: float | None) -> None:
-        """It is asked for."""
+        """Prepare for a new generation."""
         self._wanted, self._budget = wanted, budget
-        self._say("Asking the engine", "text")
+        self._say("Contacting the engine", "text")
         self._problem.hide()
         self._show()
 
     def show_told(self, told: DraftTold) -> None:
-        """What a person changed stays; what is told again is known."""
-        if self._told is not None and self._is_behind(told):
+        """Show generated content; edits by the user are kept."""
+        if self._generated is not None and self._is_behind(told):
             self._say(draft.progress_words(told), "text")
             self.refuse(told.problem)
             return
-        before = self._told.draft if self._told else Draft()
+        before = self._generated.draft if self._generated else Draft()
         if self.title.value() == before.title:
             self.title.set_value(told.draft.title)
         for part, old, new in (
@@ -82,25 +84,25 @@ class DraftStep(QWidget):
             if part.text() == old:
                 part.set_text(new)
         self.scenarios.model.take(told.draft.scenarios)
-        self._told = told
+        self._generated = told
         self._say(draft.progress_words(told), "text")
         self._left_out.set_words(draft.left_out_words(told.left_out))
         self.refuse(told.problem)
         self._show()
 
     def _is_behind(self, told: DraftTold) -> bool:
-        """Asked again, it begins with what was written before."""
-        assert self._told is not None
-        fewer = len(told.draft.scenarios) < len(self._told.draft.scenarios)
-        lacks = bool(self._told.draft.system) and not told.draft.system
+        """Return whether a repeated generation has not yet reached the content shown."""
+        assert self._generated is not None
+        fewer = len(told.draft.scenarios) < len(self._generated.draft.scenarios)
+        lacks = bool(self._generated.draft.system) and not told.draft.system
         return (fewer or lacks) and (not told.ended or told.problem is not None)
 
     def refuse(self, problem: Problem | None) -> None:
-        """Why it ended before all was written."""
+        """Show why the generation ended early."""
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)
         if problem is not None:
-            self._say("Ended before all was written", "warn")
+            self._say("Stopped before all scenarios were generated", "warn")
 
     def stopped(self) -> None:
         self._say(f"Stopped. {draft.KEPT}", "warn")
@@ -119,10 +121,12 @@ class DraftStep(QWidget):
 
     def _show(self) -> None:
         kept = self.scenarios.model.kept
-        self._spent.set_words(draft.spent_words(self._told, self._budget))
+        self._spent.set_words(draft.spent_words(self._generated, self._budget))
         self._meter.set_share(min(1.0, len(kept) / self._wanted) if self._wanted else 0.0)
         self.scenarios.words.set_words(
-            draft.counts_words(kept, self._wanted) if kept else "They come a few at a time."
+            draft.counts_words(kept, self._wanted)
+            if kept
+            else ("Scenarios arrive a few at a time.")
         )
         self._left_out.setVisible(bool(self._left_out.words()))
 

@@ -1,4 +1,4 @@
-"""Step 3: which model learns, who judges, and whether to measure first."""
+"""Step 3 of the wizard: model to train, judge, and optional baseline."""
 
 from collections.abc import Sequence
 
@@ -18,25 +18,26 @@ from studio.widgets.forms.form_fields import SuggestField
 from studio.widgets.text.text import Text
 
 WORDS = (
-    "The project gets these files: system.md, rubric.md, scenarios, an agent. They are yours, and "
-    "Setup edits them."
+    "The project folder gets system.md, rubric.md, scenarios and an agent. You can "
+    "edit them in Setup."
 )
 MEASURE = (
-    "The untrained model tries each practice scenario {attempts} times, judged within the judge's "
-    "budget. Where all attempts are alike, there is nothing to learn yet: Setup names these."
+    "The untrained model runs each training scenario {attempts} times within the "
+    "judge budget. Setup lists the scenarios whose rollouts all get the same reward "
+    "(no signal)."
 )
-LEARNER_HELP = "A model of this machine, a folder, or a name on Hugging Face."
+LEARNER_HELP = "A local model, a folder, or a Hugging Face model name."
 
 
 class FinishStep(QWidget):
-    """`show_draft(draft)`; then `learner`, `judge.writer()` and `measure` are what was chosen."""
+    """Form of step 3: `learner`, `judge.writer()` and `measure` hold the choices."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._facts = KeyValues(2)
-        self.learner = SuggestField("Model that learns", "the starter model")
-        self.judge = WriterFields("Who judges")
-        self.measure = Toggle("Then measure what the untrained model can do")
+        self.learner = SuggestField("Model to train", "the starter model")
+        self.judge = WriterFields("Judge")
+        self.measure = Toggle("Measure the baseline of the untrained model")
         self.measure.setChecked(True)
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         column = QVBoxLayout(self)
@@ -44,7 +45,7 @@ class FinishStep(QWidget):
         column.setSpacing(10)
         column.addWidget(Text(WORDS, "label", 400, "muted", wrap=True))
         column.addWidget(self._facts)
-        row = FormRow("learner", "Model that learns", self.learner, help=LEARNER_HELP,
+        row = FormRow("learner", "Model to train", self.learner, help=LEARNER_HELP,
                       label_px=LABEL_PX)  # fmt: skip
         column.addWidget(row)
         column.addWidget(self.judge)
@@ -61,10 +62,10 @@ class FinishStep(QWidget):
         self.judge.set_options(options, used)
 
     def show_draft(self, draft: Draft, writer: Writer) -> None:
-        """The writer judges too, unless somebody else is named."""
+        """Show a draft; the writer model is the default judge."""
         tests = sum(one.split == "validation" for one in draft.scenarios)
         practise = formatting.plural(len(draft.scenarios) - tests, "scenario")
-        self._facts.set_values([("Title", draft.title), ("To practise with", practise),
+        self._facts.set_values([("Title", draft.title), ("Training", practise),
                                 ("Rubric", formatting.plural(len(draft.rubric.split()), "word")),
                                 ("Validation", formatting.plural(tests, "scenario"))])  # fmt: skip
         if not self.judge.now().model:

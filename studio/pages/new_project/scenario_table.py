@@ -1,4 +1,4 @@
-"""The scenarios of a draft: a table that the keyboard alone can work, and the chosen one whole."""
+"""Table of draft scenarios, operable by keyboard, with the selected one in full."""
 
 from collections.abc import Callable
 
@@ -16,14 +16,14 @@ from studio.widgets.text.text import Text
 ROW_PX, LEAST_PX, WHOLE_PX = 30, 220, 76
 BUTTONS = (
     ("Add", "plus", "A", "draft.add"),
-    ("Practise or test", "split", "S", "draft.split"),
+    ("Training or validation", "split", "S", "draft.split"),
     ("Delete", "trash-2", "Del", "draft.delete"),
 )
 WIDTHS = (60, None, 84, 84)
 
 
 class ScenarioTable(QWidget):
-    """Over a DraftTableModel; the keys are those of `keymap.DRAFT`."""
+    """Table over a DraftTableModel with the shortcuts of `keymap.DRAFT`."""
 
     edited = Signal()
 
@@ -31,7 +31,7 @@ class ScenarioTable(QWidget):
         super().__init__(parent)
         self.model = DraftTableModel(self)
         self.table = Table("Scenarios", row_px=ROW_PX)
-        self.whole = TextArea("Input of the scenario", "Choose a scenario to read all of it.",
+        self.whole = TextArea("Scenario input", "Select a scenario to read it in full.",
                               least_px=WHOLE_PX)  # fmt: skip
         self.words = Text("", "label", 400, "muted", elide=True)
         self._build()

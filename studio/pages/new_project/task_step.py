@@ -1,4 +1,4 @@
-"""Step 1: the task in a paragraph, who writes, how much, and for which tools."""
+"""Step 1 of the wizard: task description, writer model, number of scenarios, tools."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +21,9 @@ from studio.widgets.forms.text_area import ParagraphField
 from studio.widgets.text.text import Text
 
 WORDS = (
-    "You have a task and no data. A model writes a system prompt, a rubric and scenarios of five "
-    "difficulties, a fifth of them held out; you read and change all of it before anything trains."
+    "Start from a task without data. A model writes a system prompt, a rubric and "
+    "scenarios at five difficulties; one fifth is held out for validation. You "
+    "review everything before training."
 )
 EXAMPLE = (
     "A customer of a bicycle shop writes a short message. The model answers in at most three "
@@ -33,7 +34,7 @@ PRICE_UNKNOWN = "judge.price_unknown"
 
 
 class TaskStep(QWidget):
-    """`request()` is None while something is wrong, which is then said."""
+    """Form of step 1; `request()` returns None and shows errors while it is invalid."""
 
     edited = Signal()
 
@@ -41,23 +42,33 @@ class TaskStep(QWidget):
         super().__init__()
         self._session, self._workspace = session, workspace
         self.name = TextField("Name", "polite-answers")
-        self.description = ParagraphField("The task", EXAMPLE, least_px=120)
+        self.description = ParagraphField("Task description", EXAMPLE, least_px=120)
         self.count = SpinField("Scenarios", LEAST, MOST, step=10)
-        self.writer = WriterFields("Who writes")
+        self.writer = WriterFields("Writer model")
         self.tools = ToolsPart(session, tasks, host, self._folder)
         self._rows = {
             key: FormRow(key, label, field, help=help, label_px=LABEL_PX)
             for key, label, field, help in (
-                ("name", "Name", self.name, "Of the project, and of its folder."),
-                ("description", "The task", self.description, draft.description_problem("")),
-                ("count", "Scenarios", self.count, "Those to test with included: a fifth."),
+                ("name", "Name", self.name, "Name of the project and its folder."),
+                (
+                    "description",
+                    "Task description",
+                    self.description,
+                    draft.description_problem(""),
+                ),
+                (
+                    "count",
+                    "Scenarios",
+                    self.count,
+                    ("Total number; one fifth is used for validation."),
+                ),
             )
         }
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._build()
 
     def begin(self) -> None:
-        """Empty, with who wrote last."""
+        """Clear the form and restore the last writer model."""
         self._set("", "")
         self.count.set_value(USUAL_COUNT)
         last = self._session.settings.current.writer
@@ -65,7 +76,7 @@ class TaskStep(QWidget):
         self.tools.begin()
 
     def go_on(self, view: ProjectView) -> None:
-        """With a project that was begun."""
+        """Fill the form from an unfinished project."""
         self.begin()
         self._set(Path(view.path).name, view.description)
         if view.config is not None and view.config.agent.requirements:
@@ -76,28 +87,28 @@ class TaskStep(QWidget):
         self.writer.set_options(options, used)
 
     def refuse(self, problem: Problem | None) -> None:
-        """Why nothing was written."""
+        """Show why nothing was generated."""
         words = f"{problem.message} {problem.hint}".strip() if problem else ""
         if problem is not None and problem.code == PRICE_UNKNOWN:
             self.writer.ask_prices()
-            words = f"{problem.message} Write its prices above."
+            words = f"{problem.message} Enter its prices above."
         self._problem.set_words(words)
         self._problem.setVisible(bool(words))
 
     def request(self) -> DescribeTask | None:
-        """What was entered, as it is asked of the engine."""
+        """Return the request to the engine, or None if the form is invalid."""
         self.refuse(None)
         folder, writer = self._folder(), self.writer.writer()
         text = self.description.value()
-        said = draft.description_problem(text)
-        self._rows["description"].set_problem(said)
-        if said:
+        error = draft.description_problem(text)
+        self._rows["description"].set_problem(error)
+        if error:
             self.description.setFocus()
         elif folder and (lacking := self.tools.problem()):
             self._problem.set_words(lacking)
             self._problem.show()
-            said = lacking
-        if not folder or writer is None or said:
+            error = lacking
+        if not folder or writer is None or error:
             return None
         wanted = self.tools.wanted.isChecked()
         return DescribeTask(
@@ -109,13 +120,13 @@ class TaskStep(QWidget):
         )
 
     def _folder(self) -> str:
-        """Empty where the name will not do, which is then said."""
+        """Return the project folder; empty, with an error shown, if the name is invalid."""
         name = self.name.value().strip()
-        said = draft.name_problem(name, self._session.projects)
-        if said:
-            self._rows["name"].set_problem(said)
+        error = draft.name_problem(name, self._session.projects)
+        if error:
+            self._rows["name"].set_problem(error)
             self.name.setFocus()
-        return "" if said else str(self._workspace / name)
+        return "" if error else str(self._workspace / name)
 
     def _set(self, name: str, description: str) -> None:
         self.name.set_value(name)
@@ -125,7 +136,7 @@ class TaskStep(QWidget):
         self.refuse(None)
 
     def _lock(self) -> None:
-        self._rows["name"].set_locked(f"Its folder is made: {self._workspace / self.name.value()}")
+        self._rows["name"].set_locked(f"Project folder: {self._workspace / self.name.value()}")
 
     def _build(self) -> None:
         column = QVBoxLayout(self)

@@ -1,4 +1,4 @@
-"""An agent with tools: its MCP servers and packages, before anything is written for them."""
+"""MCP servers and packages of an agent, set up before scenarios are generated."""
 
 from collections.abc import Callable
 
@@ -18,13 +18,15 @@ from studio.widgets.text.text import Text
 
 REQUIREMENTS = "requirements.txt"
 WORDS = (
-    "Tasks are written that need its tools. The project's folder is made first, so that its "
-    "packages can be installed and its servers asked what they offer; nothing is paid for that."
+    "Scenarios will use these tools. The project folder is created first, so that "
+    "packages can be installed and tools listed; this step is free."
 )
 
 
 class ToolsPart(QWidget):
-    """`folder` gives the project's folder, empty where it cannot be made yet (it says why)."""
+    """Editor of the tools; `folder` returns the project folder, or an empty string with an
+    error.
+    """
 
     changed = Signal()
     begun = Signal()
@@ -35,7 +37,7 @@ class ToolsPart(QWidget):
         super().__init__()
         self._session, self._tasks, self._folder_of = session, tasks, folder
         self._folder, self._looked = "", False
-        self.wanted = Toggle("The agent has tools, from MCP servers")
+        self.wanted = Toggle("The agent uses tools from MCP servers")
         self._words = Text(WORDS, "label", 400, "muted", wrap=True)
         self._file = Button("Choose an mcp.json…", "outlined", icon="folder-open")
         self._one = Button("Add a server…", "outlined", icon="plus")
@@ -46,7 +48,7 @@ class ToolsPart(QWidget):
         self._wire()
 
     def begin(self, folder: str = "") -> None:
-        """Of another project; `folder` where it is made already."""
+        """Start with a new project, or with an existing `folder`."""
         self._folder, self._looked = folder, False
         self.wanted.setChecked(bool(folder))
         self._say(None)
@@ -54,13 +56,13 @@ class ToolsPart(QWidget):
         self._show()
 
     def problem(self) -> str:
-        """Why nothing can be written yet; empty where it can."""
+        """Return why generation is not possible yet, or an empty string."""
         if not self.wanted.isChecked():
             return ""
         return self._tools.lacking or mcp.not_ready(self.servers.views)
 
     def bring(self, file: str) -> None:
-        """The servers of an mcp.json."""
+        """Add the servers of an mcp.json."""
         self._looked = False
         self._make(file, lambda: None)
 
@@ -95,7 +97,7 @@ class ToolsPart(QWidget):
         dialog.open()
 
     def _make(self, file: str, done: Callable[[], None]) -> None:
-        """The folder, with these servers, or with those that it has."""
+        """Create the project folder with these servers or its existing ones."""
         if not (folder := self._folder or self._folder_of()):
             return
         request = BeginWithTools(folder=folder, servers=file)
@@ -110,10 +112,10 @@ class ToolsPart(QWidget):
             done()
 
         call = self._session.client.begin_with_tools(request)
-        self._tasks.run("begin with tools", call, made, self._say)
+        self._tasks.run("create the project with tools", call, made, self._say)
 
     def _tools_changed(self) -> None:
-        """Once the packages are there, the servers are asked."""
+        """List the tools once the packages are installed."""
         if self._ready and not self._looked:
             self._looked = True
             self.servers.look()

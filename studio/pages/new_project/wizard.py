@@ -1,7 +1,7 @@
-"""A project from a description: the task, what is written for it, the project made of that.
+"""Wizard that creates a project from a task description in three steps.
 
-Closing it asks the writer no more; what was paid for is in the project, and the sheet opens again
-where it was.
+Closing it stops the generation; generated text is stored in the project, and the wizard reopens at
+the same place.
 """
 
 from contextlib import aclosing
@@ -28,16 +28,18 @@ from studio.widgets.text.text import Text
 
 Step = Literal["task", "draft", "finish"]
 TITLES: dict[Step, str] = {
-    "task": "Step 1 of 3 · the task",
-    "draft": "Step 2 of 3 · what is written",
-    "finish": "Step 3 of 3 · the project",
+    "task": "Step 1 of 3 · Task",
+    "draft": "Step 2 of 3 · Draft",
+    "finish": "Step 3 of 3 · Project",
 }
 WIDTH_PX = 860
 NEXT_KEY = "Ctrl+Return"
 
 
 class DescribeSheet(Sheet):
-    """`begin()` opens it, `go_on(view)` with a project that was begun; `made(view, measure)`."""
+    """Wizard sheet; `begin()` opens it, `go_on(view)` resumes a draft; emits `made(view,
+    measure)`.
+    """
 
     made = Signal(object, bool)
 
@@ -45,7 +47,7 @@ class DescribeSheet(Sheet):
         super().__init__("New project from a description", host, WIDTH_PX)
         self._session, self._tasks = session, tasks
         self._at: Step = "task"
-        self._asked: DescribeTask | None = None
+        self._request: DescribeTask | None = None
         self.writing = False
         self._step = Text("", "caption", 500, "faint")
         self.task = TaskStep(session, tasks, workspace, host)
@@ -55,21 +57,21 @@ class DescribeSheet(Sheet):
         }  # fmt: skip
         self._note = Text("", "label", 400, "muted", elide=True)
         self._back = Button("Back", "quiet", height=32)
-        self._anew = Button("Begin anew", "quiet", height=32)
+        self._anew = Button("Start over", "quiet", height=32)
         self._stop = Button("Stop", "outlined", icon="square", height=32)
-        self._more = Button("Write on", "outlined", icon="sparkles", height=32)
-        self._main = Button("Write", "primary", icon="sparkles", height=32)
+        self._more = Button("Generate more", "outlined", icon="sparkles", height=32)
+        self._main = Button("Generate", "primary", icon="sparkles", height=32)
         self._build()
         self._wire()
         self._forget()
 
     def begin(self) -> None:
-        """Where it was closed, or empty."""
+        """Open the wizard where it was closed, or empty."""
         self._open()
 
     def go_on(self, view: ProjectView) -> None:
-        """With a project that was begun."""
-        if self._asked is None or self._asked.folder != view.path:
+        """Resume an unfinished project."""
+        if self._request is None or self._request.folder != view.path:
             self._forget()
             self.task.go_on(view)
         self._open()
@@ -91,24 +93,24 @@ class DescribeSheet(Sheet):
         self.finish.set_options(options, named)
 
     def _forget(self) -> None:
-        self._asked = None
+        self._request = None
         self._at = "task"
         self.task.begin()
         self.draft.begin()
         self.finish.begin()
 
-    # What a person wants
+    # User actions
 
     def _press(self) -> None:
-        """The button at the right, and Ctrl Enter: whatever comes next."""
+        """Perform the primary action of the current step (button or Ctrl Enter)."""
         if not self._main.isEnabled() or self._main.isHidden():
             return
         match self._at:
             case "task":
                 self._write()
             case "draft":
-                assert self._asked is not None
-                self.finish.show_draft(self.draft.draft(), self._asked.writer)
+                assert self._request is not None
+                self.finish.show_draft(self.draft.draft(), self._request.writer)
                 self._show("finish")
             case "finish":
                 self._create()
@@ -117,9 +119,9 @@ class DescribeSheet(Sheet):
         request = self.task.request()
         if request is None:
             return
-        if self._asked is None or _subject(self._asked) != _subject(request):
+        if self._request is None or _subject(self._request) != _subject(request):
             self.draft.begin()
-        self._asked = request
+        self._request = request
         self._session.settings.update(writer=request.writer.model_dump(exclude_none=True))
         self.draft.expect(request.count, request.writer.budget_usd)
         self.writing = True
@@ -139,7 +141,7 @@ class DescribeSheet(Sheet):
         self._show_foot()
 
     def _refused(self, problem: Problem) -> None:
-        """With nothing written, the task is what can be mended."""
+        """Show a problem; return to step 1 if nothing was generated."""
         self.writing = False
         if self.draft.begun:
             self.draft.refuse(problem)
@@ -149,7 +151,7 @@ class DescribeSheet(Sheet):
             self.task.refuse(problem)
 
     def _halt(self) -> None:
-        """Ask no more; what is written stays."""
+        """Stop the generation; generated text is kept."""
         if self.writing:
             self.writing = False
             self._tasks.cancel("write")
@@ -168,17 +170,17 @@ class DescribeSheet(Sheet):
 
     def _create(self) -> None:
         judge = self.finish.judge.writer()
-        if judge is None or self._asked is None:
+        if judge is None or self._request is None:
             return
         request = FinishProject(
-            folder=self._asked.folder,
-            description=self._asked.description,
+            folder=self._request.folder,
+            description=self._request.description,
             draft=self.draft.draft(),
             learner=self.finish.learner.value().strip(),
             judge=judge,
             tools=self.task.tools.wanted.isChecked(),
         )
-        self._main.set_busy("Making the project")
+        self._main.set_busy("Creating the project")
         call = self._session.client.finish_project(request)
         self._tasks.run("create", call, self._created, self._not_created)
 
@@ -194,12 +196,12 @@ class DescribeSheet(Sheet):
         self.finish.refuse(problem)
 
     def _left(self) -> None:
-        """Nobody watches: nobody pays."""
+        """Stop the generation when the sheet is closed, to avoid further cost."""
         if self.writing:
             self._halt()
-            self._session.said.emit(f"The writing was stopped. {draft.KEPT}")
+            self._session.said.emit(f"Generation was stopped. {draft.KEPT}")
 
-    # What is so
+    # State
 
     def _show(self, step: Step) -> None:
         self._at = step
@@ -211,7 +213,7 @@ class DescribeSheet(Sheet):
             part.setVisible(name == step)
 
     def _first(self, step: Step) -> QWidget:
-        """Where the keyboard goes on, before what had the focus is hidden."""
+        """Return the widget that gets the focus, set before the focused one is hidden."""
         if step == "draft":
             return self._stop if self.writing else self.draft.scenarios.table
         return self.task.name if step == "task" else self.finish.learner
@@ -221,13 +223,13 @@ class DescribeSheet(Sheet):
         focused = self.window().focusWidget()
         wrong = draft.draft_problem(self.draft.draft()) if at != "task" else ""
         self._back.setVisible(at != "task")
-        self._anew.setVisible(at == "task" and self._asked is not None)
+        self._anew.setVisible(at == "task" and self._request is not None)
         self._stop.setVisible(at == "draft" and writing)
         self._more.setVisible(at == "draft" and not writing and not self.draft.whole)
         self._main.setVisible(not (at == "draft" and writing))
         words, icon, price = {
-            "task": ("Write", "sparkles", self._most()),
-            "draft": ("Go on", "arrow-right", ""),
+            "task": ("Generate", "sparkles", self._most()),
+            "draft": ("Next", "arrow-right", ""),
             "finish": ("Create", "check", ""),
         }[at]
         self._main.set_words(words, price)
@@ -238,7 +240,7 @@ class DescribeSheet(Sheet):
             self._first(at).setFocus()
 
     def _most(self) -> str:
-        """What all of it can cost."""
+        """Return the spending limit."""
         budget = self.task.writer.now().budget_usd
         return "no limit" if budget is None else f"at most {draft.dollars(budget)}"
 
@@ -271,5 +273,5 @@ class DescribeSheet(Sheet):
 
 
 def _subject(asked: DescribeTask) -> tuple[object, ...]:
-    """What a draft is of: anything else may change and it goes on."""
+    """Return the fields that identify a draft; all others can change when it is resumed."""
     return asked.folder, asked.description, [tool.name for tool in asked.tools]

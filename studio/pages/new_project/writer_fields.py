@@ -1,4 +1,4 @@
-"""Which model, where it answers, and what it may cost."""
+"""Form fields for a model: name, base URL, prices and budget."""
 
 from collections.abc import Sequence
 
@@ -14,41 +14,40 @@ from studio.widgets.forms.form_fields import NumberField, SuggestField, TextFiel
 
 LABEL_PX = 132
 FOLD_IN_PX = 5
-"""Its chevron stands where the editors begin."""
-MODEL_HELP = "As litellm names it: openai/gpt-5.4, anthropic/…, or a server found on this machine."
-PRICE_HELP = "Dollars for a million tokens, where the price list lacks the model."
+"""Indent that aligns the chevron with the editors, px."""
+MODEL_HELP = "LiteLLM name (openai/gpt-5.4, anthropic/…) or a server detected on this machine."
+PRICE_HELP = "USD per million tokens, for models without a known price."
 
 
 class WriterFields(QWidget):
-    """`writer()` is None while something is wrong, which is then said. `edited()` by a person."""
+    """Model fields; `writer()` returns None and shows errors while invalid; emits `edited()`."""
 
     edited = Signal()
 
     def __init__(self, who: str, parent: QWidget | None = None) -> None:
-        """`who` is what the model is here: Who writes, Who judges."""
+        """`who` is the label of the model field, such as "Writer model"."""
         super().__init__(parent)
         self._options: dict[str, JudgeOption] = {}
         self.model = SuggestField(who, "openai/gpt-5.4")
-        self.budget = NumberField("Budget, dollars", 0.0, placeholder="no limit")
-        self.url = TextField("Base URL", "the provider's own", mono=True)
-        self.price_in = NumberField("Price, asked", 0.0, placeholder="price list")
-        self.price_out = NumberField("Price, answered", 0.0, placeholder="price list")
+        self.budget = NumberField("Budget in USD", 0.0, placeholder="no limit")
+        self.url = TextField("Base URL", "provider default", mono=True)
+        self.price_in = NumberField("Input price", 0.0, placeholder="price list")
+        self.price_out = NumberField("Output price", 0.0, placeholder="price list")
         self._rows = {
             key: FormRow(key, label, field, help=help, label_px=LABEL_PX)
             for key, label, field, help in (
                 ("model", who, self.model, MODEL_HELP),
-                ("budget", "Budget, $", self.budget, "All of it stays within; what is written by "
-                 "then is kept."),
-                ("url", "Base URL", self.url, "Of an OpenAI-compatible server (openai/…)."),
-                ("price_in", "$ per million asked", self.price_in, PRICE_HELP),
-                ("price_out", "$ per million said", self.price_out, PRICE_HELP),
+                ("budget", "Budget, $", self.budget, "Spending limit; results are kept."),
+                ("url", "Base URL", self.url, "URL of an OpenAI-compatible server (openai/…)."),
+                ("price_in", "$ per million input tokens", self.price_in, PRICE_HELP),
+                ("price_out", "$ per million output tokens", self.price_out, PRICE_HELP),
             )
         }  # fmt: skip
-        self._fold = Button("Its address and prices", "quiet", icon="chevron-right", height=28)
+        self._fold = Button("Base URL and prices", "quiet", icon="chevron-right", height=28)
         self._build()
 
     def set_options(self, options: Sequence[JudgeOption], used: Sequence[str] = ()) -> None:
-        """Found on this machine, and used before."""
+        """Set suggestions: models found on this machine and those used before."""
         self._options = {one.model: one for one in options}
         self.model.set_choices(list(dict.fromkeys([*used, *self._options])))
 
@@ -63,7 +62,7 @@ class WriterFields(QWidget):
             row.set_problem("")
 
     def writer(self) -> Writer | None:
-        """As entered."""
+        """Return the entered model, or None if it is invalid."""
         wrong = {key: said for key, said in self._wrong().items() if said}
         for key, row in self._rows.items():
             row.set_problem(wrong.get(key, ""))
@@ -75,7 +74,7 @@ class WriterFields(QWidget):
         return self.now()
 
     def now(self) -> Writer:
-        """As it stands, right or wrong."""
+        """Return the current values without validation."""
         return Writer(
             model=self.model.value().strip(),
             base_url=self.url.value().strip() or None,
@@ -85,10 +84,10 @@ class WriterFields(QWidget):
         )
 
     def ask_prices(self) -> None:
-        """Nobody knows them."""
+        """Show the price fields for a model without a known price."""
         self.unfold(True)
         for key in ("price_in", "price_out"):
-            self._rows[key].set_problem("The price list lacks it")
+            self._rows[key].set_problem("No known price for this model")
 
     def unfold(self, shown: bool) -> None:
         for key in ("url", "price_in", "price_out"):
@@ -102,7 +101,7 @@ class WriterFields(QWidget):
         if url and not url.startswith(("http://", "https://")):
             wrong["url"] = "Write http://… or https://…"
         if bool(self.price_in.text()) != bool(self.price_out.text()):
-            wrong["price_out" if self.price_in.text() else "price_in"] = "Write both, or none"
+            wrong["price_out" if self.price_in.text() else "price_in"] = "Enter both or neither"
         return {"model": writer_problem(self.now()), **wrong}
 
     def _build(self) -> None:
@@ -128,7 +127,7 @@ class WriterFields(QWidget):
         self.edited.emit()
 
     def _take_address(self) -> None:
-        """A server that was found has its own; a name that is none of them has none of theirs."""
+        """Set the base URL of a detected server; clear it for other names."""
         option = self._options.get(self.model.value().strip())
         ours = {one.base_url for one in self._options.values()}
         if option is not None:

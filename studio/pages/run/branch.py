@@ -1,4 +1,4 @@
-"""Branch: begin another run with a checkpoint of this one, changed or just the same."""
+"""Branch sheet: start a new run from a checkpoint, with changes or as an exact replay."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,24 +16,24 @@ from studio.widgets.forms.form_fields import ChoiceField, NumberField, SpinField
 from studio.widgets.forms.run_request_sheet import OrderSheet
 from studio.widgets.text.text import Text
 
-WAYS = ("Go on", "Repeat exactly")
+WAYS = ("Continue training", "Replay exactly")
 GO_ON = (
-    "The branch begins as a copy of this run after that step: attempts, verdicts and labels come "
-    "along. It samples with the rubric and the agent as they are now."
+    "The branch starts as a copy of this run up to that step, including "
+    "trajectories, verdicts and labels. New steps use the current rubric and agent."
 )
 REPEAT = (
-    "Nothing is sampled. The attempts that are stored behind the step are learned from once more, "
-    "and every checkpoint is compared with this run's, byte for byte."
+    "No new sampling: the updates after the step are repeated from stored "
+    "trajectories. Every checkpoint is compared with this run's, byte for byte."
 )
 WEIGHTS = (
-    "An RL run begins with these weights, under the project's settings as they are now. Its steps "
-    "count from 0, and the optimizer starts anew."
+    "An RL run starts from these weights with the current project settings. Steps "
+    "count from 0 and the optimizer is reset."
 )
 LABEL_PX = 132
 
 
 class BranchSheet(OrderSheet):
-    """`show_run(run, state, step)`, then `open()`; `ordered(StartRun)`."""
+    """Branch sheet: `show_run(run, state, step)`, then `open()`; emits `ordered(StartRun)`."""
 
     def __init__(self, host: QWidget) -> None:
         go = Button("Branch", "primary", icon="git-branch", height=32)
@@ -42,16 +42,16 @@ class BranchSheet(OrderSheet):
         self._finished = 0
         self._supervised = False
         self._state: RunState | None = None
-        self._way = Segmented(WAYS, "How")
+        self._way = Segmented(WAYS, "Mode")
         self._words = Text(GO_ON, "label", 400, "muted", wrap=True)
         self._from = ChoiceField("Checkpoint")
-        self._steps = SpinField("Steps in all", 1, 1_000_000, step=10)
+        self._steps = SpinField("Total steps", 1, 1_000_000, step=10)
         self._lr = NumberField("Learning rate", 0.0, 1.0)
         self._seed = SpinField("Seed", 0, 2**31 - 1)
         self._where = Text("", "label", 400, "muted", wrap=True)
         self._line = FormRow("from", "After", self._from, label_px=LABEL_PX)
         self._rows = [
-            FormRow("steps", "Steps in all", self._steps, label_px=LABEL_PX),
+            FormRow("steps", "Total steps", self._steps, label_px=LABEL_PX),
             FormRow("lr", "Learning rate", self._lr, label_px=LABEL_PX),
             FormRow("seed", "Seed", self._seed, label_px=LABEL_PX),
         ]
@@ -61,9 +61,11 @@ class BranchSheet(OrderSheet):
             field.edited.connect(lambda _: self._refresh())
 
     def show_run(self, run: RunSummary, state: RunState, step: int | None) -> None:
-        """Offer the checkpoints of a run; `step` or the newest before it is chosen."""
+        """Show the checkpoints of a run; preselects `step` or the newest one before it."""
         self._project, self._name, self._state = run.project_path, run.name, state
-        self._where.set_words(f"It begins on {run.host}, where {run.name} is." if run.host else "")
+        self._where.set_words(
+            f"It starts on {run.host}, where {run.name} is stored." if run.host else ""
+        )
         self._where.setVisible(bool(run.host))
         spec = state.spec
         assert spec is not None
@@ -71,14 +73,14 @@ class BranchSheet(OrderSheet):
         self._way.setVisible(not self._supervised)
         if self._supervised:
             self._way.set_index(0)
-        self.set_title(f"Train on from {run.name}" if self._supervised else f"Branch {run.name}")
+        self.set_title(f"Start RL from {run.name}" if self._supervised else f"Branch {run.name}")
         self._from.set_choices(_choices(state.checkpoints, state))
         if self.turn_to((run.id, step)):
             self._fill(state, step)
         self._refresh()
 
     def _fill(self, state: RunState, step: int | None) -> None:
-        """With what the run had."""
+        """Fill the fields with the settings of the run."""
         assert state.spec is not None
         best = _best(state.checkpoints) if self._supervised and step is None else None
         self._from.set_value(_nearest(state.checkpoints, step) if best is None else best)
@@ -91,7 +93,7 @@ class BranchSheet(OrderSheet):
         self._seed.set_value(train.seed)
 
     def request(self) -> StartRun:
-        """What is asked of the engine as it stands."""
+        """Return the request to the engine."""
         step = int(self._from.value() or 0)
         replay = self._way.index() == 1
         overrides: dict[str, Any] = {}
@@ -128,18 +130,20 @@ class BranchSheet(OrderSheet):
         for row in self._rows:
             row.setVisible(not replay)
         left = max(0, (self._finished if replay else self._steps.value()) - step)
-        behind = f"Nothing is stored behind step {step}: choose an earlier one"
+        behind = f"Nothing is stored after step {step}. Choose an earlier step."
         self._line.set_problem(behind if replay and not left else "")
-        self._rows[0].set_problem("" if replay or left else f"More than {step}, the branch's start")
+        self._rows[0].set_problem(
+            "" if replay or left else (f"Must exceed {step}, the start of the branch")
+        )
         self._rows[1].set_problem("" if replay else self._lr.problem())
         self._go.setEnabled(left > 0 and (replay or not self._lr.problem()))
-        verb = "Train" if self._supervised else "Repeat" if replay else "Branch"
+        verb = "Train" if self._supervised else "Replay" if replay else "Branch"
         self._go.set_words(verb, formatting.plural(left, "step"))
         self.show_command(command_of(self.request()))
 
 
 def command_of(request: StartRun) -> str:
-    """The same in a terminal."""
+    """Return the equivalent command line."""
     words = ["atelier train", _quoted(request.project), "--from", request.origin]
     words += [f"--set {key}={value:g}" for key, value in request.overrides.items()]
     return " ".join([*words, *(["--replay"] if request.replay else [])])
@@ -150,7 +154,7 @@ def _quoted(path: str) -> str:
 
 
 def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str]]:
-    """Newest first, and the start."""
+    """Return the checkpoints, newest first, then the start."""
     tested = {record.step: record.reward for record in state.validations}
     found = []
     for one in reversed(kept):
@@ -168,13 +172,13 @@ def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str
 
 
 def _best(kept: Sequence[Checkpoint]) -> int | None:
-    """That with the lowest held-out loss, the earlier of equals; None where none was measured."""
+    """Return the step with the lowest held-out loss (the earlier of equals), or None."""
     losses = {one.step: loss for one in kept if (loss := one.metrics.get("validation/loss"))}
     return min(losses, key=lambda step: (losses[step], step), default=None)
 
 
 def _nearest(kept: Sequence[Checkpoint], step: int | None) -> int:
-    """The newest that is not after the step; without one, the newest of all."""
+    """Return the newest checkpoint up to `step`, or the newest of all."""
     steps = [one.step for one in kept]
     if step is None:
         return max(steps, default=0)

@@ -1,4 +1,4 @@
-"""What becomes of a branch that the sheet asked for: begun, it closes; refused, it says why."""
+"""Start of a branch: close the sheet on success, show the problem on failure."""
 
 from PySide6.QtCore import QObject, Slot
 
@@ -10,19 +10,19 @@ from studio.services.session import Session
 JOB = "train"
 UNDER_WAY = Problem(
     code="run.starting",
-    message="Another run is just being started.",
-    hint="Try again when it has begun.",
+    message="Another run is starting.",
+    hint="Try again after it has started.",
 )
 
 
-class Branching(QObject):
-    """Between the sheet and the session, whose start is one job for all."""
+class BranchStart(QObject):
+    """Connect the branch sheet to the session, which starts one run at a time."""
 
     def __init__(self, session: Session, sheet: BranchSheet) -> None:
         super().__init__(sheet)
         self._session, self._sheet = session, sheet
         self._before: str | None = None
-        """The run that was looked at when it was asked for; None while nothing is."""
+        """Run selected when the branch was requested; None while no request is pending."""
         self._problem: Problem | None = None
         sheet.ordered.connect(self._begin)
         session.tasks.busy_changed.connect(self._busy_changed)
@@ -40,7 +40,7 @@ class Branching(QObject):
 
     @Slot(str, bool)
     def _busy_changed(self, job: str, busy: bool) -> None:
-        """Ended: the new run is in view, or it was refused, or nobody waits for it any longer."""
+        """Handle the end of the start: success, refusal or cancellation."""
         if job != JOB or busy or self._before is None:
             return
         begun, self._before = self._session.run.run_id != self._before, None

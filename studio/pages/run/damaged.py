@@ -1,4 +1,4 @@
-"""Notice of a damaged run: known facts, the problem, Repair and Remove."""
+"""Notice of a damaged run: known facts, the problem, Repair and Delete."""
 
 from datetime import datetime
 
@@ -17,14 +17,14 @@ UNKNOWN = Problem(code="store.damaged", message="The run cannot be read.")
 REPAIR = Remedy(
     "run.repair",
     "Repair the run",
-    "Keeps everything up to the damage; the damaged files are kept beside it.",
+    "Keeps everything before the damage; damaged files are kept as a backup.",
     "Repair",
 )
 REMOVE = Remedy(
     "run.remove",
-    "Remove the run",
+    "Delete the run",
     "Deletes its folder with trajectories, labels and checkpoints.",
-    "Remove",
+    "Delete",
     "trash-2",
 )
 
@@ -43,7 +43,7 @@ class DamagedRun(QWidget):
         self._column.addStretch(1)
 
     def show_run(self, run: RunSummary) -> None:
-        """Show the notice of this run; the same one again changes nothing."""
+        """Show the notice for a run; the same run again changes nothing."""
         if run == self._shown:
             return
         self._shown = run
@@ -70,13 +70,13 @@ class DamagedRun(QWidget):
             ask_to_remove(self._session, run, self.window())
 
     def _copy_log(self) -> None:
-        """Copy the run's log, where there is one."""
+        """Copy the run's log to the clipboard, if it has one."""
 
         def show(text: str) -> None:
             if text.strip():
                 self._copied(text)
             else:
-                self._session.said.emit("This run has written no log.")
+                self._session.said.emit("This run has no log.")
 
         self._tasks.run("log", self._session.client.log(self._session.run.run_id), show)
 
@@ -86,7 +86,7 @@ class DamagedRun(QWidget):
 
 
 def known_words(run: RunSummary) -> str:
-    """Known facts of a damaged run: start time, number of planned steps, model."""
+    """Return start time, number of planned steps and model of a damaged run."""
     begun = datetime.fromtimestamp(run.started_at).strftime("%d %b %Y, %H:%M")
     steps = f"{run.steps:,} steps planned" if run.steps else ""
     return " · ".join(part for part in (begun, steps, run.model) if part)

@@ -1,4 +1,4 @@
-"""Before the first run: whether the project can be trained as it is."""
+"""Empty Run page: whether the project can be trained as it is."""
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.runs import Split
@@ -8,11 +8,12 @@ from studio.widgets.cards.empty_page import Preparation
 
 def read_well(counts: dict[Split, int]) -> Preparation:
     words = (
-        f"{counts.get('train', 0):,} scenarios to practise, {counts.get('validation', 0):,} to test"
+        f"{counts.get('train', 0):,} training and {counts.get('validation', 0):,} "
+        "validation scenarios"
     )
-    return Preparation("setup", "Project reads well", words, done=True)
+    return Preparation("setup", "Project is valid", words, done=True)
 
 
 def to_mend(problems: list[Problem]) -> Preparation:
-    title = f"{formatting.plural(len(problems), 'problem')} to mend"
+    title = f"{formatting.plural(len(problems), 'problem')} to fix"
     return Preparation("setup", title, problems[0].message, button="Open Setup")

@@ -1,4 +1,4 @@
-"""A failed run as an error card: what stopped and why, what is safe, what to try."""
+"""Error card of a failed run: the failure, saved data, and remedies."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,35 +14,37 @@ from studio.widgets.cards.error_card import ErrorCard, Remedy
 
 MOST_WAYS = 3
 SETTING_FIRST = ("memory", "agent", "config", "too_few_cards", "needs_unsloth")
-"""In the code of a problem: what is chosen has to change, or it happens again."""
+"""Parts of problem codes that require a changed setting; retrying would fail again."""
 USUAL_FIRST = (
     *("sampler.died", "policy.stale_adapter", "run.card_held"),
     "backend.too_few_cards",
 )
-"""Where going on as it is, or another figure, is better than another program."""
+"""Problem codes for which a retry or a changed number is preferred to other software."""
 TORCH_SAMPLER = {"backend.sampler": "torch"}
 TORCH_TRAINER = {"backend.trainer": "torch", "backend.weights": "full"}
 
 
 @dataclass(frozen=True)
 class Way:
-    """A remedy: an action by its id, or settings to go on with."""
+    """Remedy: an action id, or settings for a new run."""
 
     remedy: Remedy
     values: dict[str, Any] = field(default_factory=dict)
 
 
 def failure_card(problem: Problem, state: RunState) -> ErrorCard:
-    """`remedy_chosen` carries the key of a way."""
+    """Build the error card; `remedy_chosen` carries the key of a remedy."""
     when = datetime.fromtimestamp(state.at).strftime("%A %H:%M")
-    foot = problem.where or "Atelier does not restart by itself after this: it would happen again."
+    foot = problem.where or (
+        "Atelier does not resume automatically because the same failure would recur."
+    )
     words = f"{_place(state)} {_safe(state)}".strip()
     remedies = [way.remedy for way in ways(problem, state)]
     return ErrorCard(problem.message, words, remedies, foot, when)
 
 
 def ways(problem: Problem, state: RunState) -> list[Way]:
-    """What can be done about it, best first."""
+    """Return the remedies for a problem, best first."""
     resume = Way(Remedy("run.resume", *_resume(state), "Resume", "play"))
     own = list(_own_ways(problem, state))
     usual = [resume]
@@ -57,7 +59,7 @@ def ways(problem: Problem, state: RunState) -> list[Way]:
 
 
 def onwards(summary: RunSummary, state: RunState, values: dict[str, Any]) -> StartRun:
-    """A run with other settings from where that one stopped, which keeps its own."""
+    """Build a run with other settings that starts from the last checkpoint of the failed one."""
     if not state.checkpoints:
         return StartRun(project=summary.project_path, queue=True)
     steps = {"train.steps": state.planned} if state.planned else {}
@@ -70,7 +72,7 @@ def onwards(summary: RunSummary, state: RunState, values: dict[str, Any]) -> Sta
 
 
 def _own_ways(problem: Problem, state: RunState) -> Iterator[Way]:
-    """By what stopped it."""
+    """Yield remedies specific to the problem code."""
     match problem.code:
         case "sampler.not_installed":
             yield _install()
@@ -87,29 +89,29 @@ def _own_ways(problem: Problem, state: RunState) -> Iterator[Way]:
             yield _train_with_torch(state)
         case "model.needs_unsloth":
             yield _set(
-                "unsloth", "Train with Unsloth", "It loads fewer bits",
+                "unsloth", "Train with Unsloth", "Supports fewer bits",
                 {"backend.trainer": "unsloth"}, "Use Unsloth", state,
             )  # fmt: skip
         case "backend.too_few_cards":
             yield _set(
-                "one", "Train with one process", "Slower; the same learning",
-                {"backend.processes": 1}, "Use one", state,
+                "one", "Train with one process", "Slower, same result",
+                {"backend.processes": 1}, "Use one process", state,
             )  # fmt: skip
         case "run.card_held":
             yield _set(
-                "share", "Start beside that program", "Its memory may run out in the middle",
-                {"backend.share_card": True}, "Share the card", state,
+                "share", "Share the GPU with that program", "Training may run out of memory",
+                {"backend.share_card": True}, "Share the GPU", state,
             )  # fmt: skip
 
 
 def _install() -> Way:
-    words = "It has vLLM and Unsloth for the card. Install it, use it, then resume."
+    words = "It includes vLLM and Unsloth for NVIDIA GPUs. Install it, select it, then resume."
     remedy = Remedy("go.settings", "Install the GPU engine", words, "Open Settings", "download")
     return Way(remedy)
 
 
 def _sample_with_torch(state: RunState) -> Way:
-    words = "Needs no server; slower on a card"
+    words = "No server needed; slower on a GPU"
     return _set(
         "sampler", "Sample with PyTorch instead", words, TORCH_SAMPLER, "Use PyTorch", state
     )
@@ -118,47 +120,49 @@ def _sample_with_torch(state: RunState) -> Way:
 def _train_with_torch(state: RunState) -> Way:
     spec = state.spec
     fewer = spec is not None and spec.config.backend.weights != "full"
-    words = "Weights are full then, and take more memory" if fewer else "Runs anywhere"
+    words = (
+        "Weights stay in full precision and take more memory" if fewer else "Runs on every machine"
+    )
     return _set("trainer", "Train with PyTorch instead", words, TORCH_TRAINER, "Use PyTorch", state)
 
 
 def _fewer_at_once(state: RunState) -> Iterator[Way]:
     now = state.spec.config.agent.concurrency if state.spec else 1
     if now > 1:
-        words = f"agent.concurrency from {now} to {now // 2}: slower sampling, the same learning"
+        words = f"agent.concurrency from {now} to {now // 2}: slower sampling, same result"
         values = {"agent.concurrency": now // 2}
-        yield _set("fewer", "Half as many attempts at once", words, values, "Halve", state)
+        yield _set("fewer", "Halve the concurrent rollouts", words, values, "Halve", state)
 
 
 def _set(
     key: str, title: str, words: str, values: dict[str, Any], button: str, state: RunState
 ) -> Way:
-    """… written into the project, and gone on with where the run stopped."""
+    """Build a remedy that edits the project and resumes from the last checkpoint."""
     kept = state.checkpoints[-1].step if state.checkpoints else None
-    goes_on = f"goes on from step {kept}" if kept is not None else "starts from the beginning"
+    goes_on = f"resumes from step {kept}" if kept is not None else "starts from the beginning"
     return Way(Remedy(f"set.{key}", title, f"{words}. A new run {goes_on}.", button), values)
 
 
 def _place(state: RunState) -> str:
     if state.phase is None and state.step > state.done:
-        return f"It happened in step {state.step}."
+        return f"The failure occurred in step {state.step}."
     return ""
 
 
 def _safe(state: RunState) -> str:
     if not state.trajectories and not state.checkpoints:
-        return "Nothing is lost: nothing had been sampled yet."
+        return "No data was lost: sampling had not started."
     kept = f" and the checkpoint of step {state.checkpoints[-1].step}" if state.checkpoints else ""
     steps = formatting.plural(state.done, "step")
     rows = formatting.plural(state.trajectories, "trajectory", "trajectories")
-    return f"Nothing is lost: {steps}, {rows}{kept} are safe on disk."
+    return f"No data was lost: {steps}, {rows}{kept} are saved on disk."
 
 
 def _resume(state: RunState) -> tuple[str, str]:
-    """Title and words."""
+    """Return title and description of the Resume remedy."""
     if not state.checkpoints:
-        words = "No checkpoint yet: it starts again from the base model"
-        return "Try it again as it is", words
+        words = "No checkpoint yet: training restarts from the base model"
+        return "Retry with the same settings", words
     lost = state.done - state.checkpoints[-1].step
-    again = f", {formatting.plural(lost, 'step')} to do again" if lost else ""
-    return "Go on from the last checkpoint", f"From step {state.checkpoints[-1].step}{again}"
+    again = f", {formatting.plural(lost, 'step')} to repeat" if lost else ""
+    return "Resume from the last checkpoint", f"From step {state.checkpoints[-1].step}{again}"

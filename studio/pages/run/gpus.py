@@ -1,4 +1,4 @@
-"""The graphics cards beside a living run: memory, work, heat, power, and who else is there."""
+"""GPU card of an active run: memory, utilization, temperature, power, other processes."""
 
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
@@ -17,11 +17,11 @@ MOST_STRANGERS = 3
 HOT_C = 85
 FIGURE_PX = 106
 WORTH_NAMING = 50_000_000
-"""Bytes; what draws the desktop is smaller and nobody's concern."""
+"""Minimum memory, in bytes, for naming another process; the desktop uses less."""
 
 
 class CardsCard(Card):
-    """`show_run(state)`; hidden while nothing is known of a card."""
+    """Card with all GPUs: `show_run(state)`; hidden while no GPU is known."""
 
     def __init__(self) -> None:
         super().__init__("GPU", " ")
@@ -37,7 +37,7 @@ class CardsCard(Card):
         if not changed:
             return
         assert self.header is not None
-        self.header.set_words(cards[0].card.name if len(cards) == 1 else f"{len(cards)} cards")
+        self.header.set_words(cards[0].card.name if len(cards) == 1 else f"{len(cards)} GPUs")
         while len(self._blocks) < len(cards):
             block = CardBlock()
             self._blocks.append(block)
@@ -49,18 +49,18 @@ class CardsCard(Card):
 
 
 class CardBlock(QWidget):
-    """One card."""
+    """Block of one GPU."""
 
     def __init__(self) -> None:
         super().__init__()
         self._name = Text("", "label", 600)
         self._memory = StackRow("Memory", figure_px=FIGURE_PX)
         self._busy, self._power = (
-            MeterRow("Busy", "plot-2", figure_px=FIGURE_PX),
+            MeterRow("Utilization", "plot-2", figure_px=FIGURE_PX),
             MeterRow("Power", "plot-4", figure_px=FIGURE_PX),
         )
         self._heat = KeyValues(1)
-        self._lines = [Sparkline("Memory"), Sparkline("Busy")]
+        self._lines = [Sparkline("Memory"), Sparkline("Utilization")]
         self._strangers = Text("", "caption", tone="warn", wrap=True)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -112,7 +112,7 @@ class CardBlock(QWidget):
             return
         stretches = [
             Stretch("this run", (used - others) / total, "plot-1"),
-            Stretch("others", others / total, "plot-7"),
+            Stretch("other processes", others / total, "plot-7"),
         ]
         decimals = 0 if total >= 100e9 else 1
         words = f"{used / 1e9:.{decimals}f} / {total / 1e9:.{decimals}f} GB"
@@ -128,12 +128,12 @@ class CardBlock(QWidget):
 
 
 def strangers_words(card: GraphicsCard) -> str:
-    """Who else holds memory: `python (process 4242) holds 6.1 GB`. Empty where nobody does."""
+    """List other processes on the GPU: `python (process 4242) uses 6.1 GB`."""
     large = [p for p in card.strangers if p.bytes is None or p.bytes >= WORTH_NAMING]
     lines = []
     for process in large[:MOST_STRANGERS]:
         name = process.name or "Another program"
-        held = f"holds {formatting.size(process.bytes)}" if process.bytes else "is on this card"
+        held = f"uses {formatting.size(process.bytes)}" if process.bytes else ("is using this GPU")
         lines.append(f"{name} (process {process.pid}) {held}.")
     if (more := len(large) - MOST_STRANGERS) > 0:
         lines.append(f"And {formatting.plural(more, 'other')}.")

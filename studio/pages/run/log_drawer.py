@@ -1,4 +1,4 @@
-"""The log of the run at the foot of the page: follows its end until one scrolls up."""
+"""Log of the run at the bottom of the page; follows new lines until the user scrolls up."""
 
 from datetime import datetime
 
@@ -45,7 +45,7 @@ class _LineDelegate(QStyledItemDelegate):
 
 
 class LogDrawer(QWidget):
-    """Shown and hidden by the page."""
+    """Log drawer; the page shows and hides it."""
 
     closed = Signal()
 
@@ -53,7 +53,7 @@ class LogDrawer(QWidget):
         super().__init__(parent)
         self.setFixedHeight(196)
         self._model = LogListModel(run, self)
-        card = Card("Log", "what engine, policy and agent say", padding=0)
+        card = Card("Log", "output of engine, policy and agent", padding=0)
         close = IconButton("x", "Close the log")
         close.clicked.connect(self.closed)
         assert card.header is not None
@@ -69,7 +69,7 @@ class LogDrawer(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(card)
         self._at_end = True
-        """Where one looked when it was hidden: out of view nothing is laid out."""
+        """Whether the view was at the end when it was hidden; hidden views have no layout."""
         self._model.rowsInserted.connect(self._follow)
         self._model.modelReset.connect(self._begin)
 

@@ -1,4 +1,4 @@
-"""The Run page: strip, charts, right column, log; before a run what to do, after a failure why."""
+"""Run page: step strip, charts, side column and log; guide without a run, remedies on failure."""
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QStackedWidget, QVBoxLayout, QWidget
@@ -10,8 +10,8 @@ from studio.pages.connection_bar import AwayBar
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
 from studio.pages.run.branch import BranchSheet
-from studio.pages.run.branch_start import Branching
-from studio.pages.run.charts.deferred_fill import Filling
+from studio.pages.run.branch_start import BranchStart
+from studio.pages.run.charts.deferred_fill import DeferredFill
 from studio.pages.run.charts.diagnostics import SECTIONS
 from studio.pages.run.charts.grid import ChartGrid, Section
 from studio.pages.run.charts.main import CHARTS
@@ -35,7 +35,9 @@ from studio.widgets.controls.buttons import Button
 
 
 class RunPage(Page):
-    """`trajectories_wanted(query)` when a point, a cell, a group or a notice is opened."""
+    """Run page; emits `trajectories_wanted(query)` when a point, cell, group or notice is
+    opened.
+    """
 
     trajectories_wanted = Signal(object)
 
@@ -45,7 +47,7 @@ class RunPage(Page):
         self.charts = ChartLink(self)
         self.charts.set_smoothing(session.settings.current.smoothing)
         self._bound: dict[str, BoundChart] = {}
-        self._filling = Filling(self._fill, self)
+        self._filling = DeferredFill(self._fill, self)
         self._drawn: tuple[object, ...] = ()
         self._judged = self._supervised = self._scripted = False
         self._failure: QWidget | None = None
@@ -54,7 +56,7 @@ class RunPage(Page):
         self._trackers = TrackersCard(session, self.tasks)
         self._side.add_card(self._trackers)
         self._branch = BranchSheet(self)
-        self._branching = Branching(session, self._branch)
+        self._branching = BranchStart(session, self._branch)
         self._empty = EmptyPage("No run yet", "", drawing="run")
         self._stack = QStackedWidget()
         self._build()
@@ -98,7 +100,7 @@ class RunPage(Page):
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(self._stack)
         self._add = Button("Add chart", "quiet", icon="plus", height=24)
-        set_tip(self._add, "Put one of the charts below among the main ones")
+        set_tip(self._add, "Add one of the charts below to the main charts")
         self._strip.add_tool(self._add)
 
     def _wire(self) -> None:
@@ -132,7 +134,7 @@ class RunPage(Page):
 
     @Slot()
     def _refresh(self) -> None:
-        """Called up to 30 times a second: charts and strip only when a step or test was added."""
+        """Update up to 30 times per second; charts and strip only on a new step or validation."""
         if not self.isVisible():
             return
         run, state = self._run, self._run.state
@@ -213,7 +215,7 @@ class RunPage(Page):
             self._column.insertWidget(2, card)
 
     def _remedy(self, key: str) -> None:
-        """An action, or settings that go into the project and that a new run goes on with."""
+        """Trigger an action, or write settings to the project and start a new run."""
         summary, state = self._run.summary, self._run.state
         found = ways(state.problem, state) if state.problem else []
         values = next((way.values for way in found if way.remedy.key == key), {})
@@ -231,10 +233,10 @@ class RunPage(Page):
         problem = self._run.state.problem
         if problem is not None:
             QApplication.clipboard().setText(f"{problem}\n\n{problem.detail}")
-            self.session.said.emit("The report is in the clipboard.")
+            self.session.said.emit("The report was copied to the clipboard.")
 
     def open_branch(self, step: int | None = None) -> None:
-        """At the chosen step, or the newest checkpoint."""
+        """Open the branch sheet at the selected step or the newest checkpoint."""
         summary, state = self._run.summary, self._run.state
         if summary is None or state.spec is None:
             return
@@ -243,33 +245,32 @@ class RunPage(Page):
         self._branch.show_run(summary, state, chosen)
         self._branch.open()
 
-    # Before the first run
+    # Empty page
 
     def _show_empty(self) -> None:
         project = self.session.project
         view = project.view
         config = view.config if view else None
         if config is None:
-            self._empty.set_words("The project cannot be read", "Setup says what is wrong with it.")
+            self._empty.set_words("The project is invalid", "Open Setup to see the errors.")
             self._empty.set_actions("Train")
             return
         if project.outside:
             self._empty.set_words(*OUTSIDE)
-            self._empty.set_actions("Read how", icon="book-open")
+            self._empty.set_actions("Read the guide", icon="book-open")
             return self._empty.set_preparations([])
         train = config.train
         self._empty.set_words(
             "No run yet",
-            f"Train starts with {train.group_size} attempts at each of {train.groups} scenarios, "
-            "compares them, and changes the model a little towards the better ones. "
-            "You watch it here.",
+            f"Train samples {train.group_size} rollouts for each of {train.groups} scenarios, "
+            "compares their rewards and updates the model. Charts appear here.",
         )
         if living := self.session.runs.active():
-            self._empty.set_actions(f"Watch {living[0].project} train", icon="activity")
+            self._empty.set_actions(f"Open the active run of {living[0].project}", icon="activity")
         else:
             steps = formatting.plural(train.steps, "step")
             self._empty.set_actions(
-                "Train", steps, second="Just one step", key="Ctrl ↵", icon="play"
+                "Train", steps, second="Train one step", key="Ctrl ↵", icon="play"
             )
         self._empty.set_preparations(self._preparations())
 
@@ -283,7 +284,7 @@ class RunPage(Page):
         if measured and (rate := measured[0].validation):
             words = f"{formatting.percent(rate.mean)} solved before training"
             return [read, Preparation("baseline", "Baseline measured", words, done=True)]
-        words = "Optional: see how much the model solves before it learns anything"
+        words = "Optional: measure how many scenarios the model solves before training"
         return [read, Preparation("baseline", "Baseline", words, button="Measure")]
 
     def _begin(self) -> None:
@@ -348,10 +349,10 @@ class RunPage(Page):
         self.session.settings.update(extra_charts=[*others, key] if on else others)
         self._show_charts()
 
-    # Ways to the trajectories
+    # Links to trajectories
 
     def _open_step(self, step: int) -> None:
-        if self._supervised:  # it has no attempts to look at
+        if self._supervised:  # SFT runs have no trajectories
             return
         if step > 0:
             self._want(step=step)
@@ -374,7 +375,7 @@ class RunPage(Page):
             self._want(step=step)
 
     def _act(self, finding: Finding) -> None:
-        """Pause, or write a veto on a metric into the project, for the next run."""
+        """Pause the run, or add a veto on a metric to the project for the next run."""
         what, _, metric = finding.action.partition(":")
         view = self.session.project.view
         if what == "pause":
@@ -382,13 +383,13 @@ class RunPage(Page):
         elif view is not None and view.config is not None:
             known = [c.model_dump(exclude_defaults=True) for c in view.config.reward.constraints]
             if any(c["part"] == metric for c in known):
-                self.session.said.emit(f"There is a constraint on {metric} already.")
+                self.session.said.emit(f"A constraint on {metric} already exists.")
                 return
             values = {"reward.constraints": [*known, {"part": metric, "above": 0.0}]}
-            told = f"From the next run on, attempts with {metric} above 0 are vetoed."
+            message = f"From the next run on, trajectories with {metric} above 0 are vetoed."
             self.session.edit(
                 EditProject(values=values),
-                lambda _: self.session.said.emit(told),
+                lambda _: self.session.said.emit(message),
                 self.session.problem_raised.emit,
             )
 
@@ -397,4 +398,4 @@ class RunPage(Page):
 
 
 ONE_STEP = {"train.steps": 1}
-"""Overrides of "Just one step"."""
+"""Overrides of "Train one step"."""

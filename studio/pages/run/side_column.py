@@ -1,4 +1,4 @@
-"""The right column of Run: the step under way, groups in flight, diagnosis, the machine."""
+"""Side column of the Run page: current step, groups in flight, diagnosis, machine."""
 
 import time
 
@@ -28,19 +28,19 @@ WIDTH = 308
 MOST_GROUPS = 16
 MOST_FINDINGS = 2
 BARS = (
-    ("rolling_out", "Roll out", "plot-1"),
+    ("rolling_out", "Rollouts", "plot-1"),
     ("training", "Train", "plot-3"),
     ("publishing", "Publish", "plot-7"),
 )
 UNLIKE = (
-    "Sampler and trainer compute in different precision: the log-probs of each token differ by "
-    "rounding, which the update has to correct."
+    "Sampler and trainer compute in different precision. Their log-probs differ by "
+    "rounding, and the update corrects for it."
 )
 FIRST_GUESS_S = {"rolling_out": 3.0, "training": 2.0, "publishing": 0.6}
 
 
 class _Headed(Card):
-    """A card that always has a header."""
+    """Card with a header."""
 
     @property
     def head(self) -> CardHeader:
@@ -49,7 +49,7 @@ class _Headed(Card):
 
 
 class StepCard(_Headed):
-    """Which phase, how long it takes, when the run ends."""
+    """Card with the current phase, its duration and the time left."""
 
     def __init__(self) -> None:
         super().__init__("Step", " ")
@@ -70,7 +70,7 @@ class StepCard(_Headed):
         validation = state.validations[-1].reward if state.validations else None
         self._facts.set_facts(
             [
-                Fact("Ended after" if state.ended else "Run ends in", _ends(state, left)),
+                Fact("Ended after" if state.ended else "Time left", _ends(state, left)),
                 _held_out(state)
                 if supervised
                 else Fact("Validation", formatting.number(validation.mean if validation else None)),
@@ -80,7 +80,7 @@ class StepCard(_Headed):
 
 
 def is_supervised(state: RunState) -> bool:
-    """Whether nothing is sampled in this run."""
+    """Return whether the run is an SFT run, without sampling."""
     return state.spec is not None and state.spec.kind == "sft"
 
 
@@ -113,7 +113,7 @@ def _phase_words(state: RunState) -> str:
 
 
 def _phases(state: RunState, now: float) -> list[Phase]:
-    """With the card's change of hands, where there is one: as the trainer begins."""
+    """Return the phases, with the GPU switch before training where there is one."""
     usual = {**FIRST_GUESS_S, **usual_phases(state)}
     bars = [_phase(state, key, words, token, usual[key], now) for key, words, token in BARS]
     switch_s = usual_switch(state)
@@ -123,7 +123,7 @@ def _phases(state: RunState, now: float) -> list[Phase]:
 
 
 def _switch(training: Phase, usual_s: float) -> Phase:
-    """The first seconds of training; it has no phase of its own."""
+    """Return the GPU switch as the first seconds of the training phase."""
     if training.elapsed_s is None:
         return Phase("Switch", usual_s, float(training.share >= 1), None, "plot-6")
     share = min(1.0, training.elapsed_s / usual_s) if usual_s else 1.0
@@ -145,7 +145,7 @@ def _phase(state: RunState, key: str, words: str, token: str, usual_s: float, no
 
 
 def _share(state: RunState, phase: str, elapsed_s: float, usual_s: float) -> float:
-    """Counted where it can be counted, else by the clock and never quite full."""
+    """Return progress in 0 to 1: counted if possible, otherwise by time and below 1."""
     tick = state.progress
     if tick is not None and tick.phase == phase and tick.total:
         return min(1.0, tick.done / tick.total)
@@ -156,7 +156,7 @@ def _share(state: RunState, phase: str, elapsed_s: float, usual_s: float) -> flo
 
 
 class FlightCard(_Headed):
-    """The groups of this step, ordered by scenario, so that rows do not jump."""
+    """Card with the groups of this step, in scenario order so that rows keep their place."""
 
     group_opened = Signal(int, int)
 
@@ -212,7 +212,7 @@ def _tail(group: FlightGroup, flying: tuple[int, int] | None) -> tuple[str, str]
 
 
 class MachineCard(_Headed):
-    """Cores, memory, tokens, what samples and trains, and whether the two agree."""
+    """Card with CPU cores, memory, tokens, sampler and trainer, and their log-prob gap."""
 
     def __init__(self) -> None:
         super().__init__("Machine", " ")
@@ -271,7 +271,7 @@ class MachineCard(_Headed):
         series = state.series.get("logprob_gap/max")
         gap = series.last if series else None
         if gap is None:
-            self._gap.set_spans([Span("Sampler and trainer: compared after step 1", "faint")])
+            self._gap.set_spans([Span("Log-prob gap: measured after step 1", "faint")])
             return
         fits = gap <= largest_gap(precision(state))
         word = "agree" if fits else "differ"
@@ -287,7 +287,7 @@ def _gb(value: float) -> str:
 
 
 class SideColumn(QScrollArea):
-    """All of it, 308 wide, scrolling inside itself."""
+    """Scrollable side column, 308 px wide."""
 
     group_opened = Signal(int, int)
     finding_opened = Signal(object)
@@ -310,10 +310,10 @@ class SideColumn(QScrollArea):
         self._diagnoses: list[DiagnosisCard] = []
         self._shown: list[Finding] = []
         self._dismissed: set[tuple[str, str]] = set()
-        """Runs, and codes of what they were found to have, that a person has put away."""
+        """Runs and finding codes that the user has dismissed."""
         self._restarts: tuple[str, str] | None = None
         self._hushed: tuple[str, int] = ("", 0)
-        """The run, and how many of its restarts were seen."""
+        """Run and number of worker restarts at the last dismissal."""
         self._run_id, self._restarted = "", 0
         for card in (self._step, self._flight, self._cards, self._machine):
             self._column.addWidget(card)
@@ -324,11 +324,11 @@ class SideColumn(QScrollArea):
         self._clock.setInterval(1000)
 
     def follow(self, run: RunModel) -> None:
-        """Tick once a second while in view: elapsed times move without events."""
+        """Follow a run; elapsed times update once a second while the page is visible."""
         self._clock.timeout.connect(lambda: self._step.show_run(run.state))
 
     def add_card(self, card: QWidget) -> None:
-        """Below the others."""
+        """Append a card."""
         self._column.insertWidget(self._column.count() - 1, card)
 
     def set_ticking(self, ticking: bool) -> None:
@@ -340,14 +340,14 @@ class SideColumn(QScrollArea):
         self._flight.show_run(state)
         self._machine.show_run(state)
         self._cards.show_run(state)
-        told = self._news(state)
+        notice = self._news(state)
         away = {code for run_id, code in self._dismissed if run_id == state.run_id}
         findings = [f for f in state.findings if f.code not in away][:MOST_FINDINGS]
-        if findings != self._shown or told != self._restarts:
-            self._show_notices(findings, told)
+        if findings != self._shown or notice != self._restarts:
+            self._show_notices(findings, notice)
 
     def _news(self, state: RunState) -> tuple[str, str] | None:
-        """Of workers that were started again, until a person has put it away."""
+        """Return a notice of restarted workers until the user dismisses it."""
         self._run_id, self._restarted = state.run_id, len(state.restarts)
         return None if self._hushed == (state.run_id, len(state.restarts)) else restarts(state)
 
@@ -375,7 +375,7 @@ class SideColumn(QScrollArea):
         words = f"{finding.words} {finding.suggestion}".strip()
         chart = finding.where.startswith("chart:")
         show = "Show the chart" if chart else "Show them" if finding.where else ""
-        act = "Pause" if finding.action == "pause" else "Veto from the next run"
+        act = "Pause" if finding.action == "pause" else "Veto from the next run on"
         act = act if finding.action else ""
         card = DiagnosisCard(finding.title.rstrip("."), words, act, show)
         card.action_requested.connect(lambda: self.finding_acted.emit(finding))

@@ -1,4 +1,4 @@
-"""The strip block: the facts of the run in one line, what the marks mean, and one cell per step."""
+"""Run strip: facts of the run, legend, and one cell per step."""
 
 from collections.abc import Sequence
 
@@ -28,12 +28,12 @@ ENOUGH_STEPS = 20
 
 
 def cells_of(state: RunState) -> list[StepCell]:
-    """Done, skipped, running, stopped and planned steps, in order."""
+    """Return finished, skipped, running, stopped and planned steps, in order."""
     return StepCells().of(state)
 
 
 class StepCells:
-    """Keeps the cells of finished and planned steps, so that one more step makes one more."""
+    """Cache of step cells, so that a new step creates a single new cell."""
 
     def __init__(self) -> None:
         self._records: list[StepRecord] = []
@@ -41,7 +41,7 @@ class StepCells:
         self._planned: list[StepCell] = []
 
     def of(self, state: RunState) -> list[StepCell]:
-        """As `cells_of`; a cell that says the same is the same object as before."""
+        """Return the same as `cells_of`, reusing unchanged cells."""
         self._follow(state.steps, measure_of(state))
         last = state.steps[-1].step if state.steps else 0
         first_planned, between = last + 1, []
@@ -58,7 +58,7 @@ class StepCells:
     def _follow(self, records: Sequence[StepRecord], measure: str) -> None:
         known = len(self._records)
         if known > len(records) or (known and self._records[-1] is not records[known - 1]):
-            known = 0  # another run, or one that was rewound
+            known = 0  # another run, or one that was rolled back
         self._records[known:] = records[known:]
         self._cells[known:] = [_cell(record, measure) for record in records[known:]]
 
@@ -69,12 +69,12 @@ def _cell(record: StepRecord, measure: str) -> StepCell:
 
 
 def measure_of(state: RunState) -> str:
-    """The metric that the cells show: an SFT run has no rewards."""
+    """Return the metric shown in the cells; SFT runs have no rewards."""
     return "loss" if state.spec is not None and state.spec.kind == "sft" else "reward/mean"
 
 
 def ramp_ends(state: RunState) -> tuple[float, float]:
-    """The 2nd and 98th percentile of what the cells show; 0 to 1 until there are enough of them."""
+    """Return the 2nd and 98th percentile of the cell values; 0 to 1 for too few values."""
     series = state.series.get(measure_of(state))
     if series is None or not len(series):
         return 0.0, 1.0
@@ -85,7 +85,7 @@ def ramp_ends(state: RunState) -> tuple[float, float]:
 
 
 class StripBlock(QWidget):
-    """Facts, legend, axis switch, cells."""
+    """Strip with facts, legend, axis switch and cells."""
 
     step_opened = Signal(int)
     unscored_wanted = Signal()
@@ -135,11 +135,11 @@ class StripBlock(QWidget):
         self._fit()
 
     def add_tool(self, widget: QWidget) -> None:
-        """Put something before the axis switch."""
+        """Insert a widget before the axis switch."""
         self._line.insertWidget(self._line.count() - 1, widget)
 
     def _fit(self) -> None:
-        """Where the facts need its room the legend goes; the strip's tips say the same."""
+        """Hide the legend if there is no room; tooltips have the same text."""
         items = [self._line.itemAt(place) for place in range(self._line.count())]
         widgets = [widget for item in items if item and (widget := item.widget())]
         needed = sum(widget.sizeHint().width() + self._line.spacing() for widget in widgets)
@@ -160,7 +160,7 @@ class StripBlock(QWidget):
 
 
 def _own_start(run: RunModel) -> list[int]:
-    """Where a branch begins."""
+    """Return the step at which a branch starts."""
     parent = run.summary.parent if run.summary else None
     return [parent.begins] if parent and parent.begins else []
 
@@ -192,7 +192,7 @@ def _facts(state: RunState) -> list[Span]:
 
 
 def _learned(state: RunState) -> list[Span]:
-    """The facts of an SFT run."""
+    """Return the facts of an SFT run."""
     loss, held_out = state.series.get("loss"), state.series.get(HELD_OUT)
     plan = state.spec.supervised if state.spec else None
     spans = []
@@ -207,6 +207,6 @@ def _learned(state: RunState) -> list[Span]:
     if plan is not None:
         spans.append(Span(formatting.plural(plan.train.examples, "demonstration")))
         if plan.skipped:
-            left = f"{formatting.plural(plan.skipped, 'bad line')} left out"
+            left = f"{formatting.plural(plan.skipped, 'invalid line')} skipped"
             spans += [Span(" · "), Span(left, "warn")]
     return spans

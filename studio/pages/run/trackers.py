@@ -1,4 +1,4 @@
-"""Who else is told of the run: a quiet line for each tracker, and a button for what it lacks."""
+"""Trackers card: upload state of each tracker, and a button for missing data."""
 
 import asyncio
 
@@ -28,14 +28,14 @@ QUIET = ("opening", "in_step", "behind")
 
 
 class TrackersCard(Card):
-    """Asks the engine while it is in view and something may change; hidden without a tracker."""
+    """Card with the trackers of the run; polls while visible, hidden without trackers."""
 
     def __init__(self, session: Session, tasks: TaskScope, parent: QWidget | None = None) -> None:
         super().__init__("Trackers", parent=parent)
         self._session, self._tasks = session, tasks
         self._lines: list[TrackerLine] = []
         self._looks = False
-        self._send = Button("Send what is missing", "outlined", icon="upload", height=28)
+        self._send = Button("Upload missing data", "outlined", icon="upload", height=28)
         self._send.clicked.connect(session.track)
         self.body.setSpacing(8)
         self.body.addWidget(self._send)
@@ -85,14 +85,14 @@ class TrackersCard(Card):
 
 
 class TrackerLine(QWidget):
-    """A dot, a sentence, and the way to the run there, where it has an address."""
+    """Row of a tracker: state, sentence, and link to the run."""
 
     def __init__(self) -> None:
         super().__init__()
         self._url = ""
         self._dot = Dot()
         self._words = Text("", "label", 400, "muted", wrap=True)
-        self._open = IconButton("external-link", "Open the run there", size=20)
+        self._open = IconButton("external-link", "Open the run in the tracker", size=20)
         self._open.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(self._url)))
         line = QHBoxLayout(self)
         line.setContentsMargins(0, 0, 0, 0)

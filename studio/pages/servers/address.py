@@ -1,4 +1,4 @@
-"""The first step of adding a server: how it is reached, what it is called, and rarely more."""
+"""Step 1 of adding a server: address, name and optional settings."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,62 +14,65 @@ from studio.widgets.forms.form_fields import ChoiceField, SegmentedField, Sugges
 from studio.widgets.text.text import Text
 
 LABEL_PX = 92
-TRANSPORTS = (("asyncssh", "Built in"), ("system", "This machine's ssh"))
+TRANSPORTS = (("asyncssh", "Built in"), ("system", "System ssh"))
 ENGINES = (
-    ("auto", "What fits the server"),
-    ("engine-gpu", "For NVIDIA cards"),
-    ("engine-cpu", "For the processor"),
+    ("auto", "Select automatically"),
+    ("engine-gpu", "For NVIDIA GPUs"),
+    ("engine-cpu", "For CPUs"),
 )
 PACKAGES = (
-    (None, "The way that works"),
-    (False, "Fetched by the server itself"),
-    (True, "Brought from this machine"),
+    (None, "Select automatically"),
+    (False, "Downloaded by the server"),
+    (True, "Uploaded from this machine"),
 )
 WRONG = {
     "address": "Write [user@]host[:port], or an alias of ~/.ssh/config.",
-    "name": "Letters, digits, dot, dash and underscore; at most 63, the first no sign.",
+    "name": (
+        "Letters, digits, dot, dash and underscore; at most 63, starting with a letter or digit."
+    ),
 }
 
 
 class AddressForm(QWidget):
-    """`spec()` is None while something is wrong, which is then said. `entered()`: Enter."""
+    """Address form; `spec()` returns None and shows errors while invalid; emits `entered()` on
+    Enter.
+    """
 
     entered = Signal()
 
     def __init__(self, taken: Callable[[str], bool], parent: QWidget | None = None) -> None:
-        """`taken` says whether there is a server of that name."""
+        """`taken` returns whether a server name is in use."""
         super().__init__(parent)
         self._taken, self._own_name, self._editing = taken, False, ""
-        self.address = SuggestField("Address", "user@host, or an alias")
+        self.address = SuggestField("Address", "user@host or SSH alias")
         self.name = TextField("Name", "box")
         self.transport = SegmentedField("Connection", TRANSPORTS)
-        self.folder = TextField("Folder there", "~/.atelier-engine", mono=True)
+        self.folder = TextField("Remote folder", "~/.atelier-engine", mono=True)
         self.engine = ChoiceField("Engine", ENGINES)
         self.offline = ChoiceField("Packages", PACKAGES)
         self._rows = {
             "address": FormRow(
                 "address", "Address", self.address, label_px=LABEL_PX,
-                help="As ssh takes it: jump hosts, keys and ports of ~/.ssh/config are obeyed.",
+                help="Passed to ssh: jump hosts, keys and ports from ~/.ssh/config apply.",
             ),
             "name": FormRow("name", "Name", self.name, label_px=LABEL_PX,
-                            help="What it is called here."),
+                            help="Name of the server in Atelier."),
         }  # fmt: skip
         self._more = [
             FormRow("transport", "Connection", self.transport, label_px=LABEL_PX,
-                    help="This machine's ssh is for keys in hardware, Kerberos and unusual "
-                         "ProxyCommands."),
-            FormRow("folder", "Folder there", self.folder, label_px=LABEL_PX,
-                    help="Where Atelier lives on the server; a large, local disk is best."),
+                    help="System ssh supports hardware keys, Kerberos and custom ProxyCommands."),
+            FormRow("folder", "Remote folder", self.folder, label_px=LABEL_PX,
+                    help="Installation folder on the server; use a large local disk."),
             FormRow("engine", "Engine", self.engine, label_px=LABEL_PX,
-                    help="Which engine is installed there."),
+                    help="Engine to install on the server."),
             FormRow("offline", "Packages", self.offline, label_px=LABEL_PX,
-                    help="A server without a way to the package index gets them from here."),
+                    help="Choose upload if the server cannot reach the package index."),
         ]  # fmt: skip
         self._fold = Button("Advanced", "quiet", icon="chevron-right", height=28)
         self._build()
 
     def begin(self, spec: HostSpec | None = None) -> None:
-        """Empty, or with what is written down of one."""
+        """Clear the form, or fill it from an existing server."""
         self._editing = spec.name if spec else ""
         self._own_name = spec is not None
         fresh = spec or HostSpec(name="x", address="x")
@@ -81,24 +84,24 @@ class AddressForm(QWidget):
         self.offline.set_value(fresh.offline)
         for row in self._rows.values():
             row.set_problem("")
-        self._rows["name"].set_locked("It keeps its name" if spec else "")
+        self._rows["name"].set_locked("The name cannot be changed" if spec else "")
         self.unfold(spec is not None and spec != HostSpec(name=spec.name, address=spec.address))
 
     def set_known(self, aliases: Sequence[str]) -> None:
         self.address.set_choices(aliases)
 
     def unfold(self, shown: bool) -> None:
-        """The settings that hardly anybody needs."""
+        """Show or hide the advanced settings."""
         for row in self._more:
             row.setVisible(shown)
         self._fold.set_icon("chevron-down" if shown else "chevron-right")
 
     def spec(self) -> HostSpec | None:
-        """What was entered."""
+        """Return the entered server, or None if the form is invalid."""
         address, name = self.address.value().strip(), self.name.value().strip()
         found = {}
         if name != self._editing and self._taken(name):
-            found["name"] = f"There is a server called {name} already."
+            found["name"] = f"A server named {name} already exists."
         try:
             spec = HostSpec(
                 name=name, address=address, transport=self.transport.value(),
@@ -119,8 +122,8 @@ class AddressForm(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(10)
         words = (
-            "A machine with Linux that you reach by SSH. Nothing is installed before you have seen "
-            "what it has."
+            "A Linux machine that you reach over SSH. Atelier surveys it before installing "
+            "anything."
         )
         column.addWidget(Text(words, "label", 400, "muted", wrap=True))
         for row in self._rows.values():
@@ -146,7 +149,7 @@ class AddressForm(QWidget):
 
 
 def name_for(address: str) -> str:
-    """mara@box.lab.example:2222 is box."""
+    """Derive a server name from an address: mara@box.lab.example:2222 becomes box."""
     host = address.strip().rpartition("@")[2]
     if re.fullmatch(r"[0-9.]+(:\d+)?|\[?[0-9a-fA-F:]+\]?(:\d+)?", host) and not host.isalpha():
         kept = re.sub(r"[^A-Za-z0-9.]+", "-", host.rsplit(":", 1)[0] if "." in host else host)

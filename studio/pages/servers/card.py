@@ -1,4 +1,4 @@
-"""Settings: the servers that train for us, with what one would do next for each."""
+"""Settings card with the remote servers and the next action for each."""
 
 import time
 from functools import partial
@@ -14,20 +14,24 @@ from studio.widgets.controls.buttons import Button
 from studio.widgets.text.text import Text
 
 NONE = (
-    "None yet. A server trains while you watch from here: projects are brought there, its runs are "
-    "mirrored here, and go on when this machine is closed."
+    "No servers yet. Projects are uploaded to a server and train there; runs are "
+    "mirrored here and continue when this machine is off."
 )
 
 
 class ServersCard(Card):
-    """`host_wanted(name)` to see all of one, `install_wanted(name)`, `add_wanted()`."""
+    """Card of remote servers; emits `host_wanted(name)`, `install_wanted(name)` and
+    `add_wanted()`.
+    """
 
     host_wanted = Signal(str)
     install_wanted = Signal(str)
     add_wanted = Signal()
 
     def __init__(self, hosts: Hosts, parent: QWidget | None = None) -> None:
-        super().__init__("Servers", "train for you, reached over SSH", padding=16, parent=parent)
+        super().__init__(
+            "Remote servers", "train on other machines over SSH", padding=16, parent=parent
+        )
         self._hosts = hosts
         self.rows: dict[str, HostRow] = {}
         self._none = Text(NONE, "body", tone="muted", wrap=True)
@@ -42,7 +46,7 @@ class ServersCard(Card):
 
     @Slot()
     def show_hosts(self) -> None:
-        """Rows of those that stay are kept, so that the focus does."""
+        """Update the rows; rows of remaining servers are reused to keep the focus."""
         names = [view.spec.name for view in self._hosts.all]
         if names != list(self.rows):
             self._make(names)
@@ -62,7 +66,7 @@ class ServersCard(Card):
             self.body.addWidget(row)
 
     def _connected(self, name: str) -> bool:
-        """Whether an engine answers there: then it is updated, and nothing else is to be seen."""
+        """Return whether an engine answers on the server, so that only an update is possible."""
         view = self._hosts.view(name)
         return view is not None and view.state == "connected"
 

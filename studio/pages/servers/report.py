@@ -1,4 +1,4 @@
-"""What a server has, check by check; before an engine is installed there, what that would take."""
+"""Survey report of a server: one row per check, and the requirements of an installation."""
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -10,7 +10,7 @@ from studio.widgets.text.text import Text
 
 
 class ReportView(QWidget):
-    """`show_report(report)`."""
+    """View of a survey report: `show_report(report)`."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -20,13 +20,13 @@ class ReportView(QWidget):
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(2)
-        self._column.addWidget(Text("What it has", "label", 600))
+        self._column.addWidget(Text("Hardware and software", "label", 600))
         self._column.addSpacing(2)
         self._column.addWidget(self._facts)
         self._column.addSpacing(8)
 
     def show_report(self, report: HostReport) -> None:
-        """The same one again changes nothing on screen."""
+        """Show a report; the same report again changes nothing."""
         if report == self._shown:
             return
         self._shown = report

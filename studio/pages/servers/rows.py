@@ -1,4 +1,4 @@
-"""A server in the list: dot, name and state, what would be done next, progress and problem."""
+"""Row of a server in the list: state, actions, progress and problem."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
@@ -15,7 +15,7 @@ from studio.widgets.text.text import Text
 
 
 class OfferLine(QHBoxLayout):
-    """Buttons made of offers; anew only where they change, so that the focus stays."""
+    """Layout of action buttons, rebuilt only when they change so that focus stays."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class OfferLine(QHBoxLayout):
         self._offers: tuple[Offer, ...] = ()
 
     def show_offers(self, offers: tuple[Offer, ...], about: str) -> list[Button]:
-        """The buttons that are new; empty where nothing has changed."""
+        """Show buttons; returns the new ones, or an empty list if nothing has changed."""
         if offers == self._offers:
             return []
         self._offers = offers
@@ -43,7 +43,7 @@ class OfferLine(QHBoxLayout):
         return button
 
     def _clear(self) -> bool:
-        """True where one of them had the focus."""
+        """Remove all buttons; returns True if one of them had the focus."""
         had_focus = False
         while (item := self.takeAt(0)) is not None:
             if (button := item.widget()) is not None:
@@ -54,7 +54,7 @@ class OfferLine(QHBoxLayout):
 
 
 class HostRow(QWidget):
-    """`show_row(row)`; `pressed(verb)`, `open` among them."""
+    """Row of a server: `show_row(row)`; emits `pressed(verb)`, including `open`."""
 
     pressed = Signal(str)
 

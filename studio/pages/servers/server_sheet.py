@@ -1,4 +1,4 @@
-"""All of one server: how it is, what it has, its engines, my runs there, and what can be done."""
+"""Sheet of a server: state, hardware, engines, own runs and actions."""
 
 import time
 from functools import partial
@@ -36,7 +36,7 @@ MOST_RUNS = 8
 
 
 class HostSheet(Sheet):
-    """`show_host(name)`; `change_wanted(name)` of its address, `install_wanted(name)`."""
+    """Server sheet: `show_host(name)`; emits `change_wanted(name)` and `install_wanted(name)`."""
 
     change_wanted = Signal(str)
     install_wanted = Signal(str)
@@ -49,16 +49,16 @@ class HostSheet(Sheet):
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._meter = Meter("Progress", "accent", 4)
         self._facts = KeyValues(1)
-        self._engines = Section("Engines there")
+        self._engines = Section("Installed engines")
         self._engine_values = KeyValues(1)
         self._engines.column.addWidget(self._engine_values)
-        self._runs = Section("Your runs there")
+        self._runs = Section("Your runs on this server")
         self._shown_runs: tuple[tuple[str, str, bool], ...] = ()
         self._report = ReportView()
         self._actions = OfferLine(), OfferLine()
         self._ending = OfferLine()
-        self._edit = Button("Change", "quiet", icon="pencil", height=28)
-        set_tip(self._edit, "Change its address, connection, folder or engine")
+        self._edit = Button("Edit", "quiet", icon="pencil", height=28)
+        set_tip(self._edit, "Edit address, connection, folder or engine")
         self._build()
         self._hosts.changed.connect(self._heard)
         session.runs_changed.connect(self._heard)
@@ -107,26 +107,26 @@ class HostSheet(Sheet):
         self._engines.setVisible(bool(lines))
         self._engine_values.set_values(lines)
         self._engine_values.setFixedHeight(self._engine_values.sizeHint().height())
-        words = "It was made from another source than this machine's." if view.outdated else ""
+        words = "Its source differs from the one on this machine." if view.outdated else ""
         self._engines.set_note(words)
 
     def _show_runs(self, view: HostView) -> None:
         runs = view.runs[:MOST_RUNS]
         known = self._session.runs.known
-        told = tuple(
+        rows = tuple(
             (run.id, f"{run.project} / {run.name} · {run_words(run).text}", known(run.id))
             for run in runs
         )
-        self._runs.setVisible(bool(told))
-        if told == self._shown_runs:
+        self._runs.setVisible(bool(rows))
+        if rows == self._shown_runs:
             return
-        self._shown_runs = told
+        self._shown_runs = rows
         self._runs.clear()
-        for run_id, words, here in told:
+        for run_id, words, here in rows:
             button = Button(words, "quiet", icon="activity", height=28)
             button.clicked.connect(partial(self._open_run, run_id))
             button.setEnabled(here)
-            set_tip(button, "" if here else "It is of a project that is not on this machine")
+            set_tip(button, "" if here else "Its project is not on this machine")
             self._runs.add_left(button)
         more = len(view.runs) - len(runs)
         self._runs.set_note(f"and {formatting.plural(more, 'more run')}" if more else "")
@@ -161,16 +161,16 @@ class HostSheet(Sheet):
         return bool(view and view.report and any(one.current for one in view.report.engines))
 
     async def _sure(self, verb: str) -> None:
-        """What takes something away is asked about, with what goes."""
+        """Ask for confirmation before a destructive action, listing its effects."""
         view, name = self._hosts.view(self._name), self._name
         if view is None:
             return
         title, words, does = {
-            "remove": (f"Remove Atelier from {name}?", removal_words(view), "Remove all of it"),
-            "forget": (f"Forget {name}?", FORGET_WORDS, "Forget it"),
-            "stop_engine": (f"Stop the engine on {name}?", STOP_WORDS, "Stop it"),
+            "remove": (f"Remove Atelier from {name}?", removal_words(view), "Remove Atelier"),
+            "forget": (f"Remove {name} from the list?", FORGET_WORDS, "Remove"),
+            "stop_engine": (f"Stop the engine on {name}?", STOP_WORDS, "Stop the engine"),
         }[verb]
-        choices = [Choice("", "Leave it"), Choice("yes", does, "danger")]
+        choices = [Choice("", "Cancel"), Choice("yes", does, "danger")]
         answer, _ = await ask(self.window(), title, words, choices)
         if answer == "yes":
             self._hosts.act(name, verb)  # type: ignore[arg-type]
@@ -204,11 +204,12 @@ class HostSheet(Sheet):
 
 
 FORGET_WORDS = (
-    "It goes from the list; nothing changes there, and what was mirrored stays here. It is refused "
-    "while runs of yours go on there."
+    "The server and its mirrored data stay unchanged. This is refused while your "
+    "runs are active there."
 )
 STOP_WORDS = (
-    "Runs there stop after what is stored, and can be resumed. The next connection starts it again."
+    "Its runs stop at the last stored step and can be resumed. The next connection "
+    "restarts the engine."
 )
 
 
@@ -216,17 +217,17 @@ def _facts(view: HostView) -> list[tuple[str, str]]:
     facts = [("Address", view.spec.address)]
     if view.info is not None:
         facts += [("Device", view.info.device), ("Engine", view.info.version)]
-        facts += [(f"Card {card.index} now", card_words(card)) for card in view.info.cards]
+        facts += [(f"GPU {card.index} now", card_words(card)) for card in view.info.cards]
         facts.append(("Free disk now", formatting.size(view.info.free_bytes or None)))
     if view.latency_s is not None:
-        facts.append(("Answers in", formatting.duration(view.latency_s)))
+        facts.append(("Latency", formatting.duration(view.latency_s)))
     if view.behind > BEHIND:
         facts.append(("Mirror", behind_words(view)))
     return facts
 
 
 class Section(QWidget):
-    """A small heading, what stands below it, and maybe a note."""
+    """Section with a small heading, content and an optional note."""
 
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -1,4 +1,4 @@
-"""A run changes machines: brought home from a server, or sent to one, with progress."""
+"""Move of a run between this machine and a server, with progress."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -18,18 +18,21 @@ from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
 HOME = (
-    "Attempts, checkpoints and labels of {run} come to this machine and are checked; then it is "
-    "this machine's, and is gone from {host}. What trains from it trains here."
+    "All trajectories, checkpoints and labels of {run} are downloaded and verified. "
+    "The run then belongs to this machine and is deleted from {host}; resuming and "
+    "branching happen here."
 )
 AWAY = (
-    "The project as it is now and all of {run} go to {host} and are checked. From then on it is "
-    "there, and goes on there when it is resumed; what lies here stays, as its mirror."
+    "The current project and all of {run} are uploaded to {host} and verified. The "
+    "run then resumes on {host}; the local copy stays as a mirror."
 )
-KEPT = "What has arrived is kept: it goes on from there."
+KEPT = "Transferred files are kept; the next transfer resumes."
 
 
 class MoveSheet(Sheet):
-    """`bring_home(run)` or `send(run, name)`; the run moves when its button is pressed."""
+    """Sheet for a move: `bring_home(run)` downloads, `send(run, name)` uploads, after
+    confirmation.
+    """
 
     def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Move", host)
@@ -53,17 +56,17 @@ class MoveSheet(Sheet):
         self._go.clicked.connect(self._begin)
 
     def bring_home(self, run: RunSummary) -> None:
-        self._prepare(run, "", "Bring it here", "download")
+        self._prepare(run, "", "Move to this machine", "download")
 
     def send(self, run: RunSummary, name: str) -> None:
-        self._prepare(run, name, f"Send it to {name}", "upload")
+        self._prepare(run, name, f"Move to {name}", "upload")
 
     def _prepare(self, run: RunSummary, to: str, does: str, icon: str) -> None:
         if self._moving:
             self.open()
             return
         self._run, self._to = run, to
-        self.set_title(f"Send {run.name} to {to}" if to else f"Bring {run.name} to this machine")
+        self.set_title(f"Move {run.name} to {to}" if to else f"Move {run.name} to this machine")
         words = AWAY if to else HOME
         self._words.set_words(words.format(run=run.name, host=to or run.host))
         self._go.set_words(does)
@@ -78,7 +81,7 @@ class MoveSheet(Sheet):
 
     @property
     def _server(self) -> str:
-        """The server that has part in it."""
+        """Return the name of the server involved."""
         return self._to or (self._run.host if self._run else "")
 
     def _begin(self) -> None:
@@ -115,13 +118,13 @@ class MoveSheet(Sheet):
         self._go.set_words("Try again")
 
     def _leave(self) -> None:
-        """What moves stops, and goes on from there the next time; else the sheet goes."""
+        """Stop the transfer, which the next one resumes; otherwise close the sheet."""
         if self._moving:
             self._tasks.cancel("move")
             self._show("")
             self._problem.set_words(KEPT)
             self._problem.setVisible(True)
-            self._go.set_words("Go on")
+            self._go.set_words("Resume")
         else:
             self.close_sheet()
 

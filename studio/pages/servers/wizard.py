@@ -1,6 +1,6 @@
-"""Adding a server: its address, the way there, what it has, the engine for it, and done.
+"""Wizard that adds a server: address, connection, survey, installation, ready.
 
-Each step shows what is so on the server; closing the sheet stops nothing and loses nothing.
+Each step shows the state of the server. Closing the sheet stops nothing.
 """
 
 from typing import Literal
@@ -25,28 +25,33 @@ from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
 TITLES = {
-    "address": "Step 1 of 5 · where it is",
-    "waiting": "Step 2 of 5 · connecting",
-    "report": "Step 3 of 5 · what it has",
-    "installing": "Step 4 of 5 · installing",
-    "ready": "Step 5 of 5 · ready",
+    "address": "Step 1 of 5 · Address",
+    "waiting": "Step 2 of 5 · Connect",
+    "report": "Step 3 of 5 · Survey",
+    "installing": "Step 4 of 5 · Install",
+    "ready": "Step 5 of 5 · Ready",
 }
-NOTHING_YET = "What it asks comes as a question in the window. Nothing is installed by this."
-GOES_ON = "It goes on when this sheet is closed, and from here when it is cut off."
-CUT_OFF = "The installation was cut off. What has arrived is kept: Install goes on from there."
+NOTHING_YET = (
+    "Password and host key prompts appear in the window. Nothing is installed in this step."
+)
+GOES_ON = "Closing this sheet does not stop the installation. It resumes after an interruption."
+CUT_OFF = "The installation was interrupted. Transferred files are kept; Install resumes it."
 
 
 class AddServerSheet(Sheet):
-    """`begin()` opens it at the first step, `go_on(name)` where that server stands, `change(name)`
-    to write its address and the rest anew."""
+    """Wizard: `begin()` opens step 1, `go_on(name)` the current step of a server, and
+    `change(name)` edits its address and settings.
+    """
 
     def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Add a server", host)
         self._session, self._hosts, self._tasks = session, session.hosts, tasks
         self._name = ""
         self._shown: Step | Literal["address"] = "address"
-        self._asked = self._installing = False
-        """Whether something was asked for that the server has not heard of yet; is installed."""
+        self._requested = self._installing = False
+        """Whether a request awaits confirmation by the server; whether an installation is
+        running.
+        """
         self._refused: Problem | None = None
         self._step = Text("", "caption", 500, "faint")
         self._form = AddressForm(lambda name: self._hosts.view(name) is not None)
@@ -55,7 +60,7 @@ class AddServerSheet(Sheet):
         self._note = Text("", "label", 400, "warn", wrap=True)
         self._back = Button("Back", "quiet", height=32)
         self._later = Button("Later", "quiet", height=32)
-        self._again = IconButton("refresh-cw", "Look again", size=28)
+        self._again = IconButton("refresh-cw", "Check again", size=28)
         self._main = Button("Connect", "primary", height=32)
         self._stale = QTimer(self)
         self._stale.setSingleShot(True)
@@ -64,24 +69,24 @@ class AddServerSheet(Sheet):
         self._wire()
 
     def begin(self) -> None:
-        """Another server."""
+        """Start with a new server."""
         self._form.begin()
         self._set_name("")
         self._open()
 
     def go_on(self, name: str) -> None:
-        """With one that is in the list."""
+        """Resume at the current step of a listed server."""
         if (view := self._hosts.view(name)) is not None:
             self._form.begin(view.spec)
             self._set_name(name)
             self._open()
 
     def change(self, name: str) -> None:
-        """With what is written down of one."""
+        """Edit the settings of a listed server."""
         if (view := self._hosts.view(name)) is not None:
             self._form.begin(view.spec)
             self._set_name("")
-            self.set_title(f"Change {name}")
+            self.set_title(f"Edit {name}")
             self._open()
 
     def _open(self) -> None:
@@ -93,13 +98,13 @@ class AddServerSheet(Sheet):
 
     def _set_name(self, name: str) -> None:
         self._name, self._refused = name, None
-        self._asked = self._installing = False
+        self._requested = self._installing = False
         self.set_title(f"Add {name}" if name else "Add a server")
 
-    # What a person wants
+    # User actions
 
     def _press(self) -> None:
-        """The button at the right: whatever comes next."""
+        """Perform the primary action of the current step."""
         match self._shown:
             case "address":
                 self._connect()
@@ -113,7 +118,7 @@ class AddServerSheet(Sheet):
                 self._stop()
 
     def _connect(self) -> None:
-        """Once: Enter in a box that can be edited is told twice."""
+        """Connect once; Enter in an editable combo box is reported twice."""
         spec = self._form.spec() if self._shown == "address" else None
         if spec is not None:
             self._set_name(spec.name)
@@ -126,12 +131,12 @@ class AddServerSheet(Sheet):
         self._hosts.act(self._name, action, lambda _: None, self._not_taken)
 
     def _ask(self) -> None:
-        self._asked, self._refused = True, None
+        self._requested, self._refused = True, None
         self._stale.start()
         self._show()
 
     def _stop(self) -> None:
-        """Let go; what has arrived stays."""
+        """Cancel the operation; transferred files are kept."""
         self._installing = False
         self._hosts.act(self._name, "disconnect")
         self._step_back()
@@ -144,27 +149,27 @@ class AddServerSheet(Sheet):
         self._form.address.line.setFocus()
 
     def _not_taken(self, problem: Problem) -> None:
-        self._asked, self._refused = False, problem
+        self._requested, self._refused = False, problem
         self._show()
 
     def _train_here(self, on: bool) -> None:
         path = self._session.project.path
         self._hosts.choose(path, self._name if on else "")
 
-    # What is so
+    # State
 
     @Slot()
     def _heard(self) -> None:
         view = self._hosts.view(self._name)
         if view is not None and view.state in (*UNDER_WAY, "connected"):
-            self._asked = False
+            self._requested = False
             self._installing = self._installing or view.state == "installing"
         if self.is_open() and self._name:
             self._show()
 
     @Slot()
     def _waited(self) -> None:
-        self._asked = False
+        self._requested = False
         self._heard()
 
     def _now(self) -> Step | Literal["address"]:
@@ -172,7 +177,7 @@ class AddServerSheet(Sheet):
             return "address"
         if self._refused is not None:
             return "failed"
-        if self._asked:
+        if self._requested:
             return "installing" if self._installing else "waiting"
         step = step_of(self._hosts.view(self._name))
         return "installing" if step == "waiting" and self._installing else step
@@ -206,14 +211,18 @@ class AddServerSheet(Sheet):
             problem = self._refused or (view.problem if view else None)
             self._live.show_problem(self._hosts.words(self._name).text, problem)
         else:
-            title = f"Installing on {self._name}" if self._installing else f"Going to {self._name}"
+            title = (
+                f"Installing on {self._name}"
+                if self._installing
+                else (f"Uploading to {self._name}")
+            )
             self._live.show_view(title, view, self._hosts.words(self._name).text)
 
     def _show_report(self, view: HostView) -> None:
         assert view.report is not None
         self._report.show_report(view.report)
         refused = unfit(view.report)
-        words = refused and f"No engine can run there. {refused}"
+        words = refused and f"No engine can run on this server. {refused}"
         if self._installing and not words:
             words = CUT_OFF
         self._note.set_words(words)
@@ -263,7 +272,7 @@ class AddServerSheet(Sheet):
 
 
 class LiveStep(QWidget):
-    """What goes on there now, how far it is, and what is the matter."""
+    """Step that shows the current operation, its progress and its problem."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -279,7 +288,7 @@ class LiveStep(QWidget):
             column.addWidget(part)
 
     def show_view(self, title: str, view: HostView | None, words: str) -> None:
-        """Under way."""
+        """Show a running operation."""
         tick = view.tick if view else None
         self._title.set_words(title)
         self._title.set_tone("text")
@@ -294,7 +303,7 @@ class LiveStep(QWidget):
         self._kept.setVisible(True)
 
     def show_problem(self, words: str, problem: Problem | None) -> None:
-        """It did not come about; what is tried again by itself counts down in `words`."""
+        """Show a failure; `words` count down to an automatic retry."""
         self._title.set_words(words[:1].upper() + words[1:])
         self._title.set_tone("bad")
         self._title.setWordWrap(True)
@@ -307,7 +316,7 @@ class LiveStep(QWidget):
 
 
 class ReadyStep(QWidget):
-    """It answers: what trains there, and whether this project does."""
+    """Final step: engine of the server, and whether this project trains there."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -332,6 +341,8 @@ class ReadyStep(QWidget):
         self._facts.set_values(facts)
         self.chosen.setVisible(bool(project))
         self.chosen.setChecked(here)
-        words = f"{project} then trains on {name}; the header says so, and changes it."
-        none = f"Open a project and choose {name} in the header to train it there."
+        words = (
+            f"{project} will train on {name}. The header shows this, and you can change it there."
+        )
+        none = f"Open a project and choose {name} in the header to train on it."
         self._words.set_words(words if project else none)

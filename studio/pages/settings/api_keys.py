@@ -1,6 +1,4 @@
-"""Settings: API keys of judges and trackers, kept in the operating system's keyring and nowhere
-else.
-"""
+"""API keys of judges and trackers, stored only in the keyring of the operating system."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -34,15 +32,15 @@ TRACKERS = (
     ("mlflow", "MLflow"),
 )
 FORMS = {
-    "langfuse": "It has two parts: PUBLIC:SECRET, as pk-lf-…:sk-lf-….",
-    "otel": "It is what the collector wants as headers: name=value, and a comma before the next.",
-    "mlflow": "It is a token, or USER:PASSWORD.",
+    "langfuse": "Format: PUBLIC:SECRET, for example pk-lf-…:sk-lf-….",
+    "otel": "Format: the headers for the collector as name=value pairs, separated by commas.",
+    "mlflow": "Format: a token, or USER:PASSWORD.",
 }
-"""How a tracker's key is written, where that is not plain."""
+"""Formats of tracker keys that need an explanation."""
 
 
 class KeysCard(Card):
-    """Choose whose, paste the key, keep it; a kept key is never shown again."""
+    """Card for a provider's key; stored keys are never shown."""
 
     def __init__(
         self,
@@ -53,12 +51,16 @@ class KeysCard(Card):
         slot: Callable[[str], str] = str,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(title, "in the system's keyring, lent to the engine in memory", padding=16)
+        super().__init__(
+            title,
+            ("stored in the system keyring; the engine keeps them in memory only"),
+            padding=16,
+        )
         self._tasks, self._choices, self._slot = tasks, dict(choices), slot
         self._provider = ChoiceField(whose, choices)
         self._key = TextField(f"{whose}: API key", "paste the key", mono=True, secret=True)
-        self._keep = Button("Keep", "outlined", icon="key-round")
-        self._forget = Button("Forget", "quiet", icon="trash-2")
+        self._keep = Button("Save", "outlined", icon="key-round")
+        self._forget = Button("Delete", "quiet", icon="trash-2")
         self._words = Text("", "caption", tone="faint", wrap=True)
         self._provider.setFixedWidth(180)
         line = QHBoxLayout()
@@ -75,12 +77,12 @@ class KeysCard(Card):
         self._forget.clicked.connect(self._delete)
 
     def look(self) -> None:
-        """Say whether the chosen provider's key is there."""
+        """Show whether a key is stored for the selected provider."""
         name = self._name
         self._run("look", api_keys.get(self._slot(name)), lambda key: self._say(name, bool(key)))
 
     def _put(self) -> None:
-        """The key stays in its field until it is kept."""
+        """Store the key; the field keeps it until it is stored."""
         name, key = self._name, self._key.value().strip()
         if not key:
             return
@@ -90,7 +92,7 @@ class KeysCard(Card):
                 self._key.set_value("")
             self._say(name, True)
 
-        self._tasks.cancel(self._job("look"))  # what it finds is older
+        self._tasks.cancel(self._job("look"))  # its result is outdated
         self._run("change", api_keys.put(self._slot(name), key), kept)
 
     def _delete(self) -> None:
@@ -109,15 +111,15 @@ class KeysCard(Card):
         self._tasks.run(self._job(what), job, done, self._failed)
 
     def _say(self, name: str, kept: bool) -> None:
-        """Of the one that is chosen: of another, nobody asks any more."""
+        """Show the result unless a different provider is selected by now."""
         if name != self._name:
             return
         title = self._choices[name]
         self._forget.setEnabled(kept)
-        said = f"A key of {title} is kept." if kept else f"No key of {title} is kept."
+        status = f"A key for {title} is stored." if kept else f"No key for {title} is stored."
         form = FORMS.get(name, "")
         self._words.set_tone("faint")
-        self._words.set_words(f"{said} {form}" if form and not kept else said)
+        self._words.set_words(f"{status} {form}" if form and not kept else status)
 
     def _failed(self, problem: Problem) -> None:
         self._words.set_tone("bad")
@@ -129,5 +131,5 @@ def judge_keys_card(tasks: TaskScope) -> KeysCard:
 
 
 def tracker_keys_card(tasks: TaskScope) -> KeysCard:
-    """trackio and TensorBoard write here, and need none."""
+    """Build the card for tracker keys; trackio and TensorBoard write locally and need none."""
     return KeysCard("Tracker keys", "Tracker", TRACKERS, tasks, tracker_slot)

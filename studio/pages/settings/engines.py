@@ -1,4 +1,4 @@
-"""Settings: which engine trains, what others bring, and what lies beside them."""
+"""Settings cards of Python environments: engines, trackers and others."""
 
 import asyncio
 from functools import partial
@@ -20,20 +20,20 @@ POLL_S = 0.5
 
 
 class EnginesCards(QWidget):
-    """Two cards, over one list: engines, and what else is installed beside Atelier."""
+    """Two cards over one list of environments: engines and others."""
 
     def __init__(self, session: Session, tasks: TaskScope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session, self._tasks = session, tasks
         self._found: EnvironmentList | None = None
         self._rows: dict[str, EnvironmentRow] = {}
-        self._engines = Card("Engines", "one trains at a time; the others wait", padding=16)
-        words = "installed when first needed; those of trackers when you say so"
-        self._others = Card("Beside the engine", words, padding=16)
+        self._engines = Card("Engines", "one trains at a time; other runs wait", padding=16)
+        words = "installed on first use; tracker environments on request"
+        self._others = Card("Other environments", words, padding=16)
         self._back = Button("Roll back", "quiet", icon="undo-2", height=24)
-        self._words = Text("Not asked yet.", "body", tone="faint", wrap=True)
+        self._words = Text("Not loaded yet.", "body", tone="faint", wrap=True)
         self._by_hand = Text(
-            "An interpreter is chosen by hand above: that one is started, whatever is chosen here.",
+            ("A custom interpreter is set above and takes precedence over the engine chosen here."),
             "caption",
             tone="warn",
             wrap=True,
@@ -43,15 +43,15 @@ class EnginesCards(QWidget):
         self._show_by_hand()
 
     def look(self) -> None:
-        """Ask the engine, and go on asking while a job is under way."""
+        """Load the list, and poll it while a job is running."""
         self._words.set_tone("faint")
         if not self._session.connected:
-            self._say("No engine answers: what is installed is shown when one does.")
+            self._say("Not connected. Installed engines appear once an engine is running.")
         else:
             self._tasks.run("environments", self._watch(), failed=self._failed)
 
     def rest(self) -> None:
-        """Out of view: jobs go on, nobody asks how far they are."""
+        """Stop polling while hidden; jobs continue."""
         self._tasks.cancel("environments")
 
     def _build(self) -> None:
@@ -81,7 +81,7 @@ class EnginesCards(QWidget):
         self._found = found
         if found.problem:
             self._failed(found.problem)
-        elif self._words.property("tone") != "bad":  # a refusal stays until something is pressed
+        elif self._words.property("tone") != "bad":  # keep an error until the next action
             self._say("")
         self._row(built_in_row(found), self._engines)
         for view in found.environments:
@@ -92,7 +92,7 @@ class EnginesCards(QWidget):
         if previous is not None:
             names = {one.name: one.title for one in found.environments}
             title = names.get(previous.name, "Built-in engine")
-            set_tip(self._back, f"Use the engine of before again: {title}")
+            set_tip(self._back, f"Use the previous engine again: {title}")
 
     def _row(self, row: Row, card: Card) -> None:
         shown = self._rows.get(row.name)

@@ -1,4 +1,4 @@
-"""Settings: how it looks, which engine, is this machine fit, which keys."""
+"""Settings page: appearance, engine, check of this machine, API keys, shortcuts."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ WIDEST = 880
 
 
 class SettingsPage(Page):
-    """Changes apply at once."""
+    """Settings page; changes apply immediately."""
 
     def __init__(
         self, session: Session, actions: Actions, workspace: Path, parent: QWidget | None = None
@@ -61,7 +61,7 @@ class SettingsPage(Page):
         self._engines.rest()
 
     def show_servers(self) -> None:
-        """Bring their card into sight."""
+        """Scroll to the card of remote servers."""
         self._area.ensureWidgetVisible(self.servers)
         self.servers.setFocus()
 
@@ -89,8 +89,8 @@ class SettingsPage(Page):
 
     def _look_card(self) -> Card:
         card = Card("Appearance", padding=16)
-        self._mode = Segmented(["As the system", "Dark", "Light"], "Theme")
-        self._motion = Toggle("Reduced motion: nothing glides, nothing breathes")
+        self._mode = Segmented(["System", "Dark", "Light"], "Theme")
+        self._motion = Toggle("Reduce motion")
         self._mode.chosen.connect(lambda i: self.session.settings.update(theme=MODES[i]))
         self._motion.toggled.connect(lambda on: self.session.settings.update(reduced_motion=on))
         card.body.setSpacing(12)
@@ -105,11 +105,13 @@ class SettingsPage(Page):
 
     def _engine_card(self) -> Card:
         card = Card(
-            "Engine", "trains in its own process; closing the window does not stop it", padding=16
+            "Engine",
+            "training runs in a separate process; closing the window does not stop it",
+            padding=16,
         )
         card.body.setSpacing(12)
         card.body.addWidget(self._facts)
-        python = PathField("Engine interpreter", "that of the engine in use")
+        python = PathField("Engine interpreter", "interpreter of the selected engine")
         python.set_value(self.session.settings.current.engine_python)
         python.edited.connect(lambda value: self._set_python(str(value or "")))
         python.browse_requested.connect(self._choose_python)
@@ -119,7 +121,7 @@ class SettingsPage(Page):
                 "engine_python",
                 "Interpreter",
                 python,
-                help="Python that has torch; it goes before the engines below.",
+                help="Python interpreter with PyTorch; takes precedence over the engines below.",
             )
         )
         workspace = TextField("Workspace", mono=True)
@@ -128,7 +130,7 @@ class SettingsPage(Page):
             "workspace",
             "Workspace",
             workspace,
-            help="Folder of projects. Start with --workspace to use another.",
+            help="Folder of projects. Start with --workspace to change it.",
         )
         row.setEnabled(False)
         card.body.addWidget(row)
@@ -142,7 +144,7 @@ class SettingsPage(Page):
             line.addWidget(button)
         line.addWidget(
             Text(
-                "A running run stops at its last checkpoint and can be resumed.",
+                "An active run stops at its last checkpoint and can be resumed.",
                 "caption",
                 tone="faint",
             )
@@ -152,7 +154,7 @@ class SettingsPage(Page):
         return card
 
     def _doctor_card(self) -> Card:
-        card = Card("This machine", "is everything there that training needs?", padding=16)
+        card = Card("This machine", "check the requirements for training", padding=16)
         self._check_button = Button("Check this machine", "outlined", icon="search-check")
         self._check_button.clicked.connect(self._check)
         assert card.header is not None
@@ -165,7 +167,7 @@ class SettingsPage(Page):
         return card
 
     def _keys_card(self) -> Card:
-        card = Card("Keys", "? shows them anywhere", padding=0)
+        card = Card("Keyboard shortcuts", "press ? to show them anywhere", padding=0)
         table = shortcut_table(card)
         table.setFixedHeight(30 + 36 * ShortcutTableModel().rowCount())
         card.body.addWidget(table)
@@ -190,7 +192,7 @@ class SettingsPage(Page):
                 ("Version", f"{info.version} · Python {info.python}"),
                 ("Memory", used),
                 ("Process", str(info.pid)),
-                ("Living runs", str(info.living_runs)),
+                ("Active runs", str(info.living_runs)),
             ]
         self._facts.set_values(values)
         if link.contact != self._contact:
@@ -201,7 +203,7 @@ class SettingsPage(Page):
     def _set_python(self, path: str) -> None:
         self.session.settings.update(engine_python=path)
         self.session.link.python = path or None
-        self.session.said.emit("The next start of the engine uses it.")
+        self.session.said.emit("The engine uses it after its next start.")
 
     def _choose_python(self) -> None:
         dialog = QFileDialog(self, "Choose a Python interpreter")

@@ -7,8 +7,8 @@ from studio.widgets.tables.table import Table
 
 
 def shortcut_table(parent: QWidget) -> Table:
-    """The table of keys, for the sheet and for Settings."""
-    table = Table("Keys")
+    """Build the table of keyboard shortcuts."""
+    table = Table("Keyboard shortcuts")
     table.setParent(parent)
     table.setModel(ShortcutTableModel(parent=table))
     table.set_column(0, None)

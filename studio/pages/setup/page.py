@@ -1,4 +1,6 @@
-"""The Setup page: the form, the file, the scenarios; beside them the preflight and Train."""
+"""Setup page: form, project.toml, scenarios and demonstrations; preflight and Train on the
+right.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -39,19 +41,21 @@ from studio.widgets.text.text import Text
 
 TABS = ("Form", "project.toml", "Scenarios", "Demonstrations")
 TITLES = (
-    "Five choices, the rest follows",
-    "The project as a file",
+    "Configure training",
+    "Edit project.toml",
     "Scenarios",
-    "What a supervised run learns from",
+    "Training data for supervised fine-tuning (SFT)",
 )
 SCENARIOS, DEMONSTRATIONS = 2, 3
 WIDEST_FORM = 980
 PRICED_AFTER_MS = 120
-"""After the last move of a field."""
+"""Delay between the last edit and a new estimate, ms."""
 
 
 class SetupPage(Page):
-    """Every edit is checked, then written; a refused one stays visible with its reason."""
+    """Setup page; edits are validated before writing, and refused ones stay visible with a
+    reason.
+    """
 
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
@@ -63,7 +67,7 @@ class SetupPage(Page):
         self._soon.setInterval(PRICED_AFTER_MS)
         self._edits = Edits(session, self.tasks, self._soon.start)
         self._title = Text(TITLES[0], "title")
-        self._tabs = Segmented(TABS, "Setup as")
+        self._tabs = Segmented(TABS, "Setup view")
         self._form, self._toml = ChoicesForm(), TomlTab()
         self._tools = AgentTools(session, self.tasks, self, self._asked_for)
         self._form.add_tools(self._tools)
@@ -85,7 +89,7 @@ class SetupPage(Page):
             self._tools.look()
 
     def save(self) -> None:
-        """Ctrl S: whatever tab is in view."""
+        """Save the visible tab (Ctrl S)."""
         tabs = (self._form.finish, self._toml.save, self._scenarios.save)
         (*tabs, self._demonstrations.finish)[self._tabs.index()]()
 
@@ -148,14 +152,14 @@ class SetupPage(Page):
         self._tabs.set_index(tab)
         self._stack.setCurrentIndex(tab)
         self._title.set_words(TITLES[tab])
-        self._preflight.setVisible(tab != DEMONSTRATIONS)  # it speaks of RL
+        self._preflight.setVisible(tab != DEMONSTRATIONS)  # the preflight covers RL only
         self.update()
         if tab == SCENARIOS:
             self._scenarios.load()
         elif tab == DEMONSTRATIONS:
             self._demonstrations.load()
 
-    # The project
+    # Project
 
     @Slot()
     def _project_changed(self) -> None:
@@ -187,13 +191,13 @@ class SetupPage(Page):
         self._show_baseline()
 
     def _asked_for(self) -> tuple[str, str]:
-        """The file of the packages that the agent asks for."""
+        """Return project folder and requirements file of the agent."""
         project = self.session.project
         config = project.view.config if project.view else None
         return project.path, (config.agent.requirements or "") if config else ""
 
     def _turn(self, path: str) -> None:
-        """To another project. What was still being typed belongs to the one before."""
+        """Switch to another project; pending edits belong to the previous one."""
         for part in (self._form, self._demonstrations):
             part.finish()
         self._demonstrations.forget()
@@ -207,15 +211,15 @@ class SetupPage(Page):
             self._scenarios.load()
 
     def _choose_preset(self, name: str) -> None:
-        """The preset alone: what was set beside it goes."""
+        """Apply an algorithm preset and remove its deviations."""
         self._edits.write(self._form, KEY, {KEY.rpartition(".")[0]: None, KEY: name})
 
     def _put_all(self, values: dict[str, Any]) -> None:
-        """Several keys at once; what is wrong appears under the first."""
+        """Write several keys; problems are shown at the first."""
         self._edits.write(self._form, next(iter(values)), values)
 
     def _apply_fix(self, fix: MemoryFix) -> None:
-        """One click: the values go into the project, and those before can be put back."""
+        """Apply a memory fix in one click, with Undo."""
         view = self.session.project.view
         if view is None or view.config is None:
             return
@@ -244,7 +248,7 @@ class SetupPage(Page):
 
     @Slot(object)
     def _engine_changed(self, link: LinkState) -> None:
-        """Another engine may have something else to sample and train with."""
+        """Reload the capabilities after a change of engine."""
         before, self._contact = self._contact, link.contact
         if self.isVisible() and link.contact == "connected" != before:
             self._ask_backends()
@@ -260,10 +264,12 @@ class SetupPage(Page):
         self._show_readiness()
 
     def _unknown(self, problem: Problem) -> None:
-        """An older engine does not say: then nothing is claimed, and a run says what is missing."""
+        """Handle an older engine without this route: nothing is shown until a run reports a
+        problem.
+        """
         self._form.show_facts(None)
 
-    # The preflight
+    # Preflight
 
     @Slot()
     def _ask_forecast(self) -> None:
@@ -274,7 +280,7 @@ class SetupPage(Page):
             return await self.session.client.forecast(path, pending)
 
         def failed(problem: Problem) -> None:
-            if pending:  # the answer to the edit says what is wrong with it
+            if pending:  # the response to the edit reports its problem
                 return
             self._forecast = None
             self._preflight.show_forecast(None, problem)
@@ -292,7 +298,7 @@ class SetupPage(Page):
 
     @Slot()
     def _show_baseline(self) -> None:
-        """The newest measurement, else what the newest run found before its first step."""
+        """Show the newest baseline, or the initial validation of the newest run."""
         if not self.isVisible():
             return
         measured = self._baselines()
@@ -328,7 +334,7 @@ class SetupPage(Page):
         living = self.session.runs.active()
         ready = project.trainable and self.session.connected and not lacking
         why = (
-            f"This machine trains one at a time: it starts after {living[0].name}."
+            f"This machine trains one run at a time. This run starts after {living[0].name}."
             if living
             else ""
         )
@@ -337,10 +343,10 @@ class SetupPage(Page):
         elif not view.trusted:
             why = "Trust this project first."
         elif not project.trainable:
-            why = "Mend what is marked first."
+            why = "Fix the highlighted settings first."
         elif lacking:
             why = f"{lacking}."
-        self._form.set_locked("A change starts with the next run." if living else "")
+        self._form.set_locked("Changes apply to the next run." if living else "")
         self._preflight.set_train("Queue" if living else "Train", self._price(), ready, why)
 
     def _price(self) -> str:
@@ -363,6 +369,6 @@ class SetupPage(Page):
 
 
 def _within(path: str, root: str) -> str:
-    """Relative to the project where it lies inside."""
+    """Return the path relative to the project if it lies inside."""
     inside = Path(path).is_relative_to(root)
     return str(Path(path).relative_to(root)) if inside else path

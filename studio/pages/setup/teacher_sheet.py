@@ -1,4 +1,4 @@
-"""From a teacher: which model, how often, what is kept, what it may cost, said before."""
+"""Sheet for demonstrations from a teacher: model, rollouts, filter, cost limit."""
 
 import uuid
 from typing import Any
@@ -16,49 +16,51 @@ from studio.widgets.forms.run_request_sheet import OrderSheet
 from studio.widgets.text.text import Text
 
 WORDS = (
-    "A stronger model does the training scenarios with this project's agent, and your rules and "
-    "judge reward it. The good attempts become demonstrations. What was paid once is not asked "
-    "again."
+    "A stronger model runs the training scenarios with this project's agent; your "
+    "rules and judge score it. Good trajectories become demonstrations. Paid replies "
+    "are cached."
 )
 KEEP = (
-    ("best", "the best of each scenario"),
-    ("best:0.5", "the best, if rewarded 0.5 or more"),
-    ("above:0.8", "all rewarded 0.8 or more"),
-    ("all", "all that are scored"),
+    ("best", "best of each scenario"),
+    ("best:0.5", "best, if the reward is at least 0.5"),
+    ("above:0.8", "all with a reward of at least 0.8"),
+    ("all", "all scored"),
 )
 LABEL_PX = 132
 
 
 class TeacherSheet(OrderSheet):
-    """`show_project(config, scenarios)`, then `open()`; `ordered(StartEvaluation)`."""
+    """Teacher sheet: `show_project(config, scenarios)`, then `open()`;
+    `ordered(StartEvaluation)`.
+    """
 
     def __init__(self, host: QWidget) -> None:
-        go = Button("Ask", "primary", icon="sparkles", height=32)
+        go = Button("Generate", "primary", icon="sparkles", height=32)
         super().__init__("Demonstrations from a teacher", host, go)
         self._scenarios = 0
         self._config = ProjectConfig()
         self.project = ""
         self.model = SuggestField("Teacher", "openai/gpt-5.4")
-        self.attempts = SpinField("Attempts", 1, 64)
+        self.attempts = SpinField("Rollouts", 1, 64)
         self.keep = ChoiceField("Keep", KEEP)
-        self.budget = NumberField("Budget, dollars", 0.0)
-        self.price_in = NumberField("Price, read", 0.0, placeholder="price list")
-        self.price_out = NumberField("Price, answered", 0.0, placeholder="price list")
+        self.budget = NumberField("Budget in USD", 0.0)
+        self.price_in = NumberField("Input price", 0.0, placeholder="price list")
+        self.price_out = NumberField("Output price", 0.0, placeholder="price list")
         self._rows = {
             name: FormRow(name, label, field, label_px=LABEL_PX)
             for name, label, field in (
                 ("model", "Teacher", self.model),
-                ("attempts", "Attempts at each", self.attempts),
+                ("attempts", "Rollouts per scenario", self.attempts),
                 ("keep", "Keep", self.keep),
                 ("budget", "Budget, $", self.budget),
-                ("price_in", "$ per million read", self.price_in),
-                ("price_out", "$ per million said", self.price_out),
+                ("price_in", "$ per million input tokens", self.price_in),
+                ("price_out", "$ per million output tokens", self.price_out),
             )
         }
         self._build()
 
     def show_project(self, config: ProjectConfig, scenarios: int) -> None:
-        """Offer what the project knows of teachers and money."""
+        """Fill the fields with the teacher settings and budget of the project."""
         self._config, self._scenarios = config, scenarios
         if self.turn_to((self.project, config)):
             self._fill(config)
@@ -75,7 +77,7 @@ class TeacherSheet(OrderSheet):
         self.price_out.set_value(usual.price_completion)
 
     def request(self) -> StartEvaluation:
-        """What is asked of the engine as it stands."""
+        """Return the request to the engine."""
         said: dict[str, Any] = {
             "evaluate.budget_usd": self.budget.value(),
             "evaluate.price_prompt": self.price_in.value(),
@@ -101,23 +103,23 @@ class TeacherSheet(OrderSheet):
 
     def _refresh(self) -> None:
         name, budget = str(self.model.value()).strip(), self.budget.value()
-        wrong = "" if "/" in name else "Write PROVIDER/MODEL, as openai/gpt-5.4"
+        wrong = "" if "/" in name else "Write PROVIDER/MODEL, for example openai/gpt-5.4"
         self._rows["model"].set_problem(wrong if name else "")
         wrong = wrong or self.budget.problem()
         self._rows["budget"].set_problem(self.budget.problem())
         for key, field in (("price_in", self.price_in), ("price_out", self.price_out)):
-            said = field.problem() if field.text() else ""
-            self._rows[key].set_problem(said)
-            wrong = wrong or said
-        count = formatting.plural(self._scenarios * self.attempts.value(), "attempt")
-        most = f"at most ${budget or 0:.2f}"
-        self._go.set_words("Ask", f"{count} · {most}")
+            problem = field.problem() if field.text() else ""
+            self._rows[key].set_problem(problem)
+            wrong = wrong or problem
+        count = formatting.plural(self._scenarios * self.attempts.value(), "rollout")
+        most = f"up to ${budget or 0:.2f}"
+        self._go.set_words("Generate", f"{count} · {most}")
         self._go.setEnabled(bool(name) and not wrong)
         self.show_command(command_of(self.request()))
 
 
 def command_of(request: StartEvaluation) -> str:
-    """The same in a terminal."""
+    """Return the equivalent command line."""
     assert request.demonstrate is not None
     path = f'"{request.project}"' if " " in request.project else request.project
     words = ["atelier distill", path, "--teacher", request.models[0] or "MODEL"]

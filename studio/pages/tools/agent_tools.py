@@ -1,4 +1,4 @@
-"""What an agent needs to call tools: its packages, and below them its MCP servers."""
+"""Tools of an agent: Python packages and MCP servers."""
 
 from collections.abc import Callable
 
@@ -12,15 +12,14 @@ from studio.services.session import Session
 
 
 class AgentTools(QWidget):
-    """`look()` asks how both are; `changed()` when either is another one."""
+    """Packages and MCP servers: `look()` reloads both; emits `changed()`."""
 
     changed = Signal()
 
     def __init__(
         self, session: Session, tasks: TaskScope, host: QWidget, of: Callable[[], tuple[str, str]]
     ) -> None:
-        """`host` is what sheets slide over; `of` gives a project's folder, and the file of its
-        packages."""
+        """`host` is the parent of sheets; `of` returns the project folder and requirements file."""
         super().__init__()
         self.packages = AgentPackages(session, tasks, of)
         self.servers = ToolServers(session, tasks, host, lambda: of()[0])
@@ -34,7 +33,7 @@ class AgentTools(QWidget):
 
     @property
     def lacking(self) -> str:
-        """Why an attempt could not be made; empty where nothing is in its way."""
+        """Return why a rollout cannot run, or an empty string."""
         return self.packages.lacking
 
     def look(self) -> None:

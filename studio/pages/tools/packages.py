@@ -1,4 +1,4 @@
-"""What the agent imports: whether it is installed, and the button that installs it."""
+"""Packages of the agent: installation state and Install button."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,14 +18,14 @@ POLL_S = 0.5
 
 
 class AgentPackages(QWidget):
-    """Shown where a project names a file of them. `changed` when `lacking` may have changed."""
+    """Package state, shown if the project has a requirements file; emits `changed`."""
 
     changed = Signal()
 
     def __init__(
         self, session: Session, tasks: TaskScope, of: Callable[[], tuple[str, str]]
     ) -> None:
-        """`of` says whose they are: a project's folder, and the file; empty where there is none."""
+        """`of` returns the project folder and requirements file, or empty strings."""
         super().__init__()
         self._session, self._tasks, self._of = session, tasks, of
         self._view: EnvironmentView | None = None
@@ -40,12 +40,12 @@ class AgentPackages(QWidget):
 
     @property
     def known(self) -> bool:
-        """Whether the engine said how they are."""
+        """Return whether the engine has reported the state."""
         return self._view is not None
 
     @property
     def lacking(self) -> str:
-        """Why an attempt could not be made; empty where nothing is in its way."""
+        """Return why a rollout cannot run, or an empty string."""
         if self._view is None or self._view.state == "ready":
             return ""
         if self._view.action == "install":
@@ -53,7 +53,7 @@ class AgentPackages(QWidget):
         return "The agent's packages are not installed"
 
     def look(self) -> None:
-        """Ask the engine, and go on asking while they are being installed."""
+        """Load the state, and poll it during an installation."""
         if not self._of()[1]:
             self._tasks.cancel("packages")
             self._show(None)
@@ -84,6 +84,6 @@ class AgentPackages(QWidget):
         self.changed.emit()
 
     def _failed(self, problem: Problem) -> None:
-        """Of what could not be asked for: beside what was known."""
+        """Show a failed request beside the last known state."""
         if self._view is not None:
             self._show(self._view.model_copy(update={"problem": problem}))

@@ -1,4 +1,4 @@
-"""One MCP server: how it is reached, what it said, and which of its tools are offered."""
+"""Row of an MCP server: transport, state and tools offered to the agent."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QPaintEvent
@@ -15,11 +15,11 @@ from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
 
 TOOL_PX, FIRST_PX = 156, 60
-"""Room for a name; above this, a row is the first of its card."""
+"""Width of a tool name, px; height above which a row is the first of its card."""
 
 
 class ServerRow(QWidget):
-    """`remove_wanted(name)`, `tool_chosen(name, tool, on)`."""
+    """Row of an MCP server; emits `remove_wanted(name)` and `tool_chosen(name, tool, on)`."""
 
     remove_wanted = Signal(str)
     tool_chosen = Signal(str, str, bool)
@@ -37,7 +37,7 @@ class ServerRow(QWidget):
         self.show_view(view)
 
     def show_view(self, view: ServerView) -> None:
-        """The same server, as it is now; the focus stays on its tool."""
+        """Update the row of the same server; the focused tool keeps the focus."""
         self.setAccessibleName(f"MCP server {view.name}, {chip_of(view)[0]}")
         self._address.set_words(view.server.address)
         self._chip.set_state(*chip_of(view))
@@ -90,7 +90,7 @@ class ServerRow(QWidget):
         inside.addStretch(1)
         row.addWidget(holder)
         words = " ".join(tool.description.split())
-        row.addWidget(Text(words or "It does not say what it does.", "label", 400, "muted",
+        row.addWidget(Text(words or "No description.", "label", 400, "muted",
                            elide=True), 1)  # fmt: skip
         return line
 

@@ -1,4 +1,4 @@
-"""Add an MCP server: what it is called, and how it is started or reached."""
+"""Sheet that adds an MCP server: name, and command or URL."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLineEdit, QWidget
@@ -14,19 +14,21 @@ from studio.widgets.text.text import Text
 
 LABEL_PX = 104
 WORDS = (
-    "A server is a set of tools behind a standard protocol. It is started for each attempt, so "
-    "that no attempt sees what another one did; at an address, all of them share one."
+    "An MCP server offers tools over a standard protocol. A local command is started "
+    "once per rollout, so rollouts are isolated; a URL is shared by all rollouts."
 )
 SECRETS = (
-    "It is written into the project's mcp.json, where headers and env with secrets can be added by "
-    "hand: they travel with the project."
+    "Saved in mcp.json of the project. Add headers and env there by hand; secrets in "
+    "it are part of the project."
 )
-WAYS = (("command", "Started here"), ("url", "At an address"))
+WAYS = (("command", "Local command"), ("url", "URL"))
 NAME = "Letters, digits, dash and underscore; at most 64."
 
 
 class ServerSheet(Sheet):
-    """`begin(taken)` opens it empty; `entered(SetServer)`; who hears it closes, or refuses."""
+    """Sheet: `begin(taken)` opens it empty; emits `entered(SetServer)`, answered by close or
+    `refuse`.
+    """
 
     entered = Signal(object)
 
@@ -34,10 +36,10 @@ class ServerSheet(Sheet):
         super().__init__("Add an MCP server", host)
         self._taken: set[str] = set()
         self.name = TextField("Name", "library")
-        self.way = SegmentedField("Reached", WAYS)
+        self.way = SegmentedField("Transport", WAYS)
         self.command = TextField("Command", "npx -y @org/server --flag", mono=True)
         self.url = TextField("URL", "https://host/mcp", mono=True)
-        self.timeout = NumberField("Timeout, seconds", 0.1, 3600)
+        self.timeout = NumberField("Timeout in seconds", 0.1, 3600)
         self._rows = {
             key: FormRow(key, label, field, help=help, label_px=LABEL_PX)
             for key, label, field, help in self._fields()
@@ -47,7 +49,7 @@ class ServerSheet(Sheet):
         self._build()
 
     def begin(self, taken: set[str]) -> None:
-        """Empty; `taken` are the names that servers have."""
+        """Clear the form; `taken` are names in use."""
         self._taken = taken
         for field in (self.name, self.command, self.url):
             field.set_value("")
@@ -61,12 +63,12 @@ class ServerSheet(Sheet):
         self.name.setFocus()
 
     def refuse(self, problem: Problem | None) -> None:
-        """What the engine has against it."""
+        """Show why the engine refused the server."""
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)
 
     def request(self) -> SetServer | None:
-        """What was entered; None where it cannot be, which is then said."""
+        """Return the entered server, or None with errors shown."""
         wrong = self._wrong()
         for key, row in self._rows.items():
             row.set_problem(wrong.get(key, ""))
@@ -77,11 +79,16 @@ class ServerSheet(Sheet):
 
     def _fields(self) -> tuple[tuple[str, str, Field, str], ...]:
         return (
-            ("name", "Name", self.name, "What it is called in mcp.json."),
-            ("way", "Reached", self.way, "A program of this machine, or streamable HTTP."),
-            ("command", "Command", self.command, "With its arguments, as in a terminal."),
-            ("url", "URL", self.url, "Of its streamable HTTP endpoint."),
-            ("timeout", "Timeout, s", self.timeout, "Seconds that one call may take."),
+            ("name", "Name", self.name, "Name of the server in mcp.json."),
+            ("way", "Transport", self.way, "A local command (stdio) or streamable HTTP."),
+            (
+                "command",
+                "Command",
+                self.command,
+                ("Command line with arguments, as in a terminal."),
+            ),
+            ("url", "URL", self.url, "URL of the streamable HTTP endpoint."),
+            ("timeout", "Timeout, s", self.timeout, "Timeout of one tool call in seconds."),
         )
 
     def _build(self) -> None:
@@ -115,28 +122,28 @@ class ServerSheet(Sheet):
         )
 
     def _wrong(self) -> dict[str, str]:
-        """By row."""
+        """Return errors by row."""
         name, way = self.name.value().strip(), self.way.value()
         wrong = {}
         if not name or len(name) > 64 or not name.replace("-", "").replace("_", "").isalnum():
             wrong["name"] = NAME
         elif name in self._taken:
-            wrong["name"] = f"There is a server called {name} already."
+            wrong["name"] = f"A server named {name} already exists."
         if said := self.timeout.problem():
             wrong["timeout"] = said
         try:
             McpServer.model_validate({**self._values(), "timeout_s": 30})
         except ValueError as error:
-            first = "write one" if not str(getattr(self, way).value()).strip() else str(error)
+            first = "required" if not str(getattr(self, way).value()).strip() else str(error)
             wrong[way] = self._said(first)
         return wrong
 
     def _said(self, error: str) -> str:
         if "quot" in error.lower():
-            return "A quote does not end."
+            return "A quotation mark is not closed."
         if self.way.value() == "url":
-            return "Write its address: http://… or https://…"
-        return "Write the command that starts it."
+            return "Enter a URL: http://… or https://…"
+        return "Enter the command that starts the server."
 
     def _accept(self) -> None:
         if (request := self.request()) is not None:

@@ -1,4 +1,4 @@
-"""The MCP servers of a project: added, looked at, chosen from, removed."""
+"""MCP servers of a project: add, list tools, select tools, remove."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -20,17 +20,19 @@ from studio.widgets.text.text import Text
 
 
 class ToolServers(Card):
-    """`load()` asks what mcp.json says; shown where an agent reads one. `changed()` when servers or
-    tools are other ones."""
+    """Card of MCP servers, shown if the agent reads mcp.json: `load()` reads it.
+
+    Emits `changed()` when servers or tools change.
+    """
 
     changed = Signal()
     looked = Signal()
-    """The servers have said what they offer."""
+    """Emitted when the servers have listed their tools."""
 
     def __init__(
         self, session: Session, tasks: TaskScope, host: QWidget, of: Callable[[], str]
     ) -> None:
-        """`host` is what the sheet slides over, `of` the project's folder now."""
+        """`host` is the parent of sheets; `of` returns the project folder."""
         super().__init__("MCP servers", padding=12)
         self._session, self._tasks, self._of = session, tasks, of
         self.views, self._lacking, self._project = ServerViews(), "", ""
@@ -41,18 +43,18 @@ class ToolServers(Card):
         self._empty = Text(mcp.NONE, "label", 400, "muted", wrap=True)
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._note = Text("", "caption", 400, "warn", wrap=True)
-        self._look = Button("Look", "outlined", icon="search-check")
+        self._look = Button("List tools", "outlined", icon="search-check")
         self._add = Button("Add a server…", "quiet", icon="plus")
         self._build()
         self.setVisible(False)
 
     @property
     def offered(self) -> list[ToolView]:
-        """What the agent can call, as far as it was looked at."""
+        """Return the tools offered to the agent, as far as they were listed."""
         return mcp.offered(self.views)
 
     def load(self) -> None:
-        """As mcp.json has them; what was seen of a server stays."""
+        """Load mcp.json; listed tools are kept."""
         if self._of() != self._project:
             self._turn(self._of())
         if self._project and self._session.connected:
@@ -61,21 +63,21 @@ class ToolServers(Card):
             self._show(ServerViews())
 
     def show_views(self, views: ServerViews) -> None:
-        """What the engine said by another way."""
+        """Show server states obtained by another request."""
         if self._of() != self._project:
             self._turn(self._of())
         self._show(views)
 
     def set_lacking(self, words: str) -> None:
-        """Why the servers cannot be asked yet: their packages."""
+        """Set why tools cannot be listed yet (missing packages); empty words allow it."""
         self._lacking = words
-        self._note.set_words(f"{words}: Look comes after that." if words else "")
+        self._note.set_words(f"{words}: tools can be listed afterwards." if words else "")
         self._show_buttons()
 
     def look(self) -> None:
-        """Ask each for its tools."""
+        """Request the tools of each server."""
         self._refuse(None)
-        self._look.set_busy("Asking them")
+        self._look.set_busy("Listing tools")
         call = self._session.client.look_at_servers(self._project)
         self._tasks.run("look", call, self._seen, self._refuse)
 
@@ -98,7 +100,7 @@ class ToolServers(Card):
         self.sheet.entered.connect(self._enter)
 
     def _turn(self, project: str) -> None:
-        """To another project: what was asked of the one before is not answered here."""
+        """Switch to another project; pending responses of the previous one are ignored."""
         for job in ("servers", "look", "set server", *(f"choose {name}" for name in self._rows)):
             self._tasks.cancel(job)
         if self.sheet.is_open():
@@ -121,7 +123,7 @@ class ToolServers(Card):
         self._ask("set server", self._session.client.set_server(self._project, request))
 
     def _choose(self, name: str, tool: str, on: bool) -> None:
-        """At once here: the next choice goes on from it."""
+        """Update the selection immediately, so that the next choice builds on it."""
         view = next(view for view in self.views.servers if view.name == name)
         request = SetServer(name=name, server=mcp.chosen_values(view, tool, on))
         chosen = view.model_copy(update={"server": McpServer.model_validate(request.server)})

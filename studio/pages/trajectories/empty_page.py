@@ -1,4 +1,4 @@
-"""What the page says when there is nothing in it: no run, nothing yet, or filters that hide all."""
+"""Empty states of the Trajectories page: no run, no trajectories, or no match."""
 
 from engine.protocol.requests.runs import TrajectoryQuery
 from studio.models.groups import GroupListModel
@@ -7,14 +7,14 @@ from studio.text import formatting
 from studio.widgets.cards.empty_page import EmptyPage
 
 
-class Emptiness(EmptyPage):
-    """`say_hidden(count)` or `say_none()`; whoever wires it does what the button offers."""
+class NoTrajectories(EmptyPage):
+    """Empty state: `say_hidden(count)` or `say_none()`; the owner handles the button."""
 
     def __init__(self) -> None:
-        super().__init__("Nothing to read yet", "", drawing="rows")
+        super().__init__("No trajectories yet", "", drawing="rows")
 
     def show_state(self, run: RunModel, groups: GroupListModel, has_source: bool) -> bool:
-        """Say why there is nothing to read; False where there is something."""
+        """Show why there are no trajectories; returns False if there are some."""
         nothing = groups.asked_once and not groups.total
         if run.damaged:
             self.say_damaged()
@@ -25,18 +25,18 @@ class Emptiness(EmptyPage):
         return nothing or not has_source
 
     def say_hidden(self, count: int) -> None:
-        """Filters hide so many trajectories."""
+        """Show that filters hide all `count` trajectories."""
         words = f"The filters hide {formatting.plural(count, 'trajectory', 'trajectories')}."
-        self.set_words("No group matches", words)
+        self.set_words("No matching groups", words)
         self.set_actions("Clear filters", icon="x")
 
     def say_damaged(self) -> None:
-        """The run cannot be read."""
+        """Show that the run is damaged."""
         self.set_words("The run is damaged", "Repair it to read its trajectories.")
         self.set_actions("Go to the run", icon="activity")
 
     def say_none(self) -> None:
-        """There are none."""
-        words = "The first arrive with the first step, a minute or two after Train."
-        self.set_words("Nothing to read yet", words)
+        """Show that there are no trajectories yet."""
+        words = "The first trajectories arrive with step 1, a minute or two after training starts."
+        self.set_words("No trajectories yet", words)
         self.set_actions("Go to the run", icon="activity")

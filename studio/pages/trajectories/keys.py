@@ -1,5 +1,4 @@
-"""Binds the page's keys (`studio.actions.keymap`) and mutes them where a person types or
-presses."""
+"""Binding of the page shortcuts (`studio.actions.keymap`), muted in text fields and controls."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -24,11 +23,11 @@ from studio.widgets.text.phrase import Phrase
 
 Handlers = dict[str, Callable[..., object]]
 _OF_CONTROLS = frozenset({"Space", "Return", "Enter", "Left", "Right", "Up", "Down"})
-"""Keys that a focused button or switch needs for itself."""
+"""Keys used by a focused button or switch."""
 
 
 class PageKeys(QObject):
-    """`PageKeys(page, {"label.veto": …})`; a row without a handler is listed and not bound."""
+    """Shortcuts: `PageKeys(page, {"label.veto": …})`; rows without a handler are not bound."""
 
     def __init__(self, page: QWidget, handlers: Handlers) -> None:
         super().__init__(page)
@@ -49,7 +48,7 @@ class PageKeys(QObject):
         app.focusChanged.connect(self._follow_focus)
 
     def mute(self, ids: Collection[str]) -> None:
-        """Rows that mean nothing in this view."""
+        """Mute shortcuts that do not apply to a view."""
         self._muted = frozenset(ids)
         self._enable(QApplication.focusWidget())
 
@@ -64,12 +63,12 @@ class PageKeys(QObject):
 
 
 def types_in(widget: QWidget | None) -> bool:
-    """Whether keys are letters there."""
+    """Return whether a widget accepts text."""
     if isinstance(widget, (QPlainTextEdit, QTextEdit)):
         return not widget.isReadOnly()
     return isinstance(widget, (QLineEdit, QAbstractSpinBox, QComboBox))
 
 
 def presses(widget: QWidget | None) -> bool:
-    """Whether Space, Enter and arrows work a control there."""
+    """Return whether a widget uses Space, Enter or arrows."""
     return isinstance(widget, (QAbstractButton, FilterChip, Segmented, Phrase))

@@ -1,4 +1,4 @@
-"""The Trajectories page: groups; siblings in columns, one in the reader, or the table."""
+"""Trajectories page: group list; columns, reader, comparison, tables."""
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
@@ -11,7 +11,7 @@ from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
-from studio.pages.trajectories.empty_page import Emptiness
+from studio.pages.trajectories.empty_page import NoTrajectories
 from studio.pages.trajectories.groups.columns import ColumnsView
 from studio.pages.trajectories.groups.compare import CompareView
 from studio.pages.trajectories.groups.group_header import GroupHead
@@ -19,8 +19,8 @@ from studio.pages.trajectories.groups.group_list import WIDTH, GroupPanel
 from studio.pages.trajectories.keys import Handlers, PageKeys
 from studio.pages.trajectories.labels.blind_grading import blinded
 from studio.pages.trajectories.labels.label_bar import LabelBar
-from studio.pages.trajectories.labels.label_controller import LabelDesk
-from studio.pages.trajectories.reader.evidence_sheet import EvidenceDesk
+from studio.pages.trajectories.labels.label_controller import LabelController
+from studio.pages.trajectories.reader.evidence_sheet import EvidenceController
 from studio.pages.trajectories.reader.reader import Reader
 from studio.pages.trajectories.scenario_table import ScenarioTable
 from studio.pages.trajectories.trajectory_table import AttemptTable
@@ -45,8 +45,9 @@ TINTS = ("advantage", "logprob", "mask", "none")
 
 
 class TrajectoriesPage(Page):
-    """`show_query(query)` opens what a chart, a cell or a notice points at; `show_group(place)` one
-    group, blind where it is to be graded. `grading_wanted` asks for another one to grade."""
+    """Trajectories page: `show_query(query)` filters, `show_group(place)` opens a group, optionally
+    blind. Emits `grading_wanted` for the next group to grade.
+    """
 
     grading_wanted = Signal()
 
@@ -56,24 +57,26 @@ class TrajectoriesPage(Page):
         self._groups = GroupListModel(self.tasks, self)
         self._rows = TrajectoryTableModel(self.tasks, self)
         self._siblings: Siblings | None = None
-        self._place: tuple[Split, int, int] | None = None  # of the group that was asked for last
+        self._place: tuple[Split, int, int] | None = None  # of the last group requested
         self._wanted_index: int | None = None
         self._source = ""
         self._blind = False
         self._seen: tuple[int, int, object] = (-1, -1, None)
-        """Trajectories, finished steps and labels when the lists were asked for."""
+        """Trajectories, completed steps and labels at the last reload."""
         self._group_run = ""
-        """Run of the group that is shown or was asked for last."""
+        """Run of the group that was requested last."""
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._compare = ColumnsView(), Reader(), CompareView()
         self._table = AttemptTable(self._rows)
         self._scenarios = ScenarioTable(session, self.tasks)
-        self._empty = Emptiness()
+        self._empty = NoTrajectories()
         self._build()
         self._focus_trail = ("", "")
         self._base = ""
-        self._proof = EvidenceDesk(session, self.tasks, self._columns, self._reader, self._body)
-        self._desk = LabelDesk(session, self.tasks, self._columns, self._bar, self._body)
+        self._proof = EvidenceController(
+            session, self.tasks, self._columns, self._reader, self._body
+        )
+        self._desk = LabelController(session, self.tasks, self._columns, self._bar, self._body)
         self._wire()
         self._wire_labels()
         self._keys = PageKeys(self, self._handlers())
@@ -88,7 +91,7 @@ class TrajectoriesPage(Page):
         self._refresh_timer.stop()
 
     def show_query(self, query: TrajectoryQuery) -> None:
-        """Filter by what was clicked on, and show it."""
+        """Set the filter and show the page."""
         self._blind = False
         self._panel.hold(False)
         self._panel.set_query(query)
@@ -97,7 +100,7 @@ class TrajectoriesPage(Page):
             self.set_mode(TABLE)
 
     def show_group(self, split: Split, step: int, group: int, blind: bool = False) -> None:
-        """One group in columns."""
+        """Show a group in columns."""
         self._blind = blind
         self._panel.hold(True)
         self.set_mode(COLUMNS)
@@ -105,7 +108,7 @@ class TrajectoriesPage(Page):
 
     def set_mode(self, mode: int) -> None:
         if mode != COLUMNS and self._blind:
-            return  # every other view tells what must not be seen
+            return  # all other views reveal the ranking
         self._view, self._base = mode, ""
         self._head.set_view(mode)
         self._body.setCurrentIndex(mode)
@@ -117,7 +120,7 @@ class TrajectoriesPage(Page):
         self._home().setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _home(self) -> QWidget:
-        """Who has the keyboard in this view."""
+        """Return the widget that gets the focus in this view."""
         if self._view == COLUMNS and self._panel.isVisible():
             return self._panel.list
         homes = (self._columns, self._reader.transcript, self._table, self._compare.rows)
@@ -158,7 +161,7 @@ class TrajectoriesPage(Page):
     def _wire(self) -> None:
         run = self.session.run
         run.selected.connect(self._follow_run)
-        self.session.runs_changed.connect(self._follow_run)  # one that was repaired can be read
+        self.session.runs_changed.connect(self._follow_run)  # a repaired run becomes readable
         self._refresh_timer.timeout.connect(self._refresh)
         self._panel.query_changed.connect(self._ask)
         self._panel.group_chosen.connect(self._open_group)
@@ -211,7 +214,7 @@ class TrajectoriesPage(Page):
         }
 
     def _escape(self) -> None:
-        """Take back what was said; else close the sheet; else leave the view, or the blindness."""
+        """Discard the draft, or close the sheet, or leave the view or blind mode."""
         if self._blind and not self._desk.labelling.draft and self._siblings:
             self._open_group(self._siblings.group)
             return
@@ -230,27 +233,27 @@ class TrajectoriesPage(Page):
             self._columns.next_divergence()
 
     def _changed_group(self, group: GroupSummary) -> None:
-        """A label was given, undone or redone, maybe in another group than this."""
+        """Update a group after a label was applied, undone or redone."""
         if self._place == key_of(group):
             self._blind = False
             self._fetch(group.split, group.step, group.group)
         self._refresh_lists()
 
-    # What it shows
+    # Display
 
     @Slot()
     def _follow_run(self) -> None:
-        """Another run was selected, or the page came into view."""
+        """Follow the selected run."""
         run_id = self.session.run.run_id
         if run_id != self._group_run:
             self._forget_group(run_id)
         if not self.isVisible():
             return
         if self.session.run.damaged:
-            run_id = ""  # nothing of it can be read
+            run_id = ""  # a damaged run is unreadable
         if run_id != self._source:
             self._source, self._seen = run_id, (-1, -1, None)
-            session = self.session  # its client is another one after the engine was restarted
+            session = self.session  # a restart of the engine replaces its client
             self._panel.set_query(TrajectoryQuery())
             for model in (self._groups, self._rows):
                 model.set_query(TrajectoryQuery())
@@ -263,8 +266,7 @@ class TrajectoriesPage(Page):
         self._show_emptiness()
 
     def _forget_group(self, run_id: str) -> None:
-        """Show no group until one of this run was opened, in or out of view: ids of trajectories
-        are the same in every run."""
+        """Clear the group unless it belongs to this run; trajectory ids repeat between runs."""
         self._group_run, self._siblings, self._place = run_id, None, None
         self._wanted_index, self._blind = None, False
         self._focus_trail, self._base = ("", ""), ""
@@ -279,21 +281,25 @@ class TrajectoriesPage(Page):
 
     @Slot()
     def _refresh(self) -> None:
-        """A living run grows: ask again, but only when something was added."""
+        """Reload after new trajectories, steps or labels of an active run."""
         summary = self.session.run.summary
         count = summary.trajectories if summary else 0
         self._panel.set_total(count)
         state = self.session.run.state
         self._groups.set_labelled(state.labelled)
         self._desk.show_run()
-        said = (len(state.labelled), len(state.relabelled), total_of(state.relabelled.values()))
-        seen = (count, state.done, said)
+        label_state = (
+            len(state.labelled),
+            len(state.relabelled),
+            total_of(state.relabelled.values()),
+        )
+        seen = (count, state.done, label_state)
         if seen == self._seen:
             return
-        spoken = self._seen[-1] not in (said, None)
+        labels_changed = self._seen[-1] not in (label_state, None)
         self._seen = seen
         self._refresh_lists()
-        if spoken and self._place is not None:  # maybe by somebody else, in a terminal
+        if labels_changed and self._place is not None:  # labels can come from the command line
             self._fetch(*self._place)
 
     def _refresh_lists(self) -> None:
@@ -364,7 +370,7 @@ class TrajectoriesPage(Page):
         self._read()
 
     def _read(self) -> None:
-        """The reader shows the focused sibling, when it is in view."""
+        """Show the focused trajectory in the reader if it is visible."""
         self._proof.refresh(reading=self._view == READER)
         columns = self._columns
         record = columns.record()
@@ -378,11 +384,13 @@ class TrajectoriesPage(Page):
         self._fold()
 
     def _fold(self) -> None:
-        """The list goes where there is no room, and where the reader has its outline."""
+        """Hide the group list in narrow windows and beside the outline of the reader."""
         shown = self.width() >= FOLD_PX and self._view not in (READER, COMPARE, SCENARIOS)
         shown = shown and not self._blind
         if not shown and self._panel.list.hasFocus():
-            self._columns.setFocus(Qt.FocusReason.OtherFocusReason)  # the keys stay on the page
+            self._columns.setFocus(
+                Qt.FocusReason.OtherFocusReason
+            )  # keep the keyboard focus on the page
         self._panel.setVisible(shown)
         waiting = bool(self._desk.labelling.draft) and self._view in (READER, COMPARE)
         self._bar.setVisible(self._view == COLUMNS or waiting)

@@ -1,4 +1,4 @@
-"""The table of scenarios: what came of each; the hardest first until another order is asked for."""
+"""Table of scenarios with reward statistics over time, hardest first by default."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
@@ -13,7 +13,7 @@ from studio.widgets.tables.table import Table
 
 WIDE_PX = 1080
 DIFFICULTY = [column.title for column in COLUMNS].index("Difficulty")
-# width and kind, in the order of the model; what is spare goes where there is no room
+# width and kind per model column; spare columns are hidden first
 _COLUMNS: tuple[tuple[int | None, str, bool], ...] = (
     (None, "strong", False),
     (168, "sparkline", False),
@@ -30,7 +30,7 @@ _COLUMNS: tuple[tuple[int | None, str, bool], ...] = (
 
 
 class ScenarioTable(Table):
-    """`follow(run_id)` shows a run; `groups_wanted(query)` when a row is opened."""
+    """Scenario table: `follow(run_id)`; emits `groups_wanted(query)` when a row is opened."""
 
     groups_wanted = Signal(object)
 
@@ -47,14 +47,14 @@ class ScenarioTable(Table):
         self.row_opened.connect(self._open)
 
     def follow(self, run_id: str) -> None:
-        """Another run, or none."""
+        """Show a run; an empty id clears the table."""
         self._stale = False
-        session = self._session  # its client is another one after the engine was restarted
+        session = self._session  # a restart of the engine replaces its client
         source = (lambda query: session.client.curves(run_id, query)) if run_id else None
         self.rows.set_source(source)
 
     def refresh(self) -> None:
-        """Request the data again, now or as soon as the table comes into view."""
+        """Reload the data, now or when the table becomes visible."""
         self._stale = not self.isVisible()
         if not self._stale:
             self.rows.refresh()

@@ -1,4 +1,4 @@
-"""The table of attempts: columns of the model, which of them go where there is no room."""
+"""Table of trajectories; some columns are hidden in a narrow window."""
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
@@ -7,7 +7,7 @@ from studio.models.trajectories import TrajectoryTableModel
 from studio.widgets.tables.table import Table
 
 WIDE_PX = 960
-# width and kind, in the order of the model; what is spare is also in the reader
+# width and kind per model column; the reader also shows spare columns
 _COLUMNS: tuple[tuple[int | None, str, bool], ...] = (
     (None, "strong", False),
     (60, "figure", False),
@@ -23,7 +23,7 @@ _COLUMNS: tuple[tuple[int | None, str, bool], ...] = (
 
 
 class AttemptTable(Table):
-    """Sorted by the engine; a narrow one leaves out sibling, turns and time."""
+    """Table sorted by the engine; when narrow, number, turns and time are hidden."""
 
     def __init__(self, model: TrajectoryTableModel) -> None:
         super().__init__("Trajectories")

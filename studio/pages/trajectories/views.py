@@ -1,4 +1,4 @@
-"""The views of the Trajectories page, and which keys mean nothing in each."""
+"""Views of the Trajectories page, with the shortcuts muted in each."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ COLUMNS, READER, TABLE, COMPARE, SCENARIOS = range(5)
 
 
 def muted_in(mode: int) -> set[str]:
-    """Keys that mean nothing in a view, or that the view itself needs."""
+    """Return the shortcuts that do not apply to a view, or that the view handles itself."""
     moves = {"view.group_before", "view.group_after"}
     if mode == COLUMNS:
         return set()
@@ -22,10 +22,10 @@ def muted_in(mode: int) -> set[str]:
 
 
 def key_of(group: GroupSummary) -> tuple[Split, int, int]:
-    """Split, step and number of a group."""
+    """Return split, step and number of a group."""
     return group.split, group.step, group.group
 
 
 def total_of(rewards: Iterable[float | None]) -> float:
-    """Sum of those that there are."""
+    """Return the sum of the rewards that are not None."""
     return sum(reward for reward in rewards if reward is not None)

@@ -107,7 +107,7 @@ async def describing(stage: Stage) -> None:
         stage.studio.actions.trigger("project.describe")
     shown.task.name.set_value("tooled")
     if not shown.task.tools.wanted.isChecked():
-        stage.press("The agent has tools, from MCP servers")
+        stage.press("The agent uses tools from MCP servers")
 
 
 async def too_small(stage: Stage) -> None:
@@ -278,7 +278,7 @@ BESIDE = [
     Scene(
         "answering",
         answering,
-        [Row("ArenaCard._stop", "shown Button Try a scenario")],
+        [Row("ArenaCard._stop", "shown Button Run a scenario")],
         fake=LONG,
     ),
     Scene(

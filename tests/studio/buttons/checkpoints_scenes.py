@@ -22,14 +22,14 @@ async def plain(stage: Stage) -> None:
 
 async def asking_name(stage: Stage) -> None:
     await kept(stage)
-    if not stage.dialog("Compare with another model"):
+    if not stage.dialog("Add a model to compare"):
         stage.press("Add a model")
-        await stage.until(lambda: stage.dialog("Compare with another model"))
+        await stage.until(lambda: stage.dialog("Add a model to compare"))
 
 
 async def named(stage: Stage) -> None:
     await asking_name(stage)
-    dialog: Any = stage.dialog("Compare with another model")
+    dialog: Any = stage.dialog("Add a model to compare")
     dialog.field.set_value("openai/scripted")
 
 
@@ -121,14 +121,14 @@ CHECKPOINTS = [
             Row("ArenaCard._how", "shown QMenu"),
         ],
     ),
-    Scene("adding a model", asking_name, [Row("Question: Leave it", "hidden Question")]),
-    Scene("a model is named", named, [Row("Question: Add it", "words Table .*rows")]),
+    Scene("adding a model", asking_name, [Row("Question: Cancel", "hidden Question")]),
+    Scene("a model is named", named, [Row("Question: Add", "words Table .*rows")]),
     Scene(
         "deleting",
         deleting,
         [
-            Row("Question: Keep it", "hidden Question"),
-            Row("Question: Delete it", "DELETE .*/checkpoints/1"),
+            Row("Question: Cancel", "hidden Question"),
+            Row("Question: Delete", "DELETE .*/checkpoints/1"),
         ],
     ),
     Scene(
@@ -163,7 +163,7 @@ CHECKPOINTS = [
         "exporting",
         exporting,
         [
-            Row("PathField: Browse of ExportSheet", "shown QFileDialog Where the export goes"),
+            Row("PathField: Browse of ExportSheet", "shown QFileDialog Export destination"),
             Row("ExportSheet: Close", "hidden ExportSheet"),
             Row("ExportSheet._cancel", "hidden ExportSheet", "Cancel"),
             Row("ExportSheet._go", "POST .*/export"),

@@ -102,7 +102,7 @@ DESCRIBING = [
             Row("ToolsPart.wanted", "shown Button Choose an mcp.json"),
             Row("ToolsPart._file", "shown QFileDialog Choose an mcp.json"),
             Row("ToolsPart.wanted", "hidden Button Choose an mcp.json"),
-            Row("DescribeSheet._main", "POST /drafts|POST .*draft", "Write"),
+            Row("DescribeSheet._main", "POST /drafts|POST .*draft", "Generate"),
         ],
     ),
     Scene(
@@ -110,7 +110,10 @@ DESCRIBING = [
         draft,
         [
             Row("ScenarioTable: Add", "words Table .*rows"),
-            Row("ScenarioTable: Practise or test", "words Text .* for training, 1 for validation"),
+            Row(
+                "ScenarioTable: Training or validation",
+                "words Text .* for training, 1 for validation",
+            ),
             Row("ScenarioTable: Delete", "words Table .*rows"),
             Row("DescribeSheet._back", "shown Button Begin anew"),
         ],

@@ -28,7 +28,7 @@ async def new_project(stage: Stage) -> None:
 
 async def importing(stage: Stage) -> None:
     await in_project(stage)
-    await stage.asked("Import attempts", "project.import", "import")
+    await stage.asked("Import trajectories", "project.import", "import")
 
 
 async def extending(stage: Stage) -> None:
@@ -115,8 +115,8 @@ FRAME = [
         "importing",
         importing,
         [
-            Row("Question: Leave it", "hidden Question Import attempts"),
-            Row("Question: A file…", "shown QFileDialog Import a file"),
+            Row("Question: Cancel", "hidden Question Import trajectories"),
+            Row("Question: A file…", "shown QFileDialog Import a trajectory file"),
             Row("Question: An .art folder…", "shown QFileDialog Import an .art folder"),
         ],
     ),
@@ -154,8 +154,8 @@ FRAME = [
         "typed key",
         typed_key,
         [
-            Row("KeysCard._keep", "words Text No key of .* -> A key of .* is kept"),
-            Row("KeysCard._forget", "words Text A key of .* -> No key of"),
+            Row("KeysCard._keep", "words Text No key for .* -> A key for .* is stored"),
+            Row("KeysCard._forget", "words Text A key for .* -> No key for"),
         ],
     ),
 ]

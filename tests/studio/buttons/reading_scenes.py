@@ -143,7 +143,7 @@ TRAJECTORIES = [
         "nothing found",
         nothing_found,
         [
-            Row("Emptiness: Clear filters", "POST .*/groups"),
+            Row("NoTrajectories: Clear filters", "POST .*/groups"),
         ],
     ),
 ]

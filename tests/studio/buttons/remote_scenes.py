@@ -238,7 +238,7 @@ REMOTE = [
         [
             Row("HostSheet: Stop engine", "shown Question Stop the engine"),
             Row("HostSheet: Remove from this server", "shown Question Remove Atelier"),
-            Row("HostSheet: Forget", "shown Question Forget box"),
+            Row("HostSheet: Forget", "shown Question Remove box"),
             Row("HostSheet: Disconnect", "POST /hosts/box .*disconnect"),
         ],
         fake=SSH,
@@ -340,9 +340,9 @@ REMOTE = [
         "agreeing",
         agreeing,
         [
-            Row("Question: Leave it", "hidden Question Not on this machine"),
+            Row("Question: Cancel", "hidden Question Not on this machine"),
             Row("Question: Evaluate on box", "POST /evaluations"),
-            Row("Question: Fetch, then go on", "POST .*/fetch"),
+            Row("Question: Fetch and continue", "POST .*/fetch"),
         ],
         fake=SSH,
     ),

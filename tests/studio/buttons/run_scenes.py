@@ -184,7 +184,7 @@ RUN = [
                 "copied |shown Toast This run has written no log",
             ),
             Row("ErrorCard: Copy report of DamagedRun", "copied "),
-            Row("_RemedyRow._button of DamagedRun", "shown Question Delete run", "Remove"),
+            Row("_RemedyRow._button of DamagedRun", "shown Question Delete run", "Delete"),
         ],
     ),
     Scene("deleting", deleting, [Row("Question: Cancel", "hidden Question Delete run")]),
@@ -198,14 +198,14 @@ RUN = [
         "nothing kept",
         nothing_kept,
         [
-            Row("EmptyPage: Watch the run of CheckpointsPage", "page run"),
+            Row("EmptyPage: Open the run of CheckpointsPage", "page run"),
         ],
     ),
     Scene(
         "nothing to read",
         nothing_read,
         [
-            Row("Emptiness: Go to the run", "page run"),
+            Row("NoTrajectories: Go to the run", "page run"),
         ],
     ),
     Scene(
@@ -213,7 +213,7 @@ RUN = [
         empty,
         [
             Row("_PreparationRow: Measure of RunPage", "POST /runs .*baseline", rest=True),
-            Row("EmptyPage: Just one step of RunPage", "POST /runs .*train.steps", rest=True),
+            Row("EmptyPage: Train one step of RunPage", "POST /runs .*train.steps", rest=True),
         ],
     ),
     Scene(
@@ -237,7 +237,7 @@ RUN = [
         "another trains",
         another,
         [
-            Row("EmptyPage: Watch lab train of RunPage", "page run|words "),
+            Row("EmptyPage: Open the active run of lab of RunPage", "page run|words "),
         ],
     ),
     Scene("training, on Home", training_home, [Row("RunBanner._open of HomePage", "page run")]),

@@ -166,8 +166,8 @@ SETUP = [
         [
             Row("Question: Show difference", "shown DifferenceField"),
             Row("Question: Cancel", "hidden Question"),
-            Row("Question: Take the file's", "hidden Question"),
-            Row("Question: Keep mine", " /project .*mine"),
+            Row("Question: Reload the file", "hidden Question"),
+            Row("Question: Keep my changes", " /project .*mine"),
         ],
     ),
     Scene(

@@ -93,7 +93,7 @@ def _buttons() -> Card:
                 price="120 steps \u00b7 \u2248 4 h 30",
                 height=32,
             ),
-            Button("Just one step \u00b7 \u2248 2 min", height=32),
+            Button("Train one step \u00b7 \u2248 2 min", height=32),
             off,
         )
     )
@@ -126,7 +126,7 @@ def _buttons() -> Card:
         train.set_state(state, 46, 120)
         trains.append(train)
     card.body.addLayout(_line(*trains))
-    toggle, on = Toggle("Blind"), Toggle("Teach the judge too")
+    toggle, on = Toggle("Blind"), Toggle("Use as an example for the judge")
     on.setChecked(True)
     card.body.addLayout(_line(Segmented(["Columns", "Reader", "Table"], "View"), toggle, on))
     card.body.addStretch(1)
@@ -279,7 +279,7 @@ def home_page() -> QWidget:
         ("tic-tac-toe", "Tic-tac-toe", "20 min \u00b7 CPU"),
         ("email-search", "Email search", "2 h \u00b7 GPU"),
     ):
-        badge = "begin here" if key == "yes-no-maybe" else ""
+        badge = "recommended" if key == "yes-no-maybe" else ""
         row.addWidget(
             SampleCard(
                 key,
@@ -295,7 +295,7 @@ def home_page() -> QWidget:
             "The engine stopped: the GPU ran out of memory",
             "While training step 13, the longest trajectory (1,180 tokens, 9 turns) needed "
             "6.2 GB more "
-            "than was free. Nothing is lost: 12 steps, 768 trajectories and the checkpoint "
+            "than was free. No data was lost: 12 steps, 768 trajectories and the checkpoint "
             "of step 11 are "
             "safe on disk.",
             [
@@ -460,7 +460,7 @@ def empty_page() -> QWidget:
     page.set_actions(
         "Train",
         "120 steps \u00b7 \u2248 4 h 30",
-        "Just one step \u00b7 \u2248 2 min",
+        "Train one step \u00b7 \u2248 2 min",
         "Ctrl \u21b5",
         "play",
     )
@@ -537,7 +537,7 @@ def transcript_items() -> list[Item]:
             "answer",
             sources=("msg_2231", "msg_2214"),
         ),
-        Outcome("Ended with an answer", "6.8 s, 5 turns", PARTS, "0.84"),
+        Outcome("Finished with a response", "6.8 s, 5 turns", PARTS, "0.84"),
     ]
 
 

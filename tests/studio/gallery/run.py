@@ -172,7 +172,7 @@ def _parts(link: ChartLink) -> ChartCard:
 
 
 def _spread(link: ChartLink) -> ChartCard:
-    card = ChartCard("Group spread", link)
+    card = ChartCard("Reward spread within groups", link)
     line = card.add_line("standard deviation", "plot-1", width_px=2.0)
     bars = card.add_bars(["share without signal"], ["ghost"])
     noise = demo.rng()
@@ -293,7 +293,7 @@ def _step_card() -> Card:
     facts = FactRow()
     facts.set_facts(
         [
-            Fact("Run ends in", "2 h 40 min"),
+            Fact("Time left", "2 h 40 min"),
             Fact("Judge spend", "$1.84", "of $6.00"),
             Fact("Per step", "2:10"),
         ]

@@ -93,8 +93,8 @@ def test_only_what_a_preset_does_not_say_is_changed() -> None:
     assert deviations(config.train.algorithm) == ["kl", "refills"]
     assert deviations(Algorithm(preset="ppo")) == []
     assert dict(numbers(config)) == {
-        "Attempts a step": "64, up to 128",
-        "Trained tokens a step": "≤ 65,536",
+        "Rollouts per step": "64, up to 128",
+        "Trained tokens per step": "≤ 65,536",
         "Optimizer steps": "100 in all",
         "Extra forward passes": "1: untrained model",
     }
@@ -172,7 +172,7 @@ def test_siblings_part_where_they_differ(made: Simulation) -> None:
     record = whole(made.made.trajectories[0])
     other = record.model_copy(update={"index": record.index + 1})
     told = partings([record, other])
-    assert told[0] == f"The same as {other.index + 1} to the end"
+    assert told[0] == f"Identical to {other.index + 1} to the end"
     group = made.made.groups[0]
     assert sorted(ranks(group).values())[0] == 1
 

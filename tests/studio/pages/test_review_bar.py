@@ -23,10 +23,10 @@ __all__ = ["judged"]
 @pytest.mark.parametrize(
     ("until_s", "then", "told"),
     [
-        (24 * 60, "train", "goes on by itself in 24 min"),
-        (40, "pause", "pauses by itself in 40 s"),
-        (-5, "train", "goes on by itself now"),
-        (None, "train", "until you send it on"),
+        (24 * 60, "train", "resumes automatically in 24 min"),
+        (40, "pause", "pauses automatically in 40 s"),
+        (-5, "train", "resumes automatically now"),
+        (None, "train", "until you finish the review"),
     ],
 )
 def test_the_words_of_the_gate(until_s: float | None, then: Any, told: str) -> None:

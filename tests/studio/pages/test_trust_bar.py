@@ -83,4 +83,4 @@ def test_a_refusal_carries_what_would_lift_it() -> None:
     assert confirmation_of(Problem(code="file.outside", message="", detail="{")) is None
     title, words = question_of(AddressConfirmation(provider="openai", address=ADDRESS))
     assert ADDRESS in title
-    assert "your key" in words
+    assert "your openai key" in words

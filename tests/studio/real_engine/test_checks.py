@@ -66,7 +66,7 @@ def test_agent_and_judge_are_tested_before_a_training(
             assert len(script.asked) == 1
             click(judge.look)
             await until(sheet.isVisible)
-            assert "made up" in texts(sheet)
+            assert "synthetic" in texts(sheet)
             assert "I see" in texts(sheet)  # the judge's reason
             sheet.close_sheet()
             await until(sheet.isHidden)
@@ -85,7 +85,7 @@ def test_agent_and_judge_are_tested_before_a_training(
             await until(lambda: judge.test.words() == "Test again", SOON_S)
             click(judge.look)
             await until(sheet.isVisible)
-            assert "made by the agent" in texts(sheet)
+            assert "from the agent" in texts(sheet)
             sheet.close_sheet()
             await until(sheet.isHidden)
 
@@ -108,7 +108,7 @@ def test_agent_and_judge_are_tested_before_a_training(
             await until(lambda: "Say 0" in agent.words(), SOON_S)
             (project / "agent.py").write_text(good)  # while the test of the other one runs
             await until(lambda: not agent.running, SOON_S)
-            assert "changed since" in agent.words(), agent.accessibleName()
+            assert "changed on disk" in agent.words(), agent.accessibleName()
 
             script.moods = ["overflow"]
             click(judge.test)

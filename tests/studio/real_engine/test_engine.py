@@ -210,13 +210,13 @@ def test_files_that_another_program_has_changed_are_seen_and_not_overwritten(
             toml.write_text(theirs)
             setup._toml.save()
             await answer("Show difference")
-            await answer("Take the file's")
+            await answer("Reload the file")
             assert toml.read_text() == theirs
             assert setup._toml.editor.toPlainText() == theirs
             setup._toml.editor.setPlainText(mine)
             toml.write_text(theirs + "\n")
             setup._toml.save()
-            await answer("Keep mine")
+            await answer("Keep my changes")
             await until(lambda: toml.read_text() == mine, SOON_S)
             (project / "rubric.md").write_text(RUBRIC)
             judge = page_of(studio, "judge")
@@ -225,7 +225,7 @@ def test_files_that_another_program_has_changed_are_seen_and_not_overwritten(
             draft = judge.editor.source
             (project / "rubric.md").write_text("Theirs.\n")
             judge.save()
-            await answer("Keep mine")
+            await answer("Keep my changes")
             await until(lambda: (project / "rubric.md").read_text() == draft, SOON_S)
 
     run(job())

@@ -139,11 +139,11 @@ def test_a_pasted_key_stays_until_the_keyring_has_it(
         card._keep.click()
         card._provider.set_value("anthropic")
         card.look()
-        await until(lambda: card._words.words() == "No key of Anthropic is kept.")
+        await until(lambda: card._words.words() == "No key for Anthropic is stored.")
         answer.set()
         await until(lambda: kept == {"openai": "sk-secret"})
         await until(lambda: not card._key.value())
-        assert card._words.words() == "No key of Anthropic is kept."
+        assert card._words.words() == "No key for Anthropic is stored."
         await tasks.close()
         card.deleteLater()
 

@@ -1,4 +1,4 @@
-"""Import attempts…: from the command to the attempts on the page, over a real HTTP engine."""
+"""Import trajectories…: from the command to the rows on the page, over a real HTTP engine."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_a_file_becomes_a_run_that_is_shown(
             assert studio.session.run.summary is not None
             assert studio.session.run.summary.kind == "imported"
             await until(lambda: studio.window.header.chip.accessibleName().count("Imported"))
-            await until(lambda: "attempts imported" in studio.notifier.words())
+            await until(lambda: "trajectories imported" in studio.notifier.words())
 
     run(job())
 
@@ -72,7 +72,7 @@ def test_a_folder_goes_into_the_project_of_the_row(
             assert isinstance(home, HomePage)
             home.import_wanted.emit(view.path)
             home.import_wanted.emit(view.path)
-            assert "under way" in studio.notifier.words()
+            assert "Another import" in studio.notifier.words()
             await choose(studio, "An .art folder…", folder)
             await until(lambda: studio.window.page == "trajectories")
             assert studio.session.project.path == view.path
@@ -119,7 +119,7 @@ def test_a_long_import_keeps_saying_so_and_ends_with_the_window(
             engine.delay_s = 2
             studio.actions.trigger("project.import")
             await choose(studio, "A file…", talk)
-            await until(lambda: "Still importing talk.jsonl" in studio.notifier.words())
+            await until(lambda: "Importing talk.jsonl (" in studio.notifier.words())
         engine.delay_s = 0
 
     run(job())

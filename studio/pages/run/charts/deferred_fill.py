@@ -1,4 +1,4 @@
-"""Gives the charts their data a few in each turn of the event loop: all of them would take long."""
+"""Fill charts in small batches per event loop turn, to keep the window responsive."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,8 +9,8 @@ from studio.pages.run.charts.spec import BoundChart
 AT_ONCE = 3
 
 
-class Filling(QObject):
-    """`start(charts)` fills the first at once and the others in the next turns."""
+class DeferredFill(QObject):
+    """Fill charts: `start(charts)` fills the first one at once and the others in later turns."""
 
     def __init__(self, fill: Callable[[BoundChart], None], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -22,7 +22,9 @@ class Filling(QObject):
         self._turn.timeout.connect(self._go_on)
 
     def start(self, charts: Iterable[BoundChart]) -> None:
-        """Those that wait still come first: whoever is asked all the time fills all of them."""
+        """Fill the charts; those still pending come first, so that repeated calls reach all of
+        them.
+        """
         wanted = list(charts)
         waiting = [chart for chart in self._left if chart in wanted]
         self._left = waiting + [chart for chart in wanted if chart not in waiting]

@@ -1,5 +1,7 @@
-"""The charts below the main ones: what the update is made of, how far trainer and sampler are
-apart, how well the machine is used. What their ⓘ says comes from the registry of metrics."""
+"""Diagnostic charts: update composition, trainer vs. sampler, hardware utilization.
+
+The metric registry provides the help texts.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,10 +20,10 @@ from studio.widgets.charts.pane import Limit
 
 Form = Callable[[float], str]
 SECTIONS = {
-    "Learning": "what the update is made of",
-    "Trust": "whether the reward still means what it should",
-    "Policy drift": "how far trainer and sampler are apart, on the tokens that were sampled",
-    "Speed": "how much of this machine is used, and on what",
+    "Learning": "which trajectories the update uses",
+    "Reward quality": "agreement of the judge with rules and labels",
+    "Policy drift": "difference between trainer and sampler on the sampled tokens",
+    "Speed": "hardware utilization by phase",
 }
 
 
@@ -71,7 +73,7 @@ def lines(
 
 
 def _lost(link: ChartLink) -> tuple[ChartCard, Fill]:
-    card = ChartCard("Lost signal", link)
+    card = ChartCard("Rollouts without signal", link)
     add = partial(card.add_line, ghost=False, form=percent)
     silent, cut = add("no signal", "plot-1"), add("cut", "plot-2")
     unscored = add("unscored", "plot-5")
@@ -87,7 +89,7 @@ def _lost(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def _ratio(link: ChartLink) -> tuple[ChartCard, Fill]:
-    card = ChartCard("Ratio", link, ("Middle and 1–99 %", "Largest"))
+    card = ChartCard("Importance ratio", link, ("Median and 1–99 %", "Largest"))
     band = card.add_band("1–99 %", "plot-1", form=_three)
     middle = card.add_line("middle", "plot-1", ghost=False, form=_three, in_legend=False)
     largest = card.add_line("largest", "plot-5", pane=1, ghost=False, in_legend=False)
@@ -109,7 +111,9 @@ def _three(value: float) -> str:
 
 
 def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
-    card = ChartCard("Effective sample, KL", link, ("Effective sample size", "KL, nats per token"))
+    card = ChartCard(
+        "Effective sample size, KL", link, ("Effective sample size", "KL, nats per token")
+    )
     ess = card.add_line("effective", "plot-1", form=percent, in_legend=False)
     form = formatting.significant
     sampler = card.add_line("to the sampler", "plot-6", pane=1, form=form, in_legend=False)
@@ -129,12 +133,12 @@ def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 def norm_limit(run: RunModel) -> Limit | None:
     spec = run.state.spec
-    return Limit(spec.config.train.algorithm.max_grad_norm, "cut above") if spec else None
+    return Limit(spec.config.train.algorithm.max_grad_norm, "clipped above") if spec else None
 
 
 def _gap_limit(run: RunModel) -> Limit | None:
     dtype = precision(run.state)
-    return Limit(largest_gap(dtype), "rounding explains") if dtype else None
+    return Limit(largest_gap(dtype), "expected from rounding") if dtype else None
 
 
 GAP = (
@@ -145,7 +149,7 @@ GAP = (
 
 
 def _gap(link: ChartLink) -> tuple[ChartCard, Fill]:
-    """Where a server samples, beside how far each update moved the policy: in the same unit."""
+    """Chart of the log-prob gap beside the KL of each update, in the same unit."""
     card = ChartCard("Log-prob gap", link)
     form = formatting.significant
     sampled = [card.add_line(line.name, line.token, form=form) for line in GAP]
@@ -182,24 +186,24 @@ def _use(phase: str) -> tuple[Line, ...]:
 SHARING = (Line("sharing/train", "training", "plot-3"), Line("sharing/sample", "prompts", "plot-1"))
 NORM, LOSS = (Line("grad_norm", "norm", "plot-1"),), (Line("loss", "loss", "plot-1"),)
 TRUST = (
-    Line("judge/rules", "judge and rules, τ", "plot-2"),
+    Line("judge/rules", "judge vs. rules, τ", "plot-2"),
     Line("judge/local", "local judge, pairs", "plot-1"),
-    Line("judge/canaries", "canaries caught", "plot-4"),
+    Line("judge/canaries", "canaries detected", "plot-4"),
 )
 WATCH = (
     Line("watch/addresses_judge", "address the judge", "plot-5"),
     Line("watch/repetition", "repeated phrases", "plot-3"),
 )
-RATE, ROWS = (Line("lr", "rate", "plot-7"),), (Line("rows/sample", "attempts", "plot-1"),)
+RATE, ROWS = (Line("lr", "rate", "plot-7"),), (Line("rows/sample", "rollouts", "plot-1"),)
 
 DIAGNOSTICS: tuple[ChartSpec, ...] = (
     ChartSpec(
         "lost",
-        "Lost signal",
+        "Rollouts without signal",
         _lost,
         ("groups/no_signal", "truncated", "unscored"),
         "Learning",
-        "Groups and attempts that teach little or nothing",
+        "Share of groups and rollouts that contribute little or no gradient",
     ),
     ChartSpec(
         "grad_norm",
@@ -207,7 +211,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Gradient norm", NORM, log=True, limit=norm_limit),
         ("grad_norm",),
         "Learning",
-        "Size of the update, before it is cut",
+        "Norm before clipping",
     ),
     ChartSpec(
         "loss",
@@ -215,7 +219,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Loss", LOSS, zero=False),
         ("loss",),
         "Learning",
-        "Near 0 by design: no measure of success",
+        "Near 0 by design; not a measure of success",
     ),
     ChartSpec(
         "lr",
@@ -223,40 +227,40 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Learning rate", RATE),
         ("lr",),
         "Learning",
-        "How far one update goes",
+        "Step size of the optimizer",
     ),
     ChartSpec(
         "judge",
         "Judge",
         lines("Judge", TRUST, formatting.number, zero=False),
         ("judge/rules", "judge/local", "judge/canaries"),
-        "Trust",
-        "How far it goes along with the rules, and what it lets through",
+        "Reward quality",
+        "Agreement with rules and labels; canaries detected",
         of_judge=True,
     ),
     ChartSpec(
         "watch",
-        "Attempts",
-        lines("Attempts", WATCH, percent),
+        "Suspicious rollouts",
+        lines("Suspicious rollouts", WATCH, percent),
         ("watch/addresses_judge", "watch/repetition", "watch/tool_calls"),
-        "Trust",
-        "Words aimed at a grader, and phrases said again",
+        "Reward quality",
+        "Text aimed at the judge, and repeated phrases",
     ),
     ChartSpec(
         "ratio",
-        "Ratio",
+        "Importance ratio",
         _ratio,
         ("ratio/p1", "ratio/p50", "ratio/p99", "ratio/max"),
         "Policy drift",
-        "Trainer’s over sampler’s probability; 1 is equal",
+        "Trainer probability divided by sampler probability; 1 means equal",
     ),
     ChartSpec(
         "clip",
-        "Clipped",
-        lines("Clipped", CLIP, percent),
+        "Clip fraction",
+        lines("Clip fraction", CLIP, percent),
         ("clip/high", "clip/low", "masked"),
         "Policy drift",
-        "Tokens outside the clip range, or left out",
+        "Share of tokens clipped or masked",
     ),
     ChartSpec(
         "gap",
@@ -264,15 +268,15 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         _gap,
         (*(line.metric for line in GAP), "publish_moved"),
         "Policy drift",
-        "Sampler against trainer, nats per token",
+        "Sampler vs. trainer, nats per token",
     ),
     ChartSpec(
         "ess",
-        "Effective sample, KL",
+        "Effective sample size, KL",
         _drift,
         ("ess", "kl/sampler", "kl"),
         "Policy drift",
-        "Tokens that carry the update; distance in all",
+        "Effective share of tokens; KL divergence",
     ),
     ChartSpec(
         "train_use",
@@ -280,7 +284,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Training", _use("train"), percent, full=True),
         ("goodput/train", "hardware/train"),
         "Speed",
-        "Of the limit: the best matrix rate of this machine",
+        "Share of the peak matrix throughput of this machine",
     ),
     ChartSpec(
         "sample_use",
@@ -288,7 +292,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Sampling", _use("sample"), percent, full=True),
         ("goodput/sample", "hardware/sample"),
         "Speed",
-        "Of the limit: what memory and cores allow",
+        "Share of the limit set by memory bandwidth and cores",
     ),
     ChartSpec(
         "sharing",
@@ -296,14 +300,14 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Prefix sharing", SHARING, percent, full=True),
         ("sharing/train", "sharing/sample"),
         "Speed",
-        "Tokens computed, of those without sharing",
+        "Tokens computed, relative to no prefix sharing",
     ),
     ChartSpec(
         "rows",
-        "Sampled at once",
-        lines("Sampled at once", ROWS),
+        "Batch size while sampling",
+        lines("Batch size while sampling", ROWS),
         ("rows/sample",),
         "Speed",
-        "Attempts in one pass, on average",
+        "Mean number of rollouts per forward pass",
     ),
 )

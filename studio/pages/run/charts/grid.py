@@ -1,7 +1,6 @@
-"""The grid of chart cards: a column under 620, two up to 1 320, three above; 180 high at least.
+"""Grid of chart cards: 1 column below 620 px, 2 up to 1,320 px, 3 above; at least 180 px high.
 
-The main charts fill the view; the sections of smaller ones begin below it, and the heading of the
-first shows that they are there.
+The main charts fill the view. Sections with smaller charts follow; the first heading stays visible.
 """
 
 from collections.abc import Sequence
@@ -20,12 +19,12 @@ HEADING = 32
 
 
 def columns_for(width: int) -> int:
-    """How many charts fit beside each other."""
+    """Return the number of chart columns for a width."""
     return 1 if width < 620 else 2 if width <= 1320 else 3
 
 
 def places(count: int, width: int, height: int, columns: int = 0) -> list[QRect]:
-    """Equal cells in rows that fill the height where it is enough; else they are 180 and scroll."""
+    """Return equal cells that fill the height, or scroll at the minimum height."""
     columns = columns or min(columns_for(width), max(1, count))
     rows = -(-count // columns)
     if not rows:
@@ -43,7 +42,7 @@ def places(count: int, width: int, height: int, columns: int = 0) -> list[QRect]
 
 @dataclass(frozen=True)
 class Section:
-    """Cards under one heading; the main charts have none."""
+    """Cards under a heading; the main charts have none."""
 
     title: str
     words: str
@@ -51,14 +50,14 @@ class Section:
 
 
 def small_columns_for(width: int) -> int:
-    """How many of the smaller charts fit beside each other: they come in fours."""
+    """Return the number of columns for small charts, which come in groups of four."""
     return 1 if width < 620 else 2 if width < 1240 else 4
 
 
 def stacked(
     counts: Sequence[int], width: int, height: int
 ) -> tuple[list[list[QRect]], list[QRect]]:
-    """Cells of each section and the headings of all but the first, which fills the height."""
+    """Return the cells of each section, and the headings of all but the first."""
     peek = HEADING + GAP if len(counts) > 1 else 0
     main = places(counts[0], width, height - peek)
     cells, headings = [main], []
@@ -75,7 +74,7 @@ def stacked(
 
 
 class ChartGrid(QScrollArea):
-    """`set_sections(…)`; `show_full(card)` gives one card all the room until Escape."""
+    """Grid of charts: `set_sections(…)`; `show_full(card)` expands a card until Escape."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -92,7 +91,7 @@ class ChartGrid(QScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
     def set_sections(self, sections: Sequence[Section]) -> None:
-        """The main charts first."""
+        """Set the sections, main charts first."""
         cards = [card for section in sections for card in section.cards]
         for card in self._cards:
             if card not in cards:
@@ -107,7 +106,7 @@ class ChartGrid(QScrollArea):
         self._lay_out()
 
     def show_full(self, card: QWidget | None) -> None:
-        """One card on the full page, and back with None."""
+        """Expand a card to the full page; None restores the grid."""
         self._full = None if card is self._full else card
         self._lay_out()
 
@@ -138,7 +137,7 @@ class ChartGrid(QScrollArea):
             return
         cells, headings = stacked(self._counts, width, height)
         bottom = _bottom(cells)
-        if bottom > height:  # the scroll bar takes its part
+        if bottom > height:  # leave room for the scroll bar
             bar = self.verticalScrollBar().sizeHint().width() + 2
             cells, headings = stacked(self._counts, width - bar, height)
             bottom = _bottom(cells)

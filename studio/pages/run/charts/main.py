@@ -1,4 +1,4 @@
-"""The charts of the Run page: each is a card plus how it takes its numbers from the run."""
+"""Main charts of the Run page, each a card with a function that fills it."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ PART_TOKENS = ("plot-3", "plot-6", "plot-8", "plot-2", "plot-4", "plot-7", "plot
 
 
 def part_token(name: str, names: Sequence[str]) -> str:
-    """The colour of a reward part, the same everywhere: judge, label and costs have their own."""
+    """Return the colour token of a reward part; judge, label and costs have fixed colours."""
     lowered = name.lower()
     if lowered in ("judge", "ruler"):
         return "plot-2"
@@ -30,7 +30,7 @@ def part_token(name: str, names: Sequence[str]) -> str:
 
 
 class Overlay:
-    """The curve of the run that a branch has grown out of, behind the branch's own."""
+    """Curve of the parent run, drawn behind the curve of its branch."""
 
     def __init__(self, card: ChartCard, metric: str, pane: int = 0) -> None:
         self._card, self._metric, self._pane = card, metric, pane
@@ -74,7 +74,7 @@ def _reward(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def _events(run: RunModel) -> list[EventTag]:
-    """Where it began as a branch, and where it was resumed."""
+    """Return markers for the start of a branch and for resumes."""
     parent = run.summary.parent if run.summary else None
     resumes = [step for step in run.state.resumes if step]
     if parent is None or parent.begins not in resumes:
@@ -86,7 +86,7 @@ def _events(run: RunModel) -> list[EventTag]:
 
 def _parts(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Reward parts", link)
-    card.set_empty("One line per part, after step 1")
+    card.set_empty("One line per part; appears after step 1")
     lines: dict[str, object] = {}
 
     def fill(run: RunModel) -> None:
@@ -102,8 +102,8 @@ def _parts(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def _script(link: ChartLink) -> tuple[ChartCard, Fill]:
-    card = ChartCard("What the script logs", link)
-    card.set_empty("Its own metrics, with the first model.log()")
+    card = ChartCard("Script metrics", link)
+    card.set_empty("Custom metrics; appear after the first model.log()")
     lines: dict[str, object] = {}
 
     def fill(run: RunModel) -> None:
@@ -118,13 +118,13 @@ def _script(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def _is_own(key: str) -> bool:
-    """Neither what other charts show nor what ART counts of every run."""
+    """Return whether a metric is neither shown by other charts nor logged by ART for every run."""
     _, split, *rest = key.split("/")
     return bool(rest) and split not in COUNTED_BY_ART and rest[0] not in KNOWN_OF_ART
 
 
 def _spread(link: ChartLink) -> tuple[ChartCard, Fill]:
-    card = ChartCard("Group spread", link)
+    card = ChartCard("Reward spread within groups", link)
     bars = card.add_bars(["share without signal"], ["ghost"])
     line = card.add_line("standard deviation", "plot-1")
     overlay = Overlay(card, "groups/std_mean")
@@ -143,7 +143,7 @@ def _spread(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 def _entropy(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard(
-        "Entropy and ratio", link, ("Entropy, nats per token", "Trainer / sampler ratio")
+        "Entropy and importance ratio", link, ("Entropy, nats per token", "Trainer / sampler ratio")
     )
     entropy = card.add_line("entropy", "plot-3", in_legend=False)
     ratio = card.add_line("mean", "plot-6", pane=1, in_legend=False, form=_three)
@@ -167,7 +167,7 @@ def _three(value: float) -> str:
 
 
 SPEED_PHASES = (
-    ("roll out", "time_s/rolling_out", "plot-1"),
+    ("rollouts", "time_s/rolling_out", "plot-1"),
     ("train", "time_s/training", "plot-3"),
     ("publish", "time_s/publishing", "plot-7"),
     ("test", "time_s/validating", "plot-4"),
@@ -227,12 +227,16 @@ KNOWN_OF_ART = ("reward", "exception_rate", "reward_std_dev", "completion_tokens
 MAIN = (
     ChartSpec("reward", "Reward", _reward, ("reward/mean",)),
     ChartSpec("parts", "Reward parts", _parts, ("reward/part/*",)),
-    ChartSpec("spread", "Group spread", _spread, ("groups/std_mean", "groups/no_signal")),
-    ChartSpec("entropy", "Entropy and ratio", _entropy, ("entropy", "ratio/mean", "ratio/p99")),
+    ChartSpec(
+        "spread", "Reward spread within groups", _spread, ("groups/std_mean", "groups/no_signal")
+    ),
+    ChartSpec(
+        "entropy", "Entropy and importance ratio", _entropy, ("entropy", "ratio/mean", "ratio/p99")
+    ),
     ChartSpec(
         "speed", "Speed", _speed, ("tokens_per_s/sample", "tokens_per_s/train", "time_s/step")
     ),
     ChartSpec("length", "Completion length", _length, ("tokens/completion_mean", "truncated")),
-    ChartSpec("script", "What the script logs", _script, ("script/*",), of_script=True),
+    ChartSpec("script", "Script metrics", _script, ("script/*",), of_script=True),
 )
 CHARTS: tuple[ChartSpec, ...] = (*MAIN, *DIAGNOSTICS)

@@ -1,4 +1,4 @@
-"""The charts of an SFT run: what it learns, what it makes of what it has not seen, how fast."""
+"""Charts of an SFT run: training loss, held-out loss, throughput."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ def _whole(value: float) -> str:
 
 def _loss(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Loss", link)
-    line = card.add_line("of each update", "plot-1", form=form)
+    line = card.add_line("per update", "plot-1", form=form)
     card.set_y(None, None, zero=False)
 
     def fill(run: RunModel) -> None:
@@ -32,7 +32,7 @@ def _loss(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 def _held_out(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Held-out loss", link)
-    line = card.add_line("on what no update sees", "plot-6", ghost=False, form=form)
+    line = card.add_line("on data excluded from training", "plot-6", ghost=False, form=form)
     card.set_y(None, None, zero=False)
 
     def fill(run: RunModel) -> None:
@@ -49,7 +49,7 @@ def _held_out(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def _as_it_is(title: str, metric: str, shown: Form = formatting.significant) -> Maker:
-    """What is planned or counted is not smoothed."""
+    """Build a chart without smoothing, for planned or counted values."""
 
     def make(link: ChartLink) -> tuple[ChartCard, Fill]:
         card = ChartCard(title, link)
@@ -82,7 +82,7 @@ SFT_CHARTS: tuple[ChartSpec, ...] = (
         "Learning rate",
         _as_it_is("Learning rate", "lr"),
         ("lr",),
-        words="Rises, then falls",
+        words="Warm-up, then decay",
     ),
     ChartSpec(
         "sft_norm",
@@ -94,14 +94,19 @@ SFT_CHARTS: tuple[ChartSpec, ...] = (
     ChartSpec("sft_speed", "Speed", lines("Speed", SPEED, _whole), ("tokens_per_s/train",)),
     ChartSpec(
         "sft_tokens",
-        "Tokens learned",
-        lines("Tokens learned", TOKENS, _whole),
+        "Trained tokens",
+        lines("Trained tokens", TOKENS, _whole),
         ("tokens/trained",),
         "Speed",
-        "Of each update",
+        "Per update",
     ),
     ChartSpec(
-        "sft_epoch", "Epochs", _as_it_is("Epochs", "epoch"), ("epoch",), "Speed", "Passes so far"
+        "sft_epoch",
+        "Epochs",
+        _as_it_is("Epochs", "epoch"),
+        ("epoch",),
+        "Speed",
+        ("Completed passes over the data"),
     ),
     ChartSpec(
         "sft_use",
@@ -109,7 +114,7 @@ SFT_CHARTS: tuple[ChartSpec, ...] = (
         lines("Training", USE, percent, full=True),
         ("goodput/train", "hardware/train"),
         "Speed",
-        "Of the limit: the best matrix rate of this machine",
+        "Share of the peak matrix throughput of this machine",
     ),
 )
-"""In place of the others: nothing is sampled and nothing is rewarded."""
+"""Charts of SFT runs, which have neither rollouts nor rewards."""

@@ -1,4 +1,4 @@
-"""What a chart of the Run page is: a card, what fills it, and what explains it."""
+"""Specification of a chart: card, fill function, help and section."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Fill = Callable[[RunModel], None]
 
 @dataclass
 class BoundChart:
-    """A card on the page and the function that fills it."""
+    """Chart card on the page with the function that fills it."""
 
     key: str
     title: str
@@ -31,15 +31,15 @@ class ChartSpec:
     title: str
     make: Maker
     metrics: Sequence[str] = ()
-    """What its ⓘ explains, from the registry."""
+    """Metrics explained by the info button, from the registry."""
     section: str = ""
-    """Which of the sections below the main charts it stands in; empty for a main chart."""
+    """Section below the main charts; empty for a main chart."""
     words: str = ""
-    """One line under the title."""
+    """Subtitle, one line."""
     of_judge: bool = False
-    """Only for runs with a judge."""
+    """True for charts that need a judge."""
     of_script: bool = False
-    """Only for runs that a script outside trains."""
+    """True for charts of runs trained by an external script."""
 
     def bound(self, link: ChartLink) -> BoundChart:
         card, fill = self.make(link)
@@ -60,5 +60,5 @@ def change_of(run: RunModel, name: str) -> float | None:
 
 
 def is_judged(state: RunState) -> bool:
-    """Whether anybody was asked to judge."""
+    """Return whether the run uses a judge."""
     return state.spec is not None and state.spec.config.judge.enabled

@@ -1,4 +1,4 @@
-"""Advanced: every setting that no choice above holds, folded; what was changed shows as chips."""
+"""Advanced settings: all keys without a control above; changed values are shown as chips."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ LONGEST = 28
 
 
 class AdvancedFold(QWidget):
-    """`show_config(config)`; `edited(key, value)`, None for the default."""
+    """Advanced section: `show_config(config)`; emits `edited(key, value)`, None for the default."""
 
     edited = Signal(str, object)
 
@@ -49,7 +49,7 @@ class AdvancedFold(QWidget):
         for key, row in self.rows.items():
             value, of_preset = value_at(config, key), value_at(usual, key)
             own = key.startswith("train.algorithm.") and value != of_preset
-            row.show_stored(value, f"{title} has {shown(of_preset)}" if own else "")
+            row.show_stored(value, f"{title} uses {shown(of_preset)}" if own else "")
         different = changed(config)
         self._words.set_words(f"{len(self.rows)} settings, {len(different)} changed")
         chips = [self._chip(spec.key, spec.label, value) for spec, value in different[:MOST_CHIPS]]
@@ -95,7 +95,7 @@ class AdvancedFold(QWidget):
         chip = FilterChip(
             words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…", active=True
         )
-        set_tip(chip, f"{key}; × puts the default back")
+        set_tip(chip, f"{key}; × restores the default")
         chip.removed.connect(lambda: self.edited.emit(key, None))
         chip.toggled.connect(lambda _: self.edited.emit(key, None))
         return chip

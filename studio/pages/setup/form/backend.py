@@ -1,4 +1,4 @@
-"""The backend card: what samples, what trains, in which weights; folded, cards and their memory."""
+"""Backend card: sampler, trainer and weight precision; GPU settings are collapsed."""
 
 from typing import Any
 
@@ -24,17 +24,17 @@ from studio.widgets.text.text import Text
 
 LABEL_PX, CHOICE_PX = 128, 280
 INSET_PX = 12
-"""Of a quiet button: its icon stands under the labels."""
+"""Indent that aligns the icon of a quiet button with the labels, px."""
 LABELS = {
     "backend.sampler": "Sampler",
     "backend.trainer": "Trainer",
     "backend.weights": "Weights",
-    "backend.recompute": "Memory of layers",
-    "backend.processes": "Trainers side by side",
-    "backend.memory_share": "vLLM’s share",
-    "backend.sleep": "vLLM gives back",
+    "backend.recompute": "Activation checkpointing",
+    "backend.processes": "Trainer processes",
+    "backend.memory_share": "vLLM memory share",
+    "backend.sleep": "vLLM releases",
     "train.staleness": "Staleness",
-    "backend.share_card": "A card in use",
+    "backend.share_card": "GPU in use",
 }
 CHOICES = {
     "backend.sampler": (("torch", "This process"), ("vllm", "vLLM server")),
@@ -42,22 +42,23 @@ CHOICES = {
     "backend.weights": (("full", "Full"), ("8bit", "8 bit"), ("4bit", "4 bit")),
 }
 SLEEPS = (
-    ("auto", "what the forecast says is needed"),
+    ("auto", "based on the memory estimate"),
     ("off", "nothing"),
-    ("cache", "its cache of keys and values"),
+    ("cache", "its KV cache"),
     ("all", "all of its memory"),
 )
 REMEDIES = {
     "backend.weights": ("Train with Unsloth", {"backend.trainer": "unsloth"}),
     "backend.trainer": ("Take full weights", {"backend.weights": "full"}),
 }
-"""What makes the other half of a pair fit, where the engine refuses one."""
+"""Changes that make a refused pair of settings valid."""
 BOTH = "both"
 
 
 class BackendCard(Card):
-    """`show_config(config)`, `show_facts(facts)`; `edited(key, value)`, `values_chosen(values)`
-    where two belong together, `link_activated(action)`."""
+    """Backend card: `show_config(config)`, `show_facts(facts)`. Emits `edited(key, value)`,
+    `values_chosen(values)` for dependent settings, and `link_activated(action)`.
+    """
 
     edited = Signal(str, object)
     values_chosen = Signal(object)
@@ -69,19 +70,20 @@ class BackendCard(Card):
         self._config: ProjectConfig | None = None
         self._facts: BackendFacts | None = None
         self._shown: tuple[str, list[Any]] | None = None
-        """Whose values, and which."""
+        """Project and values of the last update."""
         self._broken: set[str] = set()
-        """Settings that cannot be read as they stand in the file."""
+        """Settings with invalid values in the file."""
         self._folded = QWidget()
         self.rows = {key: self._row(key) for key in LABELS}
-        self._more = Button("Cards, memory, overlap", "quiet", icon="chevron-right", height=28)
+        self._more = Button("GPUs, memory, overlap", "quiet", icon="chevron-right", height=28)
         self._more.clicked.connect(lambda: self.unfold(self._folded.isHidden()))
         self._words = Text("", "label", 400, "muted", elide=True)
         self._build()
 
     def show_config(self, config: ProjectConfig) -> None:
-        """What is stored. Where these are as before, an edit that was refused stays to be mended;
-        where one is another, what was refused for its sake is taken back."""
+        """Show stored values. A refused edit stays while its value is unchanged; settings refused
+        because of a changed one are restored.
+        """
         self._config = config
         self._broken.clear()
         now = config.name, [value_at(config, key) for key in self.rows]
@@ -94,7 +96,7 @@ class BackendCard(Card):
         self._show_notes()
 
     def show_facts(self, facts: BackendFacts | None) -> None:
-        """What the engine has; None until it has said so."""
+        """Show the capabilities of the engine; None while unknown."""
         self._facts = facts
         self._show_notes()
 
@@ -102,14 +104,14 @@ class BackendCard(Card):
         return notes(self._config, self._facts) if self._config else {}
 
     def show_problem(self, key: str, words: str) -> None:
-        """What is wrong in the file, until there is another one that can be read."""
+        """Show a problem in the file until a valid file is loaded."""
         self._broken.add(key)
         self.rows[key].set_problem(words)
         if key not in CHOICES:
             self.unfold(True)
 
     def set_problem(self, key: str, words: str) -> None:
-        """The answer to one edit, with what would make it fit."""
+        """Show the response to an edit, with a change that makes it valid."""
         remedy = REMEDIES.get(key) if words and self._is_half(key) else None
         self.rows[key].answer(words, (remedy[0], BOTH) if remedy else ("", ""))
         if words and key not in CHOICES:
@@ -151,7 +153,7 @@ class BackendCard(Card):
             self.link_activated.emit(link)
 
     def _is_half(self, key: str) -> bool:
-        """Whether it is refused for the sake of its other half."""
+        """Return whether an edit is refused because of a dependent setting."""
         if self._config is None:
             return False
         backend, value = self._config.backend, self.rows[key].field.value()
@@ -172,7 +174,7 @@ class BackendCard(Card):
 
 
 def _help(key: str) -> str:
-    """The documentation of the field itself."""
+    """Return the documentation of a config field."""
     section, _, name = key.partition(".")
     fields = BackendConfig.model_fields if section == "backend" else TrainConfig.model_fields
     return f"{fields[name].description}\n\n{key}"
@@ -185,17 +187,17 @@ def _field(key: str) -> Field:
     if key == "backend.sleep":
         return ChoiceField(label, SLEEPS, CHOICE_PX)
     if key == "backend.memory_share":
-        return _ShareField(label, placeholder="worked out")
+        return _ShareField(label, placeholder="automatic")
     if key == "backend.recompute":
-        return ToggleField(label, "Compute layers again instead of keeping them")
+        return ToggleField(label, "Recompute activations instead of storing them")
     if key == "backend.share_card":
-        return ToggleField(label, "Start also where other programs hold its memory")
+        return ToggleField(label, "Start even if other programs use GPU memory")
     low, high = (1, 8) if key == "backend.processes" else (0, 4)
     return SpinField(label, low, high)
 
 
 class _ShareField(NumberField):
-    """Of a whole, without its ends."""
+    """Number field for a share between 0 and 1, exclusive."""
 
     def problem(self) -> str:
         value = self.value()

@@ -1,7 +1,6 @@
-"""What is entered on Setup, on its way to the engine, which checks it before it writes.
+"""Pending edits of the Setup page, validated by the engine before they are written.
 
-An answer is for the project that it was asked of: it is shown where that one is in view, and
-opens none.
+Each response belongs to the project of its request and is shown only while that project is open.
 """
 
 from collections.abc import Callable
@@ -19,41 +18,43 @@ FILE = "project.toml"
 
 
 class Part(Protocol):
-    """Where settings are entered."""
+    """Protocol of widgets with editable settings."""
 
     def set_problem(self, key: str, words: str) -> None:
-        """Why an edit is refused, or nothing."""
+        """Show why an edit was refused; empty words clear the problem."""
 
 
 class Edits:
-    """`turn(path)` to a project, then `put`, `write` and `save` there. `moved()` is called when
-    `under_way()` is another."""
+    """Queue of edits: `turn(path)` selects a project, then `put`, `write` and `save`.
+
+    Calls `moved()` when `under_way()` changes.
+    """
 
     def __init__(self, session: Session, tasks: TaskScope, moved: Callable[[], None]) -> None:
         self._session, self._tasks, self._moved = session, tasks, moved
         self._pending: dict[str, dict[str, Any]] = {}
         self.path = ""
-        """Of the project in view."""
+        """Path of the open project."""
 
     def turn(self, path: str) -> None:
         self.path = path
         self._pending.clear()
 
     def under_way(self) -> dict[str, Any]:
-        """Values that are not written yet."""
+        """Return the values that are not written yet."""
         return {key: value for values in self._pending.values() for key, value in values.items()}
 
     def put(self, part: Part, key: str, value: Any) -> None:
         self.write(part, key, {key: value})
 
     def write(self, part: Part, key: str, values: dict[str, Any]) -> None:
-        """A refusal is said under the key, in the part where it was entered."""
+        """Write values; a refusal is shown at `key` in `part`."""
         path = self.path
         self._pending[key] = values
         self._moved()
 
         def answered(words: str) -> bool:
-            """Whether its project is still in view."""
+            """Handle a response; returns whether its project is still open."""
             if path != self.path:
                 return False
             self._pending.pop(key, None)
@@ -75,7 +76,7 @@ class Edits:
         self._session.write_first(self._tasks.run(name, edit, written, refused))
 
     def save(self, tab: TomlTab, path: str, text: str, force: bool = False) -> None:
-        """Write the whole file. Where it has changed since it was read, ask; `force` overwrites."""
+        """Write the whole file. Ask if it has changed since it was read; `force` overwrites it."""
         read = "" if force else tab.read
 
         def saved(view: ProjectView) -> None:
@@ -95,7 +96,7 @@ class Edits:
         self._session.write_first(self._tasks.run(f"save {path}", edit, saved, refused))
 
     async def _resolve(self, tab: TomlTab, path: str, text: str) -> None:
-        """Show the file as it is by now, and ask whose text stays."""
+        """Show the file on disk and ask which text to keep."""
         self._show(await self._session.client.project(path))
         answer = await choose(tab.window(), FILE, text, tab.file_text)
         if answer == "mine":

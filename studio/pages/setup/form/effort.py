@@ -1,4 +1,4 @@
-"""Effort: a slider of five stops that sets how long a run is; a figure set by hand is "Own"."""
+"""Effort slider: five presets of the number of steps, or "Custom"."""
 
 from itertools import pairwise
 
@@ -15,12 +15,12 @@ INSET = 14.0
 
 
 def stop_of(steps: int) -> int | None:
-    """The stop with exactly these steps; None is "Own"."""
+    """Return the preset with exactly these steps; None for "Custom"."""
     return next((i for i, (_, count) in enumerate(STOPS) if count == steps), None)
 
 
 class EffortSlider(KeyboardFocus, QWidget):
-    """`set_steps(60)`; `steps_chosen(steps)` when a person moved it."""
+    """Effort slider: `set_steps(60)`; emits `steps_chosen(steps)` when the user moves it."""
 
     steps_chosen = Signal(int)
     ring_radius = 8.0
@@ -36,7 +36,7 @@ class EffortSlider(KeyboardFocus, QWidget):
     def set_steps(self, steps: int) -> None:
         self._steps = steps
         stop = stop_of(steps)
-        name = STOPS[stop][0] if stop is not None else "Own"
+        name = STOPS[stop][0] if stop is not None else "Custom"
         self.setAccessibleDescription(f"{name}, {steps} steps")
         self.update()
 
@@ -47,7 +47,7 @@ class EffortSlider(KeyboardFocus, QWidget):
         return INSET + place * (self.width() - 2 * INSET) / (len(STOPS) - 1)
 
     def _place(self) -> float:
-        """Where the knob is: between two stops for a figure of one's own."""
+        """Return the position of the knob; a custom number lies between two presets."""
         counts = [count for _, count in STOPS]
         if self._steps <= counts[0]:
             return 0.0

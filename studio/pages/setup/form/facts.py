@@ -1,4 +1,4 @@
-"""What the form says of a project's configuration."""
+"""Texts of the form that describe the configuration."""
 
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.records.choices import ModelInfo
@@ -8,7 +8,7 @@ from studio.text import formatting
 
 
 def model_words(model: ModelInfo) -> str:
-    """A model in the list of them."""
+    """Describe a model in the model list."""
     facts = [model.title]
     if model.parameters:
         facts.append(f"{formatting.short(model.parameters)} parameters")
@@ -18,30 +18,30 @@ def model_words(model: ModelInfo) -> str:
 
 
 def effort_words(config: ProjectConfig) -> str:
-    """How much is practised, and how often it is tested."""
+    """Describe the number of steps and rollouts, and the validation interval."""
     train = config.train
     tested = (
-        f"tested every {train.validate_every} steps"
+        f"validation every {train.validate_every} steps"
         if train.validate_every
-        else "tested at both ends"
+        else "validation at start and end"
     )
-    own = "" if stop_of(train.steps) is not None else "Own · "
+    own = "" if stop_of(train.steps) is not None else "Custom · "
     return (
         f"{own}{formatting.plural(train.steps, 'step')} · "
-        f"{train.groups * train.group_size} attempts a step · {tested}"
+        f"{train.groups * train.group_size} rollouts per step · {tested}"
     )
 
 
 def follows(config: ProjectConfig) -> list[tuple[str, str]]:
-    """What is set with the choices, by name."""
+    """Return derived settings as (name, value)."""
     train, model, algorithm = config.train, config.model, config.train.algorithm
     return [
-        ("Loss", f"{algorithm.loss.kind}, mean of {algorithm.average}"),
+        ("Loss", f"{algorithm.loss.kind}, mean per {algorithm.average}"),
         ("Advantage", shown(algorithm.advantage.kind)),
         ("Learning rate", f"{train.lr:g}"),
         ("Adapter", f"rank {model.rank}, α {model.alpha:g}"),
         ("Context", f"{model.max_context:,} tokens"),
-        ("Completion", f"{train.max_tokens:,} at most"),
+        ("Completion", f"up to {train.max_tokens:,}"),
         ("Checkpoints", f"every {train.checkpoint_every} steps"),
         ("Precision", model.dtype),
         ("Seed", str(train.seed)),

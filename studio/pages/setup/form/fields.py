@@ -1,6 +1,6 @@
-"""The fields of a project's configuration as form rows, made from the pydantic model itself.
+"""Form rows generated from the pydantic model of the project configuration.
 
-The documentation of a field is its tip, its bounds are the limits of its editor.
+The documentation of a field is its tooltip, and its bounds limit its editor.
 """
 
 import types
@@ -28,33 +28,33 @@ from studio.widgets.forms.form_fields import (
 BACKEND = frozenset(
     {"train.staleness", *(f"backend.{name}" for name in BackendConfig.model_fields)}
 )
-"""Keys that the backend card holds."""
+"""Keys shown in the backend card."""
 DIALS = BACKEND | {
     *("name", "description", "model.name", "agent.file", "scenarios.train"),
     *("scenarios.validation", "train.steps", "train.algorithm.preset", "judge.enabled"),
 }
-"""Keys that the choices and the cards below them hold; the rest is Advanced."""
+"""Keys with a control above the Advanced section, which has the rest."""
 VARIANTS = {
     "train.algorithm.advantage": (
-        ("group_mean", "minus the mean of the group"),
-        ("group_std", "minus the mean, divided by the spread"),
-        ("leave_one_out", "minus the mean of its siblings"),
-        ("reward", "the reward itself"),
+        ("group_mean", "minus the group mean"),
+        ("group_std", "minus the group mean, divided by the standard deviation"),
+        ("leave_one_out", "minus the mean of the rest of the group"),
+        ("reward", "reward without baseline"),
     ),
     "train.algorithm.credit": (
-        ("trajectory", "alike for all its tokens"),
-        ("anchors", "by turn, from like states (GiGPO)"),
-        ("value", "by token, from a value head (PPO)"),
+        ("trajectory", "same for all tokens"),
+        ("anchors", "per turn, from similar states (GiGPO)"),
+        ("value", "per token, from a value head (PPO)"),
     ),
     "train.algorithm.loss": (
         ("clipped", "clipped: the default, PPO and GRPO"),
-        ("cispo", "CISPO: for stale attempts, no token is lost"),
-        ("gspo", "GSPO: one ratio a sequence"),
+        ("cispo", "CISPO: for off-policy data; keeps every token"),
+        ("gspo", "GSPO: one importance ratio per sequence"),
     ),
     "train.algorithm.correction": (
-        ("token_cap", "capped by token"),
-        ("token_mask", "outliers masked by token (IcePop)"),
-        ("sequence_mask", "outliers masked by sequence"),
+        ("token_cap", "capped per token"),
+        ("token_mask", "outlier tokens masked (IcePop)"),
+        ("sequence_mask", "outlier sequences masked"),
         ("none", "none"),
     ),
 }
@@ -62,18 +62,18 @@ SECTIONS = {"sft": "SFT"}
 LABELS = {
     "lr": "Learning rate",
     "kl": "KL weight",
-    "kl_in": "KL counts in",
-    "on": "Send",
+    "kl_in": "Apply KL to",
+    "on": "Upload",
     "uri": "Address",
     "endpoint": "Address",
     "host": "Address",
-    "content": "Send messages",
+    "content": "Upload messages",
 }
 
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """One editable key: dotted, its words, what it is, its default."""
+    """Editable key: dotted name, label, type and default."""
 
     key: str
     label: str
@@ -85,7 +85,7 @@ class FieldSpec:
 
 
 def specs(model: type[BaseModel] = ProjectConfig, prefix: str = "") -> Iterator[FieldSpec]:
-    """Every scalar key, section by section. Lists and tables are edited in project.toml."""
+    """Yield every scalar key by section; lists and tables are edited in project.toml."""
     for name, info in model.model_fields.items():
         key = f"{prefix}{name}"
         kind = info.annotation
@@ -114,24 +114,24 @@ def _spec(key: str, info: FieldInfo) -> FieldSpec:
 
 
 def label_of(key: str) -> str:
-    """What a dotted key is called on screen."""
+    """Return the label of a dotted key."""
     name = key.rpartition(".")[2]
     return LABELS.get(name, name.replace("_", " ").capitalize())
 
 
 def section_of(key: str) -> str:
-    """The heading a dotted key stands under."""
+    """Return the section heading of a dotted key."""
     section, _, rest = key.partition(".")
     if section == "track":
         tracker = rest.partition(".")[0]
-        return f"Track · {next(words for name, words in TRACKERS.items() if name == tracker)}"
+        return f"Tracking · {next(words for name, words in TRACKERS.items() if name == tracker)}"
     if key.startswith("train.algorithm."):
         return "Algorithm"
     return SECTIONS.get(section, section.capitalize())
 
 
 def _plain(kind: Any) -> Any:
-    """`str | None` is a text that may be empty."""
+    """Unwrap `str | None`, which is edited as a text that can be empty."""
     if get_origin(kind) in (Union, types.UnionType):
         rest = [arm for arm in get_args(kind) if arm is not type(None)]
         return rest[0] if len(rest) == 1 else None
@@ -144,7 +144,7 @@ def _editable(kind: Any) -> bool:
 
 
 def make_field(spec: FieldSpec) -> Field:
-    """The editor that fits the type."""
+    """Build the editor for the type of a field."""
     if isinstance(spec.type, tuple):
         return ChoiceField(spec.label, spec.type)
     if get_origin(spec.type) is Literal:
@@ -167,7 +167,7 @@ def make_row(spec: FieldSpec) -> FormRow:
 
 
 def value_at(config: BaseModel, key: str) -> Any:
-    """The value under a dotted key."""
+    """Return the value of a dotted key."""
     value: Any = config
     for part in key.split("."):
         value = getattr(value, part)
@@ -175,7 +175,7 @@ def value_at(config: BaseModel, key: str) -> Any:
 
 
 def changed(config: ProjectConfig) -> list[tuple[FieldSpec, Any]]:
-    """Advanced keys whose value is not the default, which for the algorithm is its preset's."""
+    """Return advanced keys that differ from their default (for algorithms, their preset)."""
     usual = usual_values(config)
     advanced = (spec for spec in specs() if spec.key not in DIALS)
     rows = ((spec, value_at(config, spec.key)) for spec in advanced)
@@ -183,11 +183,11 @@ def changed(config: ProjectConfig) -> list[tuple[FieldSpec, Any]]:
 
 
 def usual_values(config: ProjectConfig) -> ProjectConfig:
-    """All defaults, with the preset that is chosen."""
+    """Return the defaults with the selected algorithm preset."""
     algorithm = Algorithm(preset=config.train.algorithm.preset)
     return ProjectConfig(train=TrainConfig(algorithm=algorithm))
 
 
 def shown(value: Any) -> str:
-    """A value in few characters."""
+    """Format a value in a few characters."""
     return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")

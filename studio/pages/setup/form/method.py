@@ -1,4 +1,4 @@
-"""The method card: which algorithm, when to use it, what it makes of a step, where it differs."""
+"""Method card: algorithm preset, when to use it, derived figures, deviations."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
@@ -18,7 +18,7 @@ KEY = "train.algorithm.preset"
 
 
 class MethodCard(Card):
-    """`show_config(config)`; `preset_chosen(name)` puts everything where the preset has it."""
+    """Method card: `show_config(config)`; emits `preset_chosen(name)`, which resets all values."""
 
     preset_chosen = Signal(str)
 
@@ -29,7 +29,7 @@ class MethodCard(Card):
         self._choice.edited.connect(lambda name: self.preset_chosen.emit(name))
         self._when = Text("", "label", 400, "muted", wrap=True)
         self._differs = Text("", "caption", 400, "info", wrap=True)
-        self._back = Button("Put back", "quiet", icon="undo-2", height=24)
+        self._back = Button("Restore defaults", "quiet", icon="undo-2", height=24)
         self._back.clicked.connect(lambda: self.preset_chosen.emit(self._choice.value()))
         self._numbers = KeyValues(2)
         self.setAccessibleName("Method")
@@ -65,14 +65,14 @@ class MethodCard(Card):
 
 
 def deviations(algorithm: Algorithm) -> list[str]:
-    """Keys that are not as the preset has them."""
+    """Return keys that differ from the preset."""
     plain = Algorithm(preset=algorithm.preset)
     names = Algorithm.model_fields
     return [name for name in names if getattr(algorithm, name) != getattr(plain, name)]
 
 
 def numbers(config: ProjectConfig) -> list[tuple[str, str]]:
-    """What the method makes of a step, in figures."""
+    """Return derived figures per step as (name, value)."""
     train, algorithm = config.train, config.train.algorithm
     attempts = train.groups * train.group_size
     most = attempts * (1 + algorithm.refills)
@@ -80,10 +80,10 @@ def numbers(config: ProjectConfig) -> list[tuple[str, str]]:
     per_attempt = min(train.max_tokens * config.agent.max_turns, config.model.max_context)
     total = train.steps * algorithm.updates
     passes = algorithm.extra_passes
-    each = f"{algorithm.updates} a step, " if algorithm.updates > 1 else ""
+    each = f"{algorithm.updates} per step, " if algorithm.updates > 1 else ""
     return [
-        ("Attempts a step", f"{formatting.count(attempts)}{upto}"),
-        ("Trained tokens a step", f"≤ {formatting.count(attempts * per_attempt)}"),
+        ("Rollouts per step", f"{formatting.count(attempts)}{upto}"),
+        ("Trained tokens per step", f"≤ {formatting.count(attempts * per_attempt)}"),
         ("Optimizer steps", f"{each}{formatting.count(total)} in all"),
         ("Extra forward passes", f"{len(passes)}: {', '.join(passes)}" if passes else "none"),
     ]

@@ -1,4 +1,4 @@
-"""One of the five choices: a number, a name, a sentence, its controls."""
+"""Row of the setup form: number, name, description and controls."""
 
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
@@ -9,7 +9,7 @@ from studio.widgets.text.text import Text
 
 
 class ChoiceRow(QWidget):
-    """Number, name, one sentence, controls; what is wrong or suggested under them."""
+    """Row with number, name, description, controls, and a note below."""
 
     def __init__(self, number: int, name: str, words: str) -> None:
         super().__init__()
@@ -33,12 +33,12 @@ class ChoiceRow(QWidget):
         line.addLayout(self.controls, 1)
 
     def finish(self) -> None:
-        """Every control is in: the note goes below them."""
+        """Add the note after all controls were added."""
         self.controls.addWidget(self._note)
         self.controls.addStretch(1)
 
     def say(self, words: str, tone: str = "faint") -> None:
-        """A note; tone bad also colours the number."""
+        """Show a note; tone "bad" also colours the number."""
         self._note.set_tone(tone)
         self._note.set_words(words)
         self._note.setVisible(bool(words))

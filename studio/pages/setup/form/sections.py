@@ -1,4 +1,4 @@
-"""The five choices, what follows from them, Advanced, and the command that does the same."""
+"""Setup form: five sections, derived settings, Advanced, and the equivalent command line."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,12 +28,13 @@ from studio.widgets.text.text import Text
 
 AGENT = "agent.file"
 REVIEW_EVERY = 5
-"""Steps between two reviews, when a person switches them on."""
+"""Default number of steps between reviews."""
 
 
 class ChoicesForm(QWidget):
-    """`edited(key, value)`; `values_chosen(values)`; `preset_chosen(name)`; `show_project(view)`;
-    `show_problems(…)`."""
+    """Setup form: `show_project(view)`, `show_problems(…)`. Emits `edited(key, value)`,
+    `values_chosen(values)` and `preset_chosen(name)`.
+    """
 
     edited = Signal(str, object)
     values_chosen = Signal(object)
@@ -48,7 +49,7 @@ class ChoicesForm(QWidget):
         self._models: list[ModelInfo] = []
         self._config: ProjectConfig | None = None
         self._path = ""
-        """Of the project that is shown."""
+        """Path of the project shown."""
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(24, 0, 24, 24)
         self._column.setSpacing(0)
@@ -64,7 +65,7 @@ class ChoicesForm(QWidget):
         self._command()
         self._column.addStretch(1)
 
-    # The rows
+    # Rows
 
     def _row(self, number: int, name: str, words: str) -> ChoiceRow:
         row = ChoiceRow(number, name, words)
@@ -81,7 +82,9 @@ class ChoicesForm(QWidget):
         return line
 
     def _model_row(self) -> None:
-        self._first = self._row(1, "Model", "What learns: an adapter on all its linear layers.")
+        self._first = self._row(
+            1, "Model", ("Base model; a LoRA adapter on all linear layers is trained.")
+        )
         self._model = ChoiceField("Model")
         self._model.edited.connect(lambda value: self.edited.emit("model.name", value))
         line = self._with_button(self._model, "Browse", "folder-open", self.model_folder_wanted)
@@ -90,7 +93,7 @@ class ChoicesForm(QWidget):
 
     def _agent_row(self) -> None:
         self._second = self._row(
-            2, "Agent", "Your code. It only needs the address and key it is given."
+            2, "Agent", "Your code. It calls the model at the base URL and API key it receives."
         )
         self._agent = PathField("Agent file", "agent.py", "Browse")
         self._agent_entry = Entry(self._agent)
@@ -100,11 +103,9 @@ class ChoicesForm(QWidget):
         self._second.finish()
 
     def _scenario_row(self) -> None:
-        self._third = self._row(
-            3, "Scenarios", "The tasks it practises, and the ones it is tested on."
-        )
-        self._train = ChoiceCard("train.jsonl", "", "to practise", icon="list-checks")
-        self._validation = ChoiceCard("validation.jsonl", "", "to test", icon="flask-conical")
+        self._third = self._row(3, "Scenarios", "Training and validation scenarios (JSONL).")
+        self._train = ChoiceCard("train.jsonl", "", "training", icon="list-checks")
+        self._validation = ChoiceCard("validation.jsonl", "", "validation", icon="flask-conical")
         self._train.pressed.connect(lambda: self.scenarios_wanted.emit("train"))
         self._validation.pressed.connect(lambda: self.scenarios_wanted.emit("validation"))
         self._third.controls.addLayout(_beside(self._train, self._validation))
@@ -112,32 +113,34 @@ class ChoicesForm(QWidget):
 
     def _reward_row(self) -> None:
         self._fourth = self._row(
-            4, "Reward", "Who says what is good. Parts are added, then vetoes apply."
+            4, "Reward", ("Where the reward comes from. Parts are summed, then constraints apply.")
         )
         self._rules = ChoiceCard("Rules", "on", "", icon="list-checks", icon_tone="rules")
         self._judge = ChoiceCard("Judge", "off", "", icon="scale", icon_tone="judge")
         self._judge.pressed.connect(self._switch_judge)
-        self._you = ChoiceCard("You", "off", "", icon="user-round", icon_tone="human")
+        self._you = ChoiceCard("Your labels", "off", "", icon="user-round", icon_tone="human")
         self._you.pressed.connect(self._switch_review)
         self._rules.set_chosen(True)
         self._fourth.controls.addLayout(_beside(self._rules, self._judge, self._you))
         self._fourth.finish()
 
     def _effort_row(self) -> None:
-        self._fifth = self._row(5, "Effort", "More steps cost more and learn more.")
+        self._fifth = self._row(
+            5, "Effort", ("Number of steps; more steps take longer and train further.")
+        )
         self._effort = EffortSlider()
         self._effort.steps_chosen.connect(lambda steps: self.edited.emit("train.steps", steps))
         self._fifth.controls.addWidget(self._effort)
         self._fifth.finish()
 
     def _learning(self) -> None:
-        self._heading("Method", "how the model learns from the attempts of a step")
+        self._heading("Method", "how the model is updated from the rollouts of a step")
         self._method = MethodCard()
         self._method.preset_chosen.connect(self.preset_chosen)
         self._column.addWidget(self._method)
 
     def _what_follows(self) -> None:
-        self._heading("What follows", "set from the choices and this engine")
+        self._heading("Derived settings", "computed from your choices and this engine")
         card = Card(padding=12)
         self._follows = KeyValues(3)
         card.body.addWidget(self._follows)
@@ -153,7 +156,7 @@ class ChoicesForm(QWidget):
         self._column.addLayout(head)
 
     def _where_it_computes(self) -> None:
-        self._heading("Backend", "the programs that sample and train")
+        self._heading("Backend", "software that samples and trains")
         self._backend = BackendCard()
         self._backend.edited.connect(self.edited)
         self._backend.values_chosen.connect(self.values_chosen)
@@ -186,7 +189,7 @@ class ChoicesForm(QWidget):
         QTimer.singleShot(1000, self, lambda: self._copy.set_words("Copy"))
 
     def _switch_review(self) -> None:
-        """The run waits for a person, or not; how often stands under Advanced."""
+        """Toggle reviews; the interval is an advanced setting."""
         config = self._config
         if config is not None:
             every = 0 if config.train.review_every else REVIEW_EVERY
@@ -200,10 +203,10 @@ class ChoicesForm(QWidget):
         else:
             self._fourth.say("Choose a judge on the Judge page first.", "info")
 
-    # What it shows
+    # Display
 
     def add_tools(self, tools: QWidget) -> None:
-        """Below the agent's file."""
+        """Add the tools below the agent file."""
         self._second.controls.insertWidget(1, tools)
 
     def set_models(self, models: Sequence[ModelInfo]) -> None:
@@ -211,7 +214,7 @@ class ChoicesForm(QWidget):
         self._show_model()
 
     def show_project(self, view: ProjectView, command: str) -> None:
-        """Fill everything from the project; a broken one keeps what was there."""
+        """Fill the form; an invalid project keeps the previous values."""
         self._line.set_words(command)
         if view.path != self._path:
             self._path = view.path
@@ -235,7 +238,7 @@ class ChoicesForm(QWidget):
         self._advanced.show_config(config)
 
     def finish(self) -> None:
-        """What is being typed is done with."""
+        """Commit text that is being edited."""
         for entry in self._entries():
             entry.finish()
 
@@ -249,31 +252,33 @@ class ChoicesForm(QWidget):
             return
         tools = ", ".join(view.agent_tools)
         seen = (
-            f"{formatting.plural(len(view.agent_tools), 'tool')} seen: {tools} · " if tools else ""
+            f"{formatting.plural(len(view.agent_tools), 'tool')} detected: {tools} · "
+            if tools
+            else ""
         )
-        self._second.say(f"{seen}at most {formatting.plural(config.agent.max_turns, 'turn')}")
+        self._second.say(f"{seen}up to {formatting.plural(config.agent.max_turns, 'turn')}")
 
     def _show_outside(self, outside: bool) -> None:
-        """What the script brings along is not chosen here."""
+        """Hide the settings that a training script defines."""
         for row, words in (
-            (self._second, "A script of its own makes the attempts."),
-            (self._third, "The script has its own."),
-            (self._fifth, "The script says how many steps there are."),
+            (self._second, "Rollouts come from a training script."),
+            (self._third, "The training script defines the scenarios."),
+            (self._fifth, "The training script defines the number of steps."),
         ):
             row.setEnabled(not outside)
             if outside:
                 row.say(words)
 
     def show_facts(self, facts: BackendFacts | None) -> None:
-        """What the engine has to sample and train with; None until it has said so."""
+        """Show the capabilities of the engine; None while unknown."""
         self._backend.show_facts(facts)
 
     def notes(self) -> dict[str, Note]:
-        """What is said beside each setting of the backend."""
+        """Return the notes of backend settings by key."""
         return self._backend.notes()
 
     def show_problems(self, problems: Sequence[Problem]) -> None:
-        """Each under the control it is about; `where` begins with its key."""
+        """Show problems at their controls; `where` begins with the key."""
         rows = {
             "model": self._first,
             "agent": self._second,
@@ -295,7 +300,7 @@ class ChoicesForm(QWidget):
                 self._fifth.say(problem.message, "bad")
 
     def set_problem(self, key: str, words: str) -> None:
-        """The answer to one edit."""
+        """Show the response to an edit."""
         if key == AGENT:
             self._agent_entry.answered(bool(words))
         if key in self._rows:
@@ -308,7 +313,7 @@ class ChoicesForm(QWidget):
             self.show_problems([Problem(code="config", message=words, where=key)])
 
     def set_locked(self, words: str) -> None:
-        """While a run lives: still editable, but said where it counts."""
+        """Show that edits apply to the next run while a run is active."""
         if words and self._config is not None:
             self._fifth.say(f"{effort_words(self._config)}. {words}", "info")
 
@@ -331,14 +336,14 @@ class ChoicesForm(QWidget):
         problems = []
         for card, split in ((self._train, "train"), (self._validation, "validation")):
             info = next((info for info in view.splits if info.split == split), None)
-            words = "to practise" if split == "train" else "to test"
+            words = "training" if split == "train" else "validation"
             card.set_values(formatting.count(info.count) if info else "none", words)
             problems += info.problems if info else []
         if problems:
             self._third.say(f"{problems[0].where}: {problems[0].message}", "bad")
         elif view.config is not None:
             train = view.config.train
-            self._third.say(f"{train.groups} groups of {train.group_size} attempts a step")
+            self._third.say(f"{train.groups} groups of {train.group_size} rollouts per step")
 
     def _show_reward(self, config: ProjectConfig) -> None:
         weights = config.reward.weights
@@ -346,13 +351,13 @@ class ChoicesForm(QWidget):
         self._rules.set_values("on", words)
         judge = config.judge
         named = ", ".join(model.rpartition("/")[2] for model in judge.models)
-        self._judge.set_values("on" if judge.enabled else "off", named or "none is named")
+        self._judge.set_values("on" if judge.enabled else "off", named or "no judge")
         self._judge.set_chosen(judge.enabled)
         every = config.train.review_every
-        told = (
+        interval = (
             f"review every {formatting.ordinal(every)} step" if every > 1 else "review every step"
         )
-        self._you.set_values("on" if every else "off", told if every else "label at any time")
+        self._you.set_values("on" if every else "off", interval if every else "label at any time")
         self._you.set_chosen(every > 0)
         count = len(config.reward.constraints)
         self._fourth.say(

@@ -1,4 +1,4 @@
-"""Preflight of the Setup page: memory, time, checks, tests of agent and judge.
+"""Preflight of the Setup page: memory, time, project checks, live checks of agent and judge.
 
 Imported by pages and shell.
 """

@@ -1,4 +1,4 @@
-"""Sheet with the result of a test: messages and output of the agent, or scores and reasons."""
+"""Sheet with the result of a live check: agent messages and output, or judge scores and reasons."""
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -18,7 +18,7 @@ WIDE_PX = 560
 
 
 class CheckedSheet(Sheet):
-    """`show_attempt(trajectory)`, `show_answers(found)`."""
+    """Result sheet: `show_attempt(trajectory)` or `show_answers(found)`."""
 
     def __init__(self, host: QWidget) -> None:
         super().__init__("Test", host, WIDE_PX)
@@ -52,21 +52,21 @@ class CheckedSheet(Sheet):
             words = f"{len(attempt.messages) - MOST_MESSAGES} more messages are not shown."
             column.addWidget(Text(words, "caption", tone="muted"))
         if attempt.output:
-            column.addWidget(_passage("printed by the agent", attempt.output))
+            column.addWidget(_passage("agent output", attempt.output))
         self.open()
 
     def show_answers(self, found: JudgeCheck) -> None:
         column = self._begin(f"Test of the judge: {found.title}")
-        words = "The judge compared these attempts; nothing of this changes a reward."
+        words = "The judge compared these trajectories. The check does not affect rewards."
         column.addWidget(Text(words, "label", 400, "muted", wrap=True))
         for number, one in enumerate(found.attempts, 1):
-            kind = "made up" if one.made_up else "made by the agent"
-            column.addWidget(_passage(f"Attempt {number}, {kind}", one.text or "(empty)"))
+            kind = "synthetic" if one.made_up else "from the agent"
+            column.addWidget(_passage(f"Trajectory {number}, {kind}", one.text or "(empty)"))
         for answer in found.answers:
             card = Card(check_results.short_name(answer.judge), check_results.answer_words(answer))
             for number, verdict in enumerate(answer.verdicts, 1):
                 score = formatting.number(verdict.score)
-                card.body.addWidget(Text(f"Attempt {number}: {score}", "label", 500, "judge"))
+                card.body.addWidget(Text(f"Trajectory {number}: {score}", "label", 500, "judge"))
                 if verdict.reason:
                     reason = Text(verdict.reason[:MOST_CHARS], "label", 400, "muted", wrap=True)
                     card.body.addWidget(reason)
@@ -77,7 +77,7 @@ class CheckedSheet(Sheet):
         self.open()
 
     def _begin(self, title: str) -> QVBoxLayout:
-        """An empty column in the place of the one before."""
+        """Replace the content by an empty column."""
         self.set_title(title)
         before, self._inside = self._inside, QWidget()
         self.body.replaceWidget(before, self._inside)

@@ -1,4 +1,4 @@
-"""The lines of the preflight that say what is ready, as (state, words)."""
+"""Project checks of the preflight, as (state, words)."""
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.runs import Forecast
@@ -8,17 +8,17 @@ from studio.text import formatting
 def project_checks(
     problems: list[Problem], readable: bool, lacking: str, outside: bool = False
 ) -> list[tuple[str, str]]:
-    """Whether the folder can be trained, and what is in its way."""
+    """Return whether the project can be trained, and its problems."""
     if outside and not problems:
-        return [("good", "project.toml reads well"), ("open", "A script makes the attempts")]
+        return [("good", "project.toml is valid"), ("open", "Rollouts come from a script")]
     if problems:
         return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
-    lines = [("good", "project.toml and scenarios read well")] if readable else []
+    lines = [("good", "project.toml and scenarios are valid")] if readable else []
     return [*lines, ("bad", lacking)] if lacking else lines
 
 
 def disk_checks(forecast: Forecast | None) -> list[tuple[str, str]]:
-    """What the checkpoints take that the rules keep."""
+    """Return the disk space needed for the retained checkpoints."""
     if forecast is None or not forecast.kept:
         return []
     need, free = forecast.disk_bytes, forecast.disk_free_bytes

@@ -1,4 +1,4 @@
-"""Drawings of the preflight: the memory bar, the useful band, the spread of scenarios."""
+"""Drawings of the preflight: memory bar, baseline range, distribution of scenarios."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ BUCKETS = 5
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the memory: words, bytes, plot token."""
+    """Segment of the memory bar: label, bytes, colour token."""
 
     words: str
     bytes: int
@@ -35,7 +35,7 @@ def shares_of(forecast: Forecast) -> list[Share]:
 
 
 class Drawn(QWidget):
-    """A picture with a name, as wide as there is room."""
+    """Drawing with an accessible name that fills the available width."""
 
     high = 40
 
@@ -49,7 +49,7 @@ class Drawn(QWidget):
 
 
 class MemoryBar(Drawn):
-    """What a run will hold, of what is free."""
+    """Bar of the estimated memory of a run, relative to free memory."""
 
     high = 68
 
@@ -97,7 +97,7 @@ class MemoryBar(Drawn):
 
 
 class BaselineBand(Drawn):
-    """How much is solved before training, on the band where there is something to learn."""
+    """Baseline success rate on the range that is useful for training."""
 
     high = 54
 
@@ -146,7 +146,7 @@ class BaselineBand(Drawn):
 
 
 def spread_of(rates: Sequence[float]) -> list[float]:
-    """Share of scenarios whose mean reward falls in each fifth."""
+    """Return the share of scenarios per fifth of the mean reward."""
     counts = [0] * BUCKETS
     for rate in rates:
         counts[min(BUCKETS - 1, max(0, int(rate * BUCKETS)))] += 1
@@ -154,12 +154,12 @@ def spread_of(rates: Sequence[float]) -> list[float]:
 
 
 class SpreadBars(Drawn):
-    """How the scenarios spread: those in the middle teach."""
+    """Histogram of scenarios by success rate."""
 
     high = 92
 
     def __init__(self) -> None:
-        super().__init__("Spread of scenarios")
+        super().__init__("Distribution of scenarios")
         self._shares: list[float] = []
 
     def set_rates(self, rates: Sequence[float]) -> None:

@@ -1,4 +1,4 @@
-"""The preflight's graphics cards: both phases as bars of named parts, and what makes it fit."""
+"""GPU memory estimate: both phases as stacked bars, and fixes if it does not fit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ PHASES = (("Sample", "sampling_bytes"), ("Train", "training_bytes"))
 
 @dataclass(frozen=True)
 class Group:
-    """Parts of the plan that are one stretch of the bar."""
+    """Parts of the estimate that form a segment of the bar."""
 
     words: str
     token: str
@@ -37,16 +37,16 @@ GROUPS = (
     Group("adapter and optimizer", "plot-4", ("adapter and optimizer",)),
     Group("activations", "plot-2", ("activations",)),
     Group("logits", "plot-6", ("logits",)),
-    Group("sampler's model", "plot-1", ("vLLM's model", "sampler's copies")),
-    Group("keys and values", "plot-8", ("keys and values",)),
-    Group("sampler's work", "plot-5", ("prompts", "vLLM's activations", "vLLM's graphs")),
+    Group("sampler weights", "plot-1", ("vLLM's model", "sampler's copies")),
+    Group("KV cache", "plot-8", ("keys and values",)),
+    Group("sampler activations", "plot-5", ("prompts", "vLLM's activations", "vLLM's graphs")),
 )
-REST = Group("CUDA, allocator", "plot-7", ())
-"""Whatever has no group of its own."""
+REST = Group("CUDA context, allocator", "plot-7", ())
+"""Segment for parts without a group."""
 
 
 def grouped(parts: Sequence[MemoryPart], phase: str) -> list[tuple[Group, int]]:
-    """Bytes of each group in one phase, `sampling_bytes` or `training_bytes`."""
+    """Return bytes per group in a phase, `sampling_bytes` or `training_bytes`."""
     named = {name for group in GROUPS for name in group.parts}
     found = []
     for group in (*GROUPS, REST):
@@ -56,7 +56,7 @@ def grouped(parts: Sequence[MemoryPart], phase: str) -> list[tuple[Group, int]]:
 
 
 class CardMemory(QWidget):
-    """`show_plan(plan)`; `fix_chosen(fix)`, `undo_wanted(values)`."""
+    """GPU memory estimate: `show_plan(plan)`; emits `fix_chosen(fix)` and `undo_wanted(values)`."""
 
     fix_chosen = Signal(object)
     undo_wanted = Signal(object)
@@ -86,7 +86,7 @@ class CardMemory(QWidget):
         self.offer_undo("", {})
 
     def show_plan(self, plan: VramPlan) -> None:
-        """Every card of the run, and what would make it fit."""
+        """Show every GPU of the run, and fixes if it does not fit."""
         while len(self._cards) > len(plan.cards):
             old = self._cards.pop()
             self._column.removeWidget(old)
@@ -103,7 +103,7 @@ class CardMemory(QWidget):
         self._show_fixes(plan.fixes)
 
     def offer_undo(self, words: str, values: dict[str, Any]) -> None:
-        """What a fix has changed, and the values that were there before; none takes it away."""
+        """Offer to undo a fix by restoring `values`; an empty dict hides the offer."""
         self._undo_values = values
         self._undo_words.set_words(f"Set: {words}" if words else "")
         for widget in (self._undo_words, self._undo):
@@ -141,22 +141,27 @@ def _verdict(fix: MemoryFix) -> str:
 
 
 def _sampler_words(plan: VramPlan) -> str:
-    """What vLLM is started with, and whether all attempts have room at once."""
+    """Describe the vLLM settings, and whether all rollouts fit at once."""
     words = []
     if plan.memory_share is not None:
-        gives = {"off": "keeps it all", "cache": "gives its cache back", "all": "gives all back"}
+        gives = {
+            "off": "keeps all of it",
+            "cache": "releases its KV cache",
+            "all": ("releases all of it"),
+        }
         words.append(
-            f"vLLM takes {formatting.percent(plan.memory_share)} of the card and "
-            f"{gives[plan.sleep]} "
-            "while training."
+            f"vLLM takes {formatting.percent(plan.memory_share)} of the GPU and "
+            f"{gives[plan.sleep]} while training."
         )
     if plan.rows < plan.rows_wanted:
-        words.append(f"Room for {plan.rows} of {plan.rows_wanted} attempts at once; others wait.")
+        words.append(
+            f"Memory for {plan.rows} of {plan.rows_wanted} concurrent rollouts; the others wait."
+        )
     return " ".join(words)
 
 
 class _CardBlock(QWidget):
-    """One card: how much, the phases, and whether it fits."""
+    """Block of one GPU: total, phases, and whether it fits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -195,28 +200,28 @@ class _CardBlock(QWidget):
             shares = [(group, max(found[group] for found in both)) for group in both[0]]
         total = card.peak_bytes if overlaps else getattr(card, phase)
         whole = max(card.total_bytes, card.others_bytes + card.peak_bytes, 1)
-        held = Stretch("others", card.others_bytes / whole, "faint", hatched=True)
+        held = Stretch("other processes", card.others_bytes / whole, "faint", hatched=True)
         own = [Stretch(g.words, held_bytes / whole, g.token) for g, held_bytes in shares]
         tone = "text" if total <= card.room_bytes else "bad"
         row.set_stretches([held, *own], formatting.size(total), tone, card.total_bytes / whole)
 
 
 class _Legend(Drawn):
-    """Names and sizes of the stretches: the larger phase of the fullest card."""
+    """Legend with names and sizes of segments, from the larger phase of the fullest GPU."""
 
     def __init__(self) -> None:
-        super().__init__("Parts of the memory")
+        super().__init__("Memory breakdown")
         self._shown: list[tuple[str, str, str]] = []
 
     def show_cards(self, cards: Sequence[CardPlan]) -> None:
-        """Of the first card, which does the most."""
+        """Show the first GPU, which has the largest load."""
         sizes = [dict(grouped(cards[0].parts, name)) for _, name in PHASES]
         largest = [(group, max(found[group] for found in sizes)) for group in sizes[0]]
         self._shown = [(g.words, g.token, formatting.size(size)) for g, size in largest if size]
         if others := max(card.others_bytes for card in cards):
-            self._shown.append(("others", "faint", formatting.size(others)))
-        told = ", ".join(f"{words} {size}" for words, _, size in self._shown)
-        self.setAccessibleDescription(told)
+            self._shown.append(("other processes", "faint", formatting.size(others)))
+        entries = ", ".join(f"{words} {size}" for words, _, size in self._shown)
+        self.setAccessibleDescription(entries)
         self.updateGeometry()
         self.update()
 
@@ -229,7 +234,7 @@ class _Legend(Drawn):
         self.updateGeometry()
 
     def _lines(self, width: float) -> list[tuple[int, float]]:
-        """Line and x of each entry."""
+        """Return line and x position of each entry."""
         places, line, x = [], 0, 0.0
         for words, _, size in self._shown:
             wide = 20 + paint.text_width(words, "caption") + paint.text_width(size, "caption")

@@ -1,4 +1,4 @@
-"""Test agent and Test judge: one real attempt, one real question, before a training is paid for."""
+"""Live checks: one rollout of the agent and one judge call, before training."""
 
 import time
 from contextlib import aclosing
@@ -23,7 +23,7 @@ MOST_SEED = 2**31
 
 
 class ProjectChecks(QWidget):
-    """`show_project(view)`: a test of files that have changed since counts no more."""
+    """Live checks: `show_project(view)`; results expire when project files change."""
 
     def __init__(
         self, session: Session, tasks: TaskScope, host: QWidget, parent: QWidget | None = None
@@ -35,12 +35,12 @@ class ProjectChecks(QWidget):
         self._answers: JudgeCheck | None = None
         self._begun, self._title = 0.0, ""
         self._tested: dict[CheckRow, dict[str, str]] = {}
-        """Fingerprints of the project's files that each test was made with."""
+        """File fingerprints of the project at each check."""
         self._outdated: set[CheckRow] = set()
-        """Rows whose test is running while the files have changed since it began."""
+        """Checks whose files changed while they were running."""
         self._sheet = CheckedSheet(host)
-        self.agent = CheckRow("Agent", "Imports the agent and runs it at the first scenario.")
-        self.judge = CheckRow("Judge", "Asks each judge to compare two attempts; it is paid.")
+        self.agent = CheckRow("Agent", "Runs the agent on the first scenario.")
+        self.judge = CheckRow("Judge", "Sends one paid comparison to each judge.")
         self._every_second = QTimer(self)
         self._every_second.setInterval(SECOND_MS)
         self._every_second.timeout.connect(self._tell_time)
@@ -67,8 +67,8 @@ class ProjectChecks(QWidget):
             self._outdate(view.files)
         config = view.config if view is not None else None
         self.agent.setVisible(config is not None and config.agent.source != "outside")
-        asked = config is not None and config.judge.enabled and bool(config.judge.models)
-        self.judge.setVisible(asked)
+        has_judge = config is not None and config.judge.enabled and bool(config.judge.models)
+        self.judge.setVisible(has_judge)
         self.setVisible(config is not None)
 
     def _reset(self) -> None:
@@ -84,7 +84,7 @@ class ProjectChecks(QWidget):
             row.set_found(*outcome)
 
     def _outdate(self, files: dict[str, str]) -> None:
-        """A test of other files than these counts no more."""
+        """Mark checks of older files as outdated."""
         for row, found in ((self.agent, self._attempt), (self.judge, self._answers)):
             if self._tested.get(row, files) == files:
                 continue
@@ -95,12 +95,12 @@ class ProjectChecks(QWidget):
             self._show(row, check_results.CHANGED, found is not None)
 
     def _begin(self, row: CheckRow) -> None:
-        """Forget the files of the test before."""
+        """Start a check and drop the fingerprints of the previous one."""
         self._tested.pop(row, None)
         self._outdated.discard(row)
 
     def _ended(self, row: CheckRow, outcome: Outcome, can_look: bool) -> None:
-        """Show the outcome; that of other files than the project has now counts no more."""
+        """Show the result, or mark it as outdated if files have changed."""
         if row in self._outdated:
             self._begin(row)
             outcome = check_results.CHANGED
@@ -129,9 +129,9 @@ class ProjectChecks(QWidget):
         self._title = first.title
         await self._session.lend_keys()
         seed = time.time_ns() % MOST_SEED
-        asked = AskArena(project=view.path, models=["base"], scenario=first.id, seed=seed)
+        request = AskArena(project=view.path, models=["base"], scenario=first.id, seed=seed)
         made: Trajectory | None = None
-        async with aclosing(client.ask_arena(asked)) as answers:
+        async with aclosing(client.ask_arena(request)) as answers:
             async for told in answers:
                 made = told.trajectory or made
         if made is None:
@@ -166,7 +166,7 @@ class ProjectChecks(QWidget):
             return
         self._answers = None
         self._begin(self.judge)
-        self._show(self.judge, Outcome("running", "Waiting for the answers…"))
+        self._show(self.judge, Outcome("running", "Waiting for responses…"))
         job = self._try_judge(self._view.path)
         self._tasks.run("test judge", job, self._judge_tested, self._judge_failed)
 

@@ -1,4 +1,4 @@
-"""The right side of Setup: memory, time, what is solved before training, checks, and Train."""
+"""Preflight panel of Setup: memory, time, baseline, checks, and Train."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
@@ -26,7 +26,7 @@ WIDTH = 412
 
 
 class Preflight(QWidget):
-    """`show_forecast`, `show_baseline`, `show_checks`, `set_train`."""
+    """Preflight panel: `show_forecast`, `show_baseline`, `show_checks`, `set_train`."""
 
     measure_wanted = Signal()
     train_wanted = Signal()
@@ -53,13 +53,13 @@ class Preflight(QWidget):
         self.show_baseline(None, [], False)
 
     def show_forecast(self, forecast: Forecast | None, problem: Problem | None = None) -> None:
-        """Memory and time; a problem says why they are not known."""
+        """Show memory and time, or the problem that prevents an estimate."""
         vram = forecast.vram if forecast else None
         self._memory.setVisible(forecast is not None and vram is None)
         self._memory_line.setVisible(vram is None)
         self.cards.setVisible(vram is not None)
         if forecast is None:
-            words = problem.message if problem else "Working it out…"
+            words = problem.message if problem else "Estimating…"
             self._memory_line.set_spans([Span("Memory  ", "text", 600), Span(words)])
             self._facts.set_facts([Fact("Time", formatting.ABSENT)])
             return
@@ -77,7 +77,7 @@ class Preflight(QWidget):
         self._facts.set_facts(_time_facts(forecast))
 
     def show_baseline(self, rate: Interval | None, scenarios: list[float], measuring: bool) -> None:
-        """The rate on its band, the spread below it, and what it means."""
+        """Show the baseline rate, the distribution of scenarios, and advice."""
         self._band.set_rate(rate)
         self._spread.set_rates(scenarios)
         spans = [Span("Solved before training  ", "text", 600)]
@@ -94,7 +94,7 @@ class Preflight(QWidget):
         self._measure.set_busy("Measuring…" if measuring else None)
 
     def show_checks(self, checks: list[tuple[str, str]]) -> None:
-        """(state, words) lines."""
+        """Show the checks, as (state, words)."""
         for line in self._checks:
             self._check_box.removeWidget(line)
             line.deleteLater()
@@ -108,16 +108,16 @@ class Preflight(QWidget):
         self._safe.set_words(why or "Closing this window does not stop training.")
 
     def allow_measuring(self, allowed: bool) -> None:
-        """False where there is no agent of ours to measure with."""
+        """Enable measuring; disabled for projects with an external training script."""
         self._measure.setVisible(allowed)
 
     def add_tests(self, tests: QWidget) -> None:
-        """Put the tests of agent and judge below the checks."""
+        """Insert the live checks below the project checks."""
         self._tests_box.addWidget(tests)
 
     def _build(self) -> None:
         card = Card("Preflight", " ", padding=14)
-        self._again = Button("Work it out again", "quiet", icon="refresh-cw", height=24)
+        self._again = Button("Recalculate", "quiet", icon="refresh-cw", height=24)
         assert card.header is not None
         card.header.add_right(self._again)
         card.body.setSpacing(10)
@@ -161,25 +161,25 @@ def _time_facts(forecast: Forecast) -> list[Fact]:
     )
     per_step = formatting.duration((forecast.step_low_s + forecast.step_high_s) / 2)
     source = "from an earlier run here" if forecast.measured else "estimated, not measured"
-    return [Fact("Time", time, below=f"about {per_step} a step, {source}")]
+    return [Fact("Time", time, below=f"about {per_step} per step, {source}")]
 
 
 def advice(rate: Interval | None, scenarios: list[float]) -> str:
-    """What the baseline means, with one suggestion."""
+    """Describe the baseline, with a suggestion."""
     low, high = USEFUL
     if rate is None:
         return (
-            "A run learns from scenarios that are solved sometimes. Measuring shows how many are."
+            "Training needs scenarios that are solved sometimes. Measure the baseline to "
+            "count them."
         )
     if rate.mean < low:
-        return "Few attempts succeed: try easier scenarios, partial credit, or a warm-up."
+        return "Few rollouts succeed. Use easier scenarios, partial credit, or a warm-up with SFT."
     if rate.mean > high:
-        return "Most attempts succeed already: harder scenarios teach more."
+        return "Most rollouts already succeed. Use harder scenarios."
     between = sum(0.1 < share < 0.9 for share in scenarios)
     if not scenarios:
-        return "Inside the useful band."
+        return "The success rate is in the useful range."
     return (
-        f"{between / len(scenarios):.0%} of scenarios are solved sometimes: those teach.".replace(
-            "%", " %"
-        )
-    )
+        f"{between / len(scenarios):.0%} of scenarios are solved sometimes and give a "
+        "training signal."
+    ).replace("%", " %")

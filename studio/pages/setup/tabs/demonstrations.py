@@ -1,4 +1,4 @@
-"""What an SFT run learns from: the files with their counts, every bad line, and Train on them."""
+"""Demonstrations tab: SFT files with counts, invalid lines, settings, and Train."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ ROW_PX, HEAD_PX, LABEL_PX, WIDEST_CARD = 32, 30, 104, 980
 
 
 class DemonstrationsTab(QWidget):
-    """`edited(key, value)` of a setting; `train_wanted()`."""
+    """Demonstrations tab; emits `edited(key, value)` and `train_wanted()`."""
 
     edited = Signal(str, object)
     train_wanted = Signal()
@@ -40,47 +40,47 @@ class DemonstrationsTab(QWidget):
     ) -> None:
         super().__init__(parent)
         self._session, self._tasks, self._sheet = session, tasks, sheet
-        self._asked = ""
-        """The run in which a teacher works."""
+        self._teacher_run = ""
+        """Run of the teacher."""
         self.files, self.bad = FileTableModel(self), BadLineModel(self)
-        self._file_table = Table("Files of demonstrations", row_px=ROW_PX)
-        self._bad_table = Table("Bad lines", row_px=ROW_PX)
+        self._file_table = Table("Demonstration files", row_px=ROW_PX)
+        self._bad_table = Table("Invalid lines", row_px=ROW_PX)
         self._words = Text("", "label", 400, "muted", wrap=True)
         self._bad_words = Text("", "label", 500, "bad", wrap=True)
         self._facts = KeyValues(2)
         self._rows: dict[str, FormRow] = {}
         self._teacher = Button("From a teacher…", "outlined", icon="sparkles")
         self._own = Button("From this run", "quiet", icon="star")
-        self._again = Button("Read again", "quiet", icon="refresh-cw")
-        self.train = Button("Train on them", "primary", icon="play", height=32)
+        self._again = Button("Reload", "quiet", icon="refresh-cw")
+        self.train = Button("Train on demonstrations", "primary", icon="play", height=32)
         self._build()
         self._wire()
 
     def load(self) -> None:
-        """Have the engine read the files to their end."""
+        """Have the engine read all files."""
         if not self._session.project.path or not self._session.connected:
             return
         self._words.set_tone("muted")
-        self._words.set_words("Reading…")
+        self._words.set_words("Loading…")
         ask = self._session.client.demonstrations(self._session.project.path)
         self._tasks.run("demonstrations", ask, self._show, self._refuse)
 
     def show_config(self, config: ProjectConfig) -> None:
-        """The settings as they are."""
+        """Show the SFT settings."""
         for key, row in self._rows.items():
             row.show_stored(value_at(config, key))
 
     def set_problem(self, key: str, words: str) -> None:
-        """The answer to one edit."""
+        """Show the response to an edit."""
         self._rows[key].answer(words)
 
     def finish(self) -> None:
-        """What is being typed is done with."""
+        """Commit text that is being edited."""
         for row in self._rows.values():
             row.entry.finish()
 
     def forget(self) -> None:
-        """Another project comes."""
+        """Clear the tab before a change of project."""
         for row in self._rows.values():
             row.entry.forget()
 
@@ -117,7 +117,7 @@ class DemonstrationsTab(QWidget):
         whole.addWidget(self._room, 1)
 
     def _settings(self) -> Card:
-        card = Card("How they are learned", "the rest is under Form, Advanced, SFT")
+        card = Card("SFT settings", "more under Form, Advanced, SFT")
         card.setMaximumWidth(WIDEST_CARD)
         card.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         card.body.addWidget(self._facts)
@@ -147,7 +147,7 @@ class DemonstrationsTab(QWidget):
         self._sheet.ordered.connect(self._ask_teacher)
         self._session.runs_changed.connect(self.show_run)
 
-    # What was read
+    # Files
 
     def _show(self, found: Demonstrations) -> None:
         view = self._session.project.view
@@ -167,13 +167,13 @@ class DemonstrationsTab(QWidget):
         self._room.setVisible(not self.bad.rows)
         self._file_table.setVisible(not empty)
         self._file_table.setFixedHeight(HEAD_PX + ROW_PX * len(found.files))
-        self.train.set_words("Train on them", formatting.plural(found.updates, "update"))
+        self.train.set_words("Train on demonstrations", formatting.plural(found.updates, "update"))
         self.train.setEnabled(found.problem is None and self._session.connected)
         self.show_run()
 
     @Slot()
     def show_run(self) -> None:
-        """Whether the selected run has attempts that could be kept, and how far a teacher is."""
+        """Show whether the selected run has usable trajectories, and the progress of a teacher."""
         if not self.isVisible():
             return
         self._follow_teacher()
@@ -188,7 +188,7 @@ class DemonstrationsTab(QWidget):
         self._words.set_words(f"{problem.message} {problem.hint}".strip())
         self.train.setEnabled(False)
 
-    # Where more come from
+    # Sources
 
     def _ask_teacher(self, request: StartEvaluation) -> None:
         session = self._session
@@ -203,10 +203,10 @@ class DemonstrationsTab(QWidget):
             if request.project != session.project.path:
                 return
             if run.state == "finished":
-                session.said.emit("Everything was asked before: nothing is paid again.")
+                session.said.emit("All replies were cached, so this is free.")
                 self.load()
             else:
-                self._asked = run.id
+                self._teacher_run = run.id
                 self.show_run()
 
         def refused(problem: Problem) -> None:
@@ -217,30 +217,28 @@ class DemonstrationsTab(QWidget):
         self._tasks.run("teacher", work(), begun, refused)
 
     def _follow_teacher(self) -> None:
-        run = self._session.runs.summary(self._asked) if self._asked else None
+        run = self._session.runs.summary(self._teacher_run) if self._teacher_run else None
         if run is None:
             return
         if run.state in ACTIVE_STATES or run.state == "queued":
-            told = (
-                f"{run.name}: the teacher has made {run.trajectories} of {run.attempts} attempts."
-            )
+            message = f"{run.name}: {run.trajectories} of {run.attempts} rollouts by the teacher."
             self._words.set_tone("muted")
-            self._words.set_words(told)
+            self._words.set_words(message)
             self._words.show()
         else:
-            self._asked = ""
+            self._teacher_run = ""
             self.load()
 
     def _take_own(self) -> None:
-        """The best attempt of each scenario of the selected run."""
+        """Save the best trajectory of each scenario of the selected run."""
         run = self._session.run.summary
         if run is None:
             return
 
         def kept(found: Selection) -> None:
             left = sum(found.left_out.values())
-            told = f"{formatting.plural(found.kept, 'demonstration')} kept, {left} left out."
-            self._session.said.emit(told)
+            message = f"{formatting.plural(found.kept, 'demonstration')} kept, {left} left out."
+            self._session.said.emit(message)
             self.load()
 
         ask = self._session.client.demonstrate(run.id, SelectDemonstrations())

@@ -1,4 +1,4 @@
-"""The scenarios as an editable table: add, delete, import, undo, save."""
+"""Scenarios tab: editable table with add, delete, import, undo and save."""
 
 import asyncio
 import json
@@ -27,31 +27,33 @@ from studio.widgets.tables.table import Table
 from studio.widgets.text.text import Text
 
 File = tuple[str, Split]
-"""A project's folder, and which of its scenarios."""
+"""Project folder and split."""
 SPLITS: tuple[Split, ...] = ("train", "validation")
 PAGE = 1000
 FITTED = 50
 WIDEST = 260
 SILENT = (
-    "All attempts of the untrained model had the same reward: there is nothing to compare yet. "
-    "Make them easier or harder, or delete them."
+    "All rollouts of the untrained model got the same reward, so these scenarios "
+    "give no signal. Make them easier or harder, or delete them."
 )
 
 
 class ScenariosTab(QWidget):
-    """Nothing is written before Save; everything can be undone. What is not saved stays with its
-    project and split, and is there again when a person comes back to it."""
+    """Scenarios tab; changes are written only on Save and can be undone.
+
+    Unsaved rows are kept per project and split and restored later.
+    """
 
     changed = Signal(object)
     measured = Signal()
-    """`rates` are others now."""
+    """Emitted when `rates` change."""
 
     def __init__(self, session: Session, tasks: TaskScope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session, self._tasks = session, tasks
         self._file: File = ("", "train")
         self._models: dict[File, ScenarioTableModel] = {self._file: self._new_model()}
-        self._which = Segmented(["Practise", "Test"], "Which scenarios")
+        self._which = Segmented(["Training", "Validation"], "Scenario set")
         self._table = Table("Scenarios")
         self._words = Text("", "label", 400, "muted", elide=True)
         self._tools = [
@@ -63,24 +65,26 @@ class ScenariosTab(QWidget):
                 ("Undo", "undo-2", lambda: self.model.undo.undo()),
             )
         ]
-        self._silent = Button("Select those without signal", "quiet", icon="list-checks", height=24)
+        self._silent = Button(
+            "Select scenarios without signal", "quiet", icon="list-checks", height=24
+        )
         set_tip(self._silent, SILENT)
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._marks: dict[File, str] = {}
-        """Fingerprint of each file as its rows were read."""
+        """Fingerprint of each file when it was read."""
         self._measured = ("", "", 0.0)
-        """Of which project which measurement of the untrained model is shown, and as of when."""
+        """Project, run and time of the baseline shown."""
         self._build()
         self._which.chosen.connect(lambda _: self.load())
 
     @property
     def model(self) -> ScenarioTableModel:
-        """Of the file in view."""
+        """Return the table model of the visible file."""
         return self._models[self._file]
 
     @property
     def rates(self) -> list[float]:
-        """What the untrained model made of the practice scenarios of the open project."""
+        """Return baseline success rates of the training scenarios of the open project."""
         model = self._models.get((self._session.project.path, "train"))
         return model.rates if model else []
 
@@ -93,8 +97,7 @@ class ScenariosTab(QWidget):
         self.load()
 
     def load(self) -> None:
-        """Show the file of the open project, read through the engine, unless there are unsaved
-        edits of it."""
+        """Load the file of the open project through the engine, unless it has unsaved edits."""
         file = self._session.project.path, self.split
         if file != self._file:
             self._turn(file)
@@ -103,11 +106,11 @@ class ScenariosTab(QWidget):
             self._show_state()
         else:
             self._words.set_tone("muted")
-            self._words.set_words("Reading…")
+            self._words.set_words("Loading…")
             self._tasks.run("scenarios", self._read(*file), self._show, self._reject)
 
     def show_baseline(self, run: RunSummary | None) -> None:
-        """What the untrained model made of the practice scenarios; None where nobody measured."""
+        """Show baseline results per training scenario; None if there is no baseline."""
         path = self._session.project.path
         measured = (path, run.id if run else "", run.changed_at if run else 0.0)
         if measured == self._measured:
@@ -122,7 +125,7 @@ class ScenariosTab(QWidget):
 
     async def _read_curves(self, run_id: str) -> list[ScenarioCurve]:
         query = CurveQuery(split="validation", sort="scenario", descending=False, limit=PAGE)
-        client = self._session.client  # and a baseline stores its attempts as those of a validation
+        client = self._session.client  # baselines store their rollouts in the validation split
         return await _all_pages(
             lambda offset: client.curves(run_id, query.model_copy(update={"offset": offset}))
         )
@@ -149,7 +152,7 @@ class ScenariosTab(QWidget):
         self._table.setFocus()
 
     def _turn(self, file: File) -> None:
-        """The table is that of another file."""
+        """Show the table of another file."""
         self._file = file
         if file not in self._models:
             self._models[file] = self._new_model()
@@ -166,21 +169,23 @@ class ScenariosTab(QWidget):
         return model
 
     def show_files(self, files: Mapping[str, str]) -> None:
-        """Read the file in view again where its fingerprint is another; unsaved rows stay."""
+        """Reload the visible file if its fingerprint changed; unsaved rows are kept."""
         mark = files.get(self._name(), "")
         if not self.isVisible() or mark == self._marks.get(self._file, mark):
             return
         self.load()
         if self.model.dirty:
-            self._words.set_words(f"{self._name()} was changed; saving asks which rows stay.")
+            self._words.set_words(
+                f"{self._name()} changed on disk. Saving asks which version to keep."
+            )
 
     def _name(self) -> str:
-        """Path of the file in view, in its project."""
+        """Return the path of the visible file in its project."""
         info = self._session.project.split(self.split)
         return info.path if info else ""
 
     async def _read(self, path: str, split: Split) -> tuple[File, list[Row], str]:
-        """Rows and fingerprint; read again where the file changes meanwhile."""
+        """Read rows and fingerprint; retries if the file changes meanwhile."""
         client, marks = self._session.client, list[str]()
 
         async def page(offset: int) -> ScenarioPage:
@@ -195,7 +200,7 @@ class ScenariosTab(QWidget):
         return (path, split), [scenario.data for scenario in found], marks[0]
 
     def _show(self, answer: tuple[File, list[Row], str]) -> None:
-        """What was changed since it was asked for stays, and so does what could be undone."""
+        """Show loaded rows; edits made since the request are kept, including their undo history."""
         file, rows, mark = answer
         model = self._models[file]
         if not model.loaded or not model.dirty:
@@ -206,12 +211,12 @@ class ScenariosTab(QWidget):
         self._show_state()
 
     def save(self) -> None:
-        """Write the file in view; where another program has changed it, ask."""
+        """Write the visible file; ask if another program changed it."""
         if self.model.dirty and self.model.loaded:
             self._write(self._file, list(self.model.rows), self._marks.get(self._file, ""))
 
     def _write(self, file: File, rows: list[Row], read: str) -> None:
-        self._tasks.cancel("scenarios")  # what it reads is older
+        self._tasks.cancel("scenarios")  # its result is outdated
         job = self._session.client.write_scenarios(*file, WriteScenarios(items=rows, read=read))
         self._tasks.run(
             f"save scenarios {file}",
@@ -229,7 +234,7 @@ class ScenariosTab(QWidget):
             self.changed.emit(view)
 
     async def _resolve(self, file: File, rows: list[Row]) -> None:
-        """Another program has changed the file under unsaved rows: ask whose rows stay."""
+        """Ask which rows to keep after another program changed the file."""
         _, theirs, mark = await self._read(*file)
         name = self._name() or file[1]
         answer = await choose(self.window(), name, _lines(rows), _lines(theirs))
@@ -285,15 +290,15 @@ class ScenariosTab(QWidget):
 
     @Slot()
     def _fit(self) -> None:
-        """Of what a file says, the longest gets the room that is left."""
+        """Give the remaining width to the column with the longest text."""
         widths = [self._wanted(place) for place in range(self.model.columnCount())]
-        said = widths[: len(self.model.columns)]
-        most = said.index(max(said)) if said else 0
+        column_widths = widths[: len(self.model.columns)]
+        most = column_widths.index(max(column_widths)) if column_widths else 0
         for place, width in enumerate(widths):
             self._table.set_column(place, None if place == most else min(width, WIDEST), "text")
 
     def _wanted(self, place: int) -> int:
-        """Width of a column's longest text among the first rows, px."""
+        """Return the width of the longest text in a column among the first rows, px."""
         model, sample = self.model, range(min(FITTED, self.model.rowCount()))
         words = [str(model.headerData(place, Qt.Orientation.Horizontal))]
         words += [model.index(row, place).data() for row in sample]
@@ -311,7 +316,7 @@ class ScenariosTab(QWidget):
         dialog.open()
 
     def import_file(self, path: str) -> None:
-        """Append a file's objects; lines that are none are named and left out."""
+        """Append scenarios from a file; invalid lines are reported and skipped."""
         model = self.model
 
         async def read() -> tuple[list[Row], list[Problem]]:
@@ -334,7 +339,7 @@ class ScenariosTab(QWidget):
 
     @Slot()
     def _show_state(self) -> None:
-        """Nothing can be changed before the file was read."""
+        """Update the buttons; editing is disabled until the file is loaded."""
         model = self.model
         for part in (self._table, *(button for button, _ in self._tools)):
             part.setEnabled(model.loaded)
@@ -346,7 +351,7 @@ class ScenariosTab(QWidget):
 
 
 async def _all_pages(ask: Callable[[int], Awaitable[Any]]) -> list[Any]:
-    """All items of what is told a page at a time; `ask` takes how many are there already."""
+    """Load all pages of a list; `ask` takes the number of items loaded so far."""
     items: list[Any] = []
     while True:
         page = await ask(len(items))

@@ -1,4 +1,4 @@
-"""project.toml as text, with what is wrong with it below."""
+"""Text editor of project.toml, with its problems below."""
 
 from dataclasses import dataclass
 
@@ -14,22 +14,23 @@ from studio.widgets.text.text import Text
 
 KEPT = "Comments are kept when the form changes a value."
 NOT_SAVED = "Not saved yet."
-OUTDATED = "Not saved, and the file was changed since you began: saving asks which text stays."
+OUTDATED = "Not saved, and the file changed on disk. Saving asks which version to keep."
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """What was written and not saved, and the file it was begun from."""
+    """Unsaved text and the file on which it is based."""
 
     text: str
     base: str
     read: str = ""
-    """Fingerprint of that file."""
+    """Fingerprint of the file."""
 
 
 class TomlTab(QWidget):
-    """`show_text(path, text, problems)`; `save_wanted(path, text)`, then `saved` or `refuse`. What
-    is not saved stays with its project, and is there again when a person comes back to it."""
+    """Editor tab: `show_text(path, text, problems)`; emits `save_wanted(path, text)`, answered by
+    `saved` or `refuse`. Unsaved text is kept per project and restored later.
+    """
 
     save_wanted = Signal(str, str)
 
@@ -37,11 +38,11 @@ class TomlTab(QWidget):
         super().__init__(parent)
         self._path = self._saved = self._base = ""
         self._saved_mark = self._base_mark = ""
-        """Fingerprints of the files with these two texts."""
+        """Fingerprints of the saved file and of the file on which the edits are based."""
         self._drafts: dict[str, _Draft] = {}
         self._problems: list[Problem] = []
         self._refused: tuple[str, Problem] | None = None
-        """A text, and why it was not taken."""
+        """Refused text with its problem."""
         self.editor = QPlainTextEdit()
         self.editor.setAccessibleName("project.toml")
         self.editor.setFont(theme().font("mono"))
@@ -49,7 +50,7 @@ class TomlTab(QWidget):
         self.editor.setTabChangesFocus(True)
         self._words = Text("", "label", 400, "muted", wrap=True)
         self._discard = Button("Discard", "quiet")
-        set_tip(self._discard, "Show the file as it is; what you wrote goes.")
+        set_tip(self._discard, "Discard your edits and reload the file.")
         self._discard.clicked.connect(self.discard)
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._save.clicked.connect(self.save)
@@ -72,7 +73,7 @@ class TomlTab(QWidget):
         return self._text != self._saved
 
     def show_text(self, path: str, text: str, problems: list[Problem], mark: str = "") -> None:
-        """Show a project's file as it is, with its fingerprint; unsaved edits stay."""
+        """Show a project's file with its fingerprint; unsaved edits are kept."""
         self._problems = problems
         if path != self._path:
             self._turn(path, text, mark)
@@ -86,16 +87,16 @@ class TomlTab(QWidget):
 
     @property
     def read(self) -> str:
-        """Fingerprint of the file that the unsaved text was begun from."""
+        """Return the fingerprint of the file on which the unsaved text is based."""
         return self._base_mark
 
     @property
     def file_text(self) -> str:
-        """The file as it is, without the unsaved edits."""
+        """Return the saved text, without unsaved edits."""
         return self._saved
 
     def saved(self, path: str, text: str, mark: str = "") -> None:
-        """The file of a project has this text and fingerprint by now."""
+        """Update text and fingerprint after a save."""
         if path == self._path:
             self._base, self._base_mark = text, mark
             if self._text == text:
@@ -107,7 +108,7 @@ class TomlTab(QWidget):
                 self._drafts[path] = _Draft(draft.text, text, mark)
 
     def refuse(self, text: str, problem: Problem) -> None:
-        """Why a text was not saved: it stands there as long as the text does."""
+        """Show why a text was not saved, as long as the text is unchanged."""
         self._refused = text, problem
         self._changed()
 
@@ -116,7 +117,7 @@ class TomlTab(QWidget):
             self.save_wanted.emit(self._path, self._text)
 
     def discard(self) -> None:
-        """The file as it is."""
+        """Discard unsaved edits."""
         self._base, self._base_mark = self._saved, self._saved_mark
         self._set(self._saved)
 
@@ -125,7 +126,7 @@ class TomlTab(QWidget):
         return self.editor.toPlainText()
 
     def _turn(self, path: str, text: str, mark: str) -> None:
-        """Another project's: what is not saved of this one waits for its return."""
+        """Switch to another project and keep the unsaved text of this one."""
         if self.dirty:
             self._drafts[self._path] = _Draft(self._text, self._base, self._base_mark)
         draft = self._drafts.pop(path, _Draft(text, text, mark))

@@ -1,4 +1,4 @@
-"""Two attempts, aligned turn by turn. Pure: records in, rows of a side-by-side view out."""
+"""Alignment of two trajectories by turn (pure functions)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from studio.pages.trajectories.reader.transcript_rows import call_words
 from studio.widgets.transcript.side_by_side import PairRow, Side
 
 TURNS_MOST = 400
-"""Beyond it turns are paired by their number."""
+"""Maximum number of turns to align; beyond it, turns are paired by index."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class _Turn:
     results: tuple[Message, ...]
 
     def signature(self) -> tuple[str, ...]:
-        """What a turn is recognised by: the tools it calls, and whether it speaks."""
-        spoken = "words" if self.said.content.strip() else ""
-        return (spoken, *(call_words(call)[0] for call in self.said.tool_calls))
+        """Return the key that matches turns: tool names and whether there is text."""
+        content_kind = "words" if self.said.content.strip() else ""
+        return (content_kind, *(call_words(call)[0] for call in self.said.tool_calls))
 
 
 def rows_of(left: Trajectory, right: Trajectory) -> list[PairRow]:
-    """The common start in one row, then turn beside turn."""
+    """Return the shared prefix as one row, then aligned turns."""
     before = [list(takewhile(_before_turns, one.messages)) for one in (left, right)]
     rows = [
         PairRow(*(Side(_role(m), m.content, "system" if m else "") if m else None for m in pair))
@@ -38,7 +38,7 @@ def rows_of(left: Trajectory, right: Trajectory) -> list[PairRow]:
 
 
 def differences(rows: Sequence[PairRow]) -> list[int]:
-    """The rows that are not the same on both sides."""
+    """Return the indices of rows that differ."""
     return [place for place, row in enumerate(rows) if not row.same]
 
 
@@ -47,7 +47,7 @@ def _before_turns(message: Message) -> bool:
 
 
 def _role(message: Message) -> str:
-    return {"system": "System", "user": "Question"}.get(message.role, message.role.capitalize())
+    return {"system": "System", "user": "User"}.get(message.role, message.role.capitalize())
 
 
 def _turns(record: Trajectory) -> list[_Turn]:

@@ -1,5 +1,6 @@
-"""The head of a column: number, reward, advantage, chips, parts, rank, the judge's reason, and
-where the sibling leaves the others."""
+"""Column header of a trajectory: number, reward, advantage, labels, parts, rank, judge reason,
+divergence.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -27,7 +28,7 @@ _TOP, _REASON_PX, _WORD_PX, _BAND_PX = 76, 56, 20, 26
 
 @dataclass(frozen=True)
 class HeadFacts:
-    """All that a head says. `judged` and `spoken` are of the group: heads of a row are even."""
+    """Content of a header; `judged` and `spoken` hold for the group, so that headers align."""
 
     record: Trajectory
     rank: int = 0
@@ -42,12 +43,14 @@ class HeadFacts:
     blind: bool = False
 
     def titled(self, parting: str) -> "HeadFacts":
-        """The same with other words in the band."""
+        """Return a copy with other words in the band."""
         return replace(self, parting=parting)
 
 
 class ColumnHead(QWidget):
-    """`pressed` chooses the sibling; `dragged(x)` and `dropped(x)` rank it, in screen pixels."""
+    """Header; `pressed` selects the trajectory, `dragged(x)` and `dropped(x)` rank it (screen
+    px).
+    """
 
     pressed = Signal()
     dragged = Signal(int)
@@ -139,7 +142,7 @@ class ColumnHead(QWidget):
         paint.text(painter, words, rank_words(facts), tone, "caption")
 
     def _paint_hidden(self, painter: QPainter) -> None:
-        """Hatches where figures stand."""
+        """Paint hatches in place of hidden figures."""
         self._figures_end = 150.0
         for box in (QRectF(42, 13, 96, 18), QRectF(12, 42, self.width() - 24, 6)):
             paint.hatch(painter, box, "border-strong")
@@ -171,38 +174,38 @@ class ColumnHead(QWidget):
 
 
 def rank_words(facts: HeadFacts) -> str:
-    """Rank, turns and tokens; for an unscored one why."""
+    """Return rank, turns and tokens, or the reason why there is no score."""
     record = facts.record
     if record.reward is None:
         why = record.problem.message if record.problem else "no reward"
         return f"unscored · {why}"
     place = f"{formatting.ordinal(facts.rank)} of {facts.of}"
     words = [place, formatting.plural(record.turns, "turn")]
-    if record.sampled_tokens:  # nobody counted those of an imported attempt
+    if record.sampled_tokens:  # imported trajectories have no token counts
         words.append(f"{formatting.count(record.sampled_tokens)} tokens")
     return " · ".join(words)
 
 
 def change_words(record: Trajectory) -> str:
-    """What a person's words made of the score: "judge 0.80, you 0.88"."""
+    """Describe the effect of labels on the score: "judge 0.80, you 0.88"."""
     before = record.unlabelled
     if before is None or record.reward is None:
-        return ""  # what is left out has no score; its chip says so
+        return ""  # excluded trajectories have no score; the chip shows this
     now = record.parts.get(LABEL, record.parts.get(RULER))
     if RULER in before.parts and now is not None:
-        who = "you" if LABEL in record.parts else "through your scores"
+        who = "you" if LABEL in record.parts else "mapped through your scores"
         return f"judge {formatting.number(before.parts[RULER])}, {who} {formatting.number(now)}"
-    return f"reward was {formatting.number(before.reward)}"
+    return f"reward before the label {formatting.number(before.reward)}"
 
 
 def told(facts: HeadFacts) -> str:
-    """For a screen reader."""
+    """Return the accessible text."""
     record = facts.record
     if facts.blind:
         chips = [chip.told() for chip in facts.chips]
-        return ", ".join([f"Attempt {record.index + 1}", "hidden until you commit", *chips])
+        return ", ".join([f"Trajectory {record.index + 1}", "hidden until you commit", *chips])
     words = [
-        f"Attempt {record.index + 1}",
+        f"Trajectory {record.index + 1}",
         f"reward {formatting.number(record.reward)}",
         f"advantage {formatting.signed(record.advantage)}",
         rank_words(facts),

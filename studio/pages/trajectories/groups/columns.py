@@ -1,4 +1,4 @@
-"""Siblings in columns: best first, what does not fit is paged; one is focused, heads are ranked."""
+"""Trajectories of a group in columns, best first, with paging, focus and ranking."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ NARROWEST, WIDEST, GAP = 232, 320, 8
 
 
 class SiblingColumn(QWidget):
-    """One sibling; the focused one has an accent edge."""
+    """Column of one trajectory; the focused one has an accent edge."""
 
     focused = Signal()
     opened = Signal()
@@ -64,7 +64,7 @@ class SiblingColumn(QWidget):
 
 @dataclass
 class _Shown:
-    """A group as it is shown: its attempts in order, and what is computed once for each."""
+    """Group as shown: ordered trajectories, with values computed once for each."""
 
     group: GroupSummary
     records: list[Trajectory]
@@ -74,9 +74,9 @@ class _Shown:
 
 
 class ColumnsView(QWidget):
-    """`show_group(siblings)`; `focus(place)`; pages through what does not fit.
+    """Columns of a group: `show_group(siblings)`, `focus(place)`; pages what does not fit.
 
-    `ranked(ids)` where heads were dragged or moved by keys: best first.
+    Emits `ranked(ids)`, best first, when headers are dragged or moved by keys.
     """
 
     focus_changed = Signal(int)
@@ -106,21 +106,22 @@ class ColumnsView(QWidget):
         return self._shown_group.records if self._shown_group else []
 
     def record(self) -> Trajectory | None:
-        """The focused sibling."""
+        """Return the focused trajectory."""
         return self._siblings[self._focus] if self._siblings else None
 
     def order(self) -> list[Trajectory]:
-        """All siblings as they stand, left to right."""
+        """Return all trajectories, left to right."""
         return list(self._siblings)
 
     def show_group(self, siblings: Siblings, weights: Weights = EVEN, blind: bool = False) -> None:
-        """Best first: what worked is read beside what did not; in their own order where that must
-        not be told. The same group again keeps its order and its focus, so that nothing jumps under
-        a label."""
+        """Show a group, best first; in blind mode in stored order, to hide the ranking.
+
+        The same group again keeps order and focus, so that labels do not move columns.
+        """
         before, self._weights, self._blind = self._shown_group, weights, blind
         records = siblings.trajectories
-        told = partings(records)
-        parting = {record.index: told[place] for place, record in enumerate(records)}
+        parting_words = partings(records)
+        parting = {record.index: parting_words[place] for place, record in enumerate(records)}
         same = before is not None and _place(before.group) == _place(siblings.group)
         if same and before is not None and len(before.records) == len(records):
             by_index = {record.index: record for record in records}
@@ -132,13 +133,13 @@ class ColumnsView(QWidget):
         self._fill()
 
     def clear(self) -> None:
-        """Show no group."""
+        """Clear the view."""
         self._shown_group, self._draft = None, Draft()
         self._first = self._focus = 0
         self._fill()
 
     def show_draft(self, draft: Draft) -> None:
-        """Chips of what waits for Enter."""
+        """Show chips of the uncommitted label."""
         self._draft = draft
         self._show_heads()
 
@@ -148,7 +149,7 @@ class ColumnsView(QWidget):
             column.transcript.set_tint(tint)
 
     def set_unfolded(self, unfolded: bool) -> None:
-        """With what all siblings begin with, or without."""
+        """Show or hide the shared prefix."""
         self._unfolded = unfolded
         if self._shown_group:
             self._shown_group.items.clear()
@@ -158,7 +159,7 @@ class ColumnsView(QWidget):
         self.focus(self._focus + by)
 
     def focus(self, place: int) -> None:
-        """Focus a place in the order shown; it comes into view."""
+        """Focus a position in the order shown and scroll to it."""
         if not self._siblings:
             return
         self._focus = min(len(self._siblings) - 1, max(0, place))
@@ -180,16 +181,16 @@ class ColumnsView(QWidget):
         self._fill()
 
     def focus_index(self, index: int) -> None:
-        """Focus a sibling by its number in the group."""
+        """Focus a trajectory by its number in the group."""
         places = [i for i, record in enumerate(self._siblings) if record.index == index]
         self.focus(places[0] if places else 0)
 
     def move_rank(self, by: int) -> None:
-        """The focused sibling changes places with its neighbour, as if dragged."""
+        """Swap the focused trajectory with its neighbour."""
         self._rank(self._focus, self._focus + by)
 
     def next_divergence(self) -> int | None:
-        """Scroll the focused column to the next turn where it leaves another; its number."""
+        """Scroll to the next divergence in the focused column; returns its turn."""
         place = self._focus - self._first
         if not 0 <= place < len(self._columns):
             return None
@@ -205,7 +206,7 @@ class ColumnsView(QWidget):
         return turn
 
     def divergences(self) -> list[int]:
-        """The turns at which the focused sibling leaves others."""
+        """Return turns at which the focused trajectory diverges from others."""
         return divergences(self._siblings, self._focus) if self._siblings else []
 
     def sizeHint(self) -> QSize:
@@ -268,24 +269,24 @@ class ColumnsView(QWidget):
             column.transcript.set_faint(facts.excluded)
 
     def facts_of(self, name: str) -> HeadFacts | None:
-        """What the head of an attempt says, also when it is not in sight."""
+        """Return the header content of a trajectory, also while it is not visible."""
         shown = self._shown_group
         found = [one for one in self._siblings if one.id == name]
         return self._facts(shown, found[0]) if shown and found else None
 
     def _facts(self, shown: _Shown, record: Trajectory) -> HeadFacts:
-        said = shown.verdicts
-        chips = chips_of(record, said.labels, self._draft)
+        verdicts = shown.verdicts
+        chips = chips_of(record, verdicts.labels, self._draft)
         return HeadFacts(
             record=record,
             rank=ranks(shown.group).get(record.index, 0),
             of=len(shown.records),
             parting=shown.parting[record.index],
-            verdict=chief_verdict(record, said.verdicts),
+            verdict=chief_verdict(record, verdicts.verdicts),
             chips=tuple(chips),
             excluded=excluded(chips),
             weights=self._weights,
-            judged=any(verdict.reason or verdict.problem for verdict in said.verdicts),
+            judged=any(verdict.reason or verdict.problem for verdict in verdicts.verdicts),
             spoken=any(one.unlabelled for one in shown.records),
             blind=self._blind,
         )
@@ -305,10 +306,10 @@ class ColumnsView(QWidget):
             self._line.removeWidget(column)
             column.deleteLater()
 
-    # Ranking by drag
+    # Drag and drop ranking
 
     def _slot(self, x: int) -> int:
-        """Before which column a point of the screen lies."""
+        """Return the column before which a screen position lies."""
         inside = self.mapFromGlobal(QPoint(x, 0)).x()
         return sum(inside > column.geometry().center().x() for column in self._columns)
 

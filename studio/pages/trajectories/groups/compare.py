@@ -1,4 +1,4 @@
-"""Compare: the best, or the attempt focused before, beside the focused one, turn by turn."""
+"""Side-by-side comparison of the focused trajectory with a reference."""
 
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
@@ -11,12 +11,12 @@ from studio.widgets.transcript.side_by_side import SideBySide
 
 
 class CompareView(QWidget):
-    """`show_pair(base, other)`, each with what its column head says."""
+    """Comparison: `show_pair(base, other)`, each with its column header."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._shown: tuple[str, str] = ("", "")
-        self._told = ""
+        self._difference_words = ""
         self._heads = (ColumnHead(), ColumnHead())
         self.rows = SideBySide()
         heads = QHBoxLayout()
@@ -32,13 +32,15 @@ class CompareView(QWidget):
         column.addWidget(self.rows, 1)
 
     def clear(self) -> None:
-        """Show no pair: trajectories of another run have the same ids."""
+        """Clear the view; trajectory ids repeat between runs."""
         self._shown = ("", "")
         self.rows.set_rows([])
 
     def show_focused(self, columns: ColumnsView, base: str, before: str) -> str:
-        """Show the focused attempt beside its base, and give the base's id: an attempt that is
-        the base itself gets another."""
+        """Compare the focused trajectory with its reference; returns the id of the reference.
+
+        A trajectory that is its own reference gets another one.
+        """
         focused = columns.record()
         if focused is None:
             return base
@@ -51,23 +53,25 @@ class CompareView(QWidget):
         return base
 
     def show_pair(self, base: HeadFacts, other: HeadFacts) -> None:
-        """The same pair again keeps its place."""
+        """Show a pair; the same pair again keeps its scroll position."""
         pair = (base.record.id, other.record.id)
         if pair != self._shown:
             self._shown = pair
             rows = rows_of(base.record, other.record)
             self.rows.set_rows(rows)
-            self._told = formatting.plural(len(differences(rows)), "difference")
+            self._difference_words = formatting.plural(len(differences(rows)), "difference")
         number = base.record.index + 1
-        self._heads[0].show_facts(base.titled("Compared with this one"))
-        self._heads[1].show_facts(other.titled(f"{self._told} from {number} · D goes to the next"))
+        self._heads[0].show_facts(base.titled("Reference of the comparison"))
+        self._heads[1].show_facts(
+            other.titled(f"{self._difference_words} from {number} · D: next divergence")
+        )
         self._heads[1].set_focused(True)
 
 
 def base_of(
     siblings: list[Trajectory], focused: Trajectory, before: str | None
 ) -> Trajectory | None:
-    """The best of the others; where the focused one is the best, who was focused before it."""
+    """Return the best of the others, or the previously focused one if the focused one is best."""
     others = [one for one in siblings if one.id != focused.id]
     if not others:
         return None

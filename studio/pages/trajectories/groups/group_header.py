@@ -1,4 +1,4 @@
-"""Above the group: its name, step, views, paging; what was asked, figures; the shared start."""
+"""Header of a group: name, step, views, paging, prompt, figures and shared prefix."""
 
 from collections.abc import Sequence
 
@@ -27,12 +27,12 @@ from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import plain
 
 LISTS = (TABLE, SCENARIOS)
-"""Views that concern no single group."""
+"""Views that show no single group."""
 TITLE_PX, LEGEND_PX, PLACE_PX = 250, 860, 900
 
 
 class GroupHead(QWidget):
-    """`show_group(group, siblings)`; `mode_chosen(int)`, `paged(±1)`, `unfolded(bool)`."""
+    """Header: `show_group(group, siblings)`; `mode_chosen(int)`, `paged(±1)`, `unfolded(bool)`."""
 
     mode_chosen = Signal(int)
     paged = Signal(int)
@@ -40,7 +40,7 @@ class GroupHead(QWidget):
 
     def __init__(self, modes: Sequence[str], parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.mode = Segmented(modes, "Show as")
+        self.mode = Segmented(modes, "View")
         self._title = Text("", "title")
         self._step, self._place = Chip(), Chip()
         self._blind = Chip("Blind", "human", icon="eye-off")
@@ -49,8 +49,8 @@ class GroupHead(QWidget):
         self._legend, self._figures = Phrase((), "caption"), Phrase((), "label")
         self._dots = GroupDots()
         self._shown = Text("", "label", 400, "muted")
-        self._before = IconButton("chevron-left", "Siblings before")
-        self._after = IconButton("chevron-right", "Siblings after")
+        self._before = IconButton("chevron-left", "Previous trajectories")
+        self._after = IconButton("chevron-right", "Next trajectories")
         self._start, self._mode = SharedStart(), 0
         self._build()
         self.mode.chosen.connect(self.mode_chosen)
@@ -68,7 +68,7 @@ class GroupHead(QWidget):
         metrics = QFontMetricsF(theme().font("title"))
         self._title.set_words(paint.elided(metrics, group.title, TITLE_PX))
         self._title.setAccessibleName(group.title)
-        tested = f"Test after step {group.step}"
+        tested = f"Validation after step {group.step}"
         self._step.set_state(f"Step {group.step}" if group.split == "train" else tested)
         self._place.set_state(f"Group {group.group + 1}")
         self._words.set_words(plain(question_of(records[0])) if records else "")
@@ -85,7 +85,7 @@ class GroupHead(QWidget):
         self.set_view(self._mode)
 
     def clear(self) -> None:
-        """Show no group."""
+        """Clear the header."""
         for text in (self._title, self._words):
             text.set_words("")
         for phrase in (self._legend, self._figures):
@@ -99,7 +99,7 @@ class GroupHead(QWidget):
         self._shown.set_words(words)
 
     def set_view(self, mode: int) -> None:
-        """What concerns a group is shown in its columns, its reader, its comparison."""
+        """Show the controls that apply to a view."""
         self.mode.set_index(mode)
         for part in (self._title, self._step, self._before, self._shown, self._after):
             part.setVisible(mode not in LISTS)
@@ -109,7 +109,7 @@ class GroupHead(QWidget):
         self._start.setVisible(mode == COLUMNS)
 
     def _show_place(self) -> None:
-        """Where there is no room, the number of the group and those of its siblings go first."""
+        """Hide group number and trajectory range first if there is no room."""
         for part in (self._place, self._shown):
             part.setVisible(self._mode not in LISTS and self.width() >= PLACE_PX)
 
@@ -144,7 +144,7 @@ class GroupHead(QWidget):
 
 
 def legend(records: Sequence[Trajectory], weights: Weights) -> list[Span]:
-    """The parts of the rewards, each with its colour."""
+    """Return the reward parts with their colours."""
     parts = {part.name: part.token for one in records for part in parts_of(one, weights)}
     spans = []
     for name, token in parts.items():
@@ -153,7 +153,7 @@ def legend(records: Sequence[Trajectory], weights: Weights) -> list[Span]:
 
 
 class SharedStart(QWidget):
-    """One dashed row: what all siblings begin with, folded until it is wanted."""
+    """Collapsible row with the shared prefix of all trajectories."""
 
     toggled = Signal(bool)
 
@@ -166,7 +166,7 @@ class SharedStart(QWidget):
         line = QHBoxLayout(self)
         line.setContentsMargins(34, 0, 12, 0)
         line.setSpacing(12)
-        line.addWidget(Text("Shared start", "label", 600))
+        line.addWidget(Text("Shared prefix", "label", 600))
         line.addWidget(self._words, 1)
         line.addWidget(self._link)
         self._tokens = ""
@@ -185,7 +185,7 @@ class SharedStart(QWidget):
         self.toggled.emit(self._open)
 
     def _show_link(self) -> None:
-        words = "Fold" if self._open else "Unfold"
+        words = "Collapse" if self._open else "Expand"
         self._link.set_spans([Span(self._tokens), Span(words, "accent", 500, link="fold")])
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -1,4 +1,4 @@
-"""The list of groups at the left: search, filters, rows of 44 with name, mean, step and dots."""
+"""List of groups with search and filters."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ Place = tuple[Split, int, int]
 WIDTH = 264
 ROW_PX = 45
 SHOWN = 16
-"""Characters of a scenario's id."""
+"""Maximum number of characters of a scenario id."""
 
 
 class _GroupDelegate(QStyledItemDelegate):
@@ -87,8 +87,9 @@ def _paint_group(
 
 
 class GroupPanel(QWidget):
-    """`group_chosen(group)`; `query_changed(query)` when search or filters change;
-    `filters_kept(lines)` when a filter is saved or forgotten."""
+    """Group list; emits `group_chosen(group)`, `query_changed(query)` on search or filters, and
+    `filters_kept(lines)` when a filter is saved or deleted.
+    """
 
     group_chosen = Signal(object)
     query_changed = Signal(object)
@@ -100,19 +101,19 @@ class GroupPanel(QWidget):
         self._model, self._query = model, TrajectoryQuery()
         self._held = False
         self._shown: Place | None = None
-        """The group that is looked at."""
+        """Group shown on the page."""
         self._row, self._total = -1, 0
-        """Where it stood when it was last seen here, and among how many."""
+        """Its last row in the list, and the length of the list then."""
         self._awaited = -1
-        """A row that was chosen before its group was here."""
+        """Row that was selected before its group was loaded."""
         self.search = SearchInput("Search trajectories", "Search", compact=True)
         self._step = FilterChip("Step", active=True)
         self._silent = FilterChip("No signal")
         self._unscored = FilterChip("Unscored")
-        self._cut = FilterChip("Cut")
-        self._tests = FilterChip("Tests")
+        self._cut = FilterChip("Truncated")
+        self._tests = FilterChip("Validation")
         self._labelled = FilterChip("Labelled")
-        self._unlabelled = FilterChip("Not labelled yet")
+        self._unlabelled = FilterChip("Unlabelled")
         self._words = Text("", "caption", tone="faint")
         self._filters = IconButton("list-filter", "Saved filters")
         self._kept: list[str] = []
@@ -125,7 +126,7 @@ class GroupPanel(QWidget):
         return self._query
 
     def set_query(self, query: TrajectoryQuery) -> None:
-        """Show a query that came from elsewhere."""
+        """Show a query set by another page."""
         self._query = query
         if query.search != self.search.text():
             self.search.setText(query.search)
@@ -138,11 +139,11 @@ class GroupPanel(QWidget):
         self._show_step()
 
     def set_filters(self, kept_lines: Sequence[str]) -> None:
-        """The saved ones, newest first."""
+        """Set the saved filters, newest first."""
         self._kept = list(kept_lines)
 
     def filter_menu(self) -> QMenu:
-        """Open one that was saved, save this one, forget one."""
+        """Build the menu that opens, saves and deletes filters."""
         menu = QMenu(self)
         menu.aboutToHide.connect(menu.deleteLater)
         known = [(line, query) for line in self._kept if (query := unpacked(line)) is not None]
@@ -156,7 +157,7 @@ class GroupPanel(QWidget):
         save.setEnabled(line != packed(TrajectoryQuery()) and line not in self._kept)
         save.triggered.connect(lambda: self.filters_kept.emit(kept(self._kept, self._query)))
         for old, query in known:
-            forget = menu.addAction(f"Forget {_menu_words(query)}")
+            forget = menu.addAction(f"Delete {_menu_words(query)}")
             rest = [one for one in self._kept if one != old]
             forget.triggered.connect(lambda _=False, lines=rest: self.filters_kept.emit(lines))
         return menu
@@ -165,16 +166,16 @@ class GroupPanel(QWidget):
         self.search.setPlaceholderText(f"Search {formatting.count(trajectories)} trajectories")
 
     def choose(self, row: int) -> None:
-        """Select a row as a person would."""
+        """Select a row as a click does."""
         if 0 <= row < self._model.rowCount():
             self.list.setCurrentIndex(self._model.index(row, 0))
 
     def hold(self, held: bool) -> None:
-        """Held, it chooses nothing by itself: another group than one of the list is shown."""
+        """Hold the automatic selection while a group outside the list is shown."""
         self._held = held
 
     def show_place(self, place: Place) -> None:
-        """The group that is looked at, whoever chose it: its row is the current one."""
+        """Set the group shown on the page and select its row."""
         self._shown, self._row, self._awaited = place, -1, -1
         self._follow_shown()
 
@@ -278,12 +279,11 @@ class GroupPanel(QWidget):
             self.choose(0)
 
     def _begin_anew(self) -> None:
-        """Another run or query: nothing of it is looked at yet."""
+        """Reset the state for another run or query."""
         self._shown, self._row, self._awaited = None, -1, -1
 
     def _follow_shown(self) -> None:
-        """New groups come in above it: the row that is current moves with its group, and none is
-        while nobody knows where it is."""
+        """Keep the current row on the shown group as rows are inserted; unset it if unknown."""
         if self._shown is None or self._awaited >= 0:
             return
         split, step, group = self._shown
@@ -295,7 +295,7 @@ class GroupPanel(QWidget):
         self._make_current(row)
 
     def _make_current(self, row: int | None) -> None:
-        """Choose nothing by it, and leave the list where it was scrolled to."""
+        """Set the current row without emitting a choice or scrolling."""
         index = QModelIndex() if row is None else self._model.index(row, 0)
         if index != self.list.currentIndex():
             choosing = self.list.selectionModel()
@@ -313,7 +313,7 @@ class GroupPanel(QWidget):
             self._awaited = index.row()
 
     def _pressed(self, index: QModelIndex) -> None:
-        """Also the row that is current already, where another group is looked at."""
+        """Emit a click on the current row if another group is shown."""
         group = index.data(Qt.ItemDataRole.UserRole)
         if group is not None and _place(group) != self._shown:
             self._choose(group)
@@ -329,7 +329,7 @@ def _place(group: GroupSummary) -> Place:
 
 
 def place_words(query: TrajectoryQuery) -> str:
-    """Where it looks: a step or several, a group of it, one scenario."""
+    """Describe the location filter: steps, group or scenario."""
     low, high = query.step, query.step_to
     words = [] if low is None else [f"Step {low}" if high in (None, low) else f"Step {low}–{high}"]
     if low is not None and query.group is not None:

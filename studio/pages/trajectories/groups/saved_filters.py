@@ -1,4 +1,4 @@
-"""Filters that are kept: each query is one line of JSON in the settings. Pure."""
+"""Saved filters: each query is a line of JSON in the settings (pure functions)."""
 
 import json
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ _PAGING = {"offset", "limit", "sort", "descending"}
 
 
 def packed(query: TrajectoryQuery) -> str:
-    """Only what differs from showing everything; the group is of the moment."""
-    told = query.model_dump(exclude_defaults=True, exclude={*_PAGING, "group"})
-    return json.dumps(told, sort_keys=True, ensure_ascii=False)
+    """Serialize the non-default fields of a query, without the group."""
+    fields = query.model_dump(exclude_defaults=True, exclude={*_PAGING, "group"})
+    return json.dumps(fields, sort_keys=True, ensure_ascii=False)
 
 
 def unpacked(line: str) -> TrajectoryQuery | None:
-    """None for a line that this version cannot read."""
+    """Parse a line; None if this version cannot read it."""
     try:
         return TrajectoryQuery.model_validate_json(line)
     except ValidationError:
@@ -26,18 +26,18 @@ def unpacked(line: str) -> TrajectoryQuery | None:
 
 
 def kept(lines: Sequence[str], query: TrajectoryQuery) -> list[str]:
-    """With this one first; the oldest goes where there are too many."""
+    """Prepend a query and drop the oldest ones above the limit."""
     new = packed(query)
     return [new, *(line for line in lines if line != new)][:MOST]
 
 
 def name_of(query: TrajectoryQuery) -> str:
-    """In words: Steps 3–9 · no signal · not labelled · “visa”."""
+    """Describe a query: Steps 3–9 · no signal · not labelled · “visa”."""
     words = []
     if query.step is not None:
         last = query.step if query.step_to is None else query.step_to
         words.append(f"step {query.step}" if last == query.step else f"steps {query.step}–{last}")
-    words += [{"train": "training", "validation": "tests"}[query.split]] if query.split else []
+    words += [{"train": "training", "validation": "validation"}[query.split]] if query.split else []
     states = {"unscored": "unscored", "truncated": "cut", "scored": "scored"}
     words += [states[query.state]] if query.state != "all" else []
     if query.signal is not None:
@@ -46,5 +46,5 @@ def name_of(query: TrajectoryQuery) -> str:
         words.append("labelled" if query.labelled else "not labelled")
     words += [f"scenario {query.scenario_id}"] if query.scenario_id else []
     words += [f"“{query.search}”"] if query.search else []
-    told = " · ".join(words) or "everything"
-    return told[:1].upper() + told[1:]
+    description = " · ".join(words) or "everything"
+    return description[:1].upper() + description[1:]

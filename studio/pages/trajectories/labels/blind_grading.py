@@ -1,4 +1,4 @@
-"""Blind grading: what must not be seen before a person has spoken, and what is told after. Pure."""
+"""Blind grading: data hidden before the label, comparison afterwards (pure functions)."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from studio.text import formatting
 
 
 def blinded(siblings: Siblings) -> Siblings:
-    """The same attempts without rewards, advantages, parts, verdicts and labels."""
+    """Return a group without rewards, advantages, parts, verdicts and labels."""
     nothing: dict[str, object] = {
         "reward": None,
         "advantage": None,
@@ -25,7 +25,7 @@ def blinded(siblings: Siblings) -> Siblings:
 
 
 def told(label: Label, siblings: Siblings) -> str:
-    """After the label: how far the judge, or else the reward, goes along with it."""
+    """Describe how far the judge, or else the reward, agrees with a label."""
     numbers = {one.id: one.index + 1 for one in siblings.trajectories}
     pairs = preferences(label.words, list(numbers))
     scores = judged(siblings.verdicts)
@@ -39,22 +39,22 @@ def told(label: Label, siblings: Siblings) -> str:
         }
     known = [(a, b) for a, b in pairs if a in scores and b in scores]
     if not known:
-        return f"{who} says nothing about these pairs. B grades the next group."
+        return f"{who} has no preference for these pairs. Press B for the next group."
     wrong = [(a, b) for a, b in known if scores[a] <= scores[b]]
     if not wrong:
         every = formatting.plural(len(known), "pair")
-        return f"{who} agrees in all {every}. B grades the next group."
+        return f"{who} agrees in all {every}. Press B for the next group."
     better, worse = max(wrong, key=lambda pair: scores[pair[1]] - scores[pair[0]])
     agrees = (
         f"{who} agrees in {len(known) - len(wrong)} of {formatting.plural(len(known), 'pair')}: "
     )
     differs = (
-        f"it puts {numbers[worse]} at {formatting.number(scores[worse])} and {numbers[better]} "
+        f"it scores {numbers[worse]} at {formatting.number(scores[worse])} and {numbers[better]} "
     )
-    why = f"at {formatting.number(scores[better])}. N says why you differ, B grades the next group."
+    why = f"at {formatting.number(scores[better])}. Press N for a note, B for the next group."
     return agrees + differs + why
 
 
 def judged(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """The newest score of each attempt."""
+    """Return the newest judge score of each trajectory."""
     return {one.trajectory_id: one.score for one in verdicts if one.score is not None}

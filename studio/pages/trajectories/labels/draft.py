@@ -1,7 +1,7 @@
-"""What a person is about to say about one group, key by key, before anything is committed. Pure.
+"""Uncommitted label of a group (pure, immutable).
 
-Every change is a new value, so that a key is undone by going back one. `words(siblings)` is what a
-label of it would hold.
+Each change returns a new value, so that undo restores the previous one. `words(siblings)` returns
+the content of the label.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ _LEAVES_OUT: frozenset[Mark] = frozenset({"veto", "exclude"})
 
 @dataclass(frozen=True)
 class Draft:
-    """Words that wait for Enter. Attempts are named by their trajectory id."""
+    """Uncommitted label; trajectories are referenced by id."""
 
     best: tuple[str, ...] = ()
-    """One, or several that tie."""
+    """Best trajectory, or several tied ones."""
     worst: str = ""
     order: tuple[tuple[str, ...], ...] = ()
-    """A whole order, best first; in place of best and worst."""
+    """Full ranking, best first; replaces best and worst."""
     marks: frozenset[tuple[str, Mark]] = frozenset()
     scores: dict[str, float] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
@@ -33,30 +33,30 @@ class Draft:
         return self != Draft()
 
     def as_best(self, name: str) -> "Draft":
-        """It is the best; said again, it is not."""
+        """Toggle the "best" label on a trajectory."""
         best = () if self.best == (name,) else (name,)
         worst = "" if self.worst == name else self.worst
         return replace(self, best=best, worst=worst, order=())
 
     def as_worst(self, name: str) -> "Draft":
-        """It is the worst; said again, it is not."""
+        """Toggle the "worst" label on a trajectory."""
         worst = "" if self.worst == name else name
         best = tuple(one for one in self.best if one != name)
         return replace(self, best=best, worst=worst, order=())
 
     def tied(self, name: str) -> "Draft":
-        """It is as good as the best; said again, it is not."""
+        """Toggle a tie with the best."""
         inside = name in self.best
         best = tuple(o for o in self.best if o != name) if inside else (*self.best, name)
         worst = "" if self.worst == name else self.worst
         return replace(self, best=best, worst=worst, order=())
 
     def ranked(self, names: Sequence[str]) -> "Draft":
-        """All of them, best first."""
+        """Rank all trajectories, best first."""
         return replace(self, order=tuple((name,) for name in names), best=(), worst="")
 
     def marked(self, name: str, mark: Mark) -> "Draft":
-        """Marked so; said again, not. A veto and an exclusion take each other's place."""
+        """Toggle a mark; veto and exclude replace each other."""
         given = (name, mark)
         if given in self.marks:
             return replace(self, marks=self.marks - {given})
@@ -64,17 +64,17 @@ class Draft:
         return replace(self, marks=(self.marks - other) | {given})
 
     def scored(self, name: str, value: float | None) -> "Draft":
-        """Worth so much; None takes it back."""
+        """Set a score; None removes it."""
         rest = {one: score for one, score in self.scores.items() if one != name}
         return replace(self, scores=rest if value is None else {**rest, name: value})
 
     def noted(self, name: str, text: str) -> "Draft":
-        """With a note; an empty one takes it back."""
+        """Set a note; an empty text removes it."""
         rest = {one: note for one, note in self.notes.items() if one != name}
         return replace(self, notes={**rest, name: text.strip()} if text.strip() else rest)
 
     def kinds_of(self, name: str) -> list[str]:
-        """What it says about one attempt: chips and pressed keys are made from it."""
+        """Return the label kinds of a trajectory, for chips and pressed keys."""
         kinds = []
         if name in self.best:
             kinds.append("best" if len(self.best) == 1 else "tie")
@@ -89,11 +89,14 @@ class Draft:
         return [f"#{place + 1}" for place in places] + kinds
 
     def words(self, siblings: Sequence[TrajectorySummary]) -> tuple[Word, ...]:
-        """What the label holds. A tie is said pair by pair: they are equal, and above each of the
-        others; about the order of the others nothing is said."""
-        said = [_word("score", name, value=value) for name, value in self.scores.items()]
+        """Return the content of the label.
+
+        A tie is stored as pairs: the tied ones are equal and above each of the others, whose order
+        is unspecified.
+        """
+        entries = [_word("score", name, value=value) for name, value in self.scores.items()]
         if self.order:
-            said.append(Word(kind="order", order=self.order))
+            entries.append(Word(kind="order", order=self.order))
         elif len(self.best) > 1:
             others = [
                 one.id
@@ -101,16 +104,16 @@ class Draft:
                 if one.id not in (*self.best, self.worst) and one.reward is not None
             ]
             pairs: list[tuple[tuple[str, ...], ...]] = [(self.best, (one,)) for one in others]
-            said += [Word(kind="order", order=pair) for pair in pairs or [(self.best,)]]
+            entries += [Word(kind="order", order=pair) for pair in pairs or [(self.best,)]]
         elif self.best:
-            said.append(_word("best", self.best[0]))
+            entries.append(_word("best", self.best[0]))
         if self.worst:
-            said.append(_word("worst", self.worst))
+            entries.append(_word("worst", self.worst))
         placed = {one.id: place for place, one in enumerate(siblings)}
         marks = sorted(self.marks, key=lambda m: (placed.get(m[0], 0), MARKS.index(m[1])))
-        said += [_word(mark, name) for name, mark in marks]
-        said += [_word("note", name, text=text) for name, text in self.notes.items()]
-        return tuple(said)
+        entries += [_word(mark, name) for name, mark in marks]
+        entries += [_word("note", name, text=text) for name, text in self.notes.items()]
+        return tuple(entries)
 
 
 def _word(kind: WordKind, name: str, value: float | None = None, text: str = "") -> Word:
@@ -118,7 +121,7 @@ def _word(kind: WordKind, name: str, value: float | None = None, text: str = "")
 
 
 def score_of(typed: str) -> float | None:
-    """What was typed, as a score in [0, 1]: `85` is 0.85, `1` is 1, `0.4` is 0.4; else None."""
+    """Parse a score in [0, 1]: `85` is 0.85, `1` is 1, `0.4` is 0.4; None if invalid."""
     text = typed.strip().replace(",", ".")
     if text.isascii() and text.isdigit():
         text = text if text in ("0", "1") else f"0.{text}"
@@ -130,6 +133,6 @@ def score_of(typed: str) -> float | None:
 
 
 def may_be_ranked(one: TrajectorySummary) -> bool:
-    """It ended well: only then can somebody say how good it is."""
+    """Return whether a trajectory completed without a problem and can be ranked."""
     problem = one.unlabelled.problem if one.unlabelled else one.problem
     return problem is None or problem.code.partition(".")[0] in ("judge", "reward", "label")

@@ -1,6 +1,6 @@
-"""The label bar: keys, one plain sentence on what the label does, the preview, and Apply.
+"""Label bar: keys, a sentence on the effect of the label, preview and Apply.
 
-It shows and asks; what is said and what becomes of it is `labelling`'s.
+The bar only displays and emits; `LabelSession` holds the state.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
 
 BAR_PX, WIDE_PX = 134, 1200
-REST = "Say what you think of the focused attempt. Nothing counts until Enter."
+REST = "Label the focused trajectory. Enter applies the label."
 _KEYS = (
     ("best", "1…9", "best", 0),
     ("worst", "⇧1…9", "worst", 1),
@@ -41,7 +41,7 @@ _KEYS = (
 
 
 class LabelBar(QWidget):
-    """Signals carry intent; `show_…` and `set_…` change what is seen."""
+    """Label bar; signals carry user intents, `show_…` and `set_…` update the display."""
 
     key_clicked = Signal(str)
     applied = Signal()
@@ -55,28 +55,28 @@ class LabelBar(QWidget):
         self.setFixedHeight(BAR_PX)
         self.setAccessibleName("Label")
         self._home: QWidget = self
-        self._keys, self._asked = KeyLine("Keys of the label"), ""
+        self._keys, self._entry = KeyLine("Keys of the label"), ""
         self._question = Text("", "label", 500)
-        self._field = LineInput("Answer", compact=True)
+        self._field = LineInput("Note or score", compact=True)
         self._hint = Text("", "caption", tone="faint")
         self._words = Text(REST, "label", 400, "muted", wrap=True)
         self._apply = Button("Apply label", "primary", key="Enter")
         self._effect = Button(EFFECTS[0][1], "outlined", menu_arrow=True)
-        self._teach = Toggle("Teach the judge too")
+        self._teach = Toggle("Use as an example for the judge")
         self._bars, self._facts = AdvantageBars(), Phrase((), "caption")
         self._build()
         self._wire()
         self.set_pending(False)
 
-    # What it shows
+    # Display
 
     def show_words(self, words: str = "", tone: str = "muted") -> None:
-        """The sentence; without words what the keys are for."""
+        """Show a sentence, or the default hint."""
         self._words.set_words(words or REST)
         self._words.set_tone(tone if words else "faint")
 
     def show_bars(self, bars: Sequence[AdvantageBar]) -> None:
-        """The preview, in the order shown; the largest change is told beside it."""
+        """Show the preview in column order; the largest change is described beside it."""
         self._bars.set_bars(bars)
         moved = [bar for bar in bars if bar.changed]
         if not bars:
@@ -86,30 +86,36 @@ class LabelBar(QWidget):
         if moved:
             spans += [Span("  ━ ", "human", 600), Span("before", "faint")]
             most = max(moved, key=lambda b: abs((b.after or 0) - (b.before or 0)))
-            told = formatting.signed(most.after) if most.after is not None else "none"
-            spans += [Span(f"   {most.number}", "text", 600), Span(" becomes "), Span(told, "text")]
+            figure = formatting.signed(most.after) if most.after is not None else "none"
+            spans += [
+                Span(f"   {most.number}", "text", 600),
+                Span(" becomes "),
+                Span(figure, "text"),
+            ]
         self._facts.set_spans(spans)
 
     def set_pending(self, pending: bool) -> None:
-        """Whether there is something to apply."""
+        """Enable Apply if there is an uncommitted label."""
         self._apply.setEnabled(pending)
 
     def set_pressed(self, kinds: Sequence[str], best: str = "", worst: str = "") -> None:
-        """Which keys hold for the focused attempt; whose number is best and worst."""
+        """Mark the keys active on the focused trajectory, and the best and worst numbers."""
         pressed = [*kinds, *(["best"] if best else []), *(["worst"] if worst else [])]
         self._keys.set_pressed(pressed)
         self._keys.set_key("best", best or "1…9", "best")
         self._keys.set_key("worst", f"⇧{worst}" if worst else "⇧1…9", "worst")
 
     def set_effect(self, effect: str, done: bool = False) -> None:
-        """`done`: the group's step has been trained, so an override only changes the record."""
+        """Show the effect; with `done` the step has been trained and an override changes only the
+        record.
+        """
         words = next(words for key, words, _ in EFFECTS if key == effect)
-        words = "Override · the record" if effect == "reward" and done else words
+        words = "Override · this step" if effect == "reward" and done else words
         self._effect.set_words(words)
-        self._effect.setAccessibleName(f"What the label does: {words}")
+        self._effect.setAccessibleName(f"Effect of the label: {words}")
 
     def set_teaches(self, teaches: bool, possible: bool) -> None:
-        """Without a judge there is nobody to teach."""
+        """Show whether the label is a judge example; `possible` is False without a judge."""
         self._teach.blockSignals(True)
         self._teach.setChecked(teaches and possible)
         self._teach.blockSignals(False)
@@ -119,28 +125,27 @@ class LabelBar(QWidget):
         self._apply.set_busy(words)
 
     def sentence(self) -> str:
-        """What it says now."""
         return self._words.words()
 
-    # Asking for a score or a note
+    # Entry of a score or a note
 
     def ask_score(self, number: int) -> None:
-        self._ask("score", f"Score of {number}", "0 to 1: 85 is 0.85", "")
+        self._ask("score", f"Score of {number}", "0 to 1, or percent: 85 is 0.85", "")
 
     def ask_note(self, number: int, known: str) -> None:
-        self._ask("note", f"Note on {number}", "Enter keeps it, Esc does not", known)
+        self._ask("note", f"Note on {number}", "Enter saves, Esc cancels", known)
 
     def asking(self) -> bool:
-        return bool(self._asked)
+        return bool(self._entry)
 
     def stop_asking(self) -> None:
-        if self._asked:
-            self._asked = ""
+        if self._entry:
+            self._entry = ""
             self._top.setCurrentIndex(0)
             self._home.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def set_home(self, home: QWidget) -> None:
-        """Who has the keyboard when nothing is asked."""
+        """Set the widget that gets the focus after text entry."""
         self._home = home
 
     def toggle_teach(self) -> None:
@@ -159,7 +164,7 @@ class LabelBar(QWidget):
         menu.move(at)
 
     def _ask(self, what: str, question: str, hint: str, known: str) -> None:
-        self._asked = what
+        self._entry = what
         self._question.set_words(question)
         self._field.setAccessibleName(question)
         self._hint.set_words(hint)
@@ -170,7 +175,7 @@ class LabelBar(QWidget):
 
     def _answered(self) -> None:
         typed = self._field.text()
-        if self._asked == "note":
+        if self._entry == "note":
             self.stop_asking()
             self.note_given.emit(typed)
             return
@@ -183,13 +188,13 @@ class LabelBar(QWidget):
         self.score_given.emit(value)
 
     def _typed(self, typed: str) -> None:
-        if self._asked == "score" and typed.strip():
+        if self._entry == "score" and typed.strip():
             value = score_of(typed)
-            told = formatting.number(value) if value is not None else "A number from 0 to 1"
-            self._hint.set_words(told)
+            figure = formatting.number(value) if value is not None else "A number from 0 to 1"
+            self._hint.set_words(figure)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Escape leaves the field, and only the field."""
+        """Leave the text field on Escape."""
         pressed = isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress
         if pressed and event.key() == Qt.Key.Key_Escape:  # type: ignore[attr-defined]
             self.stop_asking()
@@ -202,9 +207,9 @@ class LabelBar(QWidget):
         for key_id, key, words, rank in _KEYS:
             self._keys.add(key_id, key, words, key_of(f"label.{key_id}").text, rank)
         for part in (self._apply, self._effect, self._teach):
-            part.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they are
-        set_tip(self._effect, "What the label does  M")
-        set_tip(self._teach, "It becomes an example in the judge's prompt  L")
+            part.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click does not take the keyboard focus
+        set_tip(self._effect, "Effect of the label  M")
+        set_tip(self._teach, "Add this label as an example to the judge's prompt  L")
         ask = QWidget()
         asking = QHBoxLayout(ask)
         asking.setContentsMargins(0, 0, 0, 0)
@@ -247,7 +252,7 @@ class LabelBar(QWidget):
         self._field.installEventFilter(self)
 
     def _arrange(self) -> None:
-        """In a wide window the preview stands beside the keys too, else only below them."""
+        """Show the preview beside the keys in a wide window, otherwise below."""
         wide = self.width() >= WIDE_PX
         self._grid.addWidget(self._top, 0, 0, 1, 1 if wide else 2)
         self._grid.addWidget(self._left, 1, 0)

@@ -1,7 +1,7 @@
-"""Where keys, columns, bar and toast meet the draft: what a person does to the focused attempt.
+"""Controller of labels: connects keys, columns, bar and notifications to the draft.
 
-Out: `waiting_changed` when something waits for Enter or no more, `group_changed(GroupSummary)`
-when the engine has stored, undone or redone a label.
+Emits `waiting_changed` when an uncommitted label appears or goes, and
+`group_changed(GroupSummary)` when the engine has stored, undone or redone a label.
 """
 
 from collections.abc import Callable
@@ -17,18 +17,20 @@ from studio.pages.trajectories.keys import Handlers
 from studio.pages.trajectories.labels.blind_grading import told
 from studio.pages.trajectories.labels.draft import MARKS
 from studio.pages.trajectories.labels.label_bar import LabelBar
-from studio.pages.trajectories.labels.label_session import Labelling
+from studio.pages.trajectories.labels.label_session import LabelSession
 from studio.pages.trajectories.labels.wording import changed
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
 from studio.widgets.cards.toast import Toast
 from studio.widgets.charts.advantage_bars import AdvantageBar
 
-BLIND = "Blind: scores, reasons and ranks show after Enter. Say who is best, worst, or score them."
+BLIND = (
+    "Blind grading: scores and ranks appear after Enter. Mark the best and worst, or enter scores."
+)
 
 
-class LabelDesk(QObject):
-    """One per page; `host` is what the confirmation stands over."""
+class LabelController(QObject):
+    """Label controller of a page; `host` is the parent of the confirmation."""
 
     waiting_changed = Signal()
     group_changed = Signal(object)
@@ -43,7 +45,7 @@ class LabelDesk(QObject):
     ) -> None:
         super().__init__(host)
         self._columns, self._bar = columns, bar
-        self.labelling = Labelling(session, tasks, self)
+        self.labelling = LabelSession(session, tasks, self)
         self.toast = Toast(host)
         self._home: Callable[[], QWidget] = lambda: columns
         self._keys: Handlers = {}
@@ -52,8 +54,7 @@ class LabelDesk(QObject):
         self._wire()
 
     def show_group(self, siblings: Siblings | None, run_id: str = "", blind: bool = False) -> None:
-        """Another group is shown, or the same as it is now; after a blind label how far the judge
-        goes along with it."""
+        """Show a group; after a blind label, also how far the judge agrees with it."""
         given, self._given = self._given, None
         self._after = BLIND if blind else ""
         if given is not None and siblings is not None and _is_of(given, siblings):
@@ -65,7 +66,7 @@ class LabelDesk(QObject):
         self._show_bars()
 
     def handlers(self, home: Callable[[], QWidget]) -> Handlers:
-        """What the label keys do; `home` has the keyboard when nothing is asked."""
+        """Return the handlers of the label keys; `home` gets the focus after text entry."""
         self._home = home
         labelling, columns = self.labelling, self._columns
         marks = {f"label.{mark}": partial(self._about, labelling.mark, mark) for mark in MARKS}
@@ -86,7 +87,7 @@ class LabelDesk(QObject):
         return self._keys
 
     def _about(self, call: Callable[..., object], *arguments: object) -> None:
-        """Say something of the focused attempt."""
+        """Apply a change to the focused trajectory."""
         if (record := self._columns.record()) is not None:
             call(record.id, *arguments)
 
@@ -95,10 +96,10 @@ class LabelDesk(QObject):
         if found:
             call(found[0].id)
         elif self.labelling.attempts:
-            self._bar.show_words(f"This group has no attempt {place + 1}.", "warn")
+            self._bar.show_words(f"This group has no trajectory {place + 1}.", "warn")
 
     def _key_clicked(self, key: str) -> None:
-        """A click means the focused attempt."""
+        """Apply a clicked key to the focused trajectory."""
         labelling = self.labelling
         if key in ("best", "worst", "tie"):
             self._about(getattr(labelling, key))
@@ -131,8 +132,7 @@ class LabelDesk(QObject):
         self.waiting_changed.emit()
 
     def show_run(self) -> None:
-        """Follow the run: whether a label can teach its judge is known once it has told its
-        settings."""
+        """Follow the run; judge examples need the settings of the run."""
         self._bar.set_teaches(self.labelling.teaches, self.labelling.may_teach())
 
     def _show_pressed(self) -> None:
@@ -148,7 +148,7 @@ class LabelDesk(QObject):
         self._show_bars()
 
     def _show_bars(self) -> None:
-        """As the engine says it will be; before it has, as it is."""
+        """Show the advantages predicted by the engine, or the current ones until then."""
         outcomes = {one.trajectory_id: one for one in self.labelling.outcomes()}
         moved = {one.trajectory_id for one in changed(list(outcomes.values()))}
         focused = self._columns.record()

@@ -1,4 +1,4 @@
-"""One label on record: what was said, by whom, when, why, by which rubric; struck when undone."""
+"""Entry of a stored label: content, author, time, effect, rubric; struck through when undone."""
 
 import time
 
@@ -11,21 +11,21 @@ from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import plain
 
 TEXT_MOST = 2000
-_EFFECTS = {"reward": "changes rewards", "again": "trained again", "none": "only measured"}
+_EFFECTS = {"reward": "changes rewards", "again": "trained again", "none": "agreement only"}
 
 
 def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
-    """The words, then where they come from."""
+    """Build the widget of a label: content, then provenance."""
     entry = QWidget()
     column = QVBoxLayout(entry)
     column.setContentsMargins(0, 0, 0, 0)
     column.setSpacing(2)
     undone = not label.holds()
-    said = Text(gist(label, numbers), "label", 600, "faint" if undone else "human", wrap=True)
+    content = Text(gist(label, numbers), "label", 600, "faint" if undone else "human", wrap=True)
     font = theme().font("label", 600)
     font.setStrikeOut(undone)
-    said.setFont(font)
-    column.addWidget(said)
+    content.setFont(font)
+    column.addWidget(content)
     for word in label.words:
         if word.kind == "note" and word.text:
             note = plain(word.text[:TEXT_MOST])
@@ -38,16 +38,16 @@ def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
 
 
 def provenance(label: Label) -> str:
-    """who · when · what it does · rubric · undone."""
+    """Return author, time, effect, rubric and undo state."""
     when = time.strftime("%d %b %Y, %H:%M", time.localtime(label.at)).lstrip("0")
     facts = [
         plain(label.who[:60]) or "somebody",
         when if label.at else "",
         _EFFECTS[label.effect],
-        "teaches the judge" if label.teaches else "",
-        "given blind" if label.blind else "",
+        "example for the judge" if label.teaches else "",
+        "graded blind" if label.blind else "",
         f"rubric {label.rubric[:6]}" if label.rubric else "",
-        "said again" if label.redo_of else "",
+        "repeated" if label.redo_of else "",
         "" if label.holds() else "undone",
     ]
     return " · ".join(fact for fact in facts if fact)

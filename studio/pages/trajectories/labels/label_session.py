@@ -1,9 +1,8 @@
-"""Labelling one group: keys change a draft, the engine previews it, Enter commits it.
+"""Labelling of a group: keys change a draft, the engine previews it, Enter commits it.
 
-In: what is pressed, about which attempt. Out: `draft_changed`, `committed(Labelled, words)` of the
-run that is looked at. Only the engine says what a label does; nothing is computed here. While it is
-being asked a person may be at another group already, or at another run: an answer clears only the
-draft it is about.
+Emits `draft_changed` and `committed(Labelled, words)` for the selected run. Only the engine
+computes the effect of a label. The user can switch group or run while a request is pending; a
+response clears only its own draft.
 """
 
 import uuid
@@ -17,7 +16,7 @@ from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import Siblings
 from studio.pages.trajectories.labels import wording
 from studio.pages.trajectories.labels.draft import MARKS, Draft, Mark
-from studio.pages.trajectories.labels.outbox import Letter, Outbox, Place, Said
+from studio.pages.trajectories.labels.outbox import LabelQueue, LabelRequest, PendingLabel, Place
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
 from studio.store.runs.state import RunState
@@ -25,9 +24,10 @@ from studio.store.runs.state import RunState
 PREVIEW_MS = 40
 
 
-class Labelling(QObject):
-    """One per page. Refusals come out of `refused` in words, once; of what is no longer shown the
-    session tells them, with their place."""
+class LabelSession(QObject):
+    """Labelling state of a page. `refused` reports problems once; problems of groups that are no
+    longer shown go to the session with their location.
+    """
 
     draft_changed = Signal()
     previewed = Signal()
@@ -38,10 +38,10 @@ class Labelling(QObject):
     def __init__(self, session: Session, tasks: TaskScope, parent: QObject) -> None:
         super().__init__(parent)
         self._session, self._tasks = session, tasks
-        self._outbox = Outbox(tasks, self)
+        self._outbox = LabelQueue(tasks, self)
         self._siblings: Siblings | None = None
         self._run_id = ""
-        """Run of the group that is shown: labels name it, whatever run is selected meanwhile."""
+        """Run of the group shown; labels refer to it regardless of the selected run."""
         self._past: list[Draft] = []
         self._future: list[Draft] = []
         self.draft = Draft()
@@ -54,50 +54,50 @@ class Labelling(QObject):
         self._wait.setInterval(PREVIEW_MS)
         self._wait.timeout.connect(self._ask_preview)
 
-    # What is shown
+    # Group
 
     def set_blind(self, blind: bool) -> None:
-        """Blind: no preview, for it would tell; and the label is only measured unless said else."""
+        """Set blind mode: no preview, and the default effect is "Agreement only"."""
         if blind != self.blind:
             self.blind = blind
             self._begin(Draft())
 
     def show_group(self, siblings: Siblings | None, run_id: str = "") -> None:
-        """Show another group, or the same as it is now: another one begins with an empty draft."""
+        """Show a group; another group starts with an empty draft."""
         before, self._siblings = self._siblings, siblings
         other_run, self._run_id = run_id != self._run_id, run_id
         other = before is None or siblings is None or _place(before) != _place(siblings)
         if other or other_run:
             self._begin(Draft())
-        elif self.draft and not self._outbox.holds(self._said()):
-            self._changed()  # what it would do is asked of the group as it is now
+        elif self.draft and not self._outbox.holds(self._pending_label()):
+            self._changed()  # request the preview for the current group
 
     @property
     def attempts(self) -> list[Trajectory]:
         return self._siblings.trajectories if self._siblings else []
 
     def numbers(self) -> dict[str, int]:
-        """Sibling numbers by trajectory."""
+        """Return trajectory numbers by id."""
         return {one.id: one.index + 1 for one in self.attempts}
 
     def outcomes(self) -> list[Outcome]:
         return self.preview.outcomes if self.preview else []
 
     def may_teach(self) -> bool:
-        """Without a judge there is nobody to teach."""
+        """Return whether a label can be a judge example, which needs a judge."""
         spec = self._state.spec
         return spec is not None and spec.config.judge.enabled
 
     def is_done(self) -> bool:
-        """Whether the update of this group's step has been settled without the draft."""
+        """Return whether the update of this step was completed without the draft."""
         closed = self._state.closed
         return self._siblings is not None and self._siblings.group.step <= closed
 
     def sentence(self) -> str:
-        """What the draft will do; empty while nobody knows yet."""
+        """Describe the effect of the draft; empty until the preview arrives."""
         label = self._label("preview")
         if label is not None and self.blind:
-            return f"{wording.gist(label, self.numbers())}. What it changes shows after Enter."
+            return f"{wording.gist(label, self.numbers())}. Its effect appears after Enter."
         if label is None or self.preview is None:
             return ""
         return wording.sentence(label, self.preview, self._state.closed)
@@ -135,16 +135,15 @@ class Labelling(QObject):
         self._changed()
 
     def discard(self) -> bool:
-        """Take back what waits; False where nothing does."""
+        """Discard the draft; returns False if there is none."""
         waited = bool(self.draft)
         if waited:
             self._begin(Draft())
         return waited
 
     def undo(self) -> None:
-        """The last key; the last label of the run where there is none, or where what was said is
-        on its way."""
-        if self._past and not self._outbox.holds(self._said()):
+        """Undo the last key; without a draft, or while it is being sent, undo the last label."""
+        if self._past and not self._outbox.holds(self._pending_label()):
             self._future.append(self.draft)
             self.draft = self._past.pop()
             self._changed()
@@ -152,7 +151,7 @@ class Labelling(QObject):
             self.undo_label()
 
     def undo_label(self) -> None:
-        """The last label of the run, whatever waits for Enter."""
+        """Undo the last label of the run."""
         self._call(lambda run: self._session.client.undo_label(run), "Undone: ")
 
     def redo(self) -> None:
@@ -161,12 +160,12 @@ class Labelling(QObject):
             self.draft = self._future.pop()
             self._changed()
         else:
-            self._call(lambda run: self._session.client.redo_label(run), "Again: ")
+            self._call(lambda run: self._session.client.redo_label(run), "Redone: ")
 
     def apply(self) -> None:
-        """Commit what was said. A second Enter while it is on its way does nothing."""
-        label, said = self._label(uuid.uuid4().hex), self._said()
-        if label is None or self._siblings is None or self._outbox.holds(said):
+        """Commit the draft; ignored while it is being sent."""
+        label, pending = self._label(uuid.uuid4().hex), self._pending_label()
+        if label is None or self._siblings is None or self._outbox.holds(pending):
             return
         known, numbers, total = self.preview, self.numbers(), len(self.attempts)
         place = _place_words(self._siblings.group.title, label.step)
@@ -174,39 +173,39 @@ class Labelling(QObject):
         async def give() -> tuple[Labelled, int]:
             client, preview = self._session.client, known
             if preview is None and not label.blind:
-                # Enter was faster: what is told after must be known before
-                preview = await client.preview_label(said.run_id, label)
+                # Enter came before the preview, which the confirmation needs
+                preview = await client.preview_label(pending.run_id, label)
             moved = len(wording.changed(preview.outcomes)) if preview else 0
-            return await client.add_label(said.run_id, label), moved
+            return await client.add_label(pending.run_id, label), moved
 
         def done(given: tuple[Labelled, int]) -> None:
             answer, moved = given
-            if self._said() == said:
+            if self._pending_label() == pending:
                 self._begin(Draft())
             self._tell_busy()
             if label.effect == "none":
-                words = f"{wording.gist(label, numbers)}. Only measured."
+                words = f"{wording.gist(label, numbers)}. Agreement only."
             else:
                 words = wording.done(label, numbers, moved, total)
-            self._tell(said.run_id, answer, words)
+            self._tell(pending.run_id, answer, words)
 
         def failed(problem: Problem, unsent: int) -> None:
-            shown = self._said() == said
+            shown = self._pending_label() == pending
             self._tell_busy()
             hint = f"{problem.hint} Nothing was undone." if unsent else problem.hint
             if shown:
                 self.refused.emit(f"{problem.message} {hint}".strip())
             else:
-                words = f"The label in {place} is not stored. {problem.message}"
+                words = f"The label in {place} was not saved. {problem.message}"
                 lost = problem.model_copy(update={"message": words, "hint": hint.strip()})
                 self._session.problem_raised.emit(lost)
 
         self._wait.stop()
         self._tasks.cancel("preview")
-        self._outbox.put(Letter(said, give, done, failed))
+        self._outbox.put(LabelRequest(pending, give, done, failed))
         self._tell_busy()
 
-    # Within
+    # Internals
 
     def _take(self, draft: Draft) -> None:
         if draft != self.draft and self._siblings is not None:
@@ -235,17 +234,17 @@ class Labelling(QObject):
     def _state(self) -> RunState:
         return self._session.runs.state(self._run_id) if self._run_id else self._session.run.state
 
-    def _said(self) -> Said:
-        """What stands here now."""
+    def _pending_label(self) -> PendingLabel:
+        """Return the current draft with its group."""
         place = _place(self._siblings) if self._siblings else None
         teaches = self.teaches and self.may_teach()
-        return Said(self._run_id, place, self.draft, self.effect, teaches)
+        return PendingLabel(self._run_id, place, self.draft, self.effect, teaches)
 
     def _tell_busy(self) -> None:
-        self.busy_changed.emit(self._outbox.holds(self._said()))
+        self.busy_changed.emit(self._outbox.holds(self._pending_label()))
 
     def _tell(self, run_id: str, answer: Labelled, words: str) -> None:
-        """Of a run that is looked at no more only that it was done."""
+        """Report a response; for runs no longer shown, only its completion."""
         if run_id == self._session.run.run_id:
             self.committed.emit(answer, words)
         else:
@@ -281,7 +280,7 @@ class Labelling(QObject):
             self._tasks.run("preview", ask, self._show_preview, self._refuse)
 
     async def _preview(self, run_id: str, label: Label) -> LabelPreview:
-        """Raises what the engine raises, and LaunchError where it has gone meanwhile."""
+        """Request a preview. Raises the engine's errors, and LaunchError if the engine is gone."""
         return await self._session.client.preview_label(run_id, label)
 
     def _show_preview(self, preview: LabelPreview) -> None:
@@ -303,10 +302,10 @@ class Labelling(QObject):
             words = f"{begin}{wording.gist(label, numbers)} in {place}."
             same = run_id == self._session.run.run_id
             if same and label.split == "train" and label.step <= self._session.run.state.closed:
-                words += f" Step {label.step} is done: what it learned stays."
+                words += f" Step {label.step} is complete; its update stays."
             self._tell(run_id, answer, words)
 
-        self._outbox.put(Letter(None, work, done, lambda problem, _: self._refuse(problem)))
+        self._outbox.put(LabelRequest(None, work, done, lambda problem, _: self._refuse(problem)))
 
     def _refuse(self, problem: Problem) -> None:
         self._tell_busy()

@@ -1,7 +1,6 @@
-"""What a person has said with Enter, U and Ctrl Shift Z, on its way to the engine: one after the
-other, in the order it was said.
+"""Queue of label requests (apply, undo, redo), sent to the engine one at a time in order.
 
-In: letters. Each of them hears how it ended; one that undoes what was then refused is not sent.
+Each request reports its outcome; the undo of a refused label is not sent.
 """
 
 from collections import deque
@@ -20,8 +19,8 @@ Place = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
-class Said:
-    """What stands there to be committed, and of what."""
+class PendingLabel:
+    """Draft to be committed, with its group."""
 
     run_id: str
     place: Place | None
@@ -31,32 +30,34 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Letter:
-    """`said` of a label; None of an undo or redo. `failed(problem, unsent)`: how many undos and
-    redos behind it are not sent."""
+class LabelRequest:
+    """Queued request; `said` is None for undo and redo.
 
-    said: Said | None
+    `failed(problem, unsent)` reports the number of later undos and redos that are not sent.
+    """
+
+    said: PendingLabel | None
     ask: Callable[[], Coroutine[Any, Any, Any]]
     done: Callable[[Any], None]
     failed: Callable[[Problem, int], None]
 
 
-class Outbox(QObject):
-    """One per page, in the page's scope."""
+class LabelQueue(QObject):
+    """Request queue of a page, in its task scope."""
 
     def __init__(self, tasks: TaskScope, parent: QObject) -> None:
         super().__init__(parent)
         self._tasks = tasks
-        self._letters: deque[Letter] = deque()
+        self._letters: deque[LabelRequest] = deque()
         tasks.busy_changed.connect(self._go_on)
 
-    def put(self, letter: Letter) -> None:
+    def put(self, letter: LabelRequest) -> None:
         self._letters.append(letter)
         if not self._tasks.busy(JOB):
             self._send()
 
-    def holds(self, said: Said) -> bool:
-        """Whether it is on its way, or waits for what is."""
+    def holds(self, said: PendingLabel) -> bool:
+        """Return whether a draft is queued or being sent."""
         return any(letter.said == said for letter in self._letters)
 
     def _send(self) -> None:

@@ -1,4 +1,4 @@
-"""What labels say and do, in plain words and chips. Pure: records in, words out."""
+"""Texts and chips of labels (pure functions)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,19 +9,23 @@ from studio.text import formatting
 from studio.widgets.tables.label_chips import LabelChip
 
 CHANGED = 0.005
-"""A change of the advantage that is smaller cannot be read, and is not counted."""
+"""Smallest change of an advantage that is counted and visible in the figures."""
 
 EFFECTS = (
-    ("reward", "Override · this step", "The rewards change, and the update while its step is open"),
-    ("again", "Train again", "The corrected group also joins the next batch"),
-    ("none", "Only measured", "Counts for agreement; changes no reward"),
+    (
+        "reward",
+        "Override · this step",
+        ("Changes rewards, and the update if its step is still open"),
+    ),
+    ("again", "Train again", "Also adds the corrected group to the next batch"),
+    ("none", "Agreement only", "Counts for judge agreement; does not change rewards"),
 )
 _LOOKS = {
     "best": ("best", "user-round-check", "human"),
     "worst": ("worst", "user-round-x", "human"),
-    "tie": ("ties as best", "medal", "human"),
+    "tie": ("tied for best", "medal", "human"),
     "veto": ("veto", "ban", "bad"),
-    "exclude": ("left out", "circle-slash", "human"),
+    "exclude": ("excluded", "circle-slash", "human"),
     "gold": ("gold", "star", "human"),
     "flag": ("flag", "flag", "human"),
     "note": ("note", "sticky-note", "human"),
@@ -30,15 +34,15 @@ _DONE = {
     "best": "labelled best",
     "worst": "labelled worst",
     "veto": "vetoed",
-    "exclude": "left out",
-    "gold": "pinned as gold",
+    "exclude": "excluded",
+    "gold": "marked gold",
     "flag": "flagged",
     "note": "noted",
 }
 
 
 def chips_of(record: TrajectorySummary, labels: Iterable[Label], draft: Draft) -> list[LabelChip]:
-    """What holds about one attempt, oldest first, then what waits for Enter."""
+    """Return the chips of a trajectory: stored labels, oldest first, then the draft."""
     held = [kind for label in labels if label.holds() for kind in kinds_in(label, record.id)]
     kinds = list(dict.fromkeys(held))
     scores = [kind for kind in kinds if kind not in _LOOKS and not kind.startswith("#")]
@@ -61,7 +65,7 @@ def _chip(kind: str, pending: bool) -> LabelChip:
 
 
 def kinds_in(label: Label, name: str) -> list[str]:
-    """What a label says about one attempt: best, tie, #2, veto, 0.85 …"""
+    """Return the label kinds of a trajectory: best, tie, #2, veto, 0.85 …"""
     orders = [word.order for word in label.words if word.kind == "order"]
     kinds = []
     if orders and _is_tie(orders):
@@ -75,18 +79,20 @@ def kinds_in(label: Label, name: str) -> list[str]:
 
 
 def _is_tie(orders: Sequence[tuple[tuple[str, ...], ...]]) -> bool:
-    """Pair by pair against the same several: that is how a tie for the best is said."""
+    """Return whether orders encode a tie for the best, stored as pairs with the same first
+    layer.
+    """
     first = orders[0][0]
     return len(first) > 1 and all(order[0] == first and len(order) <= 2 for order in orders)
 
 
 def excluded(chips: Iterable[LabelChip]) -> bool:
-    """Whether what is left out is drawn faintly."""
+    """Return whether chips exclude the trajectory, which is then drawn faintly."""
     return any(chip.words == _LOOKS["exclude"][0] for chip in chips)
 
 
 def changed(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Those whose advantage reads differently afterwards."""
+    """Return outcomes with a visible change of the advantage."""
     return [
         one
         for one in outcomes
@@ -96,43 +102,46 @@ def changed(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
-    """What a label will do: "Advantages change for 2 of 8. Enters step 12."""
+    """Describe the future effect of a label ("Advantages change for 2 of 8. …")."""
     moved, total = len(changed(preview.outcomes)), len(preview.outcomes)
     words = [f"Advantages change for {moved} of {total}." if moved else "No advantage changes."]
     if label.effect == "none":
-        words = ["Only measured: rewards stay as they are, agreement counts it."]
+        words = ["Agreement only: rewards stay unchanged."]
     elif preview.enters == "this step":
-        words.append(f"Enters step {label.step}.")
+        words.append(f"Applies to step {label.step}.")
     elif preview.enters == "the next step":
-        words.append(f"Trained again with step {max(closed, label.step) + 1}.")
+        words.append(f"Trained again in step {max(closed, label.step) + 1}.")
     elif label.split == "validation":
-        words.append("Tests are never trained on.")
+        words.append("Validation groups are never trained on.")
     else:
         words.append(
-            f"Step {label.step} is done, so no update sees it; Train again puts it into one."
+            f"Step {label.step} is complete, so no update uses the label. Choose Train again "
+            "to use it."
         )
     if preview.mapped:
-        words.append(f"The others pass through your {preview.mapped} scores.")
+        words.append(f"The other trajectories use your {preview.mapped} scores.")
     return " ".join(words)
 
 
 def done(label: Label, numbers: dict[str, int], moved: int, total: int) -> str:
-    """After the fact: "6 labelled best. Advantages changed for 2 of 8."""
+    """Describe the past effect of a label ("6 labelled best. …")."""
     tail = f"Advantages changed for {moved} of {total}." if moved else "No advantage changed."
     return f"{gist(label, numbers)}. {tail}"
 
 
 def gist(label: Label, numbers: dict[str, int]) -> str:
-    """A label in a line: "6 labelled best, 8 vetoed". `numbers` are siblings by trajectory."""
+    """Summarize a label: "6 labelled best, 8 vetoed". `numbers` maps ids to numbers in the
+    group.
+    """
     orders = [word.order for word in label.words if word.kind == "order"]
-    said = []
+    parts = []
     if orders and _is_tie(orders):
-        said.append(f"{_named(orders[0][0], numbers)} tie as best")
+        parts.append(f"{_named(orders[0][0], numbers)} tied for best")
     elif orders:
         layers = [_named(layer, numbers) for layer in orders[-1]]
-        said.append(f"ranked {', '.join(layers)}")
-    said += [_told(word, numbers) for word in label.words if word.kind != "order"]
-    whole = ", ".join(said)
+        parts.append(f"ranked {', '.join(layers)}")
+    parts += [_told(word, numbers) for word in label.words if word.kind != "order"]
+    whole = ", ".join(parts)
     return whole[:1].upper() + whole[1:]
 
 

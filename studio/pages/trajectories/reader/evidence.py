@@ -1,5 +1,7 @@
-"""Evidence of one attempt: what the judge said and whether it is true, the reward, the labels,
-the exact exchange. Built tab by tab, when a tab is seen."""
+"""Evidence of a trajectory: verdicts with verified quotes, reward, labels, raw exchange.
+
+Each tab is built when it is first shown.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,19 +31,21 @@ LABELS_MOST = 100
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of one attempt beside its transcript."""
+    """Data of a trajectory beside its transcript."""
 
     record: Trajectory
     verdicts: Sequence[Verdict] = ()
     labels: Sequence[Label] = ()
-    """Of its group, undone ones too, oldest first."""
+    """Labels of the group, including undone ones, oldest first."""
     numbers: dict[str, int] = field(default_factory=dict)
-    """Sibling numbers by trajectory."""
+    """Trajectory numbers by id."""
     weights: Weights = field(default_factory=dict)
 
 
 class EvidencePanel(QWidget):
-    """`show_evidence(…)`. `passage_wanted(quote)`; `call_wanted(key)`, answered by `show_call`."""
+    """Evidence panel: `show_evidence(…)`; emits `passage_wanted(quote)` and `call_wanted(key)`,
+    answered by `show_call`.
+    """
 
     passage_wanted = Signal(str)
     call_wanted = Signal(str)
@@ -91,11 +95,11 @@ class EvidencePanel(QWidget):
         column.addStretch(1)
 
     def show_call(self, call: Call) -> None:
-        """The exchange that was asked for."""
+        """Show the requested judge exchange."""
         self._raw.show_call(call)
 
     def words(self) -> list[str]:
-        """All that the tab in view says, for tests."""
+        """Return all texts of the visible tab, for tests."""
         if self.tabs.index() == 3:
             return [self._raw.text.toPlainText()]
         inside = self._columns[self.tabs.index()].parentWidget()
@@ -117,7 +121,7 @@ class EvidencePanel(QWidget):
             view.passage_wanted.connect(self.passage_wanted)
             parts.append(view)
         if not own:
-            words = "No judge has looked at this attempt. Its reward comes from rules alone."
+            words = "No judge has scored this trajectory. Its reward comes from rules alone."
             parts.append(Text(words, "label", 400, "muted", wrap=True))
         return parts
 
@@ -128,23 +132,23 @@ class EvidencePanel(QWidget):
 
     def _fill_reward(self, evidence: Evidence) -> list[QWidget]:
         record = evidence.record
-        parts = Card("Parts of the reward")
+        parts = Card("Reward parts")
         bar, sums = PartsBar(), KeyValues(1, mono=True)
         adds = parts_of(record, evidence.weights)
         bar.set_parts(adds)
-        told = [(plain(part.name), formatting.signed(part.value)) for part in adds]
-        sums.set_values([*told, ("reward", formatting.number(record.reward))])
+        rows = [(plain(part.name), formatting.signed(part.value)) for part in adds]
+        sums.set_values([*rows, ("reward", formatting.number(record.reward))])
         parts.body.addWidget(bar)
         parts.body.addWidget(sums)
         found: list[QWidget] = [parts]
         if before := record.unlabelled:
-            was = Card("Before your word")
+            was = Card("Before your label")
             old = KeyValues(1, mono=True)
             old.set_values([("reward", formatting.number(before.reward))])
             was.body.addWidget(old)
             found.append(was)
         if record.metrics:
-            metrics = Card("What the agent measured")
+            metrics = Card("Agent metrics")
             values = KeyValues(1, mono=True)
             shown = list(record.metrics.items())[:60]
             values.set_values([(plain(name[:60]), f"{value:g}") for name, value in shown])
@@ -153,15 +157,15 @@ class EvidencePanel(QWidget):
         return found
 
     def _fill_labels(self, evidence: Evidence) -> list[QWidget]:
-        said = list(evidence.labels)[-LABELS_MOST:][::-1]
-        if not said:
-            words = "Nobody has labelled this group. Press ? for the keys."
+        labels = list(evidence.labels)[-LABELS_MOST:][::-1]
+        if not labels:
+            words = "No labels for this group. Press ? for the keyboard shortcuts."
             return [Text(words, "label", 400, "muted", wrap=True)]
-        return [label_entry(label, evidence.numbers) for label in said]
+        return [label_entry(label, evidence.numbers) for label in labels]
 
 
 def _about(evidence: Evidence) -> list[Label]:
-    """Labels with a word on this attempt."""
+    """Return the labels that mention the trajectory."""
     name = evidence.record.id
     return [
         label
@@ -174,7 +178,7 @@ def _about(evidence: Evidence) -> list[Label]:
 
 
 def _calls(evidence: Evidence) -> list[tuple[str, str]]:
-    """Key and name of each exchange with a judge."""
+    """Return key and name of each judge exchange."""
     own = [one for one in evidence.verdicts if one.trajectory_id == evidence.record.id]
     many = len(own) > 1
     return [

@@ -1,4 +1,4 @@
-"""Evidence from anywhere: beside the reader where there is room, else as a sheet over the page."""
+"""Evidence beside the reader, or as a sheet in a narrow window and other views."""
 
 from functools import partial
 
@@ -15,8 +15,8 @@ from studio.services.session import Session
 from studio.widgets.cards.sheet import Sheet
 
 
-class EvidenceDesk(QObject):
-    """One per page; the sheet slides over `host`. `reader_wanted` when a passage is to be read."""
+class EvidenceController(QObject):
+    """Evidence of a page; the sheet opens over `host`. `reader_wanted` requests a passage."""
 
     reader_wanted = Signal()
 
@@ -40,13 +40,13 @@ class EvidenceDesk(QObject):
         self.panel.passage_wanted.connect(self._show_passage)
 
     def show_group(self, siblings: Siblings | None, weights: Weights, run_id: str = "") -> None:
-        """Show the evidence of a group; without one the sheet closes."""
+        """Show the evidence of a group; without a group the sheet closes."""
         self._siblings, self._weights, self._run_id = siblings, weights, run_id
         if siblings is None:
             self.close()
 
     def evidence(self) -> Evidence | None:
-        """Of the focused attempt."""
+        """Return the evidence of the focused trajectory."""
         record, siblings = self._columns.record(), self._siblings
         if record is None or siblings is None:
             return None
@@ -55,7 +55,7 @@ class EvidenceDesk(QObject):
         return Evidence(record, own, siblings.labels, numbers, self._weights)
 
     def refresh(self, reading: bool) -> None:
-        """Another attempt has the focus, or the same has changed."""
+        """Update after a change of the focused trajectory or its data."""
         evidence = self.evidence()
         if evidence is not None and reading:
             self._reader.show_evidence(evidence)
@@ -63,29 +63,31 @@ class EvidenceDesk(QObject):
             self._show(evidence)
 
     def toggle(self, reading: bool) -> None:
-        """One key away from every score."""
+        """Toggle the evidence."""
         evidence = self.evidence()
         if reading and self._reader.evidence.isVisible():
             self._reader.evidence.show_tab(0)
         elif not self.close() and evidence is not None:
             self.sheet.open()
             self._show(evidence)
-            self._columns.setFocus(Qt.FocusReason.OtherFocusReason)  # arrows still walk siblings
+            self._columns.setFocus(
+                Qt.FocusReason.OtherFocusReason
+            )  # arrow keys still change the trajectory
 
     def close(self) -> bool:
-        """False where no sheet was open."""
+        """Close the sheet; returns False if it was not open."""
         was_open = self.sheet.is_open()
         if was_open:
             self.sheet.close_sheet()
         return was_open
 
     def _show(self, evidence: Evidence) -> None:
-        self.sheet.set_title(f"Attempt {evidence.record.index + 1}")
+        self.sheet.set_title(f"Trajectory {evidence.record.index + 1}")
         self.panel.show_evidence(evidence)
 
     def _show_passage(self, quote: str) -> None:
         self.reader_wanted.emit()
-        self.close()  # it would cover the passage, or stand beside itself
+        self.close()  # the sheet would cover the passage or duplicate the panel
         self._reader.show_passage(quote)
 
     def _ask(self, panel: EvidencePanel, key: str) -> None:

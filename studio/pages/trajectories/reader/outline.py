@@ -1,4 +1,4 @@
-"""The outline: turns with their calls indented, errors told; below, how much of it was trained."""
+"""Outline of a trajectory: turns with indented calls and errors; trained tokens below."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,7 @@ OUTLINE_PX, ROW_PX = 216, 28
 
 
 class HeadingModel(QAbstractListModel):
-    """`UserRole` is the Heading."""
+    """List model of headings; `UserRole` returns the Heading."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -83,7 +83,7 @@ class _HeadingDelegate(QStyledItemDelegate):
 
 
 class Outline(QWidget):
-    """`show_outline(record, headings)`; `row_wanted(int)`."""
+    """Outline: `show_outline(record, headings)`; emits `row_wanted(int)`."""
 
     row_wanted = Signal(int)
 
@@ -133,7 +133,7 @@ class Outline(QWidget):
         )
 
     def show_row(self, row: int) -> None:
-        """Mark the heading that a row of the transcript belongs to."""
+        """Mark the heading of a transcript row."""
         rows = [heading.row for heading in self._model.headings]
         place = next((i for i, known in reversed(list(enumerate(rows))) if known <= row), -1)
         if place >= 0:

@@ -1,6 +1,6 @@
-"""The exact prompt and reply of a judge, the stored record, and what the agent printed: plain text.
+"""Raw text: judge prompts and replies, the stored record, agent output.
 
-What is shown is bounded and broken into lines that Qt can bear; Copy takes all of it as it is.
+The display is bounded and wrapped for Qt; Copy all takes the complete text.
 """
 
 import json
@@ -18,11 +18,11 @@ from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import break_long_lines, plain
 
 SHOWN_MOST = 100_000
-"""Characters that are laid out."""
+"""Maximum number of characters displayed."""
 
 
 class RawView(QWidget):
-    """`call_wanted(key)` when an exchange is chosen; `show_call` answers."""
+    """Raw view; emits `call_wanted(key)` when an exchange is selected, answered by `show_call`."""
 
     call_wanted = Signal(str)
 
@@ -54,7 +54,7 @@ class RawView(QWidget):
         self._copy.clicked.connect(self.copy)
 
     def show_record(self, record: Trajectory, calls: Sequence[tuple[str, str]]) -> None:
-        """The first exchange with a judge where there is one, else the record."""
+        """Show the first judge exchange, or the record if there is none."""
         self._record, self._calls = record, calls
         if calls:
             self.choose(calls[0][0])
@@ -62,7 +62,7 @@ class RawView(QWidget):
             self.choose("record")
 
     def choose(self, what: str) -> None:
-        """`record`, `output`, or the key of a call."""
+        """Select `record`, `output`, or the key of a call."""
         record = self._record
         if record is None:
             return
@@ -70,17 +70,17 @@ class RawView(QWidget):
         named = {"record": "Record", "output": "Output", **dict(self._calls)}
         self._choice.set_words(named.get(what, "Record"))
         if what == "record":
-            self._show(lambda: dumped(record), "As stored, without its tokens.")
+            self._show(lambda: dumped(record), "Stored record, without tokens.")
         elif what == "output":
             detail = f"\n\n{record.problem.detail}" if record.problem else ""
-            words = f"{record.output}{detail}".strip() or "It printed nothing."
-            self._show(lambda: words, "What the agent printed.")
+            words = f"{record.output}{detail}".strip() or "No output."
+            self._show(lambda: words, "Output printed by the agent.")
         else:
-            self._show(str, "Asking the engine…")
+            self._show(str, "Loading…")
             self.call_wanted.emit(what)
 
     def show_call(self, call: Call) -> None:
-        """An answer that nobody waits for any more is dropped."""
+        """Show a call unless the selection has changed."""
         if call.key == self._wanted:
             self._show(lambda: exchange(call), call_facts(call))
 
@@ -93,7 +93,7 @@ class RawView(QWidget):
         words = whole()
         over = len(words) - SHOWN_MOST
         self.text.setPlainText(break_long_lines(plain(words[:SHOWN_MOST])))
-        more = f" {formatting.count(over)} characters more are not shown; Copy has them."
+        more = f" {formatting.count(over)} more characters are hidden; Copy all includes them."
         self._facts.set_words(facts + (more if over > 0 else ""))
 
     def _open_menu(self) -> None:
@@ -105,13 +105,13 @@ class RawView(QWidget):
 
 
 def dumped(record: Trajectory) -> str:
-    """The record as JSON, without tokens and output."""
+    """Return the record as JSON, without tokens and output."""
     raw = record.model_dump(mode="json", exclude={"branches", "output"})
     return json.dumps(raw, indent=1, ensure_ascii=False)
 
 
 def exchange(call: Call) -> str:
-    """Every message as sent, then the reply as received."""
+    """Return all messages as sent, then the reply as received."""
     sent = [
         f"[{message.get('role', '?')}]\n{message.get('content', '')}" for message in call.messages
     ]
@@ -120,7 +120,7 @@ def exchange(call: Call) -> str:
 
 
 def call_facts(call: Call) -> str:
-    """1,904 tokens in, 212 out · $0.0062 · 2.4 s."""
+    """Return usage of a call: "1,904 tokens in, 212 out · $0.0062 · 2.4 s"."""
     usage = call.usage
     known = "" if usage.known else "at most "
     return (

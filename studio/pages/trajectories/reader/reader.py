@@ -1,4 +1,4 @@
-"""The reader: outline, transcript with token tints, and what is known of the attempt."""
+"""Reader: outline, transcript with coloured tokens, and evidence."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
@@ -22,14 +22,14 @@ TINTS = (("Advantage", "advantage"), ("Log-prob", "logprob"), ("Mask", "mask"), 
 
 
 class Reader(QWidget):
-    """`show_evidence(evidence)`; `tint_chosen(name)`, `call_wanted(key)`."""
+    """Reader: `show_evidence(evidence)`; emits `tint_chosen(name)` and `call_wanted(key)`."""
 
     tint_chosen = Signal(str)
     call_wanted = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._tint = Segmented([words for words, _ in TINTS], "Tint tokens by")
+        self._tint = Segmented([words for words, _ in TINTS], "Colour tokens by")
         self.transcript = Transcript()
         self._outline, self.evidence = Outline(), EvidencePanel()
         self._shown: Evidence | None = None
@@ -43,7 +43,7 @@ class Reader(QWidget):
         self.evidence.call_wanted.connect(self.call_wanted)
 
     def show_evidence(self, evidence: Evidence) -> None:
-        """An attempt with all that is known of it; the same one again keeps its place."""
+        """Show a trajectory; the same one again keeps its scroll position."""
         record, before = evidence.record, self._shown
         same = before is not None and before.record.id == record.id
         if before is None or before.record is not record:
@@ -54,12 +54,12 @@ class Reader(QWidget):
         self.evidence.show_evidence(evidence)
 
     def clear(self) -> None:
-        """Show no trajectory: those of another run have the same ids."""
+        """Clear the reader; trajectory ids repeat between runs."""
         self._shown, self._items = None, []
         self.transcript.set_items([])
 
     def show_passage(self, quote: str) -> bool:
-        """Scroll to a cited passage; False where the transcript does not have it."""
+        """Scroll to a cited passage; returns False if it is not in the transcript."""
         if self.transcript.show_passage(quote):
             return True
         row = row_of_passage(self._shown.record, self._items, quote) if self._shown else -1
@@ -67,7 +67,7 @@ class Reader(QWidget):
         return row >= 0
 
     def next_divergence(self, turns: list[int]) -> None:
-        """Go to the next of these turns, from 1; after the last to the first."""
+        """Scroll to the next of these turns (from 1), wrapping around."""
         rows = turn_rows(self._items)
         places = [rows[turn - 1] for turn in turns if turn <= len(rows)]
         after = [row for row in places if row > self.transcript.focused_row()]
@@ -86,7 +86,7 @@ class Reader(QWidget):
         bar = QHBoxLayout()
         bar.setContentsMargins(16, 8, 16, 8)
         bar.setSpacing(10)
-        bar.addWidget(Text("Tint tokens by", "label", 400, "muted"))
+        bar.addWidget(Text("Colour tokens by", "label", 400, "muted"))
         bar.addWidget(self._tint)
         bar.addStretch(1)
         middle = QVBoxLayout()

@@ -1,4 +1,4 @@
-"""A stored trajectory as rows of a transcript; where siblings part. Pure: values in, values out."""
+"""Conversion of a trajectory to transcript rows; divergences in a group (pure functions)."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ PART_WORDS = {RULER: "judge", "label": "you"}
 
 @dataclass(frozen=True)
 class Heading:
-    """A line of the outline: words, a fact, the row it leads to, and how deep it lies."""
+    """Heading of the outline: words, fact, target row, depth."""
 
     words: str
     fact: str
@@ -32,12 +32,12 @@ class Heading:
 
 
 Weights = Mapping[str, float]
-"""Of reward parts, by name; one that is not named weighs 1."""
+"""Weights of reward parts by name; the default is 1."""
 EVEN: Weights = {}
 
 
 def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
-    """What each part adds to the reward."""
+    """Return the contribution of each part to the reward."""
     names = list(trajectory.parts)
     return [
         Part(PART_WORDS.get(name, name), value * weight_of(name, weights), part_token(name, names))
@@ -46,12 +46,12 @@ def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
 
 
 def weight_of(name: str, weights: Weights) -> float:
-    """A person's word weighs as the judge's would."""
+    """Return the weight of a part; a human label has the weight of the judge."""
     return weights.get(name, weights.get(RULER, 1.0) if name == "label" else 1.0)
 
 
 def completions(trajectory: Trajectory) -> list[list[Token]]:
-    """The sampled tokens of each model call, in order over all branches."""
+    """Return the sampled tokens of each model call, in order over all branches."""
     return [
         tokens for branch in trajectory.branches for tokens in _spans(branch, trajectory.advantage)
     ]
@@ -72,8 +72,10 @@ def _spans(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
 def items_of(
     trajectory: Trajectory, shared: bool = False, weights: Weights = EVEN, blind: bool = False
 ) -> list[Item]:
-    """Rows of the transcript. With `shared` the messages before the first turn are left out;
-    `blind`, the sum that makes the reward."""
+    """Return the transcript rows.
+
+    `shared` omits the messages before the first turn; `blind` omits the reward sum.
+    """
     sampled = completions(trajectory)
     turns = [message for message in trajectory.messages if message.role == "assistant"]
     aligned = len(sampled) == len(turns)
@@ -105,16 +107,16 @@ def branch_words(branch: Branch) -> str:
     """Reason why a branch starts here."""
     if branch.choice:
         return f"choice {branch.choice + 1} of one request; every choice is trained"
-    return "the template rewrote what came before"
+    return "the chat template rewrote earlier messages"
 
 
 def worth_words(reward: float) -> str:
-    """What a turn was worth by itself."""
+    """Describe the reward of a single turn."""
     return f"reward {formatting.signed(reward)}"
 
 
 def _role_title(role: str) -> str:
-    return {"system": "System", "user": "Question"}.get(role, role.capitalize())
+    return {"system": "System", "user": "User"}.get(role, role.capitalize())
 
 
 def _turn(
@@ -126,7 +128,7 @@ def _turn(
     results: dict[str | None, str],
 ) -> "tuple[Message, *tuple[Item, ...]]":
     answer = last and not message.tool_calls
-    title = f"Turn {turn}, answer" if answer else f"Turn {turn}"
+    title = f"Turn {turn}, response" if answer else f"Turn {turn}"
     facts = f"{len(tokens)} tokens" if tokens else ""
     row = Message("assistant", message.content, title, facts, advantage, tokens)
     return (row, *(_call(call, results) for call in message.tool_calls))
@@ -141,13 +143,13 @@ def _call(call: dict[str, Any], results: dict[str | None, str]) -> ToolCall:
 
 
 def call_words(call: dict[str, Any]) -> tuple[str, str]:
-    """The tool's name, and its arguments as one would write the call."""
+    """Return the tool name and its arguments in call syntax."""
     function = call.get("function") or {}
     return str(function.get("name", "tool")), _arguments(function.get("arguments"))
 
 
 def _arguments(raw: Any) -> str:
-    """keywords=["TP 1041"], as one would write the call."""
+    """Format arguments in call syntax: keywords=["TP 1041"]"""
     try:
         values = json.loads(raw) if isinstance(raw, str) else raw
     except ValueError:
@@ -164,12 +166,12 @@ def is_error(result: str) -> bool:
 
 def outcome(trajectory: Trajectory, weights: Weights = EVEN) -> Outcome:
     facts = formatting.plural(trajectory.turns, "turn")
-    if trajectory.duration_s:  # nobody measured an imported attempt
+    if trajectory.duration_s:  # imported trajectories have no duration
         facts = f"{formatting.duration(trajectory.duration_s)}, {facts}"
     if trajectory.reward is None:
         why = trajectory.problem.message if trajectory.problem else "no reward was given"
         return Outcome(f"Unscored · {why}", facts, [], formatting.ABSENT)
-    title = "Cut at the token limit" if trajectory.truncated else "Ended with an answer"
+    title = "Truncated at the token limit" if trajectory.truncated else "Finished with a response"
     return Outcome(
         title, facts, parts_of(trajectory, weights), formatting.number(trajectory.reward)
     )
@@ -189,13 +191,15 @@ def outline_of(items: Sequence[Item]) -> list[Heading]:
 
 
 def ranks(group: GroupSummary) -> dict[int, int]:
-    """Sibling → place by reward, 1 is best; ties share a place; unscored have none."""
+    """Map trajectories to their rank by reward: 1 is best, ties share a rank, unscored have
+    none.
+    """
     scored = [(reward, i) for i, reward in enumerate(group.rewards) if reward is not None]
     return {i: 1 + sum(other > reward for other, _ in scored) for reward, i in scored}
 
 
 def partings(siblings: Sequence[Trajectory]) -> list[str]:
-    """For each sibling, where it leaves the one it walks with longest."""
+    """Describe, per trajectory, where it diverges from the one with the longest common path."""
     paths = [_path(trajectory) for trajectory in siblings]
     return [_parting(place, paths, siblings) for place in range(len(paths))]
 
@@ -209,7 +213,7 @@ def _path(trajectory: Trajectory) -> list[str]:
 
 
 def _common(first: list[str], second: list[str]) -> int:
-    """How many turns two paths begin with together."""
+    """Return the number of common turns at the start of two paths."""
     differ = (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
     return next(differ, min(len(first), len(second)))
 
@@ -222,29 +226,29 @@ def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory])
         if other != place and common > best:
             best, companion = common, other
     if companion < 0:
-        return "Turn 1, alone from here"
+        return "Turn 1: diverges from the start"
     with_whom = siblings[companion].index + 1
     if best >= len(mine):
-        return f"The same as {with_whom} to the end"
-    return f"Turn {best + 1}, with {with_whom} until turn {best}"
+        return f"Identical to {with_whom} to the end"
+    return f"Turn {best + 1}: identical to {with_whom} until turn {best}"
 
 
 def question_of(trajectory: Trajectory) -> str:
-    """What was asked, in one line: the last message of the user before the first turn."""
+    """Return the last user message before the first turn, as one line."""
     start = list(takewhile(lambda m: m.role != "assistant", trajectory.messages))
-    asked = [m.content for m in start if m.role == "user"] or [m.content for m in start]
-    return " ".join(asked[-1][:400].split()) if asked else ""
+    prompts = [m.content for m in start if m.role == "user"] or [m.content for m in start]
+    return " ".join(prompts[-1][:400].split()) if prompts else ""
 
 
 def shared_words(trajectory: Trajectory) -> str:
-    """What all siblings begin with, by name."""
+    """Describe the shared prefix."""
     start = takewhile(lambda m: m.role != "assistant", trajectory.messages)
     names = {"system": "system prompt", "user": "question"}
     return ", ".join(names.get(message.role, message.role) for message in start)
 
 
 def divergences(siblings: Sequence[Trajectory], place: int) -> list[int]:
-    """The turns, from 1, at which a sibling leaves one or more of the others, in order."""
+    """Return the turns (from 1) at which a trajectory diverges from others, in order."""
     paths = [_path(trajectory) for trajectory in siblings]
     mine = paths[place]
     turns = {
@@ -256,7 +260,7 @@ def divergences(siblings: Sequence[Trajectory], place: int) -> list[int]:
 
 
 def turn_rows(items: Sequence[Item]) -> list[int]:
-    """The row of each turn."""
+    """Return the row of each turn."""
     return [
         row
         for row, item in enumerate(items)
@@ -265,7 +269,7 @@ def turn_rows(items: Sequence[Item]) -> list[int]:
 
 
 def chief_verdict(trajectory: Trajectory, verdicts: Sequence[Verdict]) -> Verdict | None:
-    """The one behind the judge's part of the reward; else the newest with a score, else any."""
+    """Return the verdict used in the reward, else the newest with a score, else any."""
     own = [one for one in verdicts if one.trajectory_id == trajectory.id]
     parts = trajectory.unlabelled.parts if trajectory.unlabelled else trajectory.parts
     scored = [one for one in own if one.score is not None]
@@ -275,18 +279,19 @@ def chief_verdict(trajectory: Trajectory, verdicts: Sequence[Verdict]) -> Verdic
 
 
 def shared_tokens(siblings: Sequence[Trajectory]) -> int:
-    """How many tokens all of them begin with: computed once for the group."""
+    """Return the length of the shared prefix in tokens, computed once per group."""
     starts = [one.branches[0].tokens for one in siblings if one.branches]
     if len(starts) < len(siblings) or not starts:
         return 0
-    least, most = min(starts), max(starts)  # what these two share, all share
+    least, most = min(starts), max(starts)  # the prefix of the extremes is shared by all
     differ = (i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b)
     return next(differ, min(len(least), len(most)))
 
 
 def row_of_passage(trajectory: Trajectory, items: Sequence[Item], quote: str) -> int:
-    """The row of the turn whose message holds a passage as the judge read it (a call's arguments
-    as they were sent); -1 where none does."""
+    """Return the row of the turn with a passage as the judge read it, with tool arguments as sent;
+    -1 if there is none.
+    """
     pattern = pattern_of(quote)
     turn, rows = 0, turn_rows(items)
     if pattern is None:

@@ -1,4 +1,4 @@
-"""What one judge thought of one attempt: score, reason, criteria, quotes, passes."""
+"""View of a verdict: score, reason, criteria, quotes, passes."""
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QPaintEvent
@@ -18,7 +18,7 @@ REASON_MOST, QUOTE_MOST, QUOTES_MOST = 6000, 600, 40
 
 
 class VerdictView(QWidget):
-    """`passage_wanted(quote)` where a quote was found and is asked for."""
+    """Verdict view; emits `passage_wanted(quote)` for a verified quote."""
 
     passage_wanted = Signal(str)
 
@@ -42,11 +42,13 @@ class VerdictView(QWidget):
         line = QHBoxLayout()
         line.setSpacing(8)
         line.addWidget(_Icon("scale", "judge"))
-        said = (
-            f"gave {formatting.number(verdict.score)}" if verdict.score is not None else "gave none"
+        score_words = (
+            f"scored {formatting.number(verdict.score)}"
+            if verdict.score is not None
+            else ("gave no score")
         )
         name = "Judge" if chief else "Judge, not in the reward,"
-        line.addWidget(Text(f"{name} {said}", "heading", 600))
+        line.addWidget(Text(f"{name} {score_words}", "heading", 600))
         line.addStretch(1)
         self._column.addLayout(line)
         source = f"{short_model(verdict.judge)} · rubric {verdict.rubric[:6]}"
@@ -71,7 +73,7 @@ class VerdictView(QWidget):
         found = sum(quote.found for quote in verdict.quotes)
         line = QHBoxLayout()
         line.setSpacing(8)
-        line.addWidget(Text("Quotes checked", "label", 600))
+        line.addWidget(Text("Verified quotes", "label", 600))
         if found:
             line.addWidget(Chip(f"{found} found", "good", icon="check"))
         if lost := len(verdict.quotes) - found:
@@ -87,16 +89,16 @@ class VerdictView(QWidget):
         if not verdict.passes:
             return
         times = {1: "once", 2: "twice"}.get(len(verdict.passes), f"{len(verdict.passes)} times")
-        shuffled = ", orders shuffled" if len(verdict.passes) > 1 else ""
+        shuffled = ", order shuffled" if len(verdict.passes) > 1 else ""
         self._column.addWidget(Text(f"Judged {times}{shuffled}", "label", 600))
         self._meters([(f"Pass {number}", score) for number, score in enumerate(verdict.passes, 1)])
         if verdict.stability is not None:
-            words = f"Its passes agree on the order: τ {formatting.number(verdict.stability)}"
+            words = f"Agreement between passes: τ {formatting.number(verdict.stability)}"
             self._column.addWidget(Text(words, "caption", tone="muted"))
 
 
 class QuoteLine(QWidget):
-    """A quote behind a 2 px line: found, with the way to it, or not in the transcript."""
+    """Quote with a link to its passage, or a note that it is not in the transcript."""
 
     wanted = Signal(str)
 
@@ -133,5 +135,5 @@ class _Icon(QWidget):
 
 
 def short_model(model: str) -> str:
-    """`openai/o4-mini` → o4-mini."""
+    """Return the model name without its provider: `openai/o4-mini` becomes o4-mini."""
     return plain(model.rpartition("/")[2][:60])

@@ -82,7 +82,7 @@ def test_an_evaluation_says_better_only_where_it_is(
     async def job() -> None:
         async with looking(kept, qapp, tmp_path) as page:
             shown = [line.words() for line in page._compare._lines]
-            assert "measured while it trained" in shown[0]
+            assert "measured during training" in shown[0]
             QTest.mouseClick(page._evaluate, Qt.MouseButton.LeftButton)
             await until(lambda: page._desk.result is not None)
             (line,) = page._compare._lines
@@ -208,7 +208,7 @@ def test_an_export_that_differs_is_not_kept_unless_somebody_insists(
             sheet._dtype.set_value("q8_0")
             kept.kept.verdict = "differs"
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
-            await until(lambda: sheet._go.words() == "Export it anyway")
+            await until(lambda: sheet._go.words() == "Export despite differences")
             assert sheet._proof._chip.words() == "differs"
             assert "Exported: 31 March" in sheet._proof._difference.words()
             assert not sheet._commands.isVisible()
@@ -231,7 +231,7 @@ def test_a_stopped_export_can_be_made_again(
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
             await until(lambda: sheet._cancel.words() == "Stop" and bool(kept.kept.exports))
             QTest.mouseClick(sheet._cancel, Qt.MouseButton.LeftButton)
-            assert "Nothing was left behind" in sheet._words.words()
+            assert "Partial files were deleted" in sheet._words.words()
             assert sheet._go.isEnabled()
             kept.kept.export_s = 0.0
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
@@ -328,7 +328,7 @@ def test_checkpoints_that_are_told_late_are_not_shown_under_another_run(
     run(job())
 
 
-@pytest.mark.parametrize("how", ["new talk", "blind"])
+@pytest.mark.parametrize("how", ["new chat", "blind"])
 def test_a_fresh_talk_hears_nothing_of_the_one_before(
     kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, how: str
 ) -> None:

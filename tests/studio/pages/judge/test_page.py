@@ -180,7 +180,7 @@ def test_trust_is_shown_with_its_evidence(
             await until(lambda: card._figure.words() == "0.71")
             assert "0.62 to 0.79" in card._under.words()
             assert "0.83" in card._ceiling.words()
-            assert "Flips when order changes 6%" in card._facts.accessibleName()
+            assert "Preference flips when the order changes 6%" in card._facts.accessibleName()
             card._show.click()
             assert page._sheet.is_open()
             card._suggest.click()
@@ -232,7 +232,7 @@ def test_without_a_judge_or_a_run_the_page_says_what_comes_first(
             studio.window.show_page("judge")
             page: Any = studio.pages["judge"]
             await until(lambda: page._view is not None)
-            await until(lambda: "A run with stored groups" in page.choice._time.words())
+            await until(lambda: "No run has stored groups" in page.choice._time.words())
             assert page._starter_box.isVisible()
             assert "Label 5 more groups" in page.agreement._under.words()
             assert not page.grading._next.isEnabled()

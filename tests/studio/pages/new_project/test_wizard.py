@@ -54,7 +54,7 @@ def test_a_paragraph_becomes_a_project_by_keyboard(
         async with studio_on(engine, qapp, tmp_path) as studio:
             sheet = await opened(studio)
             fill(sheet)
-            assert sheet._main.accessibleName() == "Write, at most $1.00"
+            assert sheet._main.accessibleName() == "Generate, at most $1.00"
             key(sheet.task.name.editor, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
             await until(lambda: sheet.draft.whole and not sheet.writing)
             asked = engine.authoring.asked[-1]
@@ -241,7 +241,7 @@ def test_what_is_wrong_is_said_where_it_is(
             assert sheet.task.writer._rows["price_in"].problem()
             sheet.task.writer.price_in._line.setText("1.5")
             sheet._press()
-            assert sheet.task.writer._rows["price_out"].problem() == "Write both, or none"
+            assert sheet.task.writer._rows["price_out"].problem() == "Enter both or neither"
             sheet.task.writer.price_out._line.setText("6")
             engine.refuse.clear()
             sheet._press()

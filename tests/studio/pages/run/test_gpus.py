@@ -156,7 +156,7 @@ def test_the_card_appears_only_where_there_is_one(qapp: QApplication) -> None:
     assert block is not None
     assert block._memory.accessibleName() == "Memory 30.0 / 48.0 GB"
     assert block._power.accessibleName() == "Power 268 / 350 W"
-    assert block._strangers.words() == "blender (process 4242) holds 6 GB."
+    assert block._strangers.words() == "blender (process 4242) uses 6 GB."
     state.progress = tick(card(used_bytes=None, power_w=None, temperature_c=None))
     widget.show_run(state)
     assert block._memory.accessibleName() == "Memory \u2013"
@@ -172,7 +172,7 @@ def test_others_are_named_as_far_as_they_are_known() -> None:
     small = CardProcess(pid=11, bytes=4_000_000, name="Xorg")
     shown = strangers_words(card(processes=(nameless, silent, small)))
     assert shown.splitlines() == [
-        "Another program (process 9) holds 6.1 GB.",
-        "Another program (process 10) is on this card.",
+        "Another program (process 9) uses 6.1 GB.",
+        "Another program (process 10) is using this GPU.",
     ]
     assert strangers_words(card()) == ""

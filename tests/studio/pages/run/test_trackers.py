@@ -81,8 +81,8 @@ def test_a_trackers_key_is_lent_before_a_run(
 def test_the_form_has_every_tracker_under_its_name() -> None:
     found = [spec for spec in specs() if spec.key.startswith("track.")]
     assert {section_of(spec.key) for spec in found} == {
-        "Track · W&B", "Track · MLflow", "Track · trackio", "Track · TensorBoard",
-        "Track · OpenTelemetry", "Track · Langfuse",
+        "Tracking · W&B", "Tracking · MLflow", "Tracking · trackio", "Tracking · TensorBoard",
+        "Tracking · OpenTelemetry", "Tracking · Langfuse",
     }  # fmt: skip
     assert label_of("track.mlflow.uri") == "Address"
     assert all(spec.help for spec in found)

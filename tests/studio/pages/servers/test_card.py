@@ -92,7 +92,7 @@ def test_the_sheet_opens_runs_and_asks_before_it_takes_away(
             await until(lambda: isinstance(QApplication.activeModalWidget(), Question))
             asked = QApplication.activeModalWidget()
             assert asked is not None
-            sure = next(b for b in asked.findChildren(Button) if b.words() == "Remove all of it")
+            sure = next(b for b in asked.findChildren(Button) if b.words() == "Remove Atelier")
             QTest.mouseClick(sure, Qt.MouseButton.LeftButton)
             await until(lambda: ("box", "remove") in engine.servers.acted)
             await until(lambda: engine.servers.views["box"].state == "away")

@@ -73,9 +73,9 @@ def test_a_server_that_is_away_is_said_on_the_runs_page(
             engine.servers.meets["box"] = UNREACHABLE
             engine.servers.change("box", state="reconnecting", failures=1, retry_at=later)
             await until(bar.isVisible)
-            assert bar.words().startswith("box is away since ")
-            assert "The run goes on there" in bar.words()
-            assert chip.words().endswith("box is away")
+            assert bar.words().startswith("box is disconnected since ")
+            assert "The run continues on the server" in bar.words()
+            assert chip.words().endswith("box is disconnected")
             del engine.servers.meets["box"]
             bar._again.setFocus()
             QTest.keyClick(bar._again, Qt.Key.Key_Return)
@@ -104,7 +104,7 @@ def test_a_judge_that_is_asked_from_here_waits() -> None:
     assert waits == bool(state.spec.config.judge.models)
     summary: Any = type("Summary", (), {"changed_at": 0.0})
     words = "".join(s.words for s in away_spans(view(), None, summary, True, 1.0))
-    assert words.startswith("box is away; the last that came is of 1 Jan, ")
+    assert words.startswith("box is disconnected; the last event is from 1 Jan, ")
     assert words.endswith("Its judge waits for this machine.")
 
 
@@ -148,7 +148,7 @@ def test_a_second_fetch_comes_after_the_first(
             page._fetch(first)
             await until(lambda: page._fetches.coming == first)
             page._fetch(second)
-            assert f"{second.words} is fetched after {first.words}" in studio.notifier.words()
+            assert f"{second.words} is queued after {first.words}" in studio.notifier.words()
             await until(lambda: not {first.step, second.step} & engine.kept.elsewhere)
             await until(lambda: page._fetches.coming is None)
             await until(lambda: not any(page.tasks.busy(job) for job in page._fetches._jobs))
@@ -156,7 +156,7 @@ def test_a_second_fetch_comes_after_the_first(
     run(job())
 
 
-@pytest.mark.parametrize("answer", ["Evaluate on box", "Fetch, then go on"])
+@pytest.mark.parametrize("answer", ["Evaluate on box", "Fetch and continue"])
 def test_an_evaluation_asks_where(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, answer: str
 ) -> None:
@@ -171,7 +171,7 @@ def test_an_evaluation_asks_where(
             studio.window.show_page("checkpoints")
             page: Any = studio.pages["checkpoints"]
             await until(lambda: any(one.elsewhere for one in page._model.chosen()))
-            for said in ("Leave it", answer):
+            for said in ("Cancel", answer):
                 assert not started
                 page._press_evaluate()
                 await until(dialog)
@@ -200,7 +200,7 @@ def test_a_talk_asks_to_fetch_first(
             page._arena._put()
             await until(dialog)
             assert not engine.kept.asked
-            press("Fetch, then go on")
+            press("Fetch and continue")
             await until(lambda: engine.kept.asked, 15)
             await until(lambda: not page._arena._talk.asking)
 
@@ -224,7 +224,7 @@ def test_a_run_comes_home_and_goes_back(
             QTest.keyClick(moves._go, Qt.Key.Key_Return)
             await until(lambda: "of 84 MB" in moves._now.words())
             QTest.keyClick(moves._cancel, Qt.Key.Key_Return)
-            assert "goes on from there" in moves._problem.words()
+            assert "next transfer resumes" in moves._problem.words()
             engine.servers.pace_s = 0.02
             QTest.keyClick(moves._go, Qt.Key.Key_Return)
             await until(lambda: "is on this machine now" in studio.notifier.words())

@@ -109,7 +109,7 @@ def test_wrong_entries_are_said_below_and_nothing_is_sent(
             wizard._form.address.set_value("mara@box")
             wizard._form.name.set_value("box")
             click(wizard._main)
-            assert rows["name"].problem() == "There is a server called box already."
+            assert rows["name"].problem() == "A server named box already exists."
             QTest.keyClick(wizard, Qt.Key.Key_Escape)
             assert not wizard.is_open()
         assert not engine.servers.acted

@@ -168,17 +168,17 @@ def test_the_side_column_names_both_programs_and_marks_a_difference(qapp: QAppli
 def test_the_switch_has_a_bar_only_where_the_card_changes_hands() -> None:
     state = RunState("r").fold(living().events)
     bars = _phases(state, state.phase_at + 3.25)
-    assert [bar.words for bar in bars] == ["Roll out", "Switch", "Train", "Publish"]
+    assert [bar.words for bar in bars] == ["Rollouts", "Switch", "Train", "Publish"]
     assert bars[1].share == 0.5
     assert _phases(state, state.phase_at + 30)[1].share == 1
     plain = RunState("r").fold(failed().events)
-    assert [bar.words for bar in _phases(plain, plain.at)] == ["Roll out", "Train", "Publish"]
+    assert [bar.words for bar in _phases(plain, plain.at)] == ["Rollouts", "Train", "Publish"]
 
 
 def test_a_failed_start_says_that_nothing_was_lost(qapp: QApplication) -> None:
     Theme.install(qapp, mode="light")
     card = failure_card(NOT_STARTED, RunState("r").fold(failed().events))
-    assert "nothing had been sampled yet" in card.accessibleName()
+    assert "sampling had not started" in card.accessibleName()
     card.deleteLater()
 
 

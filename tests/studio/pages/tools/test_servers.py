@@ -63,7 +63,7 @@ def test_added_looked_at_chosen_and_removed(
             sheet.name.set_value("library")
             sheet._add.click()
             assert "already" in sheet._rows["name"].problem()
-            assert sheet._rows["command"].problem() == "Write the command that starts it."
+            assert sheet._rows["command"].problem() == "Enter the command that starts the server."
             sheet.name.set_value("gone")
             sheet.command.set_value('no-such-program "x y"')
             QTest.keyClick(sheet.command.editor, Qt.Key.Key_Return)

@@ -49,7 +49,7 @@ def test_files_are_counted_and_bad_lines_named(
             await wait_for(lambda: _config(engine, path).sft.skip_bad_lines)
             await wait_for(tab.train.isEnabled)
             assert "skipped in training" in tab._bad_words.words()
-            assert tab.train.accessibleName() == "Train on them, 120 updates"
+            assert tab.train.accessibleName() == "Train on demonstrations, 120 updates"
             tab.train.click()
             await wait_for(lambda: bool(engine.started))
             assert engine.started[-1].kind == "sft"
@@ -83,7 +83,7 @@ def test_a_teacher_is_asked_for_what_the_button_says(
             sheet.keep.set_value("above:0.8")
             sheet.budget.set_value(2.5)
             sheet._refresh()
-            assert sheet._go.accessibleName() == "Ask, 144 attempts · at most $2.50"
+            assert sheet._go.accessibleName() == "Generate, 144 rollouts · up to $2.50"
             asked = sheet.request()
             assert asked.demonstrate is not None
             assert (asked.models, asked.scenarios, asked.demonstrate.keep) == (
@@ -157,7 +157,7 @@ def test_an_sft_run_shows_its_losses_and_no_rewards(
             assert not any(title.startswith(("Reward", "Group")) for title in titles)
             words = page._strip._facts.words()
             assert words.startswith("Update 120 of 120")
-            assert "3 bad lines left out" in words
+            assert "3 invalid lines skipped" in words
             assert not page._side._flight.isVisible()
 
             asked: list[StartRun] = []

@@ -36,7 +36,7 @@ def test_turns_are_aligned_by_what_they_call() -> None:
     rows = rows_of(left, right)
     told = [(row.left and row.left.title, row.right and row.right.title) for row in rows]
     assert told == [
-        ("Question", "Question"),
+        ("User", "User"),
         ("Turn 1", None),
         ("search", None),
         ("Turn 2", "Turn 1"),

@@ -42,7 +42,7 @@ def test_a_saved_filter_is_opened_again(
                 "No signal",
                 "",
                 "Save this filter",
-                "Forget No signal",
+                "Delete No signal",
             ]
             menu.actions()[0].trigger()
             await until(lambda: page._groups.query.signal is False)

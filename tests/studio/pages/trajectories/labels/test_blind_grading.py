@@ -62,11 +62,11 @@ def test_after_it_the_judge_is_compared_pair_by_pair() -> None:
     best = Word(kind="best", trajectory_id="t0")
     assert told(label(best), group(0.9, 0.2, 0.4)).startswith("The judge agrees in all 2 pairs")
     words = told(label(best), group(0.5, 0.2, 0.8))
-    assert words.startswith("The judge agrees in 1 of 2 pairs: it puts 3 at 0.80 and 1 at 0.50.")
+    assert words.startswith("The judge agrees in 1 of 2 pairs: it scores 3 at 0.80 and 1 at 0.50.")
     unjudged = group(0.9, 0.2).model_copy(update={"verdicts": []})
     assert told(label(best), unjudged).startswith("The reward agrees in all 1 pair")
     flag = Word(kind="flag", trajectory_id="t0")
-    assert "says nothing about these pairs" in told(label(flag), group(0.9, 0.2))
+    assert "has no preference for these pairs" in told(label(flag), group(0.9, 0.2))
 
 
 def test_a_group_is_graded_blind_by_keys_and_then_told(
@@ -88,7 +88,7 @@ def test_a_group_is_graded_blind_by_keys_and_then_told(
             assert page._view == 0
             press(page, Key.Key_2)
             press(page, Key.Key_1, SHIFT)
-            await until(lambda: "shows after Enter" in page._bar.sentence())
+            await until(lambda: "after Enter" in page._bar.sentence())
             assert not page._desk.labelling.outcomes(), "no preview: it would tell"
             press(page, Key.Key_Return)
             await until(lambda: len(held(judged)) == 1 and not page._blind)

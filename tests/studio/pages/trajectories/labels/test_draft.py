@@ -50,7 +50,7 @@ def test_a_tie_says_nothing_of_the_others_order() -> None:
     said = label(*draft.words(FOUR))
     assert wording.kinds_in(said, "t3") == ["tie"]
     assert wording.kinds_in(said, "t2") == []
-    assert wording.gist(said, NUMBERS) == "1 and 3 tie as best"
+    assert wording.gist(said, NUMBERS) == "1 and 3 tied for best"
 
 
 def test_words_come_in_the_order_they_are_applied() -> None:
@@ -72,14 +72,14 @@ def test_the_sentence_is_plain() -> None:
     now = LabelPreview(outcomes=outcomes, enters="this step")
     best = label(Word(kind="best", trajectory_id="t1"))
     told = wording.sentence(best, now, closed=2)
-    assert told == "Advantages change for 2 of 3. Enters step 3."
+    assert told == "Advantages change for 2 of 3. Applies to step 3."
     late = now.model_copy(update={"enters": "no step", "mapped": 12})
-    assert "Step 3 is done" in wording.sentence(best, late, closed=5)
+    assert "Step 3 is complete" in wording.sentence(best, late, closed=5)
     assert "12 scores" in wording.sentence(best, late, closed=5)
     again = now.model_copy(update={"enters": "the next step"})
-    assert "Trained again with step 6." in wording.sentence(best, again, closed=5)
+    assert "Trained again in step 6." in wording.sentence(best, again, closed=5)
     only = label(Word(kind="flag", trajectory_id="t1"), effect="none")
-    assert wording.sentence(only, now, closed=2).startswith("Only measured")
+    assert wording.sentence(only, now, closed=2).startswith("Agreement only")
     assert wording.done(best, NUMBERS, 2, 4) == "1 labelled best. Advantages changed for 2 of 4."
 
 
@@ -88,7 +88,7 @@ def test_chips_tell_what_holds_from_what_waits() -> None:
     undone = label(Word(kind="veto", trajectory_id="t1"), seq=5, undone=6)
     chips = wording.chips_of(FOUR[0], [said, undone], Draft().marked("t1", "exclude"))
     assert [(chip.words, chip.pending) for chip in chips] == [("you: 0.85", False),
-                                                               ("left out", True)]  # fmt: skip
+                                                               ("excluded", True)]  # fmt: skip
     assert wording.excluded(chips)
 
 

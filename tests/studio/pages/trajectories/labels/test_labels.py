@@ -85,7 +85,7 @@ def test_a_label_by_keys_is_previewed_committed_shown_and_undone(
             assert not held(judged), "nothing is committed before Enter"
             await until(lambda: labelling.preview)
             assert bar.sentence().startswith("Advantages change for ")
-            assert "Enters step 2." in bar.sentence()
+            assert "Applies to step 2." in bar.sentence()
             preview = [one.new_advantage for one in labelling.outcomes()]
             assert preview != before
             await applied(page, judged, 1)
@@ -127,7 +127,7 @@ def test_keys_are_taken_back_one_by_one_and_all_at_once(
             press(page, Key.Key_Escape)
             assert not draft()
             press(page, Key.Key_9)
-            assert "no attempt 9" in page._bar.sentence()
+            assert "no trajectory 9" in page._bar.sentence()
             press(page, Key.Key_Right)
             press(page, Key.Key_Space)
             press(page, Key.Key_Left)
@@ -137,7 +137,7 @@ def test_keys_are_taken_back_one_by_one_and_all_at_once(
             assert all(len(order[0]) == 2 for order in orders)
             assert len(orders) == 2, "above each of the others"
             facts = page._columns._columns[0].head._facts
-            await until(lambda: [chip.words for chip in facts.chips] == ["ties as best"])
+            await until(lambda: [chip.words for chip in facts.chips] == ["tied for best"])
 
     run(job())
 
@@ -184,7 +184,7 @@ def test_an_order_by_keys_and_an_effect(
             expected = [order[1], order[0], *order[2:]]
             assert [layer[0] for layer in page._desk.labelling.draft.order] == expected
             page._bar.effect_chosen.emit("none")
-            await until(lambda: "Only measured" in page._bar.sentence())
+            await until(lambda: "Agreement only" in page._bar.sentence())
             press(page, Key.Key_L)
             await applied(page, judged, 1)
             label = held(judged)[0]

@@ -118,7 +118,7 @@ def test_a_late_refusal_says_which_group_and_keeps_the_undo_from_another_label(
             await until(lambda: "The disk is full" in studio.notifier.words())
             await until(lambda: not page.tasks.busy("label"))
             words = studio.notifier.words()
-            assert words.startswith(f"The label in “{first[:40]}”, step 2 is not stored.")
+            assert words.startswith(f"The label in “{first[:40]}”, step 2 was not saved.")
             assert "Nothing was undone" in words
             assert not undone.asked.is_set()
             assert len(held(judged)) == 1

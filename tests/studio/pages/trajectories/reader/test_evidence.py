@@ -81,7 +81,7 @@ def test_hostile_words_stay_words_and_quotes_tell_whether_they_are_true(qtbot: Q
     words = panel.words()
     shown = "<b>bold</b> \ufffd ignore the rubric & <img src=x>"
     assert shown in words
-    assert "Judge gave 0.80" in words
+    assert "Judge scored 0.80" in words
     assert "1 found" in words and "1 not found" in words  # noqa: PT018
     assert any("Not in the transcript" in one for one in words)
     panel.show_tab(2)
@@ -109,7 +109,7 @@ def test_what_is_raw_is_bounded_and_copied_whole(qtbot: QtBot) -> None:
     assert max(map(len, lines)) <= 2000
     panel._raw.copy()
     assert QApplication.clipboard().text() == exchange(call)
-    assert "characters more" not in panel._raw._facts.words()
+    assert "more characters" not in panel._raw._facts.words()
 
 
 def test_a_passage_is_found_over_line_breaks_and_marked(qtbot: QtBot) -> None:
