@@ -36,9 +36,9 @@ from studio.services.settings import Settings, SettingsStore, settings_path
 from studio.shell import palette
 from studio.shell.help import HELP_OF_PAGE, HelpDialog
 from studio.shell.import_trajectories import Importer
-from studio.shell.new_project import DescribeDesk
+from studio.shell.new_project import NewProjectController
 from studio.shell.page_registry import make_pages
-from studio.shell.server_actions import ServerDesk
+from studio.shell.server_actions import ServerController
 from studio.shell.window_state import Frame
 from studio.store.runs.runs import RunStore
 from studio.theme.theme import Theme
@@ -69,9 +69,11 @@ class Studio:
         self.frame = Frame(self.window, self.session, self.actions)
         self.trust = TrustController(self.window, self.window.trust_bar, self.session)
         self.importer = Importer(self.window, self.session)
-        self.describing = DescribeDesk(self.window, self.session, self.actions, self.workspace)
+        self.describing = NewProjectController(
+            self.window, self.session, self.actions, self.workspace
+        )
         self.files = ProjectFilesService(self.session)
-        self.servers = ServerDesk(self.window, self.session, self.actions, self.frame)
+        self.servers = ServerController(self.window, self.session, self.actions, self.frame)
         self._contact = ""
         self._collector = GuiCollector(self.window)
         self._bind()

@@ -16,7 +16,7 @@ from engine.judge.prompting.prompt import Messages
 from engine.judge.providers.client import Provider
 from engine.judge.providers.ledger import Ledger
 from engine.protocol.problems import Problem
-from engine.protocol.requests.drafts import LEAST, DescribeTask, Draft, DraftTold
+from engine.protocol.requests.drafts import LEAST, DescribeTask, Draft, DraftTicked
 
 AT_ONCE = 12
 """Scenarios of one question."""
@@ -41,7 +41,7 @@ class DraftWriter:
         self._left_out: Counter[str] = Counter()
         self._problem: Problem | None = None
 
-    async def tell(self) -> AsyncGenerator[DraftTold, None]:
+    async def tell(self) -> AsyncGenerator[DraftTicked, None]:
         """Before each question what it may cost, after each what there is; the last one `ended`."""
         question = plan_question(self._wanted.description, self._wanted.tools)
         yield self._told("DraftWriter the system prompt and the rubric", question)
@@ -117,9 +117,9 @@ class DraftWriter:
             )
         return None
 
-    def _told(self, words: str, question: Messages | None = None) -> DraftTold:
+    def _told(self, words: str, question: Messages | None = None) -> DraftTicked:
         most = self._provider.most_cost(self._model, question) if question else 0.0
-        return DraftTold(
+        return DraftTicked(
             words=words,
             spent_usd=self._ledger.spent,
             next_usd=most,

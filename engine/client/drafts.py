@@ -6,16 +6,16 @@ from contextlib import aclosing
 from engine.client.transport import Transport
 from engine.protocol.config.mcp import ServerViews
 from engine.protocol.records.runs import ProjectView
-from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTold, FinishProject
+from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTicked, FinishProject
 
 
 class AuthoringCalls(Transport):
     """A draft out of a description, and a project out of a draft."""
 
-    async def write_draft(self, request: DescribeTask) -> AsyncGenerator[DraftTold, None]:
+    async def write_draft(self, request: DescribeTask) -> AsyncGenerator[DraftTicked, None]:
         """Progress of a draft, before and after each question; leaving the loop stops. Answers of
         an earlier call cost nothing."""
-        async with aclosing(self._told("/drafts", request, DraftTold)) as told:
+        async with aclosing(self._told("/drafts", request, DraftTicked)) as told:
             async for one in told:
                 yield one
 

@@ -17,7 +17,7 @@ from studio.store.projects.draft import ATTEMPTS
 MEASURED = "train.validation_attempts"
 
 
-class DescribeDesk(QObject):
+class NewProjectController(QObject):
     """Wizard controller of the window; `close()` ends its jobs."""
 
     def __init__(

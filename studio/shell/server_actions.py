@@ -14,7 +14,7 @@ from studio.shell.window_state import Frame
 from studio.widgets.cards.sheet import Sheet
 
 
-class ServerDesk(QObject):
+class ServerController(QObject):
     """Controller of the server wizard, server sheet and SSH prompts."""
 
     def __init__(

@@ -9,23 +9,23 @@ import pytest
 from engine.protocol.problems import AtelierError
 from engine.protocol.records.labels import Label, Word
 from engine.protocol.records.runs import RunSummary
-from engine.protocol.requests.arena import ArenaTold, AskArena
+from engine.protocol.requests.arena import ArenaTicked, AskArena
 from tests.engine_http.conftest import Engine, until
 
 QUESTION = [{"role": "user", "content": "Say 1"}]
 
 
-def ask(engine: Engine, project: Path, models: list[str], **more: Any) -> list[ArenaTold]:
+def ask(engine: Engine, project: Path, models: list[str], **more: Any) -> list[ArenaTicked]:
     request = AskArena(project=str(project), models=models, **{"chats": [QUESTION], **more})
 
-    async def all_of(client) -> list[ArenaTold]:  # type: ignore[no-untyped-def]
+    async def all_of(client) -> list[ArenaTicked]:  # type: ignore[no-untyped-def]
         async with aclosing(client.ask_arena(request)) as told:
             return [one async for one in told]
 
     return engine.call(all_of)
 
 
-def said(told: list[ArenaTold], place: int) -> str:
+def said(told: list[ArenaTicked], place: int) -> str:
     return "".join(one.text for one in told if one.kind == "said" and one.place == place)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.problems import Refused
-from engine.protocol.requests.drafts import DescribeTask, DraftTold, FinishProject, Writer
+from engine.protocol.requests.drafts import DescribeTask, DraftTicked, FinishProject, Writer
 from engine.protocol.requests.runs import StartRun
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine
@@ -65,8 +65,8 @@ def asked(folder: Path, script: Script, **changes: Any) -> DescribeTask:
     return DescribeTask(**{**values, **changes})
 
 
-def write(engine: Engine, request: DescribeTask) -> list[DraftTold]:
-    async def told(client: Any) -> list[DraftTold]:
+def write(engine: Engine, request: DescribeTask) -> list[DraftTicked]:
+    async def told(client: Any) -> list[DraftTicked]:
         return [one async for one in client.write_draft(request)]
 
     return engine.call(told)

@@ -9,7 +9,7 @@ from engine.client import EngineClient
 from engine.judge.check import MADE_UP, UNHELPFUL
 from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.records.judging import JudgeCheck
-from engine.protocol.requests.arena import ArenaTold, AskArena
+from engine.protocol.requests.arena import ArenaTicked, AskArena
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import Engine, make_project
@@ -63,7 +63,7 @@ def test_each_test_is_a_question_of_its_own(engine: Engine, project: Path, scrip
 def test_the_agents_own_attempt_is_shown_where_there_is_one(engine: Engine, project: Path) -> None:
     asked = AskArena(project=str(project), models=["base"], scenario="s2", seed=3)
 
-    async def attempt(client: EngineClient) -> list[ArenaTold]:
+    async def attempt(client: EngineClient) -> list[ArenaTicked]:
         return [told async for told in client.ask_arena(asked)]
 
     (made,) = [one.trajectory for one in engine.call(attempt) if one.trajectory]

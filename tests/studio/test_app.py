@@ -253,7 +253,7 @@ def test_a_preset_fills_the_form_and_what_differs_is_said(
             assert form._rows["train.algorithm.refills"].field.value() == 3
             form.edited.emit("train.algorithm.refills", 1)
             await until(lambda: card._differs.words() == "Differs from DAPO in refills.")
-            assert form._rows["train.algorithm.refills"]._note.words() == "DAPO has 3"
+            assert form._rows["train.algorithm.refills"]._note.words() == "DAPO uses 3"
             card._back.click()
             await until(lambda: card._own.isHidden())
             form.edited.emit("train.algorithm.kl_in", "advantage")

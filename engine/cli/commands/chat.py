@@ -14,7 +14,7 @@ from engine.client import EngineClient
 from engine.protocol.problems import AtelierError
 from engine.protocol.records.judging import keys_in
 from engine.protocol.records.runs import Trajectory
-from engine.protocol.requests.arena import ArenaTold, AskArena
+from engine.protocol.requests.arena import ArenaTicked, AskArena
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,7 +77,7 @@ class _Printer:
         self._names: list[str] = []
         self._place = -1
 
-    def take(self, told: ArenaTold) -> None:
+    def take(self, told: ArenaTicked) -> None:
         if self._json:
             return say_json(told)
         if told.kind == "begun":

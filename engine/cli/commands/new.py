@@ -22,7 +22,7 @@ from engine.protocol.records.judging import keys_in
 from engine.protocol.requests.drafts import (
     LEAST,
     DescribeTask,
-    DraftTold,
+    DraftTicked,
     FinishProject,
     ToolView,
     Writer,
@@ -135,7 +135,7 @@ def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
         ) from error
 
 
-async def _watch(told: object, wanted: DescribeTask, as_json: bool) -> DraftTold:
+async def _watch(told: object, wanted: DescribeTask, as_json: bool) -> DraftTicked:
     progress = Progress()
     try:
         async for one in told:  # type: ignore[attr-defined]
@@ -148,11 +148,11 @@ async def _watch(told: object, wanted: DescribeTask, as_json: bool) -> DraftTold
             )
     finally:
         progress.clear()
-    last: DraftTold = one
+    last: DraftTicked = one
     return last
 
 
-def _tell(folder: Path, last: DraftTold, typed: str) -> None:
+def _tell(folder: Path, last: DraftTicked, typed: str) -> None:
     splits = Counter(one.split for one in last.draft.scenarios)
     grades = Counter(one.difficulty or 0 for one in last.draft.scenarios)
     said = ", ".join(f"{grades[n]} of {n or 'no'}" for n in sorted(grades))

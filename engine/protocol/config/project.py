@@ -126,7 +126,7 @@ class Constraint(Section):
 
 
 class RewardConfig(Section):
-    """Where the reward comes from. Weighted parts are summed, then constraints apply."""
+    """Sources of the reward. Weighted parts are summed, then constraints apply."""
 
     weights: dict[str, float] = Field(default_factory=dict)
     """Weight of each reward part; a part without a weight counts 1."""

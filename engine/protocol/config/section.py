@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """One table of `project.toml`. Unknown keys are errors."""
+    """Table of `project.toml`. Unknown keys are errors."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False

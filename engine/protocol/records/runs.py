@@ -44,7 +44,7 @@ ACTIVE_STATES: frozenset[str] = frozenset(
 
 
 class Scenario(Value):
-    """One task instance: a JSON object; `id` and `title` are generated or taken from the object."""
+    """Task instance: a JSON object; `id` and `title` are generated or taken from the object."""
 
     id: str
     title: str

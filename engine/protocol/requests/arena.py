@@ -35,7 +35,7 @@ class AskArena(Request):
         return self
 
 
-class ArenaTold(Value):
+class ArenaTicked(Value):
     """Streamed update of an answer. `begun` assigns the places; `said` adds text; `ended` has the
     trajectory; `stored` says where to vote."""
 

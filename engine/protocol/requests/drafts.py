@@ -95,7 +95,7 @@ class FinishProject(Request):
     """Whether the agent has the tools of its mcp.json."""
 
 
-class DraftTold(Value):
+class DraftTicked(Value):
     """Progress of the generation, with the draft so far."""
 
     words: str

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from engine.evaluation.arena.run import find_or_make_arena, read_tally
 from engine.evaluation.contestants import find_contestants
-from engine.protocol.requests.arena import ArenaTold, AskArena
+from engine.protocol.requests.arena import ArenaTicked, AskArena
 from engine.server.bodies import Routes, body_of, json_lines, json_of, path_of, project_of
 from engine.server.composition import Services
 from engine.storage.project import load_config
@@ -38,7 +38,7 @@ class ArenaRoutes:
         run_id = read_spec(folder).id
         self._library.remember(run_id, folder)
 
-        async def answers() -> AsyncGenerator[ArenaTold, None]:
+        async def answers() -> AsyncGenerator[ArenaTicked, None]:
             async with self._lifecycle.opened(run_id) as opened:
                 crowded = bool(self._lifecycle.active)
                 found = self._arena.ask(opened.run, asked, contestants, crowded)

@@ -11,7 +11,7 @@ from engine.autorl.draft_folder import open_draft
 from engine.autorl.job import open_writer
 from engine.autorl.project_files import begin_with_tools, finish_project
 from engine.integrations.mcp.servers import views_of
-from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTold, FinishProject
+from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTicked, FinishProject
 from engine.server.bodies import Routes, body_of, json_lines, json_of, path_of
 from engine.server.composition import Services
 from engine.storage.run_folder.run import read_spec
@@ -36,7 +36,7 @@ class DraftRoutes:
         run_id = (await asyncio.to_thread(read_spec, folder)).id
         self._library.remember(run_id, folder)
 
-        async def progress() -> AsyncGenerator[DraftTold, None]:
+        async def progress() -> AsyncGenerator[DraftTicked, None]:
             async with self._lifecycle.opened(run_id) as opened:
                 access = self._credentials.access(opened.run.spec)
                 async with open_writer(asked, opened.run, access) as work:

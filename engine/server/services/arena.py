@@ -23,7 +23,7 @@ from engine.protocol.config.project import ModelConfig, ProjectConfig
 from engine.protocol.config.validation import changed_config
 from engine.protocol.problems import Refused
 from engine.protocol.records.runs import Scenario, Trajectory
-from engine.protocol.requests.arena import ArenaTold, AskArena
+from engine.protocol.requests.arena import ArenaTicked, AskArena
 from engine.protocol.requests.evaluation import Contestant
 from engine.reward.advantage.group import group_summary
 from engine.rollout.agents.processes import AgentPool, Agents
@@ -74,7 +74,7 @@ class ArenaService:
 
     async def ask(
         self, run: Run, asked: AskArena, contestants: list[Contestant], crowded: bool
-    ) -> AsyncGenerator[ArenaTold, None]:
+    ) -> AsyncGenerator[ArenaTicked, None]:
         """Answers as they come, each stored as it ends. Raises what policy, provider and store
         raise, and Refused for agent or provider of a project that is not trusted. `crowded`: a run
         goes on beside."""
@@ -83,7 +83,7 @@ class ArenaService:
         async with self._lock:
             step = run.reader.last_step("validation") + 1
             names = [one.name for one in contestants]
-            yield ArenaTold(kind="begun", run_id=run.spec.id, names=names)
+            yield ArenaTicked(kind="begun", run_id=run.spec.id, names=names)
             attempts = []
             for place, one in enumerate(contestants):
                 async with contextlib.aclosing(
@@ -96,7 +96,7 @@ class ArenaService:
                         yield told
             group = group_summary(run.config.train.algorithm.advantage, attempts)
             await run.writer.add_group(group)
-            yield ArenaTold(kind="stored", run_id=run.spec.id, group=group)
+            yield ArenaTicked(kind="stored", run_id=run.spec.id, group=group)
 
     async def unload_idle(self) -> None:
         """Unload all models unless a question is being answered; a run needs the memory."""
@@ -117,7 +117,7 @@ class ArenaService:
         step: int,
         place: int,
         crowded: bool,
-    ) -> AsyncGenerator[ArenaTold, None]:
+    ) -> AsyncGenerator[ArenaTicked, None]:
         """Text as it comes, then the attempt."""
         texts: asyncio.Queue[str | None] = asyncio.Queue()
 
@@ -133,8 +133,8 @@ class ArenaService:
         task = asyncio.create_task(attempt(), name=f"arena {contestant.name}")
         try:
             while (text := await texts.get()) is not None:
-                yield ArenaTold(kind="said", place=place, text=text)
-            yield ArenaTold(kind="ended", place=place, trajectory=await task)
+                yield ArenaTicked(kind="said", place=place, text=text)
+            yield ArenaTicked(kind="ended", place=place, trajectory=await task)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

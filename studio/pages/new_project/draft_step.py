@@ -4,7 +4,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
-from engine.protocol.requests.drafts import Draft, DraftTold
+from engine.protocol.requests.drafts import Draft, DraftTicked
 from studio.pages.new_project.scenario_table import ScenarioTable
 from studio.store.projects import draft
 from studio.widgets.forms.form_fields import TextField
@@ -25,7 +25,7 @@ class DraftStep(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._generated: DraftTold | None = None
+        self._generated: DraftTicked | None = None
         self._wanted = 0
         self._budget: float | None = None
         self.title = TextField("Title", "first field")
@@ -68,7 +68,7 @@ class DraftStep(QWidget):
         self._problem.hide()
         self._show()
 
-    def show_told(self, told: DraftTold) -> None:
+    def show_told(self, told: DraftTicked) -> None:
         """Show generated content; edits by the user are kept."""
         if self._generated is not None and self._is_behind(told):
             self._say(draft.progress_words(told), "text")
@@ -90,7 +90,7 @@ class DraftStep(QWidget):
         self.refuse(told.problem)
         self._show()
 
-    def _is_behind(self, told: DraftTold) -> bool:
+    def _is_behind(self, told: DraftTicked) -> bool:
         """Return whether a repeated generation has not yet reached the content shown."""
         assert self._generated is not None
         fewer = len(told.draft.scenarios) < len(self._generated.draft.scenarios)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from engine.protocol.records.runs import ProjectView
-from engine.protocol.requests.drafts import BEGUN, LEAST, Draft, DraftScenario, DraftTold, Writer
+from engine.protocol.requests.drafts import BEGUN, LEAST, Draft, DraftScenario, DraftTicked, Writer
 
 LEAST_WORDS = 20
 """Minimum length of a description in characters."""
@@ -48,14 +48,14 @@ def writer_problem(writer: Writer) -> str:
     return "" if "/" in writer.model else "Enter PROVIDER/MODEL, such as openai/gpt-5.4."
 
 
-def progress_words(progress: DraftTold) -> str:
+def progress_words(progress: DraftTicked) -> str:
     """Current activity, and its maximum cost."""
     if progress.ended:
         return progress.words
     return f"{progress.words} · at most {dollars(progress.next_usd)} for this call"
 
 
-def spent_words(progress: DraftTold | None, budget: float | None) -> str:
+def spent_words(progress: DraftTicked | None, budget: float | None) -> str:
     if progress is None:
         return ""
     of = f" of {dollars(budget)}" if budget is not None else ""

@@ -7,7 +7,7 @@ from typing import Any
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.labels import Label, Word
 from engine.protocol.records.runs import GroupSummary, Message, Trajectory
-from engine.protocol.requests.arena import ArenaTold
+from engine.protocol.requests.arena import ArenaTicked
 
 ENOUGH_VOTES = 10
 """Minimum number of votes before a tally is shown; earlier it would bias the next vote."""
@@ -62,7 +62,7 @@ class Talk:
         for side in self.sides:
             side.text, side.attempt, side.verdict, side.messages = "", None, None, []
 
-    def take(self, update: ArenaTold) -> None:
+    def take(self, update: ArenaTicked) -> None:
         if update.run_id:
             self.run_id = update.run_id
         if update.kind == "said":

@@ -19,7 +19,7 @@ from engine.protocol.records.runs import (
     RunSummary,
     Trajectory,
 )
-from engine.protocol.requests.arena import ArenaTold, AskArena, Duel, Tally
+from engine.protocol.requests.arena import ArenaTicked, AskArena, Duel, Tally
 from engine.protocol.requests.exports import (
     ExportCheckpoint,
     ExportReport,
@@ -145,18 +145,18 @@ class FakeKept:
         return StreamingResponse(self._answers(asked), media_type="application/x-ndjson")
 
     async def _answers(self, asked: AskArena) -> AsyncIterator[bytes]:
-        told = [ArenaTold(kind="begun", names=asked.models, run_id="01JD5ARENA")]
+        told = [ArenaTicked(kind="begun", names=asked.models, run_id="01JD5ARENA")]
         for place, name in enumerate(asked.models):
             answer = ANSWERS[place % 2]
             words = answer.split(" ")
-            told += [ArenaTold(kind="said", place=place, text=f"{word} ") for word in words]
+            told += [ArenaTicked(kind="said", place=place, text=f"{word} ") for word in words]
             attempt = attempt_of(asked, place, name, answer)
-            told.append(ArenaTold(kind="ended", place=place, trajectory=attempt))
+            told.append(ArenaTicked(kind="ended", place=place, trajectory=attempt))
         group = GroupSummary(
             split="validation", step=len(self.asked), group=0, scenario_id="chat", title="",
             rewards=[None] * len(asked.models), mean=None, std=None, signal=False,
         )  # fmt: skip
-        told.append(ArenaTold(kind="stored", group=group, run_id="01JD5ARENA"))
+        told.append(ArenaTicked(kind="stored", group=group, run_id="01JD5ARENA"))
         for one in told:
             yield one.model_dump_json().encode() + b"\n"
             await asyncio.sleep(0.005)

@@ -17,7 +17,7 @@ from engine.protocol.requests.drafts import (
     DescribeTask,
     Draft,
     DraftScenario,
-    DraftTold,
+    DraftTicked,
     FinishProject,
     ToolView,
 )
@@ -98,7 +98,7 @@ class FakeAuthoring:
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
-    async def _tell(self, asked: DescribeTask) -> AsyncIterator[DraftTold]:
+    async def _tell(self, asked: DescribeTask) -> AsyncIterator[DraftTicked]:
         draft, spent = Draft(), 0.0
         while True:
             have = len(draft.scenarios)
@@ -108,12 +108,12 @@ class FakeAuthoring:
             left_out = {"like another one": 3, "no JSON": 1} if have > AT_ONCE else {}
             values: dict[str, Any] = {"spent_usd": spent, "draft": draft, "left_out": left_out}
             if draft.system and self.problem and have >= self.stop_after:
-                yield DraftTold(words="Written", problem=self.problem, ended=True, **values)
+                yield DraftTicked(words="Written", problem=self.problem, ended=True, **values)
                 return
             if have >= asked.count:
-                yield DraftTold(words="Written", ended=True, **values)
+                yield DraftTicked(words="Written", ended=True, **values)
                 return
-            yield DraftTold(words=words, next_usd=0.0841, **values)
+            yield DraftTicked(words=words, next_usd=0.0841, **values)
             if have >= self.paid.get(asked.folder, 0):
                 await asyncio.sleep(self.delay_s)
                 spent += QUESTION_USD

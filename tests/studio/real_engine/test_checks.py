@@ -108,7 +108,7 @@ def test_agent_and_judge_are_tested_before_a_training(
             await until(lambda: "Say 0" in agent.words(), SOON_S)
             (project / "agent.py").write_text(good)  # while the test of the other one runs
             await until(lambda: not agent.running, SOON_S)
-            assert "changed on disk" in agent.words(), agent.accessibleName()
+            assert "has changed" in agent.words(), agent.accessibleName()
 
             script.moods = ["overflow"]
             click(judge.test)

@@ -82,7 +82,7 @@ def test_an_unknown_server_with_a_password_is_looked_at(
             wizard._later.click()
             hosts = studio.session.hosts
             hosts.add(HostSpec(name="nobody", address="127.0.0.1:1"))
-            words = "reconnecting (3rd try"
+            words = "reconnecting (3rd attempt"
             await until(lambda: hosts.words("nobody").text.startswith(words), SOON_S)
             assert hosts.words("nobody").text.endswith(": connection refused")
             with pytest.raises(Refused, match="refused the connection"):

@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said_and_nothing_opens(
             page = studio.window.page
             studio.actions.trigger("project.import")
             await choose(studio, "A file…", talk)
-            await until(lambda: "not an attempt" in studio.notifier.words())
+            await until(lambda: "not a trajectory" in studio.notifier.words())
             assert studio.window.page == page
             studio.actions.trigger("project.import")
             await until(lambda: studio.window.findChildren(Question))
