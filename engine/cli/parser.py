@@ -56,7 +56,7 @@ def _importing(name: str) -> Callable[[argparse.Namespace], int]:
     def run(arguments: argparse.Namespace) -> int:
         if name != "trust" and hasattr(arguments, "confirm_address"):
             trust = importlib.import_module("engine.cli.commands.trust")
-            if (code := trust.settle(arguments)) is not None:
+            if (code := trust.require_trust_for(arguments)) is not None:
                 return int(code)
         module = importlib.import_module(f"engine.cli.commands.{MODULES.get(name, name)}")
         result: int = module.run(arguments)

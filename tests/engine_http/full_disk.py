@@ -73,7 +73,7 @@ def ended(engine: Engine, run: RunSummary) -> RunSummary:
         if now.state not in ACTIVE_STATES:
             return now
         time.sleep(0.1)
-    raise AssertionError("the run goes on")
+    raise AssertionError("the run resumes")
 
 
 def label(engine: Engine, run: RunSummary) -> str:

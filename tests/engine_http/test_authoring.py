@@ -231,7 +231,7 @@ def test_the_terminal_does_it_alone(workspace: Path, script: Script, tiny_model:
     command += ["--learner", str(tiny_model), "--price", "10", "20"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert "16 training scenarios, 4 to test" in done.stdout
+    assert "16 training scenarios, 4 for validation" in done.stdout
     assert len((folder / "scenarios" / "train.jsonl").read_text().splitlines()) == 16
     config = (folder / "project.toml").read_text()
     assert "openai/scripted" in config

@@ -170,7 +170,7 @@ def test_rules_clear_away_and_people_keep(engine: Engine, project: Path) -> None
     assert dropped
     folders = {path.name for path in (Path(run.path) / "checkpoints").iterdir()}
     assert folders == {f"step-{step:06d}" for step in kept}
-    with pytest.raises(AtelierError, match="goes on from it"):
+    with pytest.raises(AtelierError, match="resumes from it"):
         engine.call(lambda c: c.delete_checkpoint(run.id, max(kept)))
     engine.call(lambda c: c.delete_checkpoint(run.id, newest))
     assert not folder_of(Path(run.path), newest).exists()

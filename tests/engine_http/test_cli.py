@@ -115,7 +115,7 @@ def test_interrupting_stops_after_the_step_and_is_3(project: Path, workspace: Pa
     again = run(
         "train", str(project), "--resume", rest[-1].run_id, "--steps", "2", workspace=workspace
     )
-    assert "goes on after step" in again.stdout
+    assert "resumes after step" in again.stdout
 
 
 @pytest.mark.parametrize("json_flag", [[], ["--json"]])

@@ -238,7 +238,7 @@ def test_nothing_is_asked_where_a_run_that_was_cut_off_has_an_answer_to_all(
     ]  # fmt: skip
     done = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
-    assert "nothing is asked" in done.stdout
+    assert "no request is needed" in done.stdout
     assert "Stopped" not in done.stdout
     assert (len(chat.asked), len(lines(project))) == (asked, 4)
 
@@ -289,7 +289,7 @@ def test_from_the_terminal(
     assert "4 demonstrations in demonstrations.jsonl from 4 of 4 scenarios" in done.stdout
     asked = len(chat.asked)
     again = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert "nothing is asked" in again.stdout
+    assert "no request is needed" in again.stdout
     assert (again.returncode, len(chat.asked)) == (0, asked)
     check = subprocess.run(
         [*command, "sft", str(project), "--check"],

@@ -58,7 +58,7 @@ async def rollout(scenario, model):
 
 FAULTS = (
     ("raise KeyError('sources')", "agent.raised", "KeyError: 'sources'"),
-    ("return None", "reward.none", "Nobody scored"),
+    ("return None", "reward.none", "has no score"),
     ("return {{'reward': float('nan')}}", "agent.bad_result", "nan"),
     ("return {{'reward': 'high'}}", "agent.bad_result", "no number"),
     ("await asyncio.sleep(60)", "agent.timeout", "timed out after 6 s"),

@@ -133,7 +133,7 @@ def test_what_makes_no_sense_is_refused_in_words(
     run, _ = finished
     first = "t00001-000-000"
     wrong = [
-        (label((1, 0), score("t00001-001-000", 1)), "no attempt of this group"),
+        (label((1, 0), score("t00001-001-000", 1)), "not a trajectory of this group"),
         (label((9, 0), score(first, 1)), "not complete"),
         (label((1, 0), Word(kind="order", order=((first,),))), "at least two"),
         (label((1, 0), Word(kind="best")), "needs a trajectory"),
@@ -267,4 +267,4 @@ def test_labels_go_out_and_in_by_the_terminal(
     file.write_text("{}")
     wrong = cli("label", "import", run.path, str(file))
     assert (wrong.returncode, f"{file}:1" in wrong.stderr) == (2, True)
-    assert "No judge has looked" in cli("agreement", run.path).stdout
+    assert "No judge has scored" in cli("agreement", run.path).stdout

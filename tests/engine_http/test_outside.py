@@ -231,7 +231,7 @@ def test_a_project_with_an_agent_keeps_its_name_and_a_script_has_no_agent(
     view = held.call(lambda client: client.project(str(home / "2048")))
     assert (view.problems, view.splits) == ([], [])
     script.close()
-    with pytest.raises(Refused, match="A script of its own makes the attempts"):
+    with pytest.raises(Refused, match="An external script makes the rollouts"):
         held.call(lambda client: client.start_run(StartRun(project=str(home / "2048"))))
 
 
@@ -241,7 +241,7 @@ def test_a_person_stops_it_and_only_a_new_start_goes_on(held: Engine, tiny_model
     script.train(script.groups(1))
     held.call(lambda c: c.command(run.id, Command(action="stop_after_step")))
     until(lambda: script.summary.state == "stopped")
-    with pytest.raises(Refused, match="is not going on"):
+    with pytest.raises(Refused, match="is not active"):
         script.train([SentGroup()])
     with pytest.raises(Refused, match="A script trains agent-stopped"):
         held.call(lambda c: c.command(run.id, Command(action="resume")))

@@ -147,7 +147,7 @@ def test_there_must_be_something_to_learn(engine: Engine, project: Path) -> None
     with pytest.raises(AtelierError, match=r"There is no demonstrations\.jsonl in the project"):
         begin(engine, project)
     (project / "demonstrations.jsonl").write_text("\n")
-    with pytest.raises(AtelierError, match="no demonstration to learn from"):
+    with pytest.raises(AtelierError, match="no demonstration to train on"):
         begin(engine, project)
 
 

@@ -156,7 +156,7 @@ def _tell(folder: Path, last: DraftTicked, typed: str) -> None:
     splits = Counter(one.split for one in last.draft.scenarios)
     grades = Counter(one.difficulty or 0 for one in last.draft.scenarios)
     said = ", ".join(f"{grades[n]} of {n or 'no'}" for n in sorted(grades))
-    counts = f"{splits['train']} training scenarios, {splits['validation']} to test"
+    counts = f"{splits['train']} training scenarios, {splits['validation']} for validation"
     say(f"{last.draft.title}: {counts}.")
     say(f"By difficulty: {said}. Spent ${last.spent_usd:.4f}.")
     for why, count in last.left_out.items():

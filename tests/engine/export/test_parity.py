@@ -72,14 +72,14 @@ def test_what_llama_cpp_has_converted_is_close_at_best() -> None:
         ({"weights": GOOD_WEIGHTS.model_copy(update={"outside": 2, "first": "w"})}, "first in w"),
         ({"weights": GOOD_WEIGHTS.model_copy(update={"missing": ["w"]})}, "missing: w"),
         ({"weights": GOOD_WEIGHTS.model_copy(update={"unexpected": ["w"]})}, "too many: w"),
-        ({"weights": None}, "could not be laid beside"),
+        ({"weights": None}, "could not be compared with"),
         ({"logprobs": gap(2e-4)}, "largest .* 0.0002 nats; 0.0001 are allowed"),
         ({"logprobs": None}, "could not be computed"),
         ({"greedy": GREEDY.model_copy(update={"ties": 0})}, "1 of 4 prompts"),
         ({"greedy": None}, "No prompt"),
         ({"same": SAME.model_copy(update={"chat_template": False})}, "chat template is not"),
         ({"same": SAME.model_copy(update={"stop_tokens": False})}, "stop tokens are not"),
-        ({"same": None}, "beside the weights could not"),
+        ({"same": None}, "configuration files could not"),
     ],
 )
 def test_each_difference_has_its_sentence(change: dict[str, object], words: str) -> None:

@@ -71,7 +71,7 @@ def test_the_model_is_found_from_above(art: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no model c in this folder"):
         find_art_model(copy, "c")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="no attempts of ART"):
+    with pytest.raises(ConfigError, match="no ART trajectories"):
         find_art_model(tmp_path / "empty")
 
 

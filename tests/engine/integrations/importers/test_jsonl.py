@@ -65,7 +65,7 @@ def test_half_a_character_is_replaced(tmp_path: Path) -> None:
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("\n")
-    with pytest.raises(ConfigError, match="no attempts"):
+    with pytest.raises(ConfigError, match="no trajectories"):
         read_attempts(file)
 
 
@@ -123,5 +123,5 @@ def test_text_that_is_no_utf8_is_named_with_its_line(tmp_path: Path) -> None:
 def test_a_number_too_large_for_a_metric_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "large.jsonl"
     file.write_text('{"messages": [], "metrics": {"a": 1' + "0" * 400 + "}}")
-    with pytest.raises(ConfigError, match="not an attempt"):
+    with pytest.raises(ConfigError, match="not a trajectory"):
         read_attempts(file)

@@ -84,7 +84,7 @@ def test_what_is_not_there_is_said(project: Path, run: RunSpec) -> None:
     make_run(project, "grey-owl", {})
     make_run(project, "amber-kestrel", {1: None})
     for name, said in {
-        "blue-heron@best": "nobody knows which is the best",
+        "blue-heron@best": "the best one is unknown",
         "grey-owl": "has no checkpoint yet",
         "amber-kestrel@2": "2 runs are called amber-kestrel",
         "@2": "no trained run called ",

@@ -199,11 +199,11 @@ def test_a_refusal_is_said_once_at_the_bar(
 ) -> None:
     async def job() -> None:
         async with reading(judged, qapp, tmp_path) as (studio, page):
-            problem = Problem(code="label.failed_attempt", message="Attempt 1 failed by itself.")
+            problem = Problem(code="label.failed_attempt", message="Attempt 1 cannot be scored.")
             judged.refuse[f"/runs/{RUN}/labels"] = problem
             press(page, Key.Key_F)
             press(page, Key.Key_Return)
-            await until(lambda: "failed by itself" in page._bar.sentence())
+            await until(lambda: "cannot be scored" in page._bar.sentence())
             await until(lambda: not page.tasks.busy("label"))
             assert not studio.notifier.words()
             assert page._desk.labelling.draft, "what was said is kept"
