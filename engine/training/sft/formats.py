@@ -103,7 +103,7 @@ def _prompted(value: dict[str, Any]) -> Example:
     places = range(len(asked), len(messages))
     learned = {n for n in places if messages[n]["role"] == "assistant" and _counts(messages[n])}
     if not learned:
-        raise ValueError('Its "completion" has no message of the assistant.')
+        raise ValueError('Its "completion" has no assistant message.')
     return Example("prompt and completion", messages, _tools(value), frozenset(learned))
 
 

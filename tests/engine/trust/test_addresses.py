@@ -74,7 +74,7 @@ def test_loopback_is_asked_without_a_key(address: str) -> None:
 def test_a_model_name_carries_no_address(model: str) -> None:
     with pytest.raises(ConfigError):
         sends_key(model, None)
-    with pytest.raises(ValueError, match="no model's name"):
+    with pytest.raises(ValueError, match="not a model name"):
         JudgeConfig(enabled=True, models=(model,))
 
 
