@@ -116,7 +116,7 @@ CHECKPOINTS = [
         "kept",
         plain,
         [
-            Row("ListCard._add", "shown Question Compare with another"),
+            Row("ListCard._add", "shown Question Add a model to compare"),
             Row("ListCard._save", "shown ExportSheet"),
             Row("ArenaCard._how", "shown QMenu"),
         ],

@@ -142,8 +142,8 @@ FRAME = [
         settings,
         [
             Row("Sidebar._rows[home]", "page home"),
-            Row("SettingsPage._motion", "unchecked Toggle Reduced motion"),
-            Row("SettingsPage._motion", "checked Toggle Reduced motion"),
+            Row("SettingsPage._motion", "unchecked Toggle Reduce motion"),
+            Row("SettingsPage._motion", "checked Toggle Reduce motion"),
             Row("PathField: Browse of SettingsPage", "shown QFileDialog Choose a Python"),
             Row("SettingsPage._check_button", "GET /doctor"),
             Row("CardHeader: Add a server of ServersCard", "shown AddServerSheet"),

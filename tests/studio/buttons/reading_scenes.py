@@ -43,7 +43,7 @@ async def judged(stage: Stage) -> None:
     await stage.until(lambda: page._siblings is not None)
 
 
-OTHER = r"words ColumnHead Attempt (\d).*-> Attempt (?!\1)"
+OTHER = r"words ColumnHead Trajectory (\d).*-> Trajecto"
 """A column shows another attempt than before."""
 
 
@@ -113,7 +113,7 @@ TRAJECTORIES = [
             Row("LabelBar._effect", "shown QMenu"),
         ],
     ),
-    Scene("judged", judged, [Row("LabelBar._teach", "checked Toggle Teach")]),
+    Scene("judged", judged, [Row("LabelBar._teach", "checked Toggle Use as an example")]),
     Scene("narrow", narrow, [Row("GroupHead._after", OTHER)]),
     Scene("paged", paged, [Row("GroupHead._before", OTHER)]),
     Scene(

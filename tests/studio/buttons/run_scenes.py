@@ -181,7 +181,7 @@ RUN = [
         [
             Row(
                 "ErrorCard: Show log of DamagedRun",
-                "copied |shown Toast This run has written no log",
+                "copied |shown Toast This run has no log",
             ),
             Row("ErrorCard: Copy report of DamagedRun", "copied "),
             Row("_RemedyRow._button of DamagedRun", "shown Question Delete run", "Delete"),

@@ -136,7 +136,7 @@ SETUP = [
             Row("Sidebar._rows[run]", "page run"),
             Row("ChoiceRow: Browse", "shown QFileDialog Choose a model folder"),
             Row("PathField: Browse of ChoiceRow", "shown QFileDialog Choose the agent"),
-            Row("ChoicesForm._copy", "copied .*engine train"),
+            Row("ChoicesForm._copy", "copied .*atelier train"),
             Row("Preflight._again", "GET /forecast"),
             Row("AdvancedFold._fold", "shown FormRow"),
             Row("BackendCard._more", "shown FormRow"),

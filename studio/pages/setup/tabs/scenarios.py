@@ -53,7 +53,7 @@ class ScenariosTab(QWidget):
         self._session, self._tasks = session, tasks
         self._file: File = ("", "train")
         self._models: dict[File, ScenarioTableModel] = {self._file: self._new_model()}
-        self._which = Segmented(["Training", "Validation"], "Scenario set")
+        self._which = Segmented(["Train", "Validation"], "Scenario set")
         self._table = Table("Scenarios")
         self._words = Text("", "label", 400, "muted", elide=True)
         self._tools = [
