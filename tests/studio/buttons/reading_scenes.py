@@ -43,7 +43,7 @@ async def judged(stage: Stage) -> None:
     await stage.until(lambda: page._siblings is not None)
 
 
-OTHER = r"words ColumnHead Trajectory (\d).*-> Trajecto"
+OTHER = r"words ColumnHead Trajectory (\d).*-> Trajectory (?!\1)"
 """A column shows another attempt than before."""
 
 

@@ -176,7 +176,7 @@ SETUP = [
         [
             Row("ScenariosTab: Add", "words Table .*-> 5 rows"),
             Row("ScenariosTab: Undo", "words Table .*-> 4 rows"),
-            Row("ScenariosTab: Import JSONL", "shown QFileDialog Import scenarios"),
+            Row("ScenariosTab: Import…", "shown QFileDialog Import scenarios"),
         ],
     ),
     Scene(

@@ -61,7 +61,7 @@ class ScenariosTab(QWidget):
             for words, icon, slot in (
                 ("Add", "plus", lambda: self.model.add()),
                 ("Delete", "trash-2", self._delete),
-                ("Import JSONL", "import", self._import),
+                ("Import…", "import", self._import),
                 ("Undo", "undo-2", lambda: self.model.undo.undo()),
             )
         ]
