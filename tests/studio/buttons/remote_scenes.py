@@ -304,7 +304,7 @@ REMOTE = [
         "a passphrase is asked for",
         partial(asked, question=PASSPHRASE),
         [
-            Row("SecretField._keep of Question", "checked Toggle Remember"),
+            Row("SecretField._keep of Question", "checked Toggle Store in the system keyring"),
             Row("Question: Cancel", "POST /hosts/box/answer"),
         ],
         fake=SSH,
