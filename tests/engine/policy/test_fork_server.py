@@ -101,6 +101,8 @@ def test_a_forked_policy_computes_the_same_bytes(tiny_model: Path, tmp_path: Pat
             forked = await TorchPolicy.start(log, "tiny", start=fork_server.launcher())
             try:
                 assert fork_server.server_pids()
+                for policy in (plain, forked):
+                    await policy._child.ask("hold", held=False)  # its process is set up by then
                 assert facts(forked.pids[0]) == facts(plain.pids[0])
                 one, two = [
                     await work_of(policy, tiny_model, tmp_path / name)
