@@ -5,6 +5,7 @@
     python3 packaging/bootstrap.py test    run every check and test (with --long: the long ones too)
     python3 packaging/bootstrap.py setup   install only
     python3 packaging/bootstrap.py docs    build the documentation as a static site
+    python3 packaging/bootstrap.py mutants measure by mutation how much the unit tests find
 
 Everything installed is pinned with hashes in packaging/locks. What is done already is not done
 again; what was cut off goes on where it stopped.
@@ -30,6 +31,7 @@ from base import (
 )
 from docs import add_docs, command_docs
 from door import add_commands, command_environment, command_wheels
+from mutants import add_mutants, command_mutants
 from variables import drop_secrets, without_secrets
 
 STARTER = "smollm2-135m-instruct"
@@ -79,9 +81,11 @@ def main() -> int:
     setup.set_defaults(command=command_setup)
     add_commands(commands)
     add_docs(commands)
+    add_mutants(commands)
     arguments, rest = parser.parse_known_args()
     arguments.rest = rest
-    if arguments.command in (command_setup, command_environment, command_wheels, command_docs):
+    installing = (command_setup, command_environment, command_wheels, command_docs, command_mutants)
+    if arguments.command in installing:
         drop_secrets()
     try:
         return arguments.command(arguments)

@@ -27,11 +27,12 @@ SETS = {
     "studio": ["studio"],
     "test": ["test"],
     "bench": ["bench"],
+    "mutants": ["mutants"],
 }
 UNRESOLVED = {"bench": "openpipe-art==0.5.18"}
 """Taken without what they depend on: only single functions of theirs are called."""
-BESIDE = {"bench": "engine-cpu"}
-"""Sets that lie on top of another one's environment, and bring only what is not there."""
+BESIDE = {"bench": ["engine-cpu"], "mutants": ["engine-cpu", "studio", "test"]}
+"""Sets that are installed on top of others, and hold only what those lack."""
 ALONE = {
     "docs": "zensical==0.0.73",
     "judge": "litellm==1.106.2",
@@ -124,8 +125,8 @@ def lock_one_environment(torch_hashes: list[str]) -> None:
                 compile_lock(["-", "--no-deps"], lock, UNRESOLVED[name])
                 blocks += split(lock.read_text())
             if name in BESIDE:
-                there = split((LOCKS / f"{BESIDE[name]}.txt").read_text())
-                names = {block.split("==")[0] for block in there}
+                locks = [(LOCKS / f"{below}.txt").read_text() for below in BESIDE[name]]
+                names = {block.split("==")[0] for lock_text in locks for block in split(lock_text)}
                 blocks = [block for block in blocks if block.split("==")[0] not in names]
             lock.write_text("".join(block for block in blocks if not is_left_out(block)))
             torch = next((b for b in blocks if b.startswith("torch==")), None)
