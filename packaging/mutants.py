@@ -1,5 +1,6 @@
 """`bootstrap.py mutants`: the share of planted faults that the unit tests of pure modules find, by
-mutmut. Which modules and which tests, `[tool.mutmut]` in pyproject.toml says. Standard library only.
+mutmut. `[tool.mutmut]` in pyproject.toml says which modules and which tests. Standard library
+only.
 """
 
 import argparse

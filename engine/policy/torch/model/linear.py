@@ -32,9 +32,16 @@ def times(x_SI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tens
     return linear(x_SI, weight_OI, bias_O)
 
 
+def can_pack(weight: Tensor) -> bool:
+    """Some processors have float32 kernels only: oneDNN's bfloat16 ones ask for AVX-512."""
+    if weight.dtype == torch.bfloat16:
+        return has_onednn(weight) and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return weight.dtype == torch.float32 and has_onednn(weight)
+
+
 def pack(weight_OI: Tensor, rows: int) -> Packed | Tensor:
     """A copy laid out for products of about `rows` rows; the weight itself where there is none."""
-    if weight_OI.dtype in (torch.float32, torch.bfloat16) and has_onednn(weight_OI):
+    if can_pack(weight_OI):
         return Packed(torch.ops.mkldnn._reorder_linear_weight(weight_OI, rows))
     return weight_OI
 

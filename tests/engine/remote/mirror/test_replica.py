@@ -202,6 +202,8 @@ def test_damaged_bytes_store_nothing(far: Path, home: Path) -> None:
     for _ in range(40):
         place = dice.randrange(len(page.content))
         for bad in (page.content[:place], flipped(page.content, place)):
+            if unpacks_to(bad, plain):  # another distance into the same zeros says the same
+                continue
             with pytest.raises(StoreError):
                 replica.apply(bad)
     for _ in range(40):  # a checksum over damage says nothing: the form must hold all the same
@@ -217,6 +219,13 @@ def test_damaged_bytes_store_nothing(far: Path, home: Path) -> None:
         with pytest.raises(StoreError):
             replica.apply(bad)
     replica.close()
+
+
+def unpacks_to(page: bytes, plain: bytes) -> bool:
+    try:
+        return zlib.decompress(page) == plain
+    except zlib.error:
+        return False
 
 
 def flipped(content: bytes, place: int) -> bytes:

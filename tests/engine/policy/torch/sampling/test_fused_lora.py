@@ -7,7 +7,7 @@ import torch
 
 from engine.hardware import forecast
 from engine.policy.torch.model.adapter import LoraLinear
-from engine.policy.torch.model.linear import Packed, pack, packed_linear, times
+from engine.policy.torch.model.linear import Packed, can_pack, pack, packed_linear, times
 from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.training.prefix_tree import TreePlan, grow
 from tests.engine.policy.conftest import load
@@ -83,7 +83,8 @@ def test_packed_products_are_the_plain_ones(dtype: torch.dtype) -> None:
     rtol, atol = (1e-5, 1e-5) if dtype == torch.float32 else (0.01, 0.05)
     with torch.inference_mode():
         packed = pack(weight.to(dtype), 32)
-        assert isinstance(packed, Packed) == torch.backends.mkldnn.is_available()
+        assert isinstance(packed, Packed) == can_pack(weight.to(dtype))
+        assert can_pack(weight) == torch.backends.mkldnn.is_available()
         for got in (
             times(x.to(dtype), weight.to(dtype), bias.to(dtype)),
             packed_linear(x.to(dtype), packed, bias.to(dtype)),
