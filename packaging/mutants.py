@@ -20,7 +20,9 @@ MISSED = {"survived", "no tests"}
 
 def add_mutants(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     mutants = commands.add_parser(NAME, help="measure by mutation how much the unit tests find")
-    mutants.add_argument("modules", nargs="*", metavar="MODULE", help="such as engine.reward.labels")
+    mutants.add_argument(
+        "modules", nargs="*", metavar="MODULE", help="such as engine.reward.labels"
+    )
     mutants.set_defaults(command=command_mutants)
 
 
@@ -55,9 +57,7 @@ def share(found: int, missed: int) -> float:
     return found / (found + missed)
 
 
-def count(
-    lines: Iterable[str], modules: list[str]
-) -> tuple[Counter[str], Counter[str], list[str]]:
+def count(lines: Iterable[str], modules: list[str]) -> tuple[Counter[str], Counter[str], list[str]]:
     """Found and missed mutants by module, and the names of the missed ones.
 
     A line of mutmut's is `    engine.reward.blend.x_blend__mutmut_3: killed`. Mutants of other

@@ -25,7 +25,6 @@ from studio.models.event_feed import Feed, PumpListener
 from studio.pages.home.page import HomePage
 from studio.pages.page import Page
 from studio.pages.settings.page import SettingsPage
-from studio.pages.setup.page import SetupPage
 from studio.pages.trust_bar import TrustController
 from studio.runtime.garbage_collector import GuiCollector
 from studio.runtime.single_instance import SingleInstance
@@ -37,7 +36,7 @@ from studio.shell import palette
 from studio.shell.help import HELP_OF_PAGE, HelpDialog
 from studio.shell.import_trajectories import Importer
 from studio.shell.new_project import NewProjectController
-from studio.shell.page_registry import make_pages
+from studio.shell.page_registry import PageRegistry
 from studio.shell.server_actions import ServerController
 from studio.shell.window_state import Frame
 from studio.store.runs.runs import RunStore
@@ -64,7 +63,7 @@ class Studio:
         self.window = MainWindow(self.settings)
         self.actions = Actions(self.window)
         self.notifier = Notifier(self.window, self.window.show_problem)
-        self.pages: dict[str, Page] = make_pages(self.session, self.actions, self.workspace)
+        self.pages = PageRegistry(self.session, self.actions, self.workspace, self._add_page)
         self.window.set_pages(self.pages)
         self.frame = Frame(self.window, self.session, self.actions)
         self.trust = TrustController(self.window, self.window.trust_bar, self.session)
@@ -95,7 +94,7 @@ class Studio:
 
     async def close(self) -> None:
         """Orderly: pages, session, link. Training goes on."""
-        for page in self.pages.values():
+        for page in self.pages.built.values():
             await page.close_tasks()
         await self.describing.close()
         await self.files.close()
@@ -111,14 +110,7 @@ class Studio:
         self.settings.changed.connect(self._apply)
         self.settings.write_failed.connect(self._settings_unwritten)
         window.remedy_chosen.connect(actions.trigger)
-        home, settings = self.pages["home"], self.pages["settings"]
-        assert isinstance(home, HomePage)
-        assert isinstance(settings, SettingsPage)
-        self.servers.serve(settings)
-        self.describing.serve(home)
-        home.import_wanted.connect(self.importer.start)
-        places = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
-        actions.bind(**{f"go_{place}": self._go(place) for place in places})
+        actions.bind(**{f"go_{place}": self._go(place) for place in self.pages})
         actions.bind(
             app_commands=lambda: palette.CommandPalette(window, actions).show(),
             app_help=self._open_help,
@@ -148,6 +140,15 @@ class Studio:
             engine_doctor=self._go("settings"),
         )
 
+    def _add_page(self, key: str, page: Page) -> None:
+        """Show a page that was just built, and serve what it asks of the window."""
+        self.window.add_page(key, page)
+        if isinstance(page, SettingsPage):
+            self.servers.serve(page)
+        elif isinstance(page, HomePage):
+            self.describing.serve(page)
+            page.import_wanted.connect(self.importer.start)
+
     def _open_help(self) -> None:
         """Open the help window at the page about what is in view."""
         outside = self.session.project.outside
@@ -155,10 +156,8 @@ class Studio:
         HelpDialog(self.window, path).open()
 
     def _open_demonstrations(self, teacher: bool = False) -> None:
-        setup = self.pages["setup"]
-        assert isinstance(setup, SetupPage)
         self.window.show_page("setup")
-        setup.show_demonstrations(teacher)
+        self.pages.setup.show_demonstrations(teacher)
 
     def _go(self, place: str) -> Callable[[], None]:
         return lambda: self.window.show_page(place)
@@ -265,6 +264,7 @@ async def _live(app: QApplication, single: SingleInstance, project: str, workspa
     single.asked.connect(lambda path: _raise(studio, path))
     single.listen()
     studio.start(str(Path(project).resolve()) if project else "")
+    studio.pages.build_ahead(studio.window)
     try:
         await closed.wait()
     finally:

@@ -44,7 +44,8 @@ class MainWindow(QMainWindow):
         self._settings = settings
         self._folded_by_hand = settings.current.sidebar_folded
         self.sidebar, self.header, self.trust_bar = Sidebar(), PageHeader(), TrustBar()
-        self._stack, self._pages = QStackedWidget(), dict[str, Page]()
+        self._stack, self._added = QStackedWidget(), dict[str, Page]()
+        self._pages: Mapping[str, Page] = self._added
         self._card: ErrorCard | None = None
         self._build()
         self.sidebar.place_chosen.connect(self.show_page)
@@ -54,7 +55,7 @@ class MainWindow(QMainWindow):
     def page(self) -> str:
         """The key of the page in view."""
         shown = self._stack.currentWidget()
-        return next((key for key, page in self._pages.items() if page is shown), "")
+        return next((key for key, page in self._added.items() if page is shown), "")
 
     @property
     def body(self) -> QStackedWidget:
@@ -62,9 +63,12 @@ class MainWindow(QMainWindow):
         return self._stack
 
     def set_pages(self, pages: Mapping[str, Page]) -> None:
-        for key, page in pages.items():
-            self._pages[key] = page
-            self._stack.addWidget(page)
+        """Pages to show by key; a mapping that builds them adds each with `add_page`."""
+        self._pages = pages
+
+    def add_page(self, key: str, page: Page) -> None:
+        self._added[key] = page
+        self._stack.addWidget(page)
 
     def show_page(self, key: str) -> None:
         """Bring a page into view; it is told, so that it can load."""

@@ -40,6 +40,8 @@ class PolicySpec(PolicyValue):
     """Compute each layer again in the backward pass instead of keeping what it computed."""
     value_lr: float | None = None
     """Learning rate of a value head; without one there is none."""
+    limits: tuple[float, float] | None = None
+    """Peak FLOP/s and bytes/s of this machine, where they are known; else they are measured."""
 
 
 class AdamStep(PolicyValue):

@@ -43,6 +43,8 @@ VARIABLES = {
     **KEPT_PAGES,
 }
 """Environment variables of every policy process."""
+_limits: dict[tuple[str, str], tuple[float, float]] = {}
+"""Peak rates of this machine by precision and visible cards, as the first policy measured them."""
 TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
 
 
@@ -66,8 +68,8 @@ async def unsloth_program(cuda: bool) -> tuple[str, ...]:
 class TorchPolicy:
     """Owns one policy process. Make it with `start`, end it with `close`."""
 
-    def __init__(self, child: Child, base_name: str) -> None:
-        self._child = child
+    def __init__(self, child: Child, base_name: str, cards: str = "") -> None:
+        self._child, self._cards = child, cards
         self._base_name = base_name
         self._held, self._holding = Outages(), contextlib.ExitStack()
         self.version = 0
@@ -89,7 +91,7 @@ class TorchPolicy:
         child = await Child.spawn(
             "policy", [*program], cwd=ROOT, log=log, environment=variables, start=start
         )
-        return cls(child, base_name)
+        return cls(child, base_name, variables.get("CUDA_VISIBLE_DEVICES", ""))
 
     @property
     def away_s(self) -> float:
@@ -105,7 +107,12 @@ class TorchPolicy:
         return found
 
     async def load(self, spec: PolicySpec) -> PolicyInfo:
-        return PolicyInfo.model_validate(await self._child.ask("load", spec=spec.model_dump()))
+        place = spec.model.dtype, self._cards
+        known = spec.model_copy(update={"limits": spec.limits or _limits.get(place)})
+        info = PolicyInfo.model_validate(await self._child.ask("load", spec=known.model_dump()))
+        if info.peak_flops and info.bandwidth:
+            _limits[place] = info.peak_flops, info.bandwidth
+        return info
 
     async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
         async for part in self._child.stream("sample", request=request.model_dump()):

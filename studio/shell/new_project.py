@@ -1,5 +1,6 @@
 """Controller of the new-project wizard, available from everywhere in the window."""
 
+from functools import cached_property
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -24,16 +25,21 @@ class NewProjectController(QObject):
         self, window: MainWindow, session: Session, actions: Actions, workspace: Path
     ) -> None:
         super().__init__(window)
-        self._session = session
+        self._window, self._session, self._workspace = window, session, workspace
         self._tasks = TaskScope(self)
         self._tasks.failed.connect(self._raise)
-        self.sheet = DescribeSheet(session, self._tasks, workspace, window.body)
-        self.sheet.made.connect(self._made)
-        actions.bind(project_describe=self.sheet.begin)
+        actions.bind(project_describe=lambda: self.sheet.begin())
+
+    @cached_property
+    def sheet(self) -> DescribeSheet:
+        """The wizard, built when it is first opened."""
+        sheet = DescribeSheet(self._session, self._tasks, self._workspace, self._window.body)
+        sheet.made.connect(self._made)
+        return sheet
 
     def serve(self, home: HomePage) -> None:
         """Open unfinished projects in the wizard instead of Setup."""
-        home.writing_wanted.connect(self.sheet.go_on)
+        home.writing_wanted.connect(lambda draft: self.sheet.go_on(draft))
 
     async def close(self) -> None:
         await self._tasks.close()

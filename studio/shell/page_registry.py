@@ -1,7 +1,10 @@
 """All pages by key, and connections between them."""
 
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer
 
 from engine.protocol.records.runs import Split
 from engine.protocol.requests.runs import TrajectoryQuery
@@ -16,33 +19,105 @@ from studio.pages.setup.page import SetupPage
 from studio.pages.trajectories.page import TrajectoriesPage
 from studio.services.session import Session
 
+KEYS = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
+"""Keys of the pages, in the order of the sidebar."""
+PAUSE_MS = 20
+"""Pause between pages that are built ahead, in which the window answers."""
 
-def make_pages(session: Session, actions: Actions, workspace: Path) -> dict[str, Page]:
-    """Build the pages; keys are those of the sidebar."""
-    run, trajectories = RunPage(session, actions), TrajectoriesPage(session, actions)
 
-    def show_trajectories(query: TrajectoryQuery) -> None:
-        session.place_wanted.emit("trajectories")
-        trajectories.show_query(query)
+class PageRegistry(Mapping[str, Page]):
+    """Pages by key; each is built when it is first asked for, and given to `on_built`."""
 
-    judge = JudgePage(session, actions)
+    def __init__(
+        self,
+        session: Session,
+        actions: Actions,
+        workspace: Path,
+        on_built: Callable[[str, Page], None],
+    ) -> None:
+        self._session, self._actions, self._workspace = session, actions, workspace
+        self._on_built = on_built
+        self.built: dict[str, Page] = {}
 
-    def show_group(split: Split, step: int, group: int, blind: bool = False) -> None:
-        session.place_wanted.emit("trajectories")
-        trajectories.show_group(split, step, group, blind)
+    def __getitem__(self, key: str) -> Page:
+        if key not in self.built:
+            self.built[key] = self._build(key)
+            self._on_built(key, self.built[key])
+        return self.built[key]
 
-    checkpoints = CheckpointsPage(session, actions)
-    checkpoints.branch_wanted.connect(run.open_branch)
-    run.trajectories_wanted.connect(show_trajectories)
-    judge.group_wanted.connect(show_group)
-    judge.grading_wanted.connect(partial(show_group, blind=True))
-    trajectories.grading_wanted.connect(judge.grade_next)
-    return {
-        "home": HomePage(session, actions, workspace),
-        "setup": SetupPage(session, actions),
-        "judge": judge,
-        "run": run,
-        "trajectories": trajectories,
-        "checkpoints": checkpoints,
-        "settings": SettingsPage(session, actions, workspace),
-    }
+    def __contains__(self, key: object) -> bool:
+        return key in KEYS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(KEYS)
+
+    def __len__(self) -> int:
+        return len(KEYS)
+
+    @property
+    def trajectories(self) -> TrajectoriesPage:
+        page = self["trajectories"]
+        assert isinstance(page, TrajectoriesPage)
+        return page
+
+    @property
+    def judge(self) -> JudgePage:
+        page = self["judge"]
+        assert isinstance(page, JudgePage)
+        return page
+
+    @property
+    def run(self) -> RunPage:
+        page = self["run"]
+        assert isinstance(page, RunPage)
+        return page
+
+    @property
+    def setup(self) -> SetupPage:
+        page = self["setup"]
+        assert isinstance(page, SetupPage)
+        return page
+
+    def build_ahead(self, context: QObject) -> None:
+        """Build the pages not yet shown, one after the other, while the window answers; `context`
+        ends this with its own life."""
+        left = [key for key in KEYS if key not in self.built]
+        if left:
+            self[left[0]]
+            QTimer.singleShot(PAUSE_MS, context, partial(self.build_ahead, context))
+
+    def _build(self, key: str) -> Page:
+        session, actions, workspace = self._session, self._actions, self._workspace
+        match key:
+            case "home":
+                return HomePage(session, actions, workspace)
+            case "setup":
+                return SetupPage(session, actions)
+            case "judge":
+                judge = JudgePage(session, actions)
+                judge.group_wanted.connect(self._show_group)
+                judge.grading_wanted.connect(partial(self._show_group, blind=True))
+                return judge
+            case "run":
+                run = RunPage(session, actions)
+                run.trajectories_wanted.connect(self._show_trajectories)
+                return run
+            case "trajectories":
+                trajectories = TrajectoriesPage(session, actions)
+                trajectories.grading_wanted.connect(lambda: self.judge.grade_next())
+                return trajectories
+            case "checkpoints":
+                checkpoints = CheckpointsPage(session, actions)
+                checkpoints.branch_wanted.connect(lambda step: self.run.open_branch(step))
+                return checkpoints
+            case "settings":
+                return SettingsPage(session, actions, workspace)
+        raise KeyError(key)
+
+    def _show_trajectories(self, query: TrajectoryQuery) -> None:
+        self._session.place_wanted.emit("trajectories")
+        self.trajectories.show_query(query)
+
+    def _show_group(self, split: Split, step: int, group: int, blind: bool = False) -> None:
+        self._session.place_wanted.emit("trajectories")
+        self.trajectories.show_group(split, step, group, blind)

@@ -1,8 +1,9 @@
-"""Starter of engine processes that have a fork server with torch in memory from the beginning.
+"""Starter of engine processes, which are forked from a process that has imported what they need.
 
-An engine of its own imports torch and transformers anew for its first policy. Here one process a
-test session has imported them; for each engine it forks a process, which forks the engine's fork
-server and then becomes the engine by exec. Everything after that is as with any engine.
+An engine of its own imports the server for seconds, and torch and transformers anew for its first
+policy. Here one process a test session has imported them; for each engine it forks a process, which
+forks the engine's fork server and then runs the engine. Everything after that is as with any
+engine; `test_lifecycle` starts one by exec.
 """
 
 import json
@@ -14,7 +15,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,8 +27,8 @@ from engine.runtime.variables import allowed_environment
 ROOT = Path(__file__).parents[2]
 DESCRIPTORS = 2
 LARGEST = 2**17
-PADDING = "-" * 60
-"""Room in the command line for that of a policy process."""
+PADDING = "-" * 400
+"""Room in the command line for those of the engine and of a policy process."""
 
 
 class Started:
@@ -134,6 +136,7 @@ def starter_pid() -> int | None:
 
 def main() -> None:
     """Start an engine for each request, and report the exit code of each."""
+    import engine.cli.commands.serve  # noqa: F401 - what an engine imports, before the fork
     from engine.policy.torch import preloaded
 
     line = socket.socket(fileno=int(sys.argv[1]))
@@ -158,7 +161,7 @@ def main() -> None:
                 os.close(ended)
                 os.close(wake)
                 line.close()
-                become_engine(json.loads(data), descriptors, preloaded.serve_forks)
+                become_engine(json.loads(data), descriptors, preloaded)
             for descriptor in descriptors:
                 os.close(descriptor)
             line.send(json.dumps({"begun": pid}).encode())
@@ -173,33 +176,49 @@ def report_ended(line: socket.socket) -> None:
         return
 
 
-def become_engine(
-    request: dict[str, Any],
-    descriptors: list[int],
-    serve_forks: Callable[[socket.socket, int], None],
-) -> NoReturn:
+def become_engine(request: dict[str, Any], descriptors: list[int], preloaded: Any) -> NoReturn:
     """Fork the engine's fork server, then run the engine in this process, as its parent."""
+    code = 1
     try:
         stdout, stderr = descriptors
         os.dup2(stderr, 2)
+        os.close(stderr)
         requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         life, ours = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.setsid()
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            for descriptor in (stdout, stderr, ours):
+            for descriptor in (stdout, ours):
                 os.close(descriptor)
             requests.close()
-            serve_forks(theirs, life)
+            preloaded.serve_forks(theirs, life)
             os._exit(0)
         os.dup2(stdout, 1)
-        for descriptor in (requests.fileno(), ours):
-            os.set_inheritable(descriptor, True)
-        known = {INHERITED: f"{requests.fileno()},{ours},{pid}"}
-        os.execve(request["argv"][0], request["argv"], {**request["environment"], **known})
+        for descriptor in (stdout, theirs.detach(), life):
+            os.close(descriptor)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.environ[INHERITED] = f"{requests.detach()},{ours},{pid}"
+        code = run_engine(request["argv"], preloaded)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001 - the interpreter would print it, and exit with 1
+        traceback.print_exc()
     finally:
-        os._exit(1)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def run_engine(argv: list[str], preloaded: Any) -> int:
+    """Do what `python -m engine …` does, under its command line."""
+    from engine.cli.main import main as command_line
+
+    preloaded.show_command("\0".join(argv))
+    sys.argv = argv[2:]
+    time.tzset()
+    return command_line()
 
 
 if __name__ == "__main__":

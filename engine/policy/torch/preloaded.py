@@ -48,7 +48,7 @@ def prepare() -> None:
 
 def serve_forks(requests: socket.socket, life: int) -> None:
     """Show what this process is to `ps`, and answer requests."""
-    _show_command("fork-server of policies")
+    show_command("fork-server of policies")
     answer_requests(requests, life)
 
 
@@ -104,7 +104,7 @@ def _become_policy(
         os.environ.clear()
         os.environ.update(request["environment"])
         sys.argv = ["serve", str(line), str(life)]
-        _show_command(f"{sys.executable}\0-m\0{serve.__name__}\0{line}\0{life}")
+        show_command(f"{sys.executable}\0-m\0{serve.__name__}\0{line}\0{life}")
         serve.main()
         code = 0
     except SystemExit as end:
@@ -117,7 +117,7 @@ def _become_policy(
     os._exit(code)
 
 
-def _show_command(command: str) -> None:
+def show_command(command: str) -> None:
     """Let `ps` show a command line, cut where it is longer than the one that this program was
     started with."""
     with open("/proc/self/stat", "rb") as file:

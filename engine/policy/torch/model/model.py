@@ -66,6 +66,7 @@ class LoraModel:
         logging.disable_progress_bar()
         self.device = pick_device()
         self.dtype = pick_dtype(spec.model.dtype, self.device)
+        self._known_limits = spec.limits
         self.trained = load(spec, self.dtype, self.device)
         base = self.trained.get_base_model()
         _refuse_unusual_head(base)
@@ -95,11 +96,13 @@ class LoraModel:
         layers = self.trained.config.get_text_config().num_hidden_layers
         return shares_prefixes(self.hidden, layers, self.device)
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
-        """Peak rates of this machine in this precision; measured at the first call (half a
-        second)."""
-        return limits(self.device, self.dtype)
+        """Peak rates of this machine in this precision; where the specification has none, they are
+        measured at the first call (half a second)."""
+        return (
+            Limits(*self._known_limits) if self._known_limits else limits(self.device, self.dtype)
+        )
 
     @cached_property
     def _copies(self) -> tuple[Bundles, Packed | Tensor] | None:
