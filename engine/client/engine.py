@@ -1,16 +1,25 @@
-"""Calls about the engine itself."""
+"""Calls about the engine itself, and the Python environments of its machine."""
 
-import json
+from pydantic import TypeAdapter
 
-from engine.client.transport import Transport
+from engine.client.transport import Transport, parse
 from engine.protocol.records.backends import BackendFacts
 from engine.protocol.records.choices import ModelInfo
+from engine.protocol.records.environments import (
+    ActOnEnvironment,
+    EngineChoice,
+    EnvironmentAction,
+    EnvironmentList,
+    EnvironmentView,
+    UseEngine,
+)
 from engine.protocol.records.hardware import Check
 from engine.protocol.requests.runs import EngineInfo
 
 
 class EngineCalls(Transport):
-    """Calls about the engine: facts, keys, shutdown."""
+    """Calls about the engine (facts, keys, shutdown) and its environments, whose jobs continue
+    without the caller."""
 
     async def info(self) -> EngineInfo:
         return await self._ask("GET", "/engine", EngineInfo)
@@ -21,8 +30,11 @@ class EngineCalls(Transport):
 
     async def lend_keys(self, keys: dict[str, str]) -> None:
         """API keys of judges by provider; the engine keeps them in memory only."""
-        body = json.dumps({"keys": keys}).encode()
-        await self._send("POST", "/keys", content=body)
+        await self._send("POST", "/keys", json={"keys": keys})
+
+    async def lend_tracker_keys(self, keys: dict[str, str]) -> None:
+        """API keys by tracker; the engine keeps them in memory only."""
+        await self._send("POST", "/keys", json={"trackers": keys})
 
     async def doctor(self) -> list[Check]:
         return await self._list("/doctor", Check)
@@ -33,3 +45,26 @@ class EngineCalls(Transport):
     async def backends(self) -> BackendFacts:
         """Backends for sampling and training that the engine has."""
         return await self._ask("GET", "/backends", BackendFacts)
+
+    async def environments(self) -> EnvironmentList:
+        return await self._ask("GET", "/environments", EnvironmentList)
+
+    async def act_on_environment(self, name: str, action: EnvironmentAction) -> EnvironmentList:
+        """Begin a job, or cancel the one under way. Raises Refused with what stands against it."""
+        body = ActOnEnvironment(action=action)
+        return await self._ask("POST", f"/environments/{name}", EnvironmentList, body=body)
+
+    async def packages(self, project: str) -> EnvironmentView | None:
+        """Packages of a project's agent; None if it needs none."""
+        said = await self._send("GET", "/project/packages", params={"path": project})
+        return parse(said, TypeAdapter(EnvironmentView)) if said.content else None
+
+    async def act_on_packages(self, project: str, action: EnvironmentAction) -> EnvironmentView:
+        """As `act_on_environment`."""
+        body, params = ActOnEnvironment(action=action), {"path": project}
+        return await self._ask("POST", "/project/packages", EnvironmentView, body, params)
+
+    async def use_engine(self, name: str, home: str = "") -> EngineChoice:
+        """Choose the engine that is started next. Raises Refused while a run is active."""
+        body = UseEngine(name=name, home=home)
+        return await self._ask("POST", "/engine/use", EngineChoice, body=body)

@@ -1,7 +1,6 @@
 """Calls about a run's judges and a person's labels."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from engine.client.runs import STARTING_S
 from engine.client.transport import Transport
@@ -39,11 +38,9 @@ class JudgingCalls(Transport):
         path, timeout = f"/runs/{run_id}/judge/price", STARTING_S
         return await self._ask("POST", path, TrialPrice, body=request, timeout=timeout)
 
-    async def try_judge(self, run_id: str, request: TryJudge) -> AsyncGenerator[Tried, None]:
+    def try_judge(self, run_id: str, request: TryJudge) -> AsyncGenerator[Tried, None]:
         """Group by group as they are judged; leaving the loop cancels the rest."""
-        async with aclosing(self._told(f"/runs/{run_id}/judge", request, Tried)) as told:
-            async for one in told:
-                yield one
+        return self._told(f"/runs/{run_id}/judge", request, Tried)
 
     async def check_judges(self, project: str) -> JudgeCheck:
         """Ask each judge of a project one real question; it is paid. The first question installs

@@ -1,13 +1,16 @@
-"""Calls about projects: what is in their folders."""
+"""Calls about projects: their files, their MCP servers, and drafts that an LLM writes."""
 
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from engine.client.transport import Transport
+from engine.protocol.config.mcp import ServerViews, SetServer
 from engine.protocol.records.choices import Sample
 from engine.protocol.records.demonstrations import Demonstrations
 from engine.protocol.records.judging import JudgeOption, RubricView
 from engine.protocol.records.runs import Forecast, ProjectView, RunSummary, Split
+from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTicked, FinishProject
 from engine.protocol.requests.runs import (
     Confirm,
     CreateProject,
@@ -22,6 +25,7 @@ from engine.protocol.requests.trust import Confirmation
 
 IMPORTING_S = 3600.0
 """A large folder, and maybe what reads it has to be installed first."""
+TOOLS_S = 120.0
 
 
 class ProjectCalls(Transport):
@@ -95,3 +99,33 @@ class ProjectCalls(Transport):
     async def judges(self) -> list[JudgeOption]:
         """Judges that servers on the engine's machine offer."""
         return await self._list("/judges", JudgeOption)
+
+    def write_draft(self, request: DescribeTask) -> AsyncGenerator[DraftTicked, None]:
+        """Write a draft from a description: progress before and after each question to the LLM.
+        Leaving the loop stops; answers of an earlier call cost nothing."""
+        return self._told("/drafts", request, DraftTicked)
+
+    async def finish_project(self, request: FinishProject) -> ProjectView:
+        """Make a project of a draft. Raises ConfigError where the draft cannot be trained on."""
+        return await self._ask("PUT", "/drafts", ProjectView, request)
+
+    async def begin_with_tools(self, request: BeginWithTools) -> ServerViews:
+        """Begin a project with the servers of an mcp.json, without connecting to them. Raises
+        ConfigError where the file names no servers, or the folder holds something else."""
+        return await self._ask("POST", "/drafts/tools", ServerViews, request)
+
+    async def servers(self, project: str) -> ServerViews:
+        """MCP servers of mcp.json, with the tools that were found last."""
+        return await self._ask("GET", "/project/servers", ServerViews, params={"path": project})
+
+    async def set_server(self, project: str, request: SetServer) -> ServerViews:
+        """Change a server of mcp.json. Raises ConfigError where the entry is invalid."""
+        params = {"path": project}
+        return await self._ask("PUT", "/project/servers", ServerViews, request, params)
+
+    async def look_at_servers(self, project: str) -> ServerViews:
+        """Ask each server for its tools. Raises Refused where packages of the agent are missing."""
+        params = {"path": project}
+        return await self._ask(
+            "POST", "/project/servers", ServerViews, params=params, timeout=TOOLS_S
+        )

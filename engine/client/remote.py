@@ -1,10 +1,9 @@
 """Calls about servers that train for us."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Annotated
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from engine.client.transport import Transport
 from engine.protocol.requests.remote import (
@@ -20,10 +19,6 @@ from engine.protocol.requests.remote import (
 _MOVED: TypeAdapter[MoveTicked | Moved] = TypeAdapter(
     Annotated[MoveTicked | Moved, Field(discriminator="kind")]
 )
-
-
-class EmptyBody(BaseModel):
-    """A body that says nothing."""
 
 
 class HostCalls(Transport):
@@ -46,20 +41,15 @@ class HostCalls(Transport):
 
     def fetch_checkpoint(self, run_id: str, step: int) -> AsyncGenerator[MoveTicked | Moved, None]:
         """A checkpoint of a run that is elsewhere comes here; asked again it goes on."""
-        return self._moved(f"/runs/{run_id}/checkpoints/{step}/fetch", EmptyBody())
+        return self._told(f"/runs/{run_id}/checkpoints/{step}/fetch", None, _MOVED)
 
     def bring_home(self, run_id: str) -> AsyncGenerator[MoveTicked | Moved, None]:
         """A run that is elsewhere is this machine's from then on."""
-        return self._moved(f"/runs/{run_id}/bring_home", EmptyBody())
+        return self._told(f"/runs/{run_id}/bring_home", None, _MOVED)
 
     def send_run(self, run_id: str, request: SendRun) -> AsyncGenerator[MoveTicked | Moved, None]:
         """A run of this machine is the server's from then on."""
-        return self._moved(f"/runs/{run_id}/send", request)
-
-    async def _moved(self, path: str, body: BaseModel) -> AsyncGenerator[MoveTicked | Moved, None]:
-        async with aclosing(self._told(path, body, _MOVED)) as told:
-            async for one in told:
-                yield one
+        return self._told(f"/runs/{run_id}/send", request, _MOVED)
 
     async def answer_host(self, name: str, request: Answer) -> None:
         """Raises Refused where nobody waits for it any more."""

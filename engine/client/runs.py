@@ -1,28 +1,47 @@
-"""Calls about runs: start them, steer them, read and follow what they have stored."""
+"""Calls about runs: start, steer, read and follow them; their checkpoints, trackers and scripts."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
 
 from engine.client.transport import Transport
+from engine.protocol.config.tracking import TrackerList, TrackerName
 from engine.protocol.events.history import MARK, History
 from engine.protocol.events.run import Event, UnknownEvent, decode
 from engine.protocol.records.comparison import EvaluationResult
 from engine.protocol.records.curves import CurvePage, CurveQuery
 from engine.protocol.records.demonstrations import SelectDemonstrations, Selection
-from engine.protocol.records.runs import RunSummary, Split, Trajectory
+from engine.protocol.records.runs import KeptCheckpoint, RunSummary, Split, Trajectory
+from engine.protocol.requests.arena import ArenaTicked, AskArena, Tally
+from engine.protocol.requests.exports import ExportCheckpoint, ExportReport, ExportTicked
 from engine.protocol.requests.runs import (
     Command,
     GroupPage,
+    PinCheckpoint,
     Siblings,
     StartEvaluation,
     StartRun,
+    TrackRun,
     TrajectoryPage,
     TrajectoryQuery,
+)
+from engine.protocol.requests.scripts import (
+    CloseOutside,
+    LogOutside,
+    OpenOutside,
+    OutsideRun,
+    Trained,
+    TrainGroups,
 )
 
 STARTING_S = 300.0
 """The judge's environment may have to be installed first."""
+_EXPORT: TypeAdapter[ExportTicked | ExportReport] = TypeAdapter(
+    Annotated[ExportTicked | ExportReport, Field(discriminator="kind")]
+)
 
 
 class RunCalls(Transport):
@@ -113,6 +132,63 @@ class RunCalls(Transport):
                     yield await asyncio.to_thread(_history, line)
                 else:
                     yield decode(line)
+
+    async def checkpoints(self, run_id: str) -> list[KeptCheckpoint]:
+        """Checkpoints with the reasons why they are kept, oldest first."""
+        return await self._list(f"/runs/{run_id}/checkpoints", KeptCheckpoint)
+
+    async def pin_checkpoint(self, run_id: str, step: int, wish: PinCheckpoint) -> None:
+        path = f"/runs/{run_id}/checkpoints/{step}/pin"
+        await self._send("POST", path, content=wish.model_dump_json().encode())
+
+    async def delete_checkpoint(self, run_id: str, step: int) -> None:
+        """Delete a checkpoint. Raises Refused for the newest, from which the run resumes."""
+        await self._send("DELETE", f"/runs/{run_id}/checkpoints/{step}")
+
+    def export(
+        self, run_id: str, step: int | None, request: ExportCheckpoint
+    ) -> AsyncGenerator[ExportTicked | ExportReport, None]:
+        """Export a checkpoint (None: the newest whole one): progress, then the report. Leaving the
+        loop cancels it, and nothing is left behind. Raises Refused with what is wrong."""
+        path = f"/runs/{run_id}/checkpoints/{step or 0}/export"
+        return self._told(path, request, _EXPORT)
+
+    async def trackers(self, run_id: str) -> TrackerList:
+        """Trackers that are, were or should have been sent the run."""
+        return await self._ask("GET", f"/runs/{run_id}/trackers", TrackerList)
+
+    async def track(self, run_id: str, to: Sequence[TrackerName] = ()) -> TrackerList:
+        """Send what has not been sent to these trackers; none named: to all that the project
+        configures."""
+        asked = TrackRun(to=list(to))
+        return await self._ask("POST", f"/runs/{run_id}/track", TrackerList, body=asked)
+
+    def ask_arena(self, request: AskArena) -> AsyncGenerator[ArenaTicked, None]:
+        """Ask several models the same question: their answers as they come. The first question
+        loads the models; leaving the loop cancels the rest."""
+        return self._told("/arena", request, ArenaTicked)
+
+    async def tally(self, project: str) -> Tally:
+        """Tally of a project's arena votes."""
+        return await self._ask("GET", "/arena", Tally, params={"path": project})
+
+    async def open_outside(self, request: OpenOutside) -> OutsideRun:
+        """Open a run for an external script; returns when the model is loaded (no timeout)."""
+        return await self._ask("POST", "/outside", OutsideRun, body=request, timeout=None)
+
+    async def train_outside(self, run_id: str, request: TrainGroups) -> Trained:
+        """Train one step; returns when it is stored. The same key never trains twice."""
+        path = f"/runs/{run_id}/outside/train"
+        return await self._ask("POST", path, Trained, body=request, timeout=None)
+
+    async def log_outside(self, run_id: str, request: LogOutside) -> None:
+        """Store what a script logs. The same key is never stored twice."""
+        body = request.model_dump_json().encode()
+        await self._send("POST", f"/runs/{run_id}/outside/log", content=body, timeout=None)
+
+    async def close_outside(self, run_id: str, request: CloseOutside) -> RunSummary:
+        """Close a script's run; returns when its last event is stored."""
+        return await self._ask("POST", f"/runs/{run_id}/outside/close", RunSummary, body=request)
 
 
 def _history(line: str) -> History:

@@ -86,13 +86,12 @@ class Transport:
         return parse(response, TypeAdapter(answer))
 
     async def _told(
-        self, path: str, body: BaseModel, item: type[T] | TypeAdapter[T]
+        self, path: str, body: BaseModel | None, item: type[T] | TypeAdapter[T]
     ) -> AsyncGenerator[T, None]:
         """Records as they come, one a line; leaving the loop cancels what is still to come."""
         try:
-            async with self._http.stream(
-                "POST", path, json=body.model_dump(mode="json"), timeout=None
-            ) as response:
+            json_body = body.model_dump(mode="json") if body else {}
+            async with self._http.stream("POST", path, json=json_body, timeout=None) as response:
                 if response.is_error:
                     raise refusal(response, await read_body(response, MOST_REFUSAL_BYTES))
                 async with aclosing(lines_of(response)) as lines:
