@@ -9,6 +9,7 @@ from engine.judge.providers.access import Access
 from engine.judge.providers.client import Provider
 from engine.judge.providers.ledger import Ledger
 from engine.protocol.requests.drafts import DescribeTask
+from engine.runtime.closing import closing
 from engine.storage.run_folder.run import Run
 
 
@@ -17,8 +18,5 @@ async def open_writer(wanted: DescribeTask, run: Run, access: Access) -> AsyncIt
     """Ready to `tell`; its process is gone when the block ends. Raises ConfigError where the price
     of the writer is not known."""
     config = judge_config_of(wanted.writer)
-    provider = await Provider.start(config, access, run.log_file)
-    try:
+    async with closing(await Provider.start(config, access, run.log_file)) as provider:
         yield DraftWriter(wanted, provider, Ledger(run, provider, config))
-    finally:
-        await provider.close()

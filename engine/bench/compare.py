@@ -13,6 +13,7 @@ from engine.bench.rival import Rival
 from engine.bench.work import Attempt, Shape
 from engine.bench.work import rewards as rewards_of
 from engine.hardware.machine import threads
+from engine.runtime.closing import closing
 
 Mode = Literal["replay", "live"]
 Say = Callable[[str], None]
@@ -112,11 +113,10 @@ class Bench:
                 "scratch": str(self.scratch / "trl"),
             }
             self.say(f"{words}: starting TRL ({variant})")
-            rival = await Rival.start(trl, job, self.scratch / f"trl-{variant}.log")
-            try:
+            async with closing(
+                await Rival.start(trl, job, self.scratch / f"trl-{variant}.log")
+            ) as rival:
                 own, theirs = await self._in_turn(words, our_step, rival, variant)
-            finally:
-                await rival.close()
             laps["atelier"] += own
             laps[f"trl_{variant}"] = theirs
             ratios[variant] = ratio(theirs, own)

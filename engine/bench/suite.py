@@ -12,6 +12,7 @@ from engine.models.file_checks import read_json
 from engine.policy.base import AdamStep, TrainBatch, TrainItem
 from engine.protocol.config.algorithm import Algorithm, NoCorrection
 from engine.rollout.rendering.chat import ChatFormat
+from engine.runtime.closing import closing
 
 GROWTH = {
     "group size": [Shape(256, 32, size, 1) for size in (2, 4, 8, 16)],
@@ -36,8 +37,7 @@ async def measure(
     bench = Bench(model, dtype, scratch, repeats, say)
     words = plain_tokens(model)
     say("loading the model")
-    ours = await Atelier.start(model, scratch, dtype)
-    try:
+    async with closing(await Atelier.start(model, scratch, dtype)) as ours:
         replay, live = {}, {}
         for shape in shapes:
             asked = prompts(shape, words, 0)
@@ -45,8 +45,6 @@ async def measure(
             live[shape.words] = await bench.compare(ours, shape, "live", asked, trl)
         grown = [await _grow(ours, name, row, words, say) for name, row in GROWTH.items() if growth]
         turns = await _turns(ours, bench) if growth else None
-    finally:
-        await ours.close()
     return Report(
         model=read_json(model / "config.json").get("_name_or_path") or model.name,
         device=ours.info.device,

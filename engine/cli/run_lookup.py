@@ -5,6 +5,7 @@ are looked up in the project of the current folder, in projects directly below i
 workspace. `RUN@STEP`, `RUN@best` and `RUN@newest` name a checkpoint.
 """
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,11 +68,8 @@ def reading(text: str) -> Iterator[RunReader]:
     for a folder that is no run, or one of a newer version."""
     folder = find_run_folder(text)
     read_spec(folder)
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         yield reader
-    finally:
-        reader.close()
 
 
 def _projects() -> Iterator[Path]:

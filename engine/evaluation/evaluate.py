@@ -30,6 +30,7 @@ from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.groups import Progress, close_group
 from engine.rollout.rendering.chat import open_chat
 from engine.rollout.rollout import RemoteStage, RolloutPlace, Stage, roll_out
+from engine.runtime.closing import closing
 from engine.runtime.seeds import derive
 from engine.storage.run_folder.run import Run
 
@@ -151,11 +152,8 @@ async def providers_of(
     if not models:
         yield None
         return
-    providers = await Providers.start(run, models, hall.access)
-    try:
+    async with closing(await Providers.start(run, models, hall.access)) as providers:
         yield providers
-    finally:
-        await asyncio.shield(providers.close())
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,7 @@
 """Source of an export: checkpoint, base model, and stored trajectories to compare on. Reads
 only."""
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -98,8 +99,7 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
     """Read the source of an export. Raises Refused without a whole checkpoint or stored
     trajectories, StoreError and ModelError where run or base model cannot be read."""
     spec = read_spec(run)
-    reader = RunReader(run / DATABASE)
-    try:
+    with contextlib.closing(RunReader(run / DATABASE)) as reader:
         checkpoint = _checkpoint(run, reader, step)
         sequences = _sequences(reader, prompts)
         steps = [e for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
@@ -114,8 +114,6 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
             for e in reader.events_of("rubric.changed")
             if isinstance(e, RubricChanged) and e.step <= checkpoint.step
         ]
-    finally:
-        reader.close()
     if not sequences:
         raise Refused.of(
             "export.nothing_to_compare",
@@ -172,11 +170,8 @@ def _evaluation(run: Path, spec: RunSpec, step: int) -> EvaluationResult | None:
 
 def _result(folder: Path) -> EvaluationResult | None:
     """Result of an evaluation run, where it has ended. Raises StoreError where it is damaged."""
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         events = reader.events_of("evaluation.finished")
-    finally:
-        reader.close()
     last = events[-1] if events else None
     return last.result if isinstance(last, EvaluationFinished) else None
 

@@ -255,11 +255,8 @@ def _last(folder: Path) -> tuple[int, bool]:
     """The last event that begins or ends a run, and whether it is an end."""
     if not (folder / DATABASE).is_file():
         return 0, False
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         events = reader.events_of(*BEGINNING, *ENDING)
-    finally:
-        reader.close()
     last = events[-1] if events else None
     return (last.seq or 0, last.kind in ENDING) if last else (0, False)
 

@@ -4,11 +4,9 @@
 its own, and no text of the holder; all three are needed here.
 """
 
-import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 RETRY_S = 0.05
@@ -54,16 +52,6 @@ def take_lock(file: Path, wait_s: float | None = 0.0, holder: str = "") -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-@contextlib.contextmanager
-def hold_lock(file: Path, wait_s: float | None = 0.0, holder: str = "") -> Iterator[None]:
-    """Hold the lock of a file for the block. Raises Busy, OSError."""
-    descriptor = take_lock(file, wait_s, holder)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def is_locked(file: Path) -> bool:

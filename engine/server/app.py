@@ -63,7 +63,7 @@ def make_app(
 
     def counted(handler: Handler) -> Handler:
         async def handle(request: Request) -> Response:
-            services.activity.touch()
+            services.touch()
             check_numbers(request)
             return await handler(request)
 

@@ -29,6 +29,7 @@ from engine.protocol.requests.exports import ExportFormat
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.gateway.sessions import Session, request_bytes
 from engine.rollout.rendering.chat import open_chat
+from engine.runtime.closing import closing
 from engine.runtime.seeds import derive
 from engine.server.auth import Guard
 from engine.server.connections import Connections, raise_descriptor_limit, share_of
@@ -177,14 +178,11 @@ async def _policy(served: Served, dtype: str, context: int) -> AsyncIterator[Tor
     )
     with tempfile.TemporaryDirectory(prefix="atelier-") as scratch:
         log = Path(scratch) / "policy.log"
-        policy = await TorchPolicy.start(log, served.name)
-        try:
+        async with closing(await TorchPolicy.start(log, served.name)) as policy:
             await policy.load(spec)
             if served.kind == "adapter":
                 await policy.load_adapter(served.folder)
             yield policy
-        finally:
-            await asyncio.shield(policy.close())
 
 
 def _listen(port: int) -> socket.socket:

@@ -21,7 +21,7 @@ from engine.protocol.requests.runs import Handshake
 from engine.runtime.files import PRIVATE_MODE, replace_file
 from engine.runtime.life_pipe import adopt_orphans, hide_from_peers
 from engine.server.app import make_app
-from engine.server.composition import Services, compose
+from engine.server.composition import Services
 from engine.server.connections import Connections, raise_descriptor_limit, share_of
 from engine.server.http_server import start_serving
 from engine.server.lock import workspace_lock
@@ -38,7 +38,7 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
     discovery = discovery_file(workspace)
     with workspace_lock(workspace, discovery), _loopback() as listening:
         port = listening.getsockname()[1]
-        services = compose(workspace, secrets.token_urlsafe(32), port)
+        services = Services(workspace, secrets.token_urlsafe(32), port)
         connections = Connections(share_of(raise_descriptor_limit()))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, services.stop.set)
@@ -74,13 +74,10 @@ async def _until_stopped(services: Services, serving: "asyncio.Task[None]") -> N
 
 @contextlib.contextmanager
 def _loopback() -> Iterator[socket.socket]:
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(128)
         yield listening
-    finally:
-        listening.close()
 
 
 def _announce(file: Path, port: int, services: Services) -> Handshake:

@@ -16,8 +16,6 @@ from engine.protocol.records.judging import provider_of
 from engine.protocol.requests.trust import AddressConfirmation
 from engine.trust.store import edit_record, read_record
 
-NO_KEY = "none"
-"""Placeholder key for a server that requires some key and may not get the provider's."""
 CLOUDS: Mapping[str, tuple[str, ...]] = {
     "wandb": ("https://api.wandb.ai",),
     "langfuse": (

@@ -10,7 +10,7 @@ from engine.launcher import local
 from engine.remote.mirror.mirror import Mirror
 from engine.remote.mirror.replica import Replica
 from engine.server import serve
-from engine.server.composition import Services, compose
+from engine.server.composition import Services
 from tests.bench.far_run import RUN
 
 
@@ -35,7 +35,7 @@ class MirrorServices:
 
 
 def compose_with_mirror(workspace: Path, token: str, port: int) -> Services:
-    services = compose(workspace, token, port)
+    services = Services(workspace, token, port)
     mirrors.append(MirrorServices(services))
     return services
 
@@ -44,7 +44,7 @@ mirrors: list[MirrorServices] = []
 
 
 def main() -> None:
-    serve.compose = compose_with_mirror
+    serve.Services = compose_with_mirror
     asyncio.run(serve.serve(Path(sys.argv[2]), _say_ready))
 
 

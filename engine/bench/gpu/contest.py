@@ -23,6 +23,7 @@ from engine.protocol.config.project import (
     ProjectConfig,
     TrainConfig,
 )
+from engine.runtime.closing import closing
 
 ON_CARD = (Shape(256, 64, 8, 8), Shape(1024, 256, 8, 4))
 ON_PROCESSOR, QUICK = (Shape(256, 64, 8, 2),), (Shape(64, 16, 4, 1),)
@@ -56,12 +57,9 @@ async def _run(job: Job, say: Callable[[str], None]) -> Outcome:
     made = []
     for shape in shapes:
         say("loading the model")
-        ours = await _ours(job, shape, served)
-        try:
+        async with closing(await _ours(job, shape, served)) as ours:
             asked = prompts(shape, words, 0)
             made.append(await bench.compare(ours, shape, mode, asked, Path(job.trl)))
-        finally:
-            await ours.close()
     return _outcome(mode, made, served)
 
 

@@ -14,6 +14,7 @@ from engine.bench.work import Attempt, Shape, prompts, rewards
 from engine.hardware.devices import cards_of
 from engine.policy.data_parallel import ParallelPolicy
 from engine.protocol.config.project import BackendConfig
+from engine.runtime.closing import closing
 
 COUNT = 2
 TOLERANCE = 1e-5
@@ -34,15 +35,12 @@ async def _run(job: Job, say: Callable[[str], None]) -> Outcome:
     found, taken = [], []
     for count in (1, COUNT):
         say(f"{count} trainer{'s' * (count > 1)}: gradient")
-        ours = await _start(job, count, "float32")
-        try:
+        async with closing(await _start(job, count, "float32")) as ours:
             attempts = attempts or await ours.record(asked, shape, rewards(shape, 0))
             await ours.replay(attempts)
             folder = Path(job.scratch) / f"first-{count}"
             folder.mkdir()
             await ours.policy.save(folder)
-        finally:
-            await ours.close()
         found.append(first_gradient(folder))
         say(f"{count} trainer{'s' * (count > 1)}: speed")
         taken.append(await _seconds(job, count, attempts))
@@ -72,11 +70,8 @@ async def _run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 async def _seconds(job: Job, count: int, attempts: list[Attempt]) -> float:
     """Median of an update, after one that warms up."""
-    ours = await _start(job, count, "auto")
-    try:
+    async with closing(await _start(job, count, "auto")) as ours:
         laps = [await ours.replay(attempts) for _ in range(REPEATS + 1)]
-    finally:
-        await ours.close()
     return statistics.median(lap.seconds for lap in laps[1:])
 
 

@@ -15,6 +15,7 @@ from engine.bench.work import Attempt, Shape, prompts, rewards
 from engine.policy.base import ScoreBatch
 from engine.policy.logprob_gap import TOLERANCE
 from engine.policy.torch.model.model import ADAPTER_FILE, pick_device, pick_dtype
+from engine.runtime.closing import closing
 
 SHAPE, QUICK_SHAPE = Shape(128, 64, 8, 4), Shape(48, 12, 4, 2)
 REPEATED = 2e-2
@@ -72,16 +73,13 @@ async def _logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
 async def _gaps(job: Job, dtype: str, say: Callable[[str], None]) -> list[float]:
     """|Δ log-prob| of every sampled token, with an adapter that does something."""
     say(f"{dtype}: sampling and scoring")
-    ours = await Atelier.start(Path(job.model), Path(job.scratch), dtype)
-    try:
+    async with closing(await Atelier.start(Path(job.model), Path(job.scratch), dtype)) as ours:
         shape = QUICK_SHAPE if job.quick else SHAPE
         asked = prompts(shape, plain_tokens(Path(job.model)), 0)
         worth = rewards(shape, 0)
         await ours.live(asked, shape, worth)
         items = items_of(await ours.record(asked, shape, worth))
         scored = await ours.policy.score(ScoreBatch(items=items))
-    finally:
-        await ours.close()
     return [
         abs(a - b)
         for item, scores in zip(items, scored, strict=True)
@@ -95,8 +93,7 @@ async def _determinism(job: Job, say: Callable[[str], None]) -> Outcome:
     folders = []
     for number in range(2):
         say(f"update {number + 1} of 2, in a fresh process")
-        ours = await Atelier.start(Path(job.model), Path(job.scratch), "auto")
-        try:
+        async with closing(await Atelier.start(Path(job.model), Path(job.scratch), "auto")) as ours:
             if not attempts:
                 asked = prompts(shape, plain_tokens(Path(job.model)), 0)
                 attempts = await ours.record(asked, shape, rewards(shape, 0))
@@ -105,8 +102,6 @@ async def _determinism(job: Job, say: Callable[[str], None]) -> Outcome:
             folder = Path(job.scratch) / f"saved-{number}"
             folder.mkdir()
             await ours.policy.save(folder)
-        finally:
-            await ours.close()
         folders.append(folder)
     one, other = ((folder / "adapter" / ADAPTER_FILE).read_bytes() for folder in folders)
     same, apart = one == other, difference(*map(first_gradient, folders))

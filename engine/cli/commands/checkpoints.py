@@ -5,6 +5,7 @@ A run that an engine works on is reached through it; any other is opened here.
 
 import argparse
 import asyncio
+import contextlib
 from pathlib import Path
 
 from engine.cli.engine_connection import engine_of
@@ -41,22 +42,16 @@ async def _change(folder: Path, arguments: argparse.Namespace) -> None:
         elif client:
             await client.pin_checkpoint(spec.id, step, wish)
         else:
-            opened = Run(folder, spec, lambda tick: None)
-            try:
+            with contextlib.closing(Run(folder, spec, lambda tick: None)) as opened:
                 if step is None:
                     await retention.delete(opened, arguments.delete)
                 else:
                     await retention.pin(opened, step, wish)
-            finally:
-                opened.close()
 
 
 def _list(folder: Path) -> list[KeptCheckpoint]:
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         return retention.checkpoint_rows(folder, reader, read_spec(folder))
-    finally:
-        reader.close()
 
 
 def _show(kept: list[KeptCheckpoint], as_json: bool) -> None:

@@ -56,11 +56,8 @@ async def _export(
     spec = read_spec(folder)
 
     async def record(event: CheckpointExported) -> None:
-        opened = Run(folder, spec, lambda tick: None)
-        try:
+        with contextlib.closing(Run(folder, spec, lambda tick: None)) as opened:
             await opened.say(event)
-        finally:
-            opened.close()
 
     async with engine_of(folder, arguments.workspace) as client:
         if client is None:

@@ -7,6 +7,7 @@ becomes the reward of trajectories without one.
 
 import argparse
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from engine.protocol.records.judging import Rubric, Verdict, keys_in
 from engine.protocol.records.runs import RunSpec, Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.reward.advantage.group import group_summary
+from engine.runtime.closing import closing
 from engine.runtime.ids import run_name
 from engine.storage.run_folder.run import Run, read_spec, write_spec
 from engine.trust.projects import require_run_trust, trust_new_project
@@ -50,11 +52,9 @@ async def judge(arguments: argparse.Namespace) -> int:
     folder, groups = await asyncio.to_thread(_open, target, arguments)
     spec = read_spec(folder)
     config, rubric = _settings(arguments, spec)
-    opened = Run(folder, spec, lambda tick: None)
-    try:
+    with contextlib.closing(Run(folder, spec, lambda tick: None)) as opened:
         keys = keys_in(os.environ, config.models)
-        provider = await Provider.start(config, Access(keys), opened.log_file)
-        try:
+        async with closing(await Provider.start(config, Access(keys), opened.log_file)) as provider:
             ledger = Ledger(opened, provider, config)
             ruler = Ruler(config, rubric, ledger, spec.config.train.seed)
             unscored = 0
@@ -71,10 +71,6 @@ async def judge(arguments: argparse.Namespace) -> int:
                 unscored += _tell(arguments, config, group, verdicts)
             if not arguments.json:
                 say(f"Spent ${ledger.spent:.4f} on this run so far; {unscored} unscored.")
-        finally:
-            await provider.close()
-    finally:
-        opened.close()
     return 1 if unscored else 0
 
 

@@ -5,6 +5,7 @@ A run that an engine works on is reached through it; any other is opened here.
 
 import argparse
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -51,13 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def export(folder: Path, arguments: argparse.Namespace) -> int:
     """Print labels in force, oldest first; with --all also undone ones."""
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         for label in reader.labels():
             if label.holds() or arguments.all:
                 say_json(label)
-    finally:
-        reader.close()
     return 0
 
 
@@ -99,11 +97,8 @@ async def _desk(folder: Path, arguments: argparse.Namespace) -> AsyncIterator[La
         if client:
             yield _EngineLabels(client, read_spec(folder).id)
             return
-        opened = Run(folder, read_spec(folder), lambda tick: None)
-        try:
+        with contextlib.closing(Run(folder, read_spec(folder), lambda tick: None)) as opened:
             yield _LocalLabels(opened)
-        finally:
-            opened.close()
 
 
 class _LocalLabels(LabelService):

@@ -6,6 +6,7 @@ paid for twice.
 
 import argparse
 import asyncio
+import contextlib
 import os
 from collections import Counter
 from pathlib import Path
@@ -55,13 +56,10 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
         begin_with_tools(folder, Path(arguments.mcp).expanduser())
         wanted = wanted.model_copy(update={"tools": await _offered(folder)})
     place = await open_draft(wanted)
-    opened = Run(place, read_spec(place), lambda tick: None)
-    try:
+    with contextlib.closing(Run(place, read_spec(place), lambda tick: None)) as opened:
         keys = keys_in(os.environ, (wanted.writer.model,))
         async with open_writer(wanted, opened, Access(keys)) as work:
             last = await _watch(work.tell(), wanted, arguments.json)
-    finally:
-        opened.close()
     if last.problem and not (arguments.enough and last.problem.code == BUDGET):
         complain(last.problem, arguments.json)
         have = len(last.draft.scenarios)

@@ -1,6 +1,7 @@
 """The arena of a project: a run folder of its own, to which every question adds a group."""
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 
@@ -56,8 +57,7 @@ def read_tally(project: Path) -> Tally:
     folder = find_arena(project)
     if folder is None:
         return Tally()
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         labels = reader.labels("validation")
         named = [
             name
@@ -67,7 +67,5 @@ def read_tally(project: Path) -> Tally:
             for name in layer
         ]
         names = {row.id: row.contestant for row in reader.summaries(named)}
-    finally:
-        reader.close()
     votes = sum(label.holds() and any(w.kind == "order" for w in label.words) for label in labels)
     return Tally(run_id=read_spec(folder).id, votes=votes, pairs=duels(labels, names))

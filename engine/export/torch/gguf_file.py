@@ -4,6 +4,7 @@ Names and metadata are those of llama.cpp's own converter. Llama's and Mistral's
 are stored in the order of the original rotary layout (pairs side by side); all others keep theirs.
 """
 
+import contextlib
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -88,8 +89,9 @@ def write_gguf(
 ) -> None:
     """Write `model.gguf`; one tensor is in memory at a time."""
     names = TensorNames(base.folder)
-    writer = GGUFWriter(folder / FILE, gguf.MODEL_ARCH_NAMES[names.kind.arch])
-    try:
+    with contextlib.closing(
+        GGUFWriter(folder / FILE, gguf.MODEL_ARCH_NAMES[names.kind.arch])
+    ) as writer:
         _add_shape(writer, names.config, dtype, title)
         add_vocabulary(writer, base.folder, names.config.vocab_size, stops)
         factors = rope_factors(names.config)
@@ -107,8 +109,6 @@ def write_gguf(
             rows = permuted(weight.numpy(), names.heads(name))
             writer.write_tensor_data(_encode(rows, kinds[name], name))
             progress(done, len(kinds))
-    finally:
-        writer.close()
 
 
 class GgufWeights:

@@ -4,7 +4,7 @@ Version 1 is a flat row for each attempt (ART up to 0.5.18); version 2 adds an e
 holds everything (OpenPipe/ART pull request 762); before both, a line of JSON for each group.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +12,6 @@ from engine.integrations.importers.batches import WRONG, load_json
 from engine.integrations.importers.jsonl import read_lines
 from engine.integrations.importers.parquet import ParquetReader, Row
 from engine.protocol.problems import ConfigError
-
-Numbered = Iterable[tuple[int, Row]]
 
 
 class ArtAttempt(NamedTuple):

@@ -324,20 +324,14 @@ def view_of(
 def count_unsent(run: Path, name: TrackerName, seq: int) -> int:
     """Steps, validations or groups of a run folder behind a `seq`."""
     kinds = TRACE_KINDS if name in TRACES else DATA_KINDS
-    reader = RunReader(run / DATABASE)
-    try:
+    with contextlib.closing(RunReader(run / DATABASE)) as reader:
         return reader.count_after(seq, kinds)
-    finally:
-        reader.close()
 
 
 def is_unfinished(run: Path) -> bool:
     """Whether a run folder that others write has no end yet."""
-    reader = RunReader(run / DATABASE)
-    try:
+    with contextlib.closing(RunReader(run / DATABASE)) as reader:
         return bool(events := reader.events_of(*STATES)) and events[-1].kind == "run.started"
-    finally:
-        reader.close()
 
 
 def missing(name: TrackerName) -> Problem:

@@ -1,5 +1,7 @@
 """Interface of SSH connections, and of the questions that they ask the person."""
 
+import os
+import stat
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +9,8 @@ from typing import Protocol
 
 from engine.protocol.problems import Problem
 from engine.protocol.requests.remote import Question
+from engine.remote.ssh.commands import receive_file
+from engine.remote.ssh.problems import socket_unusable, upload_failed
 
 REACH_S = 10.0
 """Name, TCP, and on the way through a jump host its part of it."""
@@ -42,9 +46,8 @@ class Asker(Protocol):
 class Connection(Protocol):
     """An authenticated connection. Every method raises LaunchError `ssh.lost` where it is gone."""
 
-    @property
-    def server(self) -> str:
-        """`user@name:port`, as it was reached."""
+    server: str
+    """`user@name:port`, as it was reached."""
 
     async def run(
         self,
@@ -61,6 +64,9 @@ class Connection(Protocol):
         """`data` into a file there from byte `begin` on; what stood behind it goes. `path` is
         taken to the letter, from the home where it is relative; no other file is touched. Cut off,
         what has arrived stays. Raises LaunchError `ssh.upload_failed` with what the server says."""
+        done = await self.run(receive_file(path, begin, mode), data)
+        if done.code:
+            raise upload_failed(self.server, path, done.err.decode(errors="replace"))
 
     async def forward(self, port: int, socket: Path) -> None:
         """A unix socket here (0600, its folder 0700) that leads to 127.0.0.1:`port` there, and
@@ -71,3 +77,24 @@ class Connection(Protocol):
 
     async def close(self) -> None:
         """Ends it, and what belongs to it here. May be called again."""
+
+
+LONGEST_BYTES = 103
+"""Longest path of a socket: 104 bytes on macOS and 108 on Linux, with the final zero."""
+
+
+def prepare_socket(socket: Path) -> None:
+    """Create the private folder (0700) of a socket, and remove a stale one. Raises LaunchError
+    `ssh.socket_unusable`."""
+    if len(os.fsencode(socket)) > LONGEST_BYTES:
+        raise socket_unusable(str(socket), "its path is too long for a socket")
+    folder = socket.parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise socket_unusable(str(folder), "the folder is a link or belongs to somebody else")
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        raise socket_unusable(str(folder), "others may enter the folder")
+    if socket.exists() and not socket.is_socket():
+        raise socket_unusable(str(socket), "something else has this name")
+    socket.unlink(missing_ok=True)

@@ -26,6 +26,7 @@ from engine.remote.ssh.base import Asker, Connection
 from engine.remote.ssh.problems import may_pass
 from engine.remote.tunnel.attach import read_line
 from engine.remote.tunnel.shell import Shell
+from engine.runtime.closing import closing
 
 Connect = Callable[[HostSpec, Asker], Awaitable[Connection]]
 Serve = Callable[[EngineClient], Coroutine[None, None, None]]
@@ -167,8 +168,7 @@ class Tunnel:
         """From a name to an engine that answers, until that is lost (then it raises), or until
         everything of ours there is removed."""
         self._say("connecting", self.problem)
-        connection = await self._connect(self.spec, self._asker)
-        try:
+        async with closing(await self._connect(self.spec, self._asker)) as connection:
             shell = Shell(connection, self.report.folder if self.report else "")
             if self.reached and not self._job:
                 await self._use_again(self.reached, shell)
@@ -176,8 +176,6 @@ class Tunnel:
             self.report = await survey(shell, self.spec.engine)
             while await self._work(shell):
                 pass
-        finally:
-            await connection.close()
 
     async def _work(self, shell: Shell) -> bool:
         """Do the requested job, then attach to the engine; True if another job was requested

@@ -19,7 +19,7 @@ from engine.storage.run_folder.run import read_spec
 class ArenaRoutes:
     def __init__(self, services: Services) -> None:
         self._library, self._lifecycle = services.library, services.lifecycle
-        self._arena, self._activity = services.arena, services.activity
+        self._arena, self._touch = services.arena, services.touch
 
     def routes(self) -> Routes:
         return [("POST", "/arena", self.ask), ("GET", "/arena", self.tally)]
@@ -46,4 +46,4 @@ class ArenaRoutes:
                     async for told in found:
                         yield told
 
-        return json_lines(answers(), self._activity.touch)
+        return json_lines(answers(), self._touch)

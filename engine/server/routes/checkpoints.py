@@ -1,6 +1,7 @@
 """Routes of what a run has kept."""
 
 import asyncio
+import contextlib
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -44,9 +45,6 @@ class CheckpointRoutes:
 
     def _view(self, run_id: str) -> list[KeptCheckpoint]:
         folder = self.library.folder(run_id)
-        reader = RunReader(folder / DATABASE)
-        try:
+        with contextlib.closing(RunReader(folder / DATABASE)) as reader:
             replica = read_record(folder) is not None
             return retention.checkpoint_rows(folder, reader, read_spec(folder), replica)
-        finally:
-            reader.close()

@@ -20,7 +20,7 @@ from engine.storage.run_folder.run import read_spec
 class DraftRoutes:
     def __init__(self, services: Services) -> None:
         self._library, self._lifecycle = services.library, services.lifecycle
-        self._credentials, self._activity = services.credentials, services.activity
+        self._credentials, self._touch = services.credentials, services.touch
 
     def routes(self) -> Routes:
         return [
@@ -44,7 +44,7 @@ class DraftRoutes:
                         async for one in told:
                             yield one
 
-        return json_lines(progress(), self._activity.touch)
+        return json_lines(progress(), self._touch)
 
     async def begin(self, request: Request) -> Response:
         """The servers that its agent reaches; nobody is asked yet."""

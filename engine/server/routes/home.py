@@ -30,7 +30,7 @@ class HomeRoutes:
         self._incoming = Incoming(workspace, {"workspace": workspace, "models": cache_dir()})
         self._library, self._lifecycle = services.library, services.lifecycle
         self._requests, self._lease = services.home_requests, services.home_lease
-        self._touch = services.activity.touch
+        self._touch = services.touch
         self._committing = asyncio.Lock()
 
     def routes(self) -> Routes:

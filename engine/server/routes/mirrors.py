@@ -26,7 +26,7 @@ MANY = 1000
 class MirrorRoutes:
     def __init__(self, services: Services) -> None:
         self.library, self.broadcast = services.library, services.broadcast
-        self.touch = services.activity.touch
+        self.touch = services.touch
 
     def routes(self) -> Routes:
         return [

@@ -47,7 +47,7 @@ LOG_TAIL_BYTES = 200_000
 class RunRoutes:
     def __init__(self, services: Services) -> None:
         self.library, self.broadcast = services.library, services.broadcast
-        self.touch = services.activity.touch
+        self.touch = services.touch
         self._lifecycle, self._control = services.lifecycle, services.control
         self._judges, self._exports = services.judges, services.exports
 
@@ -264,12 +264,9 @@ class RunRoutes:
         folder = self.library.folder(request.path_params["run"])
 
         def work() -> R:
-            reader = RunReader(folder / DATABASE)
-            try:
+            with contextlib.closing(RunReader(folder / DATABASE)) as reader:
                 with _refusing_what_is_stored(folder):
                     return read(reader)
-            finally:
-                reader.close()
 
         return await asyncio.to_thread(work)
 

@@ -29,7 +29,7 @@ Work = Callable[[Say], Coroutine[None, None, BaseModel]]
 class TransferRoutes:
     def __init__(self, services: Services) -> None:
         self._hosts, self._library = services.hosts, services.library
-        self._lifecycle, self._touch = services.lifecycle, services.activity.touch
+        self._lifecycle, self._touch = services.lifecycle, services.touch
 
     def routes(self) -> Routes:
         return [

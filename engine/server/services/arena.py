@@ -29,6 +29,7 @@ from engine.reward.advantage.group import group_summary
 from engine.rollout.agents.processes import AgentPool, Agents
 from engine.rollout.rendering.chat import open_chat
 from engine.rollout.rollout import RemoteStage, RolloutPlace, Stage, roll_out
+from engine.runtime.closing import closing
 from engine.runtime.seeds import derive
 from engine.server.services.runs.workers import RunResources
 from engine.storage.project import load_config, load_scenarios
@@ -155,12 +156,11 @@ class ArenaService:
             shared = (resources.gateway, resources.base_url, pool)
             if contestant.kind == "provider":
                 access = resources.credentials.access(run.spec)
-                providers = await Providers.start(run, [contestant.model], access)
-                try:
+                async with closing(
+                    await Providers.start(run, [contestant.model], access)
+                ) as providers:
                     remote = providers.model(contestant.model)
                     yield RemoteStage(config, remote, *shared, contestant.name)
-                finally:
-                    await asyncio.shield(providers.close())
                 return
             policy = await self._policy_for(run, contestant, config.model, crowded)
             async with open_chat(Path(contestant.model_path)) as chat:

@@ -19,6 +19,7 @@ from engine.protocol.config.project import JudgeConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.judging import Rubric
 from engine.protocol.requests.runs import TryJudge
+from engine.runtime.closing import closing
 from engine.server.services.credentials import Credentials
 from engine.storage.project import load_config
 from engine.storage.run_folder.run import Run
@@ -82,16 +83,13 @@ async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncItera
         return
     words = f"Starting the judge ({', '.join(judge.models)}); its environment is installed once."
     await run.log("info", "judge", words)
-    provider = await Provider.start(judge, access, run.log_file)
-    try:
+    async with closing(await Provider.start(judge, access, run.log_file)) as provider:
         ledger = Ledger(run, provider, judge)
         rubric, seed = parse_rubric(run.spec.rubric), run.config.train.seed
         ruler = Ruler(
             judge, rubric, ledger, seed, lambda: examples_of_run(run), lambda: run.orders.rubric
         )
         yield Panel(run, ruler, local)
-    finally:
-        await asyncio.shield(provider.close())
 
 
 def judge_settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubric]:

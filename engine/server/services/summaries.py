@@ -1,5 +1,6 @@
 """Rows of runs for lists, from what their folders hold; damaged folders, and copies, included."""
 
+import contextlib
 import hashlib
 import os
 import traceback
@@ -33,13 +34,10 @@ def summarise(folder: Path) -> RunSummary:
             "Give the folder the name of its run, outside of any project that has it already.",
             where=str(folder),
         )
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         seq = reader.last_seq()  # before the events: one that is stored meanwhile counts as newer
         events = reader.events_of(*KINDS)
         trajectories, unscored = reader.counts()
-    finally:
-        reader.close()
     progress = RunProgress(spec.id, planned=spec.updates).fold_all(events)
     state, problem, validations = progress.status, progress.problem, progress.validations
     elsewhere = read_record(folder)

@@ -137,11 +137,8 @@ def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
             "A replay repeats what was done, so no setting can change in it.",
             "Leave out either the replay or the settings.",
         )
-    reader = RunReader(found.folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(found.folder / DATABASE)) as reader:
         steps = [e.step for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
-    finally:
-        reader.close()
     if max(steps, default=0) <= found.step:
         raise ConfigError.of(
             "branch.nothing_behind", f"{found.spec.name} has no finished step behind {found.step}."

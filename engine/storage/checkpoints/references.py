@@ -3,6 +3,7 @@
 RUN is a name, an id, or the end of an id, among the trained runs of one project.
 """
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -119,11 +120,8 @@ def newest_best(project: Path) -> NamedCheckpoint | None:
 
 
 def _kept(folder: Path) -> tuple[list[Checkpoint], CheckpointFacts]:
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         return reader.checkpoints(), CheckpointFacts(reader)
-    finally:
-        reader.close()
 
 
 def _best(kept: list[Checkpoint], known: CheckpointFacts) -> Checkpoint | None:

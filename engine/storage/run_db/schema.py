@@ -1,5 +1,6 @@
 """Tables of run.db, and how a file is opened; one of a newer version is refused."""
 
+import contextlib
 import os
 import re
 import stat
@@ -129,13 +130,10 @@ def foreign_object(db: apsw.Connection) -> str:
 @cache
 def _known_objects() -> dict[str, str]:
     """Statement of every table and index that `TABLES` makes, FTS5's own among them, by name."""
-    db = apsw.Connection(":memory:")
-    try:
+    with contextlib.closing(apsw.Connection(":memory:")) as db:
         db.execute(TABLES)
         rows = db.execute("SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL")
         return {str(name): _normal(str(sql)) for name, sql in rows}
-    finally:
-        db.close()
 
 
 def _normal(sql: str) -> str:

@@ -224,12 +224,9 @@ async def make_open_ended_run(project: Path, spec: RunSpec) -> Path:
     begun and ended."""
     folder = project / "runs" / spec.id
     folder.mkdir(parents=True)
-    writer = RunWriter(folder / DATABASE, spec.id)
-    try:
+    with contextlib.closing(RunWriter(folder / DATABASE, spec.id)) as writer:
         await writer.say(RunStarted(spec=spec))
         await writer.say(RunFinished(step=0, seconds=0))
-    finally:
-        writer.close()
     write_spec(folder, spec)
     return folder
 

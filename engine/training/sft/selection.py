@@ -1,6 +1,7 @@
 """Stored trajectories → demonstrations: the best of each scenario, or all that are good enough
 (rejection sampling). Unscored ones are never kept, and what is left out is counted."""
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -88,15 +89,12 @@ def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
     rule, spec, project = read_rule(asked.keep), read_spec(folder), folder.parents[1]
     if asked.split is None and spec.kind in TRAINING_KINDS:
         asked = asked.model_copy(update={"split": "train"})
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         attempts = list(_attempts(reader, asked))
         kept, left_out = choose(attempts, rule)
         if asked.file:
             lines = [_line(reader, spec, one) for one in kept]
             replace_lines(project_file(project, asked.file, "file"), f"{spec.id}/", lines)
-    finally:
-        reader.close()
     rewards = [one.reward for one in kept if one.reward is not None]
     return Selection(
         kept=len(kept),

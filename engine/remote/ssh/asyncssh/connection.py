@@ -21,7 +21,15 @@ from engine.remote.ssh.asyncssh.client import Client
 from engine.remote.ssh.asyncssh.failures import explain
 from engine.remote.ssh.asyncssh.keys import Keys
 from engine.remote.ssh.asyncssh.proxy_command import Proxy
-from engine.remote.ssh.base import KEEPALIVE_S, REACH_S, UNANSWERED, Asker, Done
+from engine.remote.ssh.base import (
+    KEEPALIVE_S,
+    REACH_S,
+    UNANSWERED,
+    Asker,
+    Connection,
+    Done,
+    prepare_socket,
+)
 from engine.remote.ssh.commands import (
     ENDING_S,
     PROCESS,
@@ -31,11 +39,9 @@ from engine.remote.ssh.commands import (
     run_with_input,
 )
 from engine.remote.ssh.host_keys import Trust
-from engine.remote.ssh.openssh.sockets import prepare_socket
 from engine.remote.ssh.problems import Place
 from engine.remote.ssh.questions import Clock, QuestionService
 from engine.remote.ssh.settings import Settings, read_settings
-from engine.remote.ssh.upload import upload
 
 
 class Hop:
@@ -188,9 +194,7 @@ async def _close(hops: list[Hop]) -> None:
         await hop.close()
 
 
-class AsyncSSHConnection:
-    """A `Connection`."""
-
+class AsyncSSHConnection(Connection):
     def __init__(self, hops: list[Hop]) -> None:
         self._hops = hops
         last = hops[-1]
@@ -259,11 +263,6 @@ class AsyncSSHConnection:
         if process.exit_status is None:
             raise problems.lost(self.server, self._why() or "it ended in the middle of a command")
         return process.exit_status
-
-    async def upload(
-        self, data: AsyncIterable[bytes], path: str, begin: int = 0, mode: int = 0o600
-    ) -> None:
-        await upload(self, data, path, begin, mode)
 
     async def forward(self, port: int, socket: Path) -> None:
         prepare_socket(socket)

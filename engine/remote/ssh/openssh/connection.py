@@ -19,7 +19,15 @@ import psutil
 from engine.protocol.problems import LaunchError, Problem
 from engine.remote.ssh import problems
 from engine.remote.ssh.address import parse_address
-from engine.remote.ssh.base import AUTHENTICATE_S, REACH_S, Asker, Done
+from engine.remote.ssh.base import (
+    AUTHENTICATE_S,
+    LONGEST_BYTES,
+    REACH_S,
+    Asker,
+    Connection,
+    Done,
+    prepare_socket,
+)
 from engine.remote.ssh.commands import (
     ENDING_S,
     PROCESS,
@@ -31,11 +39,9 @@ from engine.remote.ssh.commands import (
 from engine.remote.ssh.openssh.command_line import OpenSSH, Resolved, destination
 from engine.remote.ssh.openssh.master import Master
 from engine.remote.ssh.openssh.prompts import Prompts
-from engine.remote.ssh.openssh.sockets import LONGEST_BYTES, prepare_socket
 from engine.remote.ssh.openssh.stderr import explain, last_line
 from engine.remote.ssh.problems import Place
 from engine.remote.ssh.questions import Clock
-from engine.remote.ssh.upload import upload
 
 SUFFIX_BYTES = 20
 """Bytes that `ssh` appends to the name of a socket while it creates it."""
@@ -192,9 +198,7 @@ async def _attempt(way: SshRoute, master: Master, asker: Asker) -> bool:
     raise error
 
 
-class OpenSSHConnection:
-    """A `Connection`."""
-
+class OpenSSHConnection(Connection):
     def __init__(self, way: SshRoute, master: Master) -> None:
         self._way = way
         self._master = master
@@ -270,11 +274,6 @@ class OpenSSHConnection:
         if not await self._lives():
             return problems.lost(self.server, last_line(self._master.said))
         return problems.no_session(self.server, last_line(err.decode(errors="replace")))
-
-    async def upload(
-        self, data: AsyncIterable[bytes], path: str, begin: int = 0, mode: int = 0o600
-    ) -> None:
-        await upload(self, data, path, begin, mode)
 
     async def forward(self, port: int, socket: Path) -> None:
         prepare_socket(socket)

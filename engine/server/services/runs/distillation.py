@@ -1,5 +1,6 @@
 """A teacher's attempts as demonstrations: what an earlier evaluation has paid is not paid twice."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,11 +64,8 @@ def missing(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Scen
 
 def _scored(folder: Path) -> list[Scenario]:
     """Scenarios that somebody has paid for and that came out well."""
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         rows = reader.summaries_of("validation", STEP)
-    finally:
-        reader.close()
     good = {row.scenario_id for row in rows if row.reward is not None}
     return [scenario for scenario in stored_scenarios(folder) if scenario.id in good]
 

@@ -1,6 +1,5 @@
 """Evaluations of this engine: a request → what its run keeps; the workers that it has."""
 
-import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from engine.protocol.requests.evaluation import EvaluationPlan, SystemPrompt
 from engine.protocol.requests.runs import StartEvaluation
 from engine.rollout.agents.processes import AgentPool
 from engine.rollout.gateway.gateway import Gateway
+from engine.runtime.closing import closing
 from engine.runtime.ids import run_name, ulid
 from engine.server.services.judges import judging
 from engine.server.services.runs import distillation
@@ -82,15 +82,12 @@ def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
 
 async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> None:
     """The whole evaluation, with its agents; they are gone when it ends."""
-    pool = AgentPool(run.project, run.config.agent, run.log_file)
-    try:
+    async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
         await pool.start()
         hall = EvaluationResources(
             gateway, base_url, pool, access, lambda: judging(run, access, None)
         )
         await evaluate(run, hall, distillation.store_demonstrations)
-    finally:
-        await asyncio.shield(pool.close())
 
 
 def _not_yet_asked(

@@ -1,6 +1,7 @@
 """Runs of external scripts, which make the rollouts themselves (ART)."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 from engine.integrations.scripts.folders import differences, known_run, project_for, spec_for
@@ -105,11 +106,8 @@ class ScriptRuns:
 def _refuse_ended(spec: RunSpec, folder: Path) -> None:
     """Raise Refused for a run that a person has stopped, or that failed: it does not resume by
     itself."""
-    reader = RunReader(folder / DATABASE)
-    try:
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
         last = reader.events_of("run.started", "run.stopped", "run.failed", "run.finished")[-1]
-    finally:
-        reader.close()
     if isinstance(last, RunFailed):
         raise Refused(last.problem)
     if isinstance(last, RunStopped) and last.reason.startswith(BY_HAND):

@@ -14,6 +14,7 @@ from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.rendering.chat import ChatFormat, open_chat
 from engine.rollout.rollout import Stage
 from engine.runtime.child import reap_orphans
+from engine.runtime.closing import closing
 from engine.server.services.child_processes import ChildProcesses
 from engine.server.services.credentials import Credentials
 from engine.server.services.judges import judging
@@ -37,16 +38,13 @@ class RunResources:
 async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Policy, Stage]]:
     """Policy and agent processes of one run, and its judges."""
     async with policy_of(run, resources) as (policy, chat):
-        pool = AgentPool(run.project, run.config.agent, run.log_file)
-        try:
+        async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
             await pool.start()
             async with judging(run, resources.credentials.access(run.spec), policy) as judge:
                 stage = Stage(
                     run.config, chat, policy, resources.gateway, resources.base_url, pool, judge
                 )
                 yield policy, stage
-        finally:
-            await asyncio.shield(pool.close())
 
 
 @contextlib.asynccontextmanager

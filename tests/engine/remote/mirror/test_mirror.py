@@ -19,7 +19,7 @@ from engine.protocol.records.runs import RunSpec
 from engine.remote.mirror.mirror import Mirror
 from engine.remote.mirror.replica import Replica
 from engine.server.app import make_app
-from engine.server.composition import Services, compose
+from engine.server.composition import Services
 from engine.storage.project import load_config
 from engine.storage.run_db.writer import RunWriter
 from engine.storage.run_folder.run import DATABASE, write_spec
@@ -53,7 +53,7 @@ async def far_engine(folder: Path, most: int = 0) -> AsyncIterator[Far]:
         id=RUN, name="far", project="p", started_at=time.time(), config=config, model_path="/m"
     ))  # fmt: skip
     async with FaultProxy(Random(5)) as proxy:
-        services = compose(folder, TOKEN, proxy.port)
+        services = Services(folder, TOKEN, proxy.port)
         broadcast = services.broadcast
         writer = RunWriter(run / DATABASE, RUN, lambda: broadcast.announce(RUN, None))
         app = make_app(services, proxy.port)
