@@ -51,15 +51,22 @@ def _sentence(words: str) -> str:
 
 
 def _importing(name: str) -> Callable[[argparse.Namespace], int]:
-    """A function that imports the command's module and runs it."""
+    """A function that imports the command's module and runs it; the exit code of a refusal is 2 for
+    usage and settings, else 1."""
 
     def run(arguments: argparse.Namespace) -> int:
-        if name != "trust" and hasattr(arguments, "confirm_address"):
-            trust = importlib.import_module("engine.cli.commands.trust")
-            if (code := trust.require_trust_for(arguments)) is not None:
-                return int(code)
-        module = importlib.import_module(f"engine.cli.commands.{MODULES.get(name, name)}")
-        result: int = module.run(arguments)
-        return result
+        from engine.cli.terminal import complain
+        from engine.protocol.problems import AtelierError, ConfigError
+
+        try:
+            if name != "trust" and hasattr(arguments, "confirm_address"):
+                importlib.import_module("engine.cli.commands.trust").settle_trust(arguments)
+            module = importlib.import_module(f"engine.cli.commands.{MODULES.get(name, name)}")
+            result: int = module.run(arguments)
+            return result
+        except AtelierError as error:
+            complain(error.problem, getattr(arguments, "json", False))
+            settings = error.problem.code.startswith(("config.", "evaluation."))
+            return 2 if settings or isinstance(error, ConfigError) else 1
 
     return run

@@ -15,14 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.evaluation.contestants import check_adapter
-from engine.evaluation.pause import PauseControl
 from engine.evaluation.provider_models import Providers
 from engine.evaluation.stored import read_result, stored_scenarios
 from engine.judge.panel import Panel
 from engine.judge.providers.access import Access
 from engine.policy.base import Policy
 from engine.policy.start import loaded, policy_spec, start_policy
-from engine.protocol.events.run import EvaluationFinished, RunFinished, RunStopped
+from engine.protocol.events.run import (
+    EvaluationFinished,
+    RunContinued,
+    RunFinished,
+    RunPaused,
+    RunStopped,
+)
 from engine.protocol.records.runs import Scenario
 from engine.protocol.requests.evaluation import Contestant, EvaluationPlan
 from engine.rollout.agents.processes import AgentPool
@@ -33,6 +38,38 @@ from engine.rollout.rollout import RemoteStage, RolloutPlace, Stage, roll_out
 from engine.runtime.closing import closing
 from engine.runtime.seeds import derive
 from engine.storage.run_folder.run import Run
+
+
+class PauseControl:
+    """Point that every rollout passes before it begins."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._one_waits = asyncio.Lock()
+
+    @property
+    def closed(self) -> bool:
+        """Whether a stop was ordered."""
+        return self._run.orders.stop_after_step
+
+    async def passes(self) -> bool:
+        """Wait while the run is paused; False where it is to end."""
+        if self._run.orders.paused and not self.closed:
+            async with self._one_waits:
+                await self._wait()
+        return not self.closed
+
+    async def _wait(self) -> None:
+        orders = self._run.orders
+        if not orders.paused or self.closed:
+            return
+        await self._run.say(RunPaused(step=0))
+        while orders.paused and not self.closed:
+            orders.changed.clear()
+            await orders.changed.wait()
+        if not self.closed:
+            await self._run.say(RunContinued(step=0))
+
 
 STEP = 0
 """Step of all rollouts: nothing is trained."""

@@ -17,20 +17,17 @@ from engine.server.bodies import Handler, check_numbers
 from engine.server.composition import Services
 from engine.server.limits import HANDLERS, limited
 from engine.server.routes.arena import ArenaRoutes
-from engine.server.routes.checkpoints import CheckpointRoutes
-from engine.server.routes.drafts import DraftRoutes
+from engine.server.routes.checkpoints import CheckpointRoutes, TrackingRoutes
 from engine.server.routes.engine import EngineRoutes
 from engine.server.routes.environments import EnvironmentRoutes
 from engine.server.routes.home import HomeRoutes
-from engine.server.routes.mcp import McpRoutes
 from engine.server.routes.mirrors import MirrorRoutes
-from engine.server.routes.projects import ProjectRoutes
+from engine.server.routes.projects import DraftRoutes, ProjectRoutes
 from engine.server.routes.relay import Relay
 from engine.server.routes.remote import HostRoutes
 from engine.server.routes.runs import RunRoutes
 from engine.server.routes.scripts import ScriptRoutes
 from engine.server.routes.setup import SetupRoutes
-from engine.server.routes.tracking import TrackingRoutes
 from engine.server.routes.transfers import TransferRoutes
 from engine.server.unwritable import answer_unwritable
 
@@ -45,7 +42,6 @@ ROUTES = (
     CheckpointRoutes,
     ArenaRoutes,
     DraftRoutes,
-    McpRoutes,
     EnvironmentRoutes,
     ScriptRoutes,
     HomeRoutes,

@@ -16,7 +16,7 @@ import pytest
 
 from engine.environments import python_of
 from engine.integrations.art.train_arguments import TrainArguments
-from engine.integrations.importers.detection import open_source
+from engine.integrations.importers.storage import open_source
 from engine.integrations.scripts.folders import ALPHA, RANK
 from engine.launcher.local import Endpoint, find
 from engine.protocol.config.algorithm import Algorithm

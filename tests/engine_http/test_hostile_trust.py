@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.client import EngineClient
-from engine.evaluation.arena.run import find_arena, find_or_make_arena, make_arena
+from engine.evaluation.arena import find_arena, find_or_make_arena, make_arena
 from engine.protocol.problems import AtelierError, Refused
 from engine.protocol.requests.runs import Command, StartRun
 from engine.runtime.ids import ulid

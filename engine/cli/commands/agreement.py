@@ -3,20 +3,15 @@
 import argparse
 
 from engine.cli.run_lookup import reading
-from engine.cli.terminal import complain, figure, say, say_json, table
+from engine.cli.terminal import figure, say, say_json, table
 from engine.judge.calibration.measurement import agreements
-from engine.protocol.problems import AtelierError
 from engine.protocol.records.labels import Agreement
 from engine.protocol.records.runs import Interval
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        with reading(arguments.run) as reader:
-            found = agreements(reader)
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 1
+    with reading(arguments.run) as reader:
+        found = agreements(reader)
     if arguments.json:
         for row in found:
             say_json(row)

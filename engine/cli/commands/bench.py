@@ -11,9 +11,8 @@ from engine.bench.rival import environment
 from engine.bench.suite import measure
 from engine.bench.work import parse_shape
 from engine.cli.commands import gpu_check
-from engine.cli.terminal import Progress, complain, say, say_json, table, warn
+from engine.cli.terminal import Progress, say, say_json, table, warn
 from engine.models import registry
-from engine.protocol.problems import AtelierError
 
 SHAPES = ["256,64,8,2", "1024,64,8,1"]
 ONLY_GPU = ("processor", "quick", "only")
@@ -32,36 +31,28 @@ def run(arguments: argparse.Namespace) -> int:
         warn(f"atelier bench: {error}.")
         return 2
     progress = Progress()
-    show = progress.show if not arguments.json else _to_stderr
-    try:
-        model = registry.find_model(arguments.model)
-        trl = environment() if arguments.against else None
-        with tempfile.TemporaryDirectory(prefix="atelier-bench-") as scratch:
-            report: Report = asyncio.run(
-                measure(
-                    model=model,
-                    shapes=shapes,
-                    dtype=arguments.dtype,
-                    repeats=arguments.repeats,
-                    trl=trl,
-                    growth=not arguments.no_growth,
-                    scratch=Path(scratch),
-                    say=show,
-                )
+    show = warn if arguments.json else progress.show
+    model = registry.find_model(arguments.model)
+    trl = environment() if arguments.against else None
+    with tempfile.TemporaryDirectory(prefix="atelier-bench-") as scratch:
+        report: Report = asyncio.run(
+            measure(
+                model=model,
+                shapes=shapes,
+                dtype=arguments.dtype,
+                repeats=arguments.repeats,
+                trl=trl,
+                growth=not arguments.no_growth,
+                scratch=Path(scratch),
+                say=show,
             )
-    except AtelierError as error:
-        complain(error.problem, as_json=arguments.json)
-        return 1
+        )
     progress.clear()
     if arguments.json:
         say_json(report)
     else:
         say(render(report))
     return 0
-
-
-def _to_stderr(text: str) -> None:
-    warn(text)
 
 
 def render(report: Report) -> str:

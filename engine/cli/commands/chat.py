@@ -9,20 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.engine_connection import engine_for
-from engine.cli.terminal import complain, figure, say, say_json, write
+from engine.cli.terminal import figure, say, say_json, write
 from engine.client import EngineClient
-from engine.protocol.problems import AtelierError
 from engine.protocol.records.judging import keys_in
 from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.arena import ArenaTicked, AskArena
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        return asyncio.run(chat(arguments))
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 1
+    return asyncio.run(chat(arguments))
 
 
 async def chat(arguments: argparse.Namespace) -> int:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from engine.cli.engine_connection import engine_of
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import complain, figure, say, say_json, table
-from engine.protocol.problems import AtelierError
+from engine.cli.terminal import figure, say, say_json, table
 from engine.protocol.records.runs import KeptCheckpoint
 from engine.protocol.requests.runs import PinCheckpoint
 from engine.storage.checkpoints import retention
@@ -20,15 +19,11 @@ from engine.storage.run_folder.run import DATABASE, Run, read_spec
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        folder = find_run_folder(arguments.run)
-        read_spec(folder)
-        if arguments.pin is not None or arguments.unpin is not None or arguments.delete is not None:
-            asyncio.run(_change(folder, arguments))
-        _show(_list(folder), arguments.json)
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 1
+    folder = find_run_folder(arguments.run)
+    read_spec(folder)
+    if arguments.pin is not None or arguments.unpin is not None or arguments.delete is not None:
+        asyncio.run(_change(folder, arguments))
+    _show(_list(folder), arguments.json)
     return 0
 
 

@@ -3,8 +3,7 @@
 import argparse
 
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import complain, say, say_json
-from engine.protocol.problems import AtelierError
+from engine.cli.terminal import say, say_json
 from engine.protocol.records.demonstrations import SelectDemonstrations, Selection
 from engine.training.sft.selection import demonstrate, words_of
 
@@ -17,11 +16,7 @@ def run(arguments: argparse.Namespace) -> int:
         split=arguments.split,
         contestant=arguments.contestant,
     )
-    try:
-        return print_selection(demonstrate(find_run_folder(arguments.run), asked), arguments.json)
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 2 if error.problem.code == "config.bad_keep" else 1
+    return print_selection(demonstrate(find_run_folder(arguments.run), asked), arguments.json)
 
 
 def print_selection(found: Selection, as_json: bool) -> int:

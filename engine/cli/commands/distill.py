@@ -6,13 +6,14 @@ Exit 0 where something was kept, 3 when it was stopped, 1 when it failed or noth
 """
 
 import argparse
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
 
 from engine.cli.commands.demonstrations import print_selection
 from engine.cli.commands.evaluate import SPLITS, EvaluationWatch
-from engine.cli.commands.train import FINISHED, lend_keys, with_overrides
+from engine.cli.commands.train import FINISHED, lend_keys, read_overrides
 from engine.cli.engine_connection import engine_for
 from engine.cli.terminal import say
 from engine.protocol.problems import ConfigError
@@ -23,7 +24,7 @@ from engine.training.sft.selection import read_rule
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return with_overrides(arguments, distill)
+    return asyncio.run(distill(arguments, read_overrides(arguments)))
 
 
 async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:

@@ -18,10 +18,9 @@ from engine.environments.job import carry_out
 from engine.hardware.gpu_doctor import card_lacks
 from engine.hardware.gpus import read_gpus
 from engine.launcher.interpreters import title_of
-from engine.protocol.problems import AtelierError, Refused
+from engine.protocol.problems import Refused
 from engine.protocol.records.environments import (
     AgentPackages,
-    ChosenEngine,
     EngineChoice,
     EnvironmentAction,
     EnvironmentList,
@@ -37,9 +36,6 @@ BAR = 24
 def run(arguments: argparse.Namespace) -> int:
     try:
         return ACTIONS[arguments.action](arguments)
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 1
     except KeyboardInterrupt:
         say("Stopped. Run the same command to resume.")
         return 1
@@ -150,12 +146,9 @@ def _told(choice: EngineChoice, as_json: bool) -> int:
     if as_json:
         say_json(choice)
     else:
-        say(f"From the next start on: the {title_of(choice.current.name)}{_place(choice.current)}.")
+        place = "" if choice.current.built_in else f" in {choice.current.home}"
+        say(f"From the next start on: the {title_of(choice.current.name)}{place}.")
     return 0
-
-
-def _place(engine: ChosenEngine) -> str:
-    return "" if engine.built_in else f" in {engine.home}"
 
 
 WHOLE = {"install": "installed in", "verify": "whole, in", "repair": "whole, in"}

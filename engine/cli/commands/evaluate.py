@@ -6,13 +6,14 @@ nothing could be scored, 2 on bad usage. Ctrl C once ends after the running roll
 """
 
 import argparse
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from engine.cli.commands.hosts import connected
-from engine.cli.commands.train import FAILED, FINISHED, Watch, lend_keys, resume, with_overrides
+from engine.cli.commands.train import FAILED, FINISHED, Watch, lend_keys, read_overrides, resume
 from engine.cli.engine_connection import engine_for
 from engine.cli.terminal import complain, duration, say, say_json, signed, table
 from engine.client import EngineClient
@@ -49,7 +50,7 @@ SPLITS = ("train", "validation")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return with_overrides(arguments, evaluate)
+    return asyncio.run(evaluate(arguments, read_overrides(arguments)))
 
 
 async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
@@ -121,8 +122,9 @@ def print_result(result: EvaluationResult, summary: RunSummary, as_json: bool) -
 def report(result: EvaluationResult) -> str:
     """The tables: all scenarios, variants where there are some, tags where there are some."""
     scored = ", the judge among those who score" if result.judged else ""
+    rollouts = "1 rollout" if result.attempts == 1 else f"{result.attempts} rollouts"
     parts = [
-        f"{result.scenarios} scenarios, {_attempts(result.attempts)} each, seed {result.seed}"
+        f"{result.scenarios} scenarios, {rollouts} each, seed {result.seed}"
         f"{scored}; intervals of 95 %"
         + (f"; computed in {result.precision}" if result.precision else ""),
         table(HEAD, [_row(one) for one in result.standings]),
@@ -170,10 +172,6 @@ class EvaluationWatch(Watch):
     def _resume_words(self) -> str:
         project = self._summary.project_path
         return f"\nResume with: atelier eval {project} --resume {self._summary.name}"
-
-
-def _attempts(count: int) -> str:
-    return "1 attempt" if count == 1 else f"{count} attempts"
 
 
 def _system(file: Path) -> SystemPrompt:

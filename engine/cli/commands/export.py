@@ -15,10 +15,10 @@ from pydantic import ValidationError
 
 from engine.cli.engine_connection import engine_of
 from engine.cli.run_lookup import find_run_and_step
-from engine.cli.terminal import Progress, complain, say, say_json, table
+from engine.cli.terminal import Progress, say, say_json, table
 from engine.export.job import export_checkpoint
 from engine.protocol.events.checkpoints import CheckpointExported
-from engine.protocol.problems import AtelierError, ConfigError, Refused
+from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.requests.exports import (
     ExportCheckpoint,
     ExportReport,
@@ -36,9 +36,6 @@ def run(arguments: argparse.Namespace) -> int:
         request = _request(arguments)
         shown = _ExportDisplay(arguments.json)
         report = asyncio.run(_export(folder, step, request, shown, arguments))
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         say("Cancelled; nothing of it is left behind.")
         return 1

@@ -17,11 +17,10 @@ from engine.bench.gpu.plan import Check, checks, chosen
 from engine.bench.gpu.report import CheckReport, GpuReport
 from engine.bench.gpu.runner import Bench, ask_survey, run_checks
 from engine.bench.gpu.survey import Survey
-from engine.cli.terminal import Progress, complain, duration, say, say_json, warn
+from engine.cli.terminal import Progress, duration, say, say_json, warn
 from engine.hardware.machine import device_words
 from engine.launcher.interpreters import Interpreter, chosen_interpreters
 from engine.models import registry
-from engine.protocol.problems import AtelierError
 from engine.runtime.files import replace_file
 from engine.runtime.life_pipe import adopt_orphans
 from engine.runtime.paths import ROOT
@@ -46,9 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
             return USAGE
         model = registry.find_model(arguments.model)
         return asyncio.run(_check(arguments, wanted, engines[0], found, model, notes))
-    except AtelierError as error:
-        complain(error.problem, as_json=arguments.json)
-        return FAILED
     except KeyboardInterrupt:
         warn(f"Stopped. What was measured by then is in {arguments.out}.")
         return STOPPED
@@ -71,7 +67,7 @@ async def _check(
     def so_far() -> GpuReport:
         return GpuReport(
             at=datetime.now().astimezone().isoformat(timespec="seconds"),
-            command=_command(),
+            command=f"atelier {shlex.join(sys.argv[1:])}",
             version=_version(),
             commit=_commit(),
             model=arguments.model,
@@ -101,7 +97,7 @@ async def _check(
             scratch=Path(scratch),
             on_processor=arguments.processor,
             quick=arguments.quick,
-            say=_to_stderr if arguments.json else progress.show,
+            say=warn if arguments.json else progress.show,
         )
         await run_checks(bench, wanted, keep)
     report = so_far()
@@ -117,10 +113,6 @@ def write(report: GpuReport, folder: Path) -> None:
     """Write the report as Markdown and as JSON."""
     replace_file(folder / PAGE, page(report))
     replace_file(folder / RECORD, report.model_dump_json(indent=1) + "\n")
-
-
-def _command() -> str:
-    return f"atelier {shlex.join(sys.argv[1:])}"
 
 
 def _version() -> str:
@@ -139,7 +131,3 @@ def _commit() -> str:
     except OSError:
         return ""
     return said.stdout.strip() if said.returncode == 0 else ""
-
-
-def _to_stderr(text: str) -> None:
-    warn(text)

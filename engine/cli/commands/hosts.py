@@ -14,9 +14,9 @@ from contextlib import aclosing
 from pathlib import Path
 
 from engine.cli.engine_connection import engine_for
-from engine.cli.terminal import Progress, complain, say, say_json, table, write
+from engine.cli.terminal import Progress, say, say_json, table, write
 from engine.client import EngineClient
-from engine.protocol.problems import AtelierError, Refused
+from engine.protocol.problems import Refused
 from engine.protocol.requests.remote import (
     ActOnHost,
     AddHost,
@@ -48,9 +48,6 @@ NOTHING_YET = "host.not_installed"
 def run(arguments: argparse.Namespace) -> int:
     try:
         return asyncio.run(_run(arguments))
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 1
     except KeyboardInterrupt:
         say("Stopped. Run the same command to resume.")
         return 1

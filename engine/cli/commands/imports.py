@@ -4,9 +4,8 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from engine.cli.terminal import complain, say, say_json
+from engine.cli.terminal import say, say_json
 from engine.integrations.importers.storage import import_run
-from engine.protocol.problems import AtelierError, ConfigError
 from engine.server.services.summaries import summarise
 
 
@@ -14,12 +13,8 @@ def run(arguments: argparse.Namespace) -> int:
     project, source = (
         Path(path).expanduser().resolve() for path in (arguments.project, arguments.source)
     )
-    try:
-        folder = asyncio.run(import_run(project, source, arguments.model))
-        summary = summarise(folder)
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 2 if isinstance(error, ConfigError) else 1
+    folder = asyncio.run(import_run(project, source, arguments.model))
+    summary = summarise(folder)
     if arguments.json:
         say_json(summary)
         return 0

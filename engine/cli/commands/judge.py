@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import complain, figure, say, say_json, table
+from engine.cli.terminal import figure, say, say_json, table
 from engine.integrations.importers.batches import as_awaiting_judge
 from engine.integrations.importers.jsonl import read_attempts
 from engine.judge.prompting.rubric import load_rubric, parse_rubric
@@ -24,7 +24,7 @@ from engine.judge.providers.ledger import Ledger
 from engine.judge.ruler import Ruler, combined
 from engine.judge.scoring import with_verdicts
 from engine.protocol.config.project import JudgeConfig, ProjectConfig
-from engine.protocol.problems import AtelierError, ConfigError
+from engine.protocol.problems import ConfigError
 from engine.protocol.records.judging import Rubric, Verdict, keys_in
 from engine.protocol.records.runs import RunSpec, Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery
@@ -38,11 +38,7 @@ PAGE = 200
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        return asyncio.run(judge(arguments))
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 2 if isinstance(error, ConfigError) else 1
+    return asyncio.run(judge(arguments))
 
 
 async def judge(arguments: argparse.Namespace) -> int:

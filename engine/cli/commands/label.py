@@ -15,10 +15,10 @@ from pydantic import ValidationError
 
 from engine.cli.engine_connection import engine_of
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import complain, say, say_json
+from engine.cli.terminal import say, say_json
 from engine.client import EngineClient
 from engine.integrations.importers.jsonl import read_lines
-from engine.protocol.problems import AtelierError, ConfigError, Refused
+from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.records.labels import Label, Labelled
 from engine.protocol.requests.runs import Command
 from engine.storage.run_db.reader import RunReader
@@ -39,15 +39,11 @@ class LabelTarget(Protocol):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        folder = find_run_folder(arguments.run)
-        read_spec(folder)
-        if arguments.action == "export":
-            return export(folder, arguments)
-        return asyncio.run(change(folder, arguments))
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 2 if isinstance(error, ConfigError) else 1
+    folder = find_run_folder(arguments.run)
+    read_spec(folder)
+    if arguments.action == "export":
+        return export(folder, arguments)
+    return asyncio.run(change(folder, arguments))
 
 
 def export(folder: Path, arguments: argparse.Namespace) -> int:

@@ -11,17 +11,13 @@ from typing import Any
 from engine.cli.terminal import complain, say, say_json, table
 from engine.integrations.mcp.discovery import discover_tools
 from engine.integrations.mcp.servers import read_servers, set_server
-from engine.protocol.config.mcp import McpServer, ServerView, ServerViews, SetServer
-from engine.protocol.problems import AtelierError, ConfigError, Refused
+from engine.protocol.config.mcp import ServerView, ServerViews, SetServer
+from engine.protocol.problems import ConfigError, Refused
 
 
 def run(arguments: argparse.Namespace) -> int:
     project = Path(arguments.project).expanduser().resolve()
-    try:
-        return ACTIONS[arguments.action](project, arguments)
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 2 if isinstance(error, ConfigError) else 1
+    return ACTIONS[arguments.action](project, arguments)
 
 
 def _list(project: Path, arguments: argparse.Namespace) -> int:
@@ -29,7 +25,10 @@ def _list(project: Path, arguments: argparse.Namespace) -> int:
     if arguments.json:
         say(json.dumps({name: server.model_dump() for name, server in servers.items()}))
     elif servers:
-        rows = [(name, one.address, _chosen(one)) for name, one in servers.items()]
+        rows = [
+            (name, one.address, "all" if one.tools is None else ", ".join(one.tools) or "none")
+            for name, one in servers.items()
+        ]
         say(table(("name", "command or address", "tools"), rows))
     else:
         say("No MCP servers. Add one: atelier mcp add PROJECT NAME -- COMMAND …")
@@ -111,10 +110,6 @@ def _asked(name: str, values: dict[str, Any]) -> SetServer:
             f"{name} cannot be the name of a server.",
             "Take letters, digits, - and _.",
         ) from error
-
-
-def _chosen(server: McpServer) -> str:
-    return "all" if server.tools is None else ", ".join(server.tools) or "none"
 
 
 ACTIONS = {

@@ -2,18 +2,13 @@
 
 import argparse
 
-from engine.cli.terminal import complain, say, say_json, table
+from engine.cli.terminal import say, say_json, table
 from engine.models.download import pull_model
 from engine.models.registry import find_model, known_models
-from engine.protocol.problems import AtelierError
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        return ACTIONS[arguments.action](arguments)
-    except AtelierError as error:
-        complain(error.problem)
-        return 1
+    return ACTIONS[arguments.action](arguments)
 
 
 def _list(arguments: argparse.Namespace) -> int:

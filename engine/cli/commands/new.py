@@ -18,7 +18,7 @@ from engine.autorl.writer import BUDGET
 from engine.cli.terminal import Progress, complain, say, say_json
 from engine.integrations.mcp.discovery import discover_tools
 from engine.judge.providers.access import Access
-from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
+from engine.protocol.problems import ConfigError, Problem, Refused
 from engine.protocol.records.judging import keys_in
 from engine.protocol.requests.drafts import (
     LEAST,
@@ -40,9 +40,6 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.describe:
             return asyncio.run(_write(folder, arguments))
         create_project(folder, arguments.sample)
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return USAGE if isinstance(error, ConfigError) and arguments.describe else 1
     except KeyboardInterrupt:
         say("Stopped. Run the same command to resume.")
         return 1

@@ -3,28 +3,19 @@
 import argparse
 
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import complain, say
-from engine.protocol.problems import AtelierError
+from engine.cli.terminal import say
 from engine.server.services.repair import remove
 from engine.storage.run_folder.run import locked
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        folder = find_run_folder(arguments.run)
-    except AtelierError as error:
-        complain(error.problem)
-        return 1
+    folder = find_run_folder(arguments.run)
     if not arguments.yes:
         say(f"Delete {folder} with its checkpoints? Type its name to confirm: {folder.name}")
         if input().strip() != folder.name:
             say("Nothing was deleted.")
             return 3
-    try:
-        with locked(folder):
-            remove(folder)
-    except AtelierError as error:
-        complain(error.problem)
-        return 1
+    with locked(folder):
+        remove(folder)
     say(f"{folder.name} is deleted.")
     return 0

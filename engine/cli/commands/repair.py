@@ -3,19 +3,14 @@
 import argparse
 
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import complain, say
-from engine.protocol.problems import AtelierError
+from engine.cli.terminal import say
 from engine.server.services.repair import repair
 from engine.storage.run_folder.run import locked
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        folder = find_run_folder(arguments.run)
-        with locked(folder):
-            repaired = repair(folder)
-    except AtelierError as error:
-        complain(error.problem)
-        return 1
+    folder = find_run_folder(arguments.run)
+    with locked(folder):
+        repaired = repair(folder)
     say(repaired.words)
     return 0

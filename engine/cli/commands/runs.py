@@ -4,8 +4,7 @@ import argparse
 import time
 from pathlib import Path
 
-from engine.cli.terminal import complain, figure, say, say_json, sparkline, table
-from engine.protocol.problems import AtelierError
+from engine.cli.terminal import figure, say, say_json, sparkline, table
 from engine.protocol.records.runs import RunSummary
 from engine.server.services.library import Library
 from engine.storage.project import read_toml
@@ -13,12 +12,8 @@ from engine.storage.project import read_toml
 
 def run(arguments: argparse.Namespace) -> int:
     project = Path(arguments.project).expanduser().resolve()
-    try:
-        read_toml(project)
-        runs = Library(project.parent).runs(project)
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 1
+    read_toml(project)
+    runs = Library(project.parent).runs(project)
     if arguments.json:
         for found in runs:
             say_json(found)

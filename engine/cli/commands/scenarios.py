@@ -3,8 +3,7 @@
 import argparse
 
 from engine.cli.run_lookup import reading
-from engine.cli.terminal import complain, figure, say, say_json, sparkline, table
-from engine.protocol.problems import AtelierError
+from engine.cli.terminal import figure, say, say_json, sparkline, table
 from engine.protocol.records.curves import CurveQuery, ScenarioCurve
 
 ORDERS = {"hardest": "difficulty", "improved": "gain", "forgotten": "lost", "spread": "spread"}
@@ -19,12 +18,8 @@ def run(arguments: argparse.Namespace) -> int:
         search=arguments.search,
         limit=min(arguments.limit, 1000),
     )
-    try:
-        with reading(arguments.run) as reader:
-            page = reader.curves(query)
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 1
+    with reading(arguments.run) as reader:
+        page = reader.curves(query)
     if arguments.json:
         for item in page.items:
             say_json(item)

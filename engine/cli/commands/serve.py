@@ -6,20 +6,14 @@ import os
 import sys
 from pathlib import Path
 
-from engine.cli.terminal import warn
 from engine.launcher.local import default_workspace
-from engine.protocol.problems import AtelierError
 from engine.protocol.requests.runs import Handshake
 from engine.server.serve import serve
 
 
 def run(arguments: argparse.Namespace) -> int:
     workspace = Path(arguments.workspace) if arguments.workspace else default_workspace()
-    try:
-        asyncio.run(serve(workspace.expanduser().resolve(), _say_ready))
-    except AtelierError as error:
-        warn(str(error))
-        return 1
+    asyncio.run(serve(workspace.expanduser().resolve(), _say_ready))
     return 0
 
 

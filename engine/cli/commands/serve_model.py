@@ -4,28 +4,23 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from engine.cli.terminal import complain, say
-from engine.protocol.problems import AtelierError, ConfigError
+from engine.cli.terminal import say
 from engine.server.model_server import Served, serve_model
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        served = Served(Path(arguments.folder).expanduser().resolve(), arguments.base)
-        dtype = arguments.dtype or served.proven_in
-        proven = ", as it was proven" if dtype == served.proven_in != "auto" else ""
-        say(f"Loading {served.name} ({served.kind}) in {dtype} precision{proven}")
-        asyncio.run(
-            serve_model(
-                served,
-                arguments.port,
-                arguments.api_key,
-                dtype,
-                arguments.context,
-                lambda address, name: say(f"Serving {name} at {address}; Ctrl C ends it."),
-            )
+    served = Served(Path(arguments.folder).expanduser().resolve(), arguments.base)
+    dtype = arguments.dtype or served.proven_in
+    proven = ", as it was proven" if dtype == served.proven_in != "auto" else ""
+    say(f"Loading {served.name} ({served.kind}) in {dtype} precision{proven}")
+    asyncio.run(
+        serve_model(
+            served,
+            arguments.port,
+            arguments.api_key,
+            dtype,
+            arguments.context,
+            lambda address, name: say(f"Serving {name} at {address}; Ctrl C ends it."),
         )
-    except AtelierError as error:
-        complain(error.problem)
-        return 2 if isinstance(error, ConfigError) else 1
+    )
     return 0

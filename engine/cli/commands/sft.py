@@ -1,12 +1,13 @@
 """`sft`: train on demonstrations, and watch it here. Exit codes and Ctrl C are those of `train`."""
 
 import argparse
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
 
 from engine.cli.commands.hosts import connected
-from engine.cli.commands.train import FAILED, FINISHED, Watch, resume, with_overrides
+from engine.cli.commands.train import FAILED, FINISHED, Watch, read_overrides, resume
 from engine.cli.engine_connection import engine_for
 from engine.cli.terminal import complain, duration, figure, say, say_json
 from engine.client import EngineClient
@@ -24,7 +25,8 @@ UNMEASURED_EVERY = 10
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return with_overrides(arguments, check if arguments.check else tune)
+    work = check if arguments.check else tune
+    return asyncio.run(work(arguments, read_overrides(arguments)))
 
 
 async def check(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterator
 
 from engine.cli.run_lookup import reading
-from engine.cli.terminal import complain, duration, figure, say, say_json
-from engine.protocol.problems import AtelierError, Refused
+from engine.cli.terminal import duration, figure, say, say_json
+from engine.protocol.problems import Refused
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.runs import Message, Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery
@@ -15,13 +15,9 @@ INDENT = "    "
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        with reading(arguments.run) as reader:
-            trajectory = _find(reader, arguments.trajectory)
-            verdicts = reader.verdicts([trajectory.id])
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 1
+    with reading(arguments.run) as reader:
+        trajectory = _find(reader, arguments.trajectory)
+        verdicts = reader.verdicts([trajectory.id])
     if arguments.json:
         say_json(trajectory)
         for verdict in verdicts:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from engine.cli.engine_connection import engine_for
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import complain, say, say_json
+from engine.cli.terminal import say, say_json
 from engine.client import EngineClient
 from engine.protocol.config.tracking import TRACKERS, TrackerList, sentence_of, tracker_keys_in
-from engine.protocol.problems import AtelierError, ConfigError
+from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import RunSummary
 from engine.storage.run_folder.run import read_spec
 
@@ -23,11 +23,7 @@ PATIENCE_S = 20.0
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        return asyncio.run(track(arguments))
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 2 if isinstance(error, ConfigError) else 1
+    return asyncio.run(track(arguments))
 
 
 async def track(arguments: argparse.Namespace) -> int:

@@ -11,14 +11,14 @@ import os
 import signal
 import time
 import tomllib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from engine.cli.commands.hosts import connected
 from engine.cli.commands.track import lend_tracker_keys, wait_for_trackers
 from engine.cli.engine_connection import engine_for
-from engine.cli.terminal import Progress, complain, duration, figure, say, say_json, sparkline, warn
+from engine.cli.terminal import Progress, duration, figure, say, say_json, sparkline, warn
 from engine.client import EngineClient
 from engine.protocol.events.checkpoints import CheckpointSaved
 from engine.protocol.events.progress import RunProgress
@@ -41,14 +41,14 @@ from engine.protocol.events.run import (
     WorkerRestarted,
 )
 from engine.protocol.events.sft import WarmupFinished
-from engine.protocol.problems import AtelierError, ConfigError, LaunchError, Problem
+from engine.protocol.problems import AtelierError, ConfigError, LaunchError
 from engine.protocol.records.backends import ignored
 from engine.protocol.records.judging import keys_in
 from engine.protocol.records.runs import ACTIVE_STATES, Interval, RunSummary, TrainingKind
 from engine.protocol.requests.runs import Command, StartRun
 from engine.storage.project import load_config
 
-FINISHED, FAILED, USAGE, STOPPED = 0, 1, 2, 3
+FINISHED, FAILED, STOPPED = 0, 1, 3
 CODES = {"finished": FINISHED, "stopped": STOPPED, "failed": FAILED}
 PHASES = {
     "loading": "loading the model",
@@ -62,26 +62,7 @@ PHASES = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return with_overrides(arguments, train)
-
-
-def with_overrides(
-    arguments: argparse.Namespace,
-    work: Callable[[argparse.Namespace, dict[str, Any]], Coroutine[Any, Any, int]],
-) -> int:
-    """Do `work` with the settings given on the command line; what is wrong with them is said and
-    is a usage error."""
-    try:
-        overrides = read_overrides(arguments)
-    except ValueError as error:
-        complain(Problem(code="usage", message=str(error)), arguments.json)
-        return USAGE
-    try:
-        return asyncio.run(work(arguments, overrides))
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        wrong = error.problem.code.startswith(("config.", "evaluation."))
-        return USAGE if wrong else FAILED
+    return asyncio.run(train(arguments, read_overrides(arguments)))
 
 
 async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
@@ -141,12 +122,13 @@ async def lend_keys(
 
 
 def read_overrides(arguments: argparse.Namespace) -> dict[str, Any]:
-    """`--set train.lr=2e-4`: the value is read as TOML, and as plain text where it is none."""
+    """Settings of the command line, as `--set train.lr=2e-4`: each value is read as TOML, and as
+    plain text where it is none. Raises ConfigError."""
     overrides: dict[str, Any] = {}
     for item in arguments.values:
         key, equals, text = item.partition("=")
         if not equals:
-            raise ValueError(f"--set {item} has no value: write KEY=VALUE.")
+            raise ConfigError.of("usage", f"--set {item} has no value: write KEY=VALUE.")
         try:
             overrides[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except ValueError:  # no TOML, or a number with thousands of digits: taken as text

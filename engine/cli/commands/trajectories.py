@@ -3,20 +3,15 @@
 import argparse
 
 from engine.cli.run_lookup import reading
-from engine.cli.terminal import complain, duration, figure, say, say_json, table
-from engine.protocol.problems import AtelierError
+from engine.cli.terminal import duration, figure, say, say_json, table
 from engine.protocol.records.runs import TrajectorySummary
 from engine.protocol.requests.runs import TrajectoryQuery
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        with reading(arguments.run) as reader:
-            page = reader.trajectories(query_of(arguments))
-            whole = [reader.trajectory(row.id) for row in page.items] if arguments.json else []
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        return 1
+    with reading(arguments.run) as reader:
+        page = reader.trajectories(query_of(arguments))
+        whole = [reader.trajectory(row.id) for row in page.items] if arguments.json else []
     for one in whole:
         say_json(one)
     if not arguments.json:
@@ -29,6 +24,7 @@ HEADS = ("id", "step", "reward", "advantage", "turns", "tokens", "time", "scenar
 
 
 def _row(one: TrajectorySummary) -> tuple[str, ...]:
+    trouble = one.problem.message if one.problem else ""
     return (
         one.id,
         str(one.step),
@@ -37,7 +33,7 @@ def _row(one: TrajectorySummary) -> tuple[str, ...]:
         str(one.turns),
         str(one.sampled_tokens),
         duration(one.duration_s),
-        " · ".join(filter(None, (one.contestant, one.title, _trouble(one)))),
+        " · ".join(filter(None, (one.contestant, one.title, trouble))),
     )
 
 
@@ -49,7 +45,3 @@ def query_of(arguments: argparse.Namespace) -> TrajectoryQuery:
         search=arguments.search,
         limit=min(arguments.limit, 1000),
     )
-
-
-def _trouble(one: TrajectorySummary) -> str:
-    return one.problem.message if one.problem else ""

@@ -11,8 +11,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import complain, say, warn, write
-from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
+from engine.cli.terminal import say, warn, write
+from engine.protocol.problems import ConfigError, Problem, Refused
 from engine.protocol.requests.trust import Confirmation
 from engine.storage.project import FILE, load_config
 from engine.trust.addresses import address_problems, confirm_address
@@ -20,44 +20,34 @@ from engine.trust.confirmation import confirm
 from engine.trust.files import confirm_file, file_problems
 from engine.trust.projects import is_trusted, project_of_run, trust_project
 
-USAGE = 2
 CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The command itself."""
-    try:
-        for pair in arguments.confirm_address:
-            _confirm_pair(pair)
-        if arguments.project:
-            project = Path(arguments.project).expanduser().resolve()
-            for name in arguments.confirm_file:
-                confirm_file(project, project / Path(name).expanduser())
-            if not arguments.confirm_file:
-                trust_project(project)
-                say(f"{project} is trusted: its agent may run, and its judges may be asked.")
-        elif arguments.confirm_file or not arguments.confirm_address:
-            raise ConfigError.of("usage", "No project is named.", "Write `trust PROJECT`.")
-    except AtelierError as error:
-        complain(error.problem)
-        return USAGE if isinstance(error, ConfigError) else 1
+    for pair in arguments.confirm_address:
+        _confirm_pair(pair)
+    if arguments.project:
+        project = Path(arguments.project).expanduser().resolve()
+        for name in arguments.confirm_file:
+            confirm_file(project, project / Path(name).expanduser())
+        if not arguments.confirm_file:
+            trust_project(project)
+            say(f"{project} is trusted: its agent may run, and its judges may be asked.")
+    elif arguments.confirm_file or not arguments.confirm_address:
+        raise ConfigError.of("usage", "No project is named.", "Write `trust PROJECT`.")
     return 0
 
 
-def require_trust_for(arguments: argparse.Namespace) -> int | None:
-    """Settle trust before a command that runs or sends; the exit code where it must not begin."""
-    try:
-        for pair in arguments.confirm_address:
-            _confirm_pair(pair)
-        if folder := _folder(arguments):
-            if arguments.trust:
-                trust_project(folder)
-            elif _interactive(arguments):
-                _ask_about(folder)
-    except AtelierError as error:
-        complain(error.problem, getattr(arguments, "json", False))
-        return USAGE if isinstance(error, ConfigError) else 1
-    return None
+def settle_trust(arguments: argparse.Namespace) -> None:
+    """Settle trust before a command that runs or sends. Raises Refused, ConfigError."""
+    for pair in arguments.confirm_address:
+        _confirm_pair(pair)
+    if folder := _folder(arguments):
+        if arguments.trust:
+            trust_project(folder)
+        elif sys.stdin.isatty() and sys.stdout.isatty() and not getattr(arguments, "json", False):
+            _ask_about(folder)
 
 
 def _ask_about(folder: Path) -> None:
@@ -95,10 +85,6 @@ def _folder(arguments: argparse.Namespace) -> Path | None:
                 return project_of_run(folder) if of_run else folder
     folder = Path(getattr(arguments, "folder", "")).expanduser().resolve()
     return folder if (folder / FILE).is_file() else None
-
-
-def _interactive(arguments: argparse.Namespace) -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty() and not getattr(arguments, "json", False)
 
 
 def _agreed(question: str) -> bool:

@@ -22,8 +22,7 @@ from transformers import (
 from transformers.utils import logging
 
 from engine.export.torch.gguf_file import FILE, ROPE_FACTORS
-from engine.export.torch.merge import BaseWeights
-from engine.export.torch.shards import Progress
+from engine.export.torch.merge import BaseWeights, Progress
 from engine.protocol.problems import ModelError
 
 TOP = 5

@@ -27,8 +27,14 @@ from engine.export.torch.logprobs import (
     load_trained,
     pick_computing,
 )
-from engine.export.torch.merge import CONFIG, WEIGHTS, BaseWeights, read_adapter
-from engine.export.torch.shards import Progress, write_merged
+from engine.export.torch.merge import (
+    CONFIG,
+    WEIGHTS,
+    BaseWeights,
+    Progress,
+    read_adapter,
+    write_merged,
+)
 from engine.export.torch.weights import check_adapter, check_gguf, check_merged
 from engine.hardware.machine import threads
 from engine.models.file_checks import read_json

@@ -17,8 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from engine.export.torch.gguf_file import GgufWeights
-from engine.export.torch.merge import WEIGHTS, BaseWeights, Factors
-from engine.export.torch.shards import Progress
+from engine.export.torch.merge import WEIGHTS, BaseWeights, Factors, Progress
 from engine.protocol.requests.exports import WeightsCheck
 
 ROUND_OFF = 2.0**-24

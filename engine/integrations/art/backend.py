@@ -22,10 +22,9 @@ from typing import Any, Self
 from engine.integrations.art.engine_thread import CLOSING_S, Link
 from engine.integrations.art.logging import forward_logs
 from engine.integrations.art.metrics import training_metrics
-from engine.integrations.art.script_arguments import train_arguments
 from engine.integrations.art.serialization import left_out, not_finite, sent_group
 from engine.integrations.art.settings import settings_of
-from engine.integrations.art.train_arguments import TrainArguments, algorithm_of
+from engine.integrations.art.train_arguments import TrainArguments, algorithm_of, train_arguments
 from engine.launcher.local import default_workspace
 from engine.protocol.problems import AtelierError, ConfigError, Refused
 from engine.protocol.records.runs import Split

@@ -3,9 +3,15 @@
 An argument that would change the update in a way that is not supported is refused; one that only
 affects execution is answered with a note. ART's names and defaults: openpipe-art 0.5.18,
 LocalBackend.train and loss.py.
+
+`train()` is called after rollouts and judges were paid for. Arguments with literal values are
+therefore read from the script's own text as soon as its model is registered (`train_arguments`);
+values that are only known at run time are checked by `train()` itself, before anything else.
 """
 
+import ast
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from engine.protocol.config.algorithm import Algorithm
@@ -131,3 +137,58 @@ def _is_gspo(knobs: TrainArguments, name: str) -> bool:
 
 def _default(name: str) -> Any:
     return next(field.default for field in fields(TrainArguments) if field.name == name)
+
+
+BACKEND = "AtelierBackend"
+
+
+def train_arguments(file: str | None) -> list[dict[str, Any]]:
+    """Keyword arguments with literal values of each call of a backend's `train` in a file.
+
+    Empty where there is no such file (a notebook, say) or it cannot be parsed.
+    """
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8")) if file else ast.Module([], [])
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return []
+    names = _backends(tree)
+    return [_literals(node) for node in ast.walk(tree) if _trains(node, names)]
+
+
+def _backends(tree: ast.Module) -> set[str]:
+    """Names to which a backend is assigned."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        targets: list[ast.expr | None] = []
+        if isinstance(node, ast.Assign) and _makes(node.value):
+            targets = list(node.targets)
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and _makes(node.value):
+            targets = [node.target]
+        elif isinstance(node, ast.withitem) and _makes(node.context_expr):
+            targets = [node.optional_vars]
+        found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _makes(value: ast.expr | None) -> bool:
+    called = value.func if isinstance(value, ast.Call) else None
+    return getattr(called, "id", getattr(called, "attr", "")) == BACKEND
+
+
+def _trains(node: ast.AST, names: set[str]) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(called, ast.Attribute) or called.attr != "train":
+        return False
+    return isinstance(called.value, ast.Name) and called.value.id in names
+
+
+def _literals(call: ast.AST) -> dict[str, Any]:
+    found = {}
+    for keyword in call.keywords if isinstance(call, ast.Call) else ():
+        try:
+            value = ast.literal_eval(keyword.value)
+        except ValueError:  # known at run time
+            continue
+        if keyword.arg:
+            found[keyword.arg] = value
+    return found

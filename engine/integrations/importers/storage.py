@@ -1,4 +1,4 @@
-"""Attempts from elsewhere → a run folder: everything of them, or nothing.
+"""Imported trajectories (a file, or a folder of ART) → a run folder: all of them, or nothing.
 
 The run is written beside the others, in a folder that no list shows, and takes its place in one
 step when it is whole. It has the project's settings as they are now, so that judge and labels work
@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.evaluation.validation import scenario_means
+from engine.integrations.importers.art import open_art, open_art_file
 from engine.integrations.importers.batches import Source, TrajectoryBatch, empty_source
-from engine.integrations.importers.detection import open_source
+from engine.integrations.importers.jsonl import open_jsonl
 from engine.judge.prompting.rubric import load_rubric
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.events.run import (
@@ -28,6 +29,7 @@ from engine.protocol.events.run import (
     StepStarted,
     ValidationFinished,
 )
+from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import Interval, RunSpec
 from engine.reward.advantage.group import group_summary, interval
 from engine.runtime.files import move_into_place
@@ -165,3 +167,25 @@ def _rubric(project: Path, config: ProjectConfig) -> str:
     """The project's, where it has one. Raises ConfigError where nobody could judge by it."""
     file = project_file(project, config.judge.rubric, "judge.rubric")
     return load_rubric(file).source if file.exists() else ""
+
+
+def open_source(path: Path, model: str = "") -> Source:
+    """`model` chooses among those of an .art folder. Raises ConfigError where nothing is there."""
+    if path.is_dir():
+        return open_art(path, model)
+    if not path.exists():
+        raise ConfigError.of(
+            "import.no_source",
+            "There is nothing to import here.",
+            "Name a JSONL file of chat messages, or an .art folder.",
+            where=str(path),
+        )
+    if not path.is_file() or "\n" in str(path):
+        raise ConfigError.of(
+            "import.no_file",
+            "This is neither a folder nor a regular file.",
+            "Name a JSONL file of chat messages, or an .art folder; copy what a pipe holds into a "
+            "file first.",
+            where=str(path),
+        )
+    return open_art_file(path) if path.suffix == ".parquet" else open_jsonl(path)

@@ -34,8 +34,7 @@ from engine.policy.rows import pack_rows, unpack_rows
 from engine.policy.torch.model.features import features
 from engine.policy.torch.model.loading import Loader, load, not_loadable
 from engine.policy.torch.model.model import LoraModel, free_bytes
-from engine.policy.torch.sampling.recurrent import AloneSampler
-from engine.policy.torch.sampling.sampler import Sampler
+from engine.policy.torch.sampling.sampler import AloneSampler, Sampler
 from engine.policy.torch.training.bradley_terry import fit
 from engine.policy.torch.training.optimizer import Optimizer
 from engine.policy.torch.training.ranks import Ranks

@@ -20,9 +20,8 @@ from engine.launcher.engine_root import checkout
 from engine.launcher.source_files import engine_id
 from engine.protocol.problems import LaunchError, Refused
 from engine.protocol.requests.remote import HostReport, HostTick
-from engine.remote.install.source_archive import source_archive
 from engine.remote.install.survey import refuse_unfit
-from engine.remote.install.uploads import upload_file
+from engine.remote.install.uploads import source_archive, upload_file
 from engine.remote.tunnel.shell import Shell
 from engine.runtime.files import move_into_place, sha256_of
 

@@ -1,11 +1,21 @@
-"""Files that a server is given: resumed where they stopped, whole or not there at all."""
+"""Uploads to a server: our own source as one archive, and files that are whole or not there at all,
+resumed where they stopped."""
 
 import asyncio
+import gzip
+import hashlib
+import io
+import tarfile
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
+from engine.launcher.source_files import build, source_files
 from engine.protocol.problems import LaunchError
 from engine.remote.tunnel.shell import Shell
+from engine.runtime.files import replace_file
 
 BLOCK = 2**18
 TRIES = 2
@@ -68,3 +78,38 @@ async def _blocks(file: Path, begin: int, sent: Callable[[int], None]) -> AsyncI
         while block := await asyncio.to_thread(source.read, BLOCK):
             yield block
             sent(len(block))
+
+
+@dataclass(frozen=True)
+class SourceArchive:
+    file: Path
+    build: str
+    sha256: str
+
+    @property
+    def bytes(self) -> int:
+        return self.file.stat().st_size
+
+
+def source_archive() -> SourceArchive:
+    """Packed once into the user's cache; the same source gives the same bytes."""
+    folder = Path(platformdirs.user_cache_dir("atelier")) / "downloads"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"source-{build()}.tar.gz"
+    if not file.exists():
+        replace_file(file, _packed())
+    return SourceArchive(file, build(), hashlib.sha256(file.read_bytes()).hexdigest())
+
+
+def _packed() -> bytes:
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as squeezed,
+        tarfile.open(fileobj=squeezed, mode="w") as tar,
+    ):
+        for name, file in source_files():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = file.stat().st_size, 0o644
+            with file.open("rb") as source:
+                tar.addfile(entry, source)
+    return packed.getvalue()

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.evaluation.arena.run import find_or_make_arena, read_tally
+from engine.evaluation.arena import find_or_make_arena, read_tally
 from engine.evaluation.contestants import find_contestants
 from engine.protocol.requests.arena import ArenaTicked, AskArena
 from engine.server.bodies import Routes, body_of, json_lines, json_of, path_of, project_of

@@ -1,4 +1,4 @@
-"""Routes of what a run has kept."""
+"""Routes of a run's checkpoints, and of its trackers."""
 
 import asyncio
 import contextlib
@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.protocol.records.runs import KeptCheckpoint
-from engine.protocol.requests.runs import PinCheckpoint
+from engine.protocol.requests.runs import PinCheckpoint, TrackRun
 from engine.remote.mirror.record import read_record
-from engine.server.bodies import Routes, body_of, json_list
+from engine.server.bodies import Routes, body_of, json_list, json_of
 from engine.server.composition import Services
 from engine.storage.checkpoints import retention
 from engine.storage.run_db.reader import RunReader
@@ -48,3 +48,25 @@ class CheckpointRoutes:
         with contextlib.closing(RunReader(folder / DATABASE)) as reader:
             replica = read_record(folder) is not None
             return retention.checkpoint_rows(folder, reader, read_spec(folder), replica)
+
+
+class TrackingRoutes:
+    def __init__(self, services: Services) -> None:
+        self._tracking, self._library = services.tracking, services.library
+
+    def routes(self) -> Routes:
+        return [
+            ("GET", "/runs/{run}/trackers", self.trackers),
+            ("POST", "/runs/{run}/track", self.track),
+        ]
+
+    async def trackers(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        return json_of(await self._tracking.views(run_id, self._library.folder(run_id)))
+
+    async def track(self, request: Request) -> Response:
+        """Begin to send; `trackers` has the progress."""
+        asked, run_id = await body_of(request, TrackRun), request.path_params["run"]
+        folder = self._library.folder(run_id)
+        self._tracking.send(folder, asked.to)
+        return json_of(await self._tracking.views(run_id, folder))

@@ -1,17 +1,25 @@
-"""Routes of projects: their settings, files and scenarios, and imported runs."""
+"""Routes of projects: settings, files, scenarios, MCP servers, imports, and drafts by an LLM."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
+from engine.autorl.draft_folder import open_draft
+from engine.autorl.job import open_writer
+from engine.autorl.project_files import begin_with_tools, finish_project
 from engine.integrations.importers.storage import import_run
+from engine.integrations.mcp.discovery import discover_tools
+from engine.integrations.mcp.servers import set_server, views_of
 from engine.policy.fork_server import warm_up
+from engine.protocol.config.mcp import SetServer
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import ProjectView
+from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTicked, FinishProject
 from engine.protocol.requests.runs import (
     CreateProject,
     EditProject,
@@ -23,6 +31,7 @@ from engine.protocol.requests.runs import (
 from engine.server.bodies import (
     Routes,
     body_of,
+    json_lines,
     json_list,
     json_of,
     number_of,
@@ -42,6 +51,7 @@ from engine.storage.project import (
     write_scenarios,
     write_toml,
 )
+from engine.storage.run_folder.run import read_spec
 from engine.storage.samples import create_project
 
 
@@ -60,6 +70,9 @@ class ProjectRoutes:
             ("GET", "/scenarios", self.scenarios),
             ("PUT", "/scenarios", self.write_scenarios),
             ("POST", "/import", self.import_run),
+            ("GET", "/project/servers", self.servers),
+            ("PUT", "/project/servers", self.set_server),
+            ("POST", "/project/servers", self.find_tools),
         ]
 
     async def projects(self, request: Request) -> Response:
@@ -119,9 +132,67 @@ class ProjectRoutes:
         folder = await import_run(path, path_of(asked.source), asked.model)
         return json_of(await asyncio.to_thread(self._library.summary, folder))
 
+    async def servers(self, request: Request) -> Response:
+        """MCP servers as mcp.json names them; no server is contacted."""
+        return json_of(await asyncio.to_thread(views_of, project_of(request)))
+
+    async def set_server(self, request: Request) -> Response:
+        asked = await body_of(request, SetServer)
+        await asyncio.to_thread(set_server, project_of(request), asked)
+        return await self.servers(request)
+
+    async def find_tools(self, request: Request) -> Response:
+        """Start or call each MCP server, and ask it for its tools."""
+        return json_of(await discover_tools(project_of(request)))
+
     async def _view(
         self, path: Path, read: Callable[[Path], ProjectView] | None = None
     ) -> ProjectView:
         """A project with its runs as they are now, which their folders do not say."""
         view = await asyncio.to_thread(read or self._library.open_project, path)
         return view.model_copy(update={"runs": [self._lifecycle.summary(r.id) for r in view.runs]})
+
+
+class DraftRoutes:
+    """Routes of projects that an LLM writes: the draft as it comes, and the files made of it."""
+
+    def __init__(self, services: Services) -> None:
+        self._library, self._lifecycle = services.library, services.lifecycle
+        self._credentials, self._touch = services.credentials, services.touch
+
+    def routes(self) -> Routes:
+        return [
+            ("POST", "/drafts", self.write),
+            ("PUT", "/drafts", self.finish),
+            ("POST", "/drafts/tools", self.begin),
+        ]
+
+    async def write(self, request: Request) -> Response:
+        """A line of JSON before and after each question; hanging up asks no more of them."""
+        asked = await body_of(request, DescribeTask)
+        folder = await open_draft(asked)
+        run_id = (await asyncio.to_thread(read_spec, folder)).id
+        self._library.remember(run_id, folder)
+
+        async def progress() -> AsyncGenerator[DraftTicked, None]:
+            async with self._lifecycle.opened(run_id) as opened:
+                access = self._credentials.access(opened.run.spec)
+                async with open_writer(asked, opened.run, access) as work:
+                    async with contextlib.aclosing(work.tell()) as told:
+                        async for one in told:
+                            yield one
+
+        return json_lines(progress(), self._touch)
+
+    async def begin(self, request: Request) -> Response:
+        """The servers that its agent reaches; nobody is asked yet."""
+        asked = await body_of(request, BeginWithTools)
+        folder = path_of(asked.folder)
+        file = path_of(asked.servers) if asked.servers else None
+        await asyncio.to_thread(begin_with_tools, folder, file)
+        return json_of(await asyncio.to_thread(views_of, folder))
+
+    async def finish(self, request: Request) -> Response:
+        asked = await body_of(request, FinishProject)
+        folder = await asyncio.to_thread(finish_project, asked)
+        return json_of(await asyncio.to_thread(self._library.open_project, folder))

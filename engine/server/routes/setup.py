@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.evaluation.arena.run import find_or_make_arena
+from engine.evaluation.arena import find_or_make_arena
 from engine.hardware.memory_plan import preflight
 from engine.judge.check import check_group, last_words, newest_attempt
 from engine.judge.prompting.rubric import load_rubric

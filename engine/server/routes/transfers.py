@@ -13,10 +13,14 @@ from starlette.responses import Response
 from engine.protocol.problems import Problem, Refused
 from engine.protocol.requests.exports import ExportCheckpoint
 from engine.protocol.requests.remote import Moved, MoveTicked, SendRun
-from engine.remote.exports import export_remote
 from engine.remote.server import Host
 from engine.remote.sync.upload import Progress
-from engine.remote.transfers import fetch_checkpoint, move_to_server, move_to_this_machine
+from engine.remote.transfers import (
+    export_remote,
+    fetch_checkpoint,
+    move_to_server,
+    move_to_this_machine,
+)
 from engine.server.bodies import Routes, body_of, json_lines
 from engine.server.composition import Services
 from engine.server.services.runs.work import problem_of

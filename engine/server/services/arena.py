@@ -11,8 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.evaluation.arena.chat import Chat
-from engine.evaluation.arena.run import without_judge
+from engine.evaluation.arena import Chat, without_judge
 from engine.evaluation.contestants import check_adapter
 from engine.evaluation.provider_models import Providers
 from engine.hardware.forecast import PROGRAM_BYTES

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from engine.evaluation.pause import PauseControl
+from engine.evaluation.evaluate import PauseControl
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.records.runs import RunSpec
 from engine.storage.run_folder.run import Run

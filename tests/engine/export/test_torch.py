@@ -23,9 +23,8 @@ from engine.export.torch.logprobs import (
     load_exported,
     load_trained,
 )
-from engine.export.torch.merge import BaseWeights, Factors, read_adapter
+from engine.export.torch.merge import INDEX, BaseWeights, Factors, read_adapter, write_merged
 from engine.export.torch.serve import ExportServer
-from engine.export.torch.shards import INDEX, write_merged
 from engine.export.torch.vocabulary import read_vocabulary
 from engine.export.torch.weights import check_gguf, check_merged
 from engine.protocol.problems import ModelError

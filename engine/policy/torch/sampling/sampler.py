@@ -19,6 +19,7 @@ from engine.policy.base import SampledToken, SampleRequest
 from engine.policy.prefix import shared
 from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.sampling.kv_cache import Extension, ExtensionPlan, KeyValueCache, Slot
+from engine.policy.torch.training.prefix_tree import TreePlan, grow
 from engine.policy.torch.utilization import SampleEffort
 
 MAX_ROWS = 64
@@ -204,3 +205,28 @@ def _top(logprobs_V: Tensor, count: int) -> list[tuple[int, float]]:
         return []
     best = logprobs_V.topk(count)
     return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+class AloneSampler(Sampler):
+    """No cache: a row's next token comes from a pass over all that it has."""
+
+    def _admit(self) -> None:
+        room = MAX_ROWS - len(self._running)
+        joining, self._waiting = self._waiting[:room], self._waiting[room:]
+        for row in joining:
+            row.pending = list(row.request.tokens)
+            self.computed_tokens += len(row.pending)
+        self._running += joining
+
+    def _forward(self) -> tuple[list[Row], Tensor, ExtensionPlan | None]:
+        lasts = [
+            self._model.hidden(TreePlan(grow([row.pending]), self._model.device))[-1]
+            for row in self._running
+        ]
+        return list(self._running), self._model.logits(torch.stack(lasts)), None
+
+    def _took(self, row: Row, token: int) -> None:
+        row.pending.append(token)
+
+    def _leave(self, row: Row) -> None:
+        self._running.remove(row)

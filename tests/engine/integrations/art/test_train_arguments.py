@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from engine.integrations.art.metrics import training_metrics
-from engine.integrations.art.script_arguments import train_arguments
 from engine.integrations.art.settings import LINEAR, NO_EFFECT, REFUSED, TAKEN, settings_of
-from engine.integrations.art.train_arguments import INSTEAD, TrainArguments, algorithm_of
+from engine.integrations.art.train_arguments import (
+    INSTEAD,
+    TrainArguments,
+    algorithm_of,
+    train_arguments,
+)
 from engine.protocol.config.algorithm import (
     Algorithm,
     Cispo,

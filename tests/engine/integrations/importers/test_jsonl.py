@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.integrations.importers.detection import open_source
 from engine.integrations.importers.jsonl import MOST_LINE_BYTES, read_attempts, read_lines
+from engine.integrations.importers.storage import open_source
 from engine.protocol.problems import ConfigError
 
 ASKED = {"role": "user", "content": "What is it worth?"}

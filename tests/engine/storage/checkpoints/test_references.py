@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.autorl.draft_folder import find_draft
-from engine.evaluation.arena.run import find_arena
+from engine.evaluation.arena import find_arena
 from engine.integrations.scripts.folders import known_run
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import RunSpec

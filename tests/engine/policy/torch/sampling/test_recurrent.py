@@ -8,7 +8,7 @@ from transformers.models.qwen3_5 import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
 from engine.policy.base import SampledToken, SampleRequest, TrainBatch
 from engine.policy.torch.model.model import LoraModel
-from engine.policy.torch.sampling.recurrent import AloneSampler
+from engine.policy.torch.sampling.sampler import AloneSampler
 from engine.policy.torch.training.prefix_tree import TreePlan, grow
 from engine.policy.torch.training.trainer import forward_backward
 from tests.engine.policy.conftest import SHAPE, load

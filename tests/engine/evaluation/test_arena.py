@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.evaluation.arena.votes import duels, wilson
+from engine.evaluation.arena import duels, wilson
 from engine.protocol.records.labels import Label, Word
 
 NAMES = {"a": "base", "b": "tuned", "c": "tuned", "d": "other"}

@@ -1,0 +1,191 @@
+"""Arena of a project: a run folder to which every question to several models adds a group."""
+
+import asyncio
+import contextlib
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.validation import changed_config
+from engine.protocol.problems import RolloutError
+from engine.protocol.records.labels import Label
+from engine.protocol.records.runs import Interval, RunSpec
+from engine.protocol.requests.arena import Duel, Tally
+from engine.rollout.agents.processes import AgentResult, Attempt
+from engine.runtime.ids import ulid
+from engine.runtime.timeouts import Away, never
+from engine.storage.project import load_config
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE, make_open_ended_run, read_spec, specs_of
+from engine.trust.projects import is_trusted, is_trusted_run
+
+Z = 1.959963984540054
+"""Quantile of the normal distribution for 95 %."""
+
+
+def duels(labels: Iterable[Label], names: Mapping[str, str]) -> list[Duel]:
+    """Votes per pair of models, most votes first. `names` gives the model of each trajectory; an
+    order of several counts as one vote for each pair in it."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for label in labels:
+        if not label.holds():
+            continue
+        for word in label.words:
+            if word.kind == "order":
+                _count(word.order, names, counts)
+    return [
+        Duel(
+            name=first,
+            against=second,
+            wins=count["first"],
+            ties=count["tie"],
+            losses=count["second"],
+            share=wilson(count["first"] + count["tie"] / 2, count.total()),
+        )
+        for (first, second), count in sorted(counts.items(), key=lambda item: -item[1].total())
+    ]
+
+
+def wilson(wins: float, votes: int) -> Interval:
+    """Wilson's score interval of a share (1927); `votes` is at least 1."""
+    share = wins / votes
+    scale = 1 + Z**2 / votes
+    middle = (share + Z**2 / (2 * votes)) / scale
+    half = Z * math.sqrt(share * (1 - share) / votes + Z**2 / (4 * votes**2)) / scale
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return Interval(mean=share, low=low, high=high, count=votes)
+
+
+def _count(
+    order: Iterable[Iterable[str]],
+    names: Mapping[str, str],
+    counts: dict[tuple[str, str], Counter[str]],
+) -> None:
+    placed = [
+        (rank, names[one]) for rank, layer in enumerate(order) for one in layer if one in names
+    ]
+    for (rank, one), (other_rank, other) in combinations(placed, 2):
+        if one == other:
+            continue
+        pair = (min(one, other), max(one, other))
+        higher = "first" if one == pair[0] else "second"  # of two, the earlier of `placed`
+        outcome = "tie" if rank == other_rank else higher
+        counts.setdefault(pair, Counter())[outcome] += 1
+
+
+NAME = "arena"
+
+
+def find_arena(project: Path) -> Path | None:
+    """Folder of the arena, preferring one that was begun here; None before the first question."""
+    found = [folder for folder, spec in specs_of(project) if spec.kind == "arena"]
+    return min(found, key=lambda folder: not is_trusted_run(folder), default=None)
+
+
+async def make_arena(project: Path) -> Path:
+    """Raises ConfigError where the project cannot be read."""
+    config = load_config(project)
+    spec = RunSpec(
+        id=ulid(),
+        name=NAME,
+        kind="arena",
+        project=config.name or project.name,
+        started_at=time.time(),
+        config=without_judge(config),
+        model_path="",
+    )
+    return await make_open_ended_run(project, spec)
+
+
+async def find_or_make_arena(project: Path) -> Path:
+    """Raises ConfigError where the project cannot be read."""
+    found = await asyncio.to_thread(find_arena, project)
+    if found is None or (is_trusted(project) and not is_trusted_run(found)):
+        return await make_arena(project)  # a stranger's is not added to: its settings would count
+    return found
+
+
+def without_judge(config: ProjectConfig) -> ProjectConfig:
+    """Settings with the judge off: in the arena, people vote."""
+    return changed_config(config, {"judge.enabled": False})
+
+
+def read_tally(project: Path) -> Tally:
+    folder = find_arena(project)
+    if folder is None:
+        return Tally()
+    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+        labels = reader.labels("validation")
+        named = [
+            name
+            for label in labels
+            for word in label.words
+            for layer in word.order
+            for name in layer
+        ]
+        names = {row.id: row.contestant for row in reader.summaries(named)}
+    votes = sum(label.holds() and any(w.kind == "order" for w in label.words) for label in labels)
+    return Tally(run_id=read_spec(folder).id, votes=votes, pairs=duels(labels, names))
+
+
+PATIENCE_S = 600.0
+
+
+class Chat:
+    """Speaks through the gateway like every agent, so that what is said is recorded like all
+    else."""
+
+    def __init__(
+        self,
+        messages: list[dict[str, Any]],
+        temperature: float,
+        max_tokens: int,
+        on_text: Callable[[str], None],
+    ) -> None:
+        self._asked = {
+            "messages": messages,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            "stream": True,
+        }
+        self._on_text = on_text
+
+    async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
+        """Raises RolloutError where there is no answer. Nobody has scored it yet."""
+        async with (
+            httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client,
+            client.stream(
+                "POST",
+                f"{attempt.base_url}/chat/completions",
+                json={"model": attempt.model, **self._asked},
+                headers={"Authorization": f"Bearer {attempt.api_key}"},
+            ) as answer,
+        ):
+            if answer.is_error:
+                raise _refused(await answer.aread())
+            async for line in answer.aiter_lines():
+                data = line.removeprefix("data: ")
+                if line.startswith("data: ") and data != "[DONE]":
+                    self._take(data)
+        return AgentResult({}, {}, "")
+
+    def _take(self, data: str) -> None:
+        event = json.loads(data)
+        if "error" in event:
+            raise _refused(data.encode())
+        for choice in event["choices"]:
+            if text := choice["delta"].get("content"):
+                self._on_text(text)
+
+
+def _refused(body: bytes) -> RolloutError:
+    said = json.loads(body)["error"]
+    return RolloutError.of(said.get("code") or said["type"], said["message"])

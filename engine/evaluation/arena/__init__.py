@@ -1,4 +1,0 @@
-"""Arena: the answers of several models side by side, and votes.
-
-Imported by `server` and `cli`.
-"""
