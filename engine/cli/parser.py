@@ -31,7 +31,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     for group in GROUPS:
         for name, (words, options) in group.COMMANDS.items():
-            command = commands.add_parser(name, description=_sentence(words))
+            command = commands.add_parser(name, description=words[0].upper() + words[1:] + ".")
             options(command)
             command.set_defaults(command=_importing(name))
     return parser.parse_args(argv)
@@ -44,10 +44,6 @@ def _listing() -> str:
         lines += ["", f"{group.TITLE}:"]
         lines += [f"  {name:<16}{words}" for name, (words, _) in group.COMMANDS.items()]
     return "\n".join(lines)
-
-
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:] + "."
 
 
 def _importing(name: str) -> Callable[[argparse.Namespace], int]:

@@ -48,7 +48,7 @@ def _whole(wanted: UseEngine) -> ChosenEngine:
 def refuse_removal(name: str) -> None:
     """Raises Refused where the engine in use, or a process, needs it."""
     status = status_of(name)
-    homes = _paths(status.homes)
+    homes = {Path(home).resolve() for home in status.homes}
     try:
         current = read_choice().current
     except LaunchError:
@@ -121,7 +121,3 @@ def processes_in(homes: set[Path]) -> list[psutil.Process]:
 def _above(program: str) -> set[Path]:
     folder = Path(program).parent  # unresolved: it is a link to the Python that it was made from
     return {folder.parent.resolve()}
-
-
-def _paths(homes: list[str]) -> set[Path]:
-    return {Path(home).resolve() for home in homes}

@@ -28,12 +28,9 @@ def views_of(project: Path) -> ServerViews:
     """As the file has them; nobody is asked. Raises ConfigError as `read_servers`."""
     servers = read_servers(project)
     views = [ServerView(name=name, server=server) for name, server in servers.items()]
-    return ServerViews(servers=views, read=is_read(project))
-
-
-def is_read(project: Path) -> bool:
-    """Whether there is an mcp.json, or an agent of ours that reads one."""
-    return any((project / name).is_file() for name in (FILE, READER))
+    return ServerViews(
+        servers=views, read=any((project / name).is_file() for name in (FILE, READER))
+    )
 
 
 def set_server(project: Path, asked: SetServer) -> None:

@@ -13,7 +13,7 @@ from engine.integrations.scripts.completions import Completion, CompletionIndex
 from engine.protocol.problems import Refused
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.runs import Branch, Split, Trajectory
-from engine.protocol.requests.scripts import CHOICE_ID, SentAttempt, SentGroup, SentHistory
+from engine.protocol.requests.scripts import CHOICE_ID, SentGroup, SentHistory
 from engine.rollout.rendering.chat import ChatFormat
 from engine.runtime.text import replace_surrogates
 
@@ -47,7 +47,8 @@ def trajectories_of(
         for index, attempt in enumerate(sent.trajectories):
             where = f"group {place}, attempt {index}"
             said = [
-                _said(one, known, temperature is not None, where) for one in _histories(attempt)
+                _said(one, known, temperature is not None, where)
+                for one in [attempt, *attempt.additional_histories]
             ]
             if temperature is not None:
                 _check(said, temperature, where)
@@ -72,10 +73,6 @@ def _as_art(sent: SentGroup, place: int) -> ArtGroup:
         for index, one in enumerate(data["trajectories"])
     ]
     return ArtGroup(where, data, attempts)
-
-
-def _histories(attempt: SentAttempt) -> list[SentHistory]:
-    return [attempt, *attempt.additional_histories]
 
 
 def _said(

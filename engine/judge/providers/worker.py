@@ -117,10 +117,7 @@ class Worker:
 
     async def _answer(self, number: int, message: dict[str, Any]) -> None:
         answer = await getattr(self, f"_op_{message['op']}")(message)
-        self._send({"id": number, "ok": answer})
-
-    def _send(self, message: dict[str, Any]) -> None:
-        self._writer.write(json.dumps(message).encode() + b"\n")
+        self._writer.write(json.dumps({"id": number, "ok": answer}).encode() + b"\n")
 
     async def _op_keys(self, message: dict[str, Any]) -> dict[str, Any]:
         self._keys = message["keys"]

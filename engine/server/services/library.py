@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.environments.agent_packages import packages_name
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused, readable
-from engine.protocol.records.runs import ACTIVE_STATES, ProjectView, RunSummary, Split, SplitInfo
+from engine.protocol.records.runs import ACTIVE_STATES, ProjectView, RunSummary, SplitInfo
 from engine.server.services.fingerprints import fingerprint, fingerprints
 from engine.server.services.summaries import damaged_run, problem_of, same_id, summarise
 from engine.storage.project import FILE, check_text, is_outside, load_config, read_toml, split_info
@@ -183,15 +183,11 @@ def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
 def _split_infos(path: Path, config: ProjectConfig) -> list[SplitInfo]:
     """Splits whose file may be read; the others are among the problems."""
     found = []
-    for split in _splits():
+    for split in ("train", "validation"):
         with contextlib.suppress(ConfigError):
             if info := split_info(path, config, split):
                 found.append(info)
     return found
-
-
-def _splits() -> tuple[Split, Split]:
-    return ("train", "validation")
 
 
 def _stamp(folder: Path) -> tuple[float, ...]:

@@ -196,10 +196,7 @@ class RunWriter:
                     self._queue.put(None)
                     break
                 batch.append(item)
-            self._commit(batch)
-
-    def _commit(self, batch: list[tuple[Write, Future[BaseEvent]]]) -> None:
-        self._commit_all([item for item in batch if item[1].set_running_or_notify_cancel()])
+            self._commit_all([item for item in batch if item[1].set_running_or_notify_cancel()])
 
     def _commit_all(self, batch: list[tuple[Write, Future[BaseEvent]]]) -> None:
         """In one transaction; where one of them cannot be written at all, each by itself."""
