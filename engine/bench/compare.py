@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 from safetensors.numpy import load_file
 
 from engine.bench.atelier import LR, UNCLIPPED, Atelier, StepResult
@@ -13,6 +13,7 @@ from engine.bench.rival import Rival
 from engine.bench.work import Attempt, Shape
 from engine.bench.work import rewards as rewards_of
 from engine.hardware.machine import threads
+from engine.protocol.base import Value
 from engine.runtime.closing import closing
 
 Mode = Literal["replay", "live"]
@@ -24,22 +25,18 @@ BETA1 = 0.9
 """β₁ of Adam: after the first step, the first moment is (1 − β₁) · gradient."""
 
 
-class Measured(BaseModel):
+class Measured(Value):
     """Medians of one contender over the repeats; seconds, bytes, shares of the limit."""
-
-    model_config = ConfigDict(frozen=True)
 
     seconds: float
     sample_s: float
     update_s: float
     peak_bytes: int
-    limits: dict[str, float] = {}
+    limits: dict[str, float] = Field(default_factory=dict)
 
 
-class Comparison(BaseModel):
+class Comparison(Value):
     """Comparison of two trainers for one shape and mode; ratios are their seconds over ours."""
-
-    model_config = ConfigDict(frozen=True)
 
     shape: str
     dtype: str
@@ -201,3 +198,38 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
     apart = sum(float(((ours[n] - theirs[n]) ** 2).sum()) for n in ours)
     whole = sum(float((theirs[n] ** 2).sum()) for n in ours)
     return (apart / whole) ** 0.5
+
+
+class Growth(Value):
+    """Seconds while one side of the work grows (P/C/G/Q)."""
+
+    name: str
+    shapes: list[str]
+    sample_s: list[float]
+    update_s: list[float]
+
+
+class MultiTurn(Value):
+    """Comparison of one prefix tree with one row per turn, each row with its whole history and
+    nothing shared."""
+
+    turns: int
+    prompt: int
+    answer: int
+    observation: int
+    group: int
+    tree_s: float
+    rows_s: float
+    ratio: float
+
+
+class Report(Value):
+    model: str
+    device: str
+    dtype: str
+    repeats: int
+    replay: dict[str, Comparison]
+    """Results by shape, P/C/G/Q."""
+    live: dict[str, Comparison]
+    growth: list[Growth]
+    multi_turn: MultiTurn | None

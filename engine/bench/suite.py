@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.bench.atelier import Atelier, per_turn
-from engine.bench.compare import Bench, Say
-from engine.bench.report import Growth, MultiTurn, Report
+from engine.bench.compare import Bench, Growth, MultiTurn, Report, Say
 from engine.bench.work import Shape, multi_turn, prompts, rewards
 from engine.models.file_checks import read_json
 from engine.policy.base import AdamStep, TrainBatch, TrainItem

@@ -6,7 +6,7 @@ Pure: everything follows from the shape, the vocabulary and a seed.
 import random
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from engine.protocol.base import Value
 
 
 class Shape(NamedTuple):
@@ -26,10 +26,8 @@ class Shape(NamedTuple):
         return self.group * self.groups
 
 
-class Attempt(BaseModel):
+class Attempt(Value):
     """A stored attempt: its tokens, which of them the policy sampled, and what it was worth."""
-
-    model_config = ConfigDict(frozen=True)
 
     prompt: list[int]
     completion: list[int]

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import httpx
 
-from engine.client.bounded import bad_answer
-from engine.client.transport import Transport
+from engine.client.transport import Transport, bad_answer
 from engine.protocol.events.run import ProgressTicked, decode
 from engine.protocol.problems import LaunchError
-from engine.protocol.requests.mirrors import KNOWN, LAST
+from engine.protocol.requests.sync import KNOWN, LAST
 
 MOST_PAGE_BYTES = 2**28
 MOST_TICK_BYTES = 2**20

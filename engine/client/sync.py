@@ -8,8 +8,15 @@ from typing import BinaryIO
 
 import httpx
 
-from engine.client.bounded import bad_answer, blocks_of, read_body
-from engine.client.transport import MOST_REFUSAL_BYTES, Transport, refusal, unreachable
+from engine.client.transport import (
+    MOST_REFUSAL_BYTES,
+    Transport,
+    bad_answer,
+    blocks_of,
+    read_body,
+    refusal,
+    unreachable,
+)
 from engine.protocol.requests.home import HomeRequest, HomeRequestList, HomeResponse, Lease, Leased
 from engine.protocol.requests.sync import Begun, Manifest, Missing, Synced, SyncFolder
 

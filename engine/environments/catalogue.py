@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from engine.environments.bootstrap import KEPT, Status, statuses
-from engine.launcher.engine_choice import read_choice
-from engine.launcher.interpreters import running_engine
+from engine.launcher.interpreters import read_choice, running_engine
 from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.records.environments import (
     AgentPackages,

@@ -5,8 +5,7 @@ from pathlib import Path
 import psutil
 
 from engine.environments.bootstrap import EnvironmentMissing, command, run_bootstrap, status_of
-from engine.launcher.engine_choice import choose, read_choice, write_choice
-from engine.launcher.interpreters import engine_home, title_of
+from engine.launcher.interpreters import choose, engine_home, read_choice, title_of, write_choice
 from engine.protocol.problems import LaunchError, Refused
 from engine.protocol.records.environments import BUILT_IN, ChosenEngine, EngineChoice, UseEngine
 

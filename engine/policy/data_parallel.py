@@ -32,6 +32,7 @@ from engine.policy.base import (
 from engine.policy.prefix import shared
 from engine.policy.worker import TORCH, TorchPolicy
 from engine.protocol.records.hardware import Card
+from engine.runtime.closing import cancel
 
 T = TypeVar("T")
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
@@ -191,9 +192,7 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     try:
         return list(await asyncio.gather(*tasks))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)
 
 
 def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import Any
 import platformdirs
 
 from engine.judge.providers.access import BoundWorker, start_worker
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 from engine.protocol.problems import Refused
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.home import HomeRequest
@@ -20,7 +20,7 @@ from engine.remote.home_requests import HomeRequestService
 from engine.remote.mirror.record import read_record
 from engine.remote.server import Host
 from engine.remote.server_list import home_id, read_server_list, write_server_list
-from engine.remote.ssh.aliases import config_hosts
+from engine.remote.ssh.address import config_hosts
 from engine.remote.ssh.connect import connect as by_ssh
 from engine.remote.started_runs import StartedRuns
 from engine.remote.tunnel.home import LocalMachine

@@ -23,6 +23,7 @@ from engine.remote.sync.manifest import project_manifest
 from engine.remote.sync.upload import Progress, push
 from engine.remote.tunnel.home import LocalMachine
 from engine.remote.tunnel.tunnel import Connect, Tunnel
+from engine.runtime.closing import cancel
 from engine.storage.project import load_config
 from engine.trust.addresses import check_addresses, confirmed_addresses
 
@@ -137,9 +138,7 @@ class Host:
         try:
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks)
             await self.mirrors.stop_all()
 
     async def _run_errands(self, client: EngineClient) -> None:
@@ -159,9 +158,7 @@ class Host:
                 if not found and time.monotonic() - asked < IDLE_S:
                     await asyncio.sleep(IDLE_S)
         finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await cancel(*running)
 
     async def _run_errand(self, client: EngineClient, errand: HomeRequest) -> None:
         if self.home.started.find(errand.run_id, self.spec.name) is None:

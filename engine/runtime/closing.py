@@ -1,9 +1,9 @@
-"""Close asynchronous resources when a block ends."""
+"""End what asynchronous code has begun: resources are closed, tasks are cancelled."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 
 class Closeable(Protocol):
@@ -20,3 +20,10 @@ async def closing(resource: T) -> AsyncIterator[T]:
         yield resource
     finally:
         await asyncio.shield(resource.close())
+
+
+async def cancel(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks and wait until they have ended; their results and errors are dropped."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

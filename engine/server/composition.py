@@ -4,7 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 from engine.remote.registry import HostService
 from engine.rollout.gateway.gateway import Gateway
 from engine.server.event_stream import Broadcast

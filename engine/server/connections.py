@@ -5,6 +5,7 @@ a key gets a small one, in which the oldest makes room for the newest, and has t
 """
 
 import asyncio
+import contextlib
 import logging
 import resource
 import socket
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import h11
-from starlette.types import Scope
+import uvicorn
+from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_S = 10.0
@@ -185,3 +187,32 @@ def count_repetitions() -> None:
     once = Repeated()
     for name in ("uvicorn.error", "asyncio", logger.name):
         logging.getLogger(name).addFilter(once)
+
+
+async def start_serving(
+    app: ASGIApp, listening: socket.socket, connections: Connections
+) -> "tuple[uvicorn.Server, asyncio.Task[None]]":
+    """Returns when connections are taken. Set `should_exit` of the server and await the task to
+    end it."""
+    config = uvicorn.Config(
+        app,
+        http=connections.protocol,  # type: ignore[arg-type] # whatever makes one will do
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=2,
+        lifespan="off",
+        # asyncio takes so many connections in a row, and where descriptors run out it complains,
+        # and plans to try again, as often.
+        backlog=1,
+    )
+    count_repetitions()
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    while not (server.started or serving.done()):  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.001)
+    if not serving.done():
+        listening.listen(BACKLOG)  # the kernel's queue is another matter
+    return server, serving

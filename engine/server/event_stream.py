@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 from engine.protocol.events.run import encode
 
 HEARTBEAT_S = 5.0

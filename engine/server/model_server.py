@@ -32,8 +32,7 @@ from engine.rollout.rendering.chat import open_chat
 from engine.runtime.closing import closing
 from engine.runtime.seeds import derive
 from engine.server.auth import Guard
-from engine.server.connections import Connections, raise_descriptor_limit, share_of
-from engine.server.http_server import start_serving
+from engine.server.connections import Connections, raise_descriptor_limit, share_of, start_serving
 from engine.server.limits import HANDLERS, limited
 
 PROVENANCE = "atelier.json"

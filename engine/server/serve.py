@@ -22,8 +22,7 @@ from engine.runtime.files import PRIVATE_MODE, replace_file
 from engine.runtime.life_pipe import adopt_orphans, hide_from_peers
 from engine.server.app import make_app
 from engine.server.composition import Services
-from engine.server.connections import Connections, raise_descriptor_limit, share_of
-from engine.server.http_server import start_serving
+from engine.server.connections import Connections, raise_descriptor_limit, share_of, start_serving
 from engine.server.lock import workspace_lock
 
 

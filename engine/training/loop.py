@@ -42,11 +42,10 @@ from engine.training.lifecycle import (
 from engine.training.sft.updates import warm_up
 from engine.training.step.curriculum_history import CurriculumHistory
 from engine.training.step.dynamic_sampling import planned, replace_groups_without_signal
-from engine.training.step.metrics import step_metrics
+from engine.training.step.metrics import Clock, step_metrics
 from engine.training.step.review import review
 from engine.training.step.rollouts import Groups, Rollouts, staleness
 from engine.training.step.scenario_sampling import choose
-from engine.training.step.timing import Clock
 from engine.training.step.update import learn
 from engine.training.step.update_groups import close_batch
 

@@ -8,8 +8,8 @@ needs the person's confirmation of this address for this provider.
 from collections.abc import Collection, Iterable, Mapping
 
 from engine.protocol.addresses import check_model, is_loopback, normal_address
+from engine.protocol.base import Section
 from engine.protocol.config.project import EvaluateConfig, JudgeConfig, ProjectConfig
-from engine.protocol.config.section import Section
 from engine.protocol.config.tracking import TRACKERS, TrackConfig, TrackerName, switched_on
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records.judging import provider_of

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from engine.protocol.base import BaseEvent
 from engine.protocol.events import run as e
-from engine.protocol.events.base import BaseEvent
 from engine.protocol.events.run import encode
 from engine.protocol.records.judging import Call, Usage, Verdict
 from engine.protocol.records.runs import Branch, GroupSummary, Message, RunSpec, Trajectory

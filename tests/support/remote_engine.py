@@ -8,7 +8,8 @@ from pathlib import Path
 
 import platformdirs
 
-from engine.launcher.source_files import PARTS, engine_id
+from engine.launcher.engine_root import PARTS
+from engine.launcher.source_files import engine_id
 from engine.protocol.requests.remote import Answer, HostSpec, HostView
 from engine.remote.install.install import MARK
 from tests.support.ssh_server import FarSide

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from engine.bench.gpu.figures import seconds, times, tiny
-from engine.bench.gpu.report import Job, Outcome, Table
+from engine.bench.gpu.report import Job, Outcome, Table, seconds, times, tiny
 from engine.policy.torch.model.model import pick_device, pick_dtype
 from engine.policy.torch.training.prefix_tree import Forest, TreePlan, grow
 

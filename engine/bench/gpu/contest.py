@@ -8,8 +8,7 @@ from pathlib import Path
 
 from engine.bench.atelier import Atelier
 from engine.bench.compare import Bench, Comparison, Mode
-from engine.bench.gpu.figures import gib, seconds, times, tiny
-from engine.bench.gpu.report import Job, Outcome, Table
+from engine.bench.gpu.report import Job, Outcome, Table, gib, seconds, times, tiny
 from engine.bench.suite import plain_tokens
 from engine.bench.work import Shape, prompts
 from engine.hardware.devices import cards_of

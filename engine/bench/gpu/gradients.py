@@ -14,8 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from engine.bench.compare import difference, named
-from engine.bench.gpu.figures import NONE, gib, tiny
-from engine.bench.gpu.report import Job, Outcome, Table
+from engine.bench.gpu.report import NONE, Job, Outcome, Table, gib, tiny
 from engine.bench.suite import plain_tokens
 from engine.models.file_checks import shape_counts
 from engine.policy.base import PolicySpec, TrainBatch, TrainItem

@@ -7,8 +7,7 @@ from typing import Any
 import pynvml
 import torch
 
-from engine.bench.gpu.figures import NONE, gib, rate
-from engine.bench.gpu.report import Job, Outcome, Table
+from engine.bench.gpu.report import NONE, Job, Outcome, Table, gib, rate
 from engine.hardware.gpus import open_nvml, read_gpus
 from engine.hardware.machine import threads
 from engine.policy.torch.machine_limits import measure_bandwidth, measure_peak

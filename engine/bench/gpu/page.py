@@ -2,8 +2,17 @@
 
 from collections.abc import Sequence
 
-from engine.bench.gpu.figures import gib, rate, seconds, times, tiny
-from engine.bench.gpu.report import CheckReport, GpuReport, Section, Table
+from engine.bench.gpu.report import (
+    CheckReport,
+    GpuReport,
+    Section,
+    Table,
+    gib,
+    rate,
+    seconds,
+    times,
+    tiny,
+)
 
 SECTIONS: dict[Section, tuple[str, str]] = {
     "machine": ("The machine", ""),

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from engine.bench.atelier import Atelier
 from engine.bench.compare import difference, first_gradient
-from engine.bench.gpu.figures import seconds, times, tiny
-from engine.bench.gpu.report import Job, Outcome, Table
+from engine.bench.gpu.report import Job, Outcome, Table, seconds, times, tiny
 from engine.bench.suite import plain_tokens
 from engine.bench.work import Attempt, Shape, prompts, rewards
 from engine.hardware.devices import cards_of

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from engine.bench.gpu.figures import gib, plain, rate, seconds, share, times, tiny
-from engine.bench.gpu.report import Table
+from engine.bench.gpu.report import Table, gib, plain, rate, seconds, share, times, tiny
 
 
 def tables(

@@ -14,8 +14,7 @@ from typing import Any
 
 import psutil
 
-from engine.bench.gpu.figures import NONE
-from engine.bench.gpu.report import Job, Outcome
+from engine.bench.gpu.report import NONE, Job, Outcome
 from engine.bench.gpu.run_tables import tables
 from engine.client import EngineClient
 from engine.hardware.devices import cards_of

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from engine.bench.atelier import Atelier, items_of
 from engine.bench.compare import difference, first_gradient
-from engine.bench.gpu.figures import tiny
-from engine.bench.gpu.report import Job, Outcome, Table
+from engine.bench.gpu.report import Job, Outcome, Table, tiny
 from engine.bench.suite import plain_tokens
 from engine.bench.work import Attempt, Shape, prompts, rewards
 from engine.policy.base import ScoreBatch

@@ -5,8 +5,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from engine.bench.compare import Comparison
-from engine.bench.report import Growth, Report
+from engine.bench.compare import Comparison, Growth, Report
 from engine.bench.rival import environment
 from engine.bench.suite import measure
 from engine.bench.work import parse_shape

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from safetensors import SafetensorError
 
 from engine.export.publish import check_files, check_room, disk_problem, manifest_of
 from engine.export.torch import companion_files
 from engine.export.torch.gguf_file import FILE, write_gguf
-from engine.export.torch.hub import push
 from engine.export.torch.llamacpp import convert, find_converter
 from engine.export.torch.logprobs import (
     Computing,
@@ -38,7 +39,7 @@ from engine.export.torch.merge import (
 from engine.export.torch.weights import check_adapter, check_gguf, check_merged
 from engine.hardware.machine import threads
 from engine.models.file_checks import read_json
-from engine.protocol.problems import AtelierError, ModelError, PolicyError, Problem
+from engine.protocol.problems import AtelierError, ModelError, PolicyError, Problem, Refused
 from engine.protocol.requests.exports import ExportPhase, WeightsCheck
 from engine.runtime.life_pipe import exit_with_engine
 
@@ -205,3 +206,26 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def push(folder: Path, name: str, token: str) -> str:
+    """Make ORG/NAME (private, where it is new) and upload every file; returns its address.
+
+    Raises Refused with the hub's own words, without the token.
+    """
+    hub = HfApi(token=token)
+    try:
+        hub.create_repo(name, private=True, exist_ok=True)
+        hub.upload_folder(folder_path=folder, repo_id=name, commit_message="Export from Atelier")
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        raise Refused.of(
+            "export.not_pushed",
+            f"The hub did not take it: {_words(error, token)}",
+            "The export itself is there. Check the name, and that the token may write.",
+        ) from None
+    return f"{hub.endpoint}/{name}"
+
+
+def _words(error: Exception, token: str) -> str:
+    lines = str(error).replace(token, "…").strip().splitlines() or [type(error).__name__]
+    return lines[0][:300]

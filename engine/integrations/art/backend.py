@@ -20,8 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from engine.integrations.art.engine_thread import CLOSING_S, Link
-from engine.integrations.art.logging import forward_logs
-from engine.integrations.art.metrics import training_metrics
+from engine.integrations.art.logging import forward_logs, training_metrics
 from engine.integrations.art.serialization import left_out, not_finite, sent_group
 from engine.integrations.art.settings import settings_of
 from engine.integrations.art.train_arguments import TrainArguments, algorithm_of, train_arguments

@@ -18,11 +18,12 @@ from typing import TypeVar
 
 from engine.client import EngineClient
 from engine.integrations.art.proxy import Relay
-from engine.launcher.engine_choice import read_choice
 from engine.launcher.engine_root import checkout
+from engine.launcher.interpreters import read_choice
 from engine.launcher.local import find, start
 from engine.protocol.problems import AtelierError, LaunchError, Refused
 from engine.protocol.requests.scripts import CloseOutside, OpenOutside, OutsideRun
+from engine.runtime.closing import cancel
 
 T = TypeVar("T")
 
@@ -187,9 +188,7 @@ class Link:
 async def _settle() -> None:
     """Cancel all that still goes on in this loop, and wait for it."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await cancel(*others)
     await asyncio.get_running_loop().shutdown_default_executor()
 
 

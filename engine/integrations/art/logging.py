@@ -5,12 +5,12 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from engine.integrations.art.metrics import OWN
 from engine.integrations.art.serialization import left_out
+from engine.protocol.records.art_names import NAMES, art_metrics
 
 LONGEST_ROW = 2**20
 STEPS = ("step", "training_step", "recorded_at")
@@ -70,3 +70,20 @@ def last_row(file: str) -> dict[str, float]:
         for name, value in json.loads(line).items()
         if name not in STEPS and f"/{OWN}/" not in name
     }
+
+
+OURS_TO_SAY = ("loss/", "throughput/", "data/step_trainer_tokens", "time/step_trainer_s")
+"""Prefixes of metrics that a backend measures. ART computes the others from the trajectories."""
+GRADIENT_STEPS = "data/step_num_gradient_steps"
+OWN = "atelier"
+"""Before what ART has no name for."""
+
+
+def training_metrics(ours: Mapping[str, float], skipped: bool, updates: int) -> dict[str, float]:
+    """All metrics of a step: those known to ART under its names, the others behind `atelier/`."""
+    known = {
+        name: value for name, value in art_metrics(ours).items() if name.startswith(OURS_TO_SAY)
+    }
+    told = {name.ours[0] for name in NAMES if name.art in known and not name.how}
+    others = {f"{OWN}/{name}": value for name, value in ours.items() if name not in told}
+    return {**known, **others, GRADIENT_STEPS: 0.0 if skipped else float(updates)}

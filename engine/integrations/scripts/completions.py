@@ -138,20 +138,6 @@ class Completions:
     def __len__(self) -> int:
         return len(self.held.entries)
 
-    def get(self, name: str) -> Completion | None:
-        return self.held.get(name)
-
-    def after(self, said: str) -> Completion | None:
-        """The newest one whose messages and answer have this digest."""
-        return self.held.after(said)
-
-    def sampled_as(self, tokens: Sequence[str], logprobs: Sequence[float]) -> Completion | None:
-        """The one that these tokens (`token_id:N`) with these log-probs are."""
-        return self.held.sampled_as(tokens, logprobs)
-
-    def whole(self, one: Completion) -> CompletionWithHistory:
-        return self.held.whole(one)
-
     def add(self, one: Completion) -> None:
         """Written to the file before it is answered."""
         self._write(one)

@@ -54,7 +54,7 @@ class SharedConversation(Conversation):
         message = super().record(prompt, messages, sampled, raw, completion)
         turn, parent = self.turns[-1], prompt.parent
         turn.id = f"c-{uuid.uuid4().hex}"
-        if parent and self._known.get(parent.id) is None:
+        if parent and self._known.held.get(parent.id) is None:
             parent = None  # forgotten while this was sampled: it holds all of its prompt itself
         begin = parent.length if parent else 0
         self._known.add(
@@ -79,10 +79,10 @@ class SharedConversation(Conversation):
 
     def _turn(self, asked: list[str], place: int) -> Turn | None:
         message = asked[place]
-        found = self._known.after(digest(self._digest(asked, place), message))
+        found = self._known.held.after(digest(self._digest(asked, place), message))
         if found is None:
             return None
-        whole: CompletionWithHistory = self._known.whole(found)
+        whole: CompletionWithHistory = self._known.held.whole(found)
         self._branches.append(OpenBranch(tokens=list(whole.tokens)))
         return Turn(
             asked=asked[:place],

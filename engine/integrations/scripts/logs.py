@@ -4,16 +4,15 @@ sent again is stored once."""
 import asyncio
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from engine.protocol.base import Value
 from engine.protocol.problems import StoreError
 from engine.runtime.files import append_lines
 
 
-class Begun(BaseModel):
+class Begun(Value):
     """Log that has been started."""
-
-    model_config = ConfigDict(frozen=True)
 
     key: str
     step: int

@@ -20,6 +20,7 @@ from engine.protocol.problems import Problem, Refused
 from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.scripts import OpenOutside, Trained, TrainGroups
 from engine.rollout.rendering.chat import ChatFormat
+from engine.runtime.closing import cancel
 from engine.storage.run_folder.run import Run
 
 COMPLETIONS = "completions.jsonl"
@@ -192,5 +193,4 @@ async def watch_script(desk: ScriptSession) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        await cancel(looking)

@@ -4,8 +4,9 @@ trained once, whatever happens meanwhile and however often the script says so.""
 import json
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from engine.protocol.base import Value
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import StoreError
@@ -13,10 +14,8 @@ from engine.protocol.records.runs import Trajectory
 from engine.runtime.files import replace_file
 
 
-class Submission(BaseModel):
+class Submission(Value):
     """Groups and arguments of one submitted step."""
-
-    model_config = ConfigDict(frozen=True)
 
     key: str
     step: int

@@ -34,7 +34,7 @@ from engine.integrations.trackers.metrics import (
     settings_of,
 )
 from engine.integrations.trackers.traces import TraceContext
-from engine.protocol.config.section import Section
+from engine.protocol.base import Section
 from engine.protocol.config.tracking import (
     ENVIRONMENTS,
     TRACKERS,

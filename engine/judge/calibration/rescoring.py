@@ -33,6 +33,7 @@ from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery, TryJudge
 from engine.reward.advantage.group import advantages
 from engine.reward.labels import without_labels
+from engine.runtime.closing import cancel
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import Run
 
@@ -106,9 +107,7 @@ class Rescoring:
             for done in asyncio.as_completed(tasks):
                 yield await done
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks)
 
     async def _one(self, place: Place) -> Tried:
         group = [without_labels(one) for one in self._at(place)]

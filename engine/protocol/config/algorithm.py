@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from engine.protocol.base import Section
 from engine.protocol.config.presets import PRESETS, PresetName
-from engine.protocol.config.section import Section
 
 
 class GroupMean(Section):

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from engine.protocol.addresses import check_model
+from engine.protocol.base import Section
 from engine.protocol.config.algorithm import Algorithm
-from engine.protocol.config.section import Section
 from engine.protocol.config.tracking import TrackConfig
 
 

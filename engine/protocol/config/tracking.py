@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from engine.protocol.base import Value
-from engine.protocol.config.section import Section
+from engine.protocol.base import Section, Value
 from engine.protocol.problems import Problem
 
 

@@ -9,7 +9,7 @@ where they are stored; the other events are sent as they are. A history replaces
 from functools import cached_property
 from typing import Literal
 
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 from engine.protocol.events.run import Event, UnknownEvent, decode
 
 COUNTED = (

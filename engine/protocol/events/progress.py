@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 from engine.protocol.events.run import (
     Event,
     ReviewClosed,

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from engine.protocol.base import Value
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent, Value
 from engine.protocol.events.checkpoints import (
     CheckpointBranched,
     CheckpointDropped,

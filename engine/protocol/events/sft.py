@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 
 
 class WarmupFinished(BaseEvent):

@@ -45,6 +45,12 @@ class Fields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class ModelFields(Fields):
+    """Part of an agent's request to a provider's model; unknown fields are dropped."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 class Asking(Fields):
     """Fields common to judge and chat calls."""
 
@@ -78,25 +84,19 @@ class TextPart(Fields):
     text: Text
 
 
-class CalledFunction(Fields):
-    model_config = ConfigDict(extra="ignore")
-
+class CalledFunction(ModelFields):
     name: str = Field(max_length=200)
     arguments: Text
 
 
-class ToolCall(Fields):
-    model_config = ConfigDict(extra="ignore")
-
+class ToolCall(ModelFields):
     id: str = Field(max_length=200)
     type: Literal["function"] = "function"
     function: CalledFunction
 
 
-class ChatMessage(Fields):
-    """Message of an agent to a provider's model; unknown fields are dropped."""
-
-    model_config = ConfigDict(extra="ignore")
+class ChatMessage(ModelFields):
+    """Message of an agent to a provider's model."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Text | list[TextPart] | None = None
@@ -105,19 +105,15 @@ class ChatMessage(Fields):
     tool_calls: list[ToolCall] | None = Field(default=None, max_length=1000)
 
 
-class Function(Fields):
-    model_config = ConfigDict(extra="ignore")
-
+class Function(ModelFields):
     name: str = Field(max_length=200)
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class Tool(Fields):
+class Tool(ModelFields):
     """Function tool of the agent; tools that a provider executes itself are not accepted."""
-
-    model_config = ConfigDict(extra="ignore")
 
     type: Literal["function"]
     function: Function

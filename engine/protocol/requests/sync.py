@@ -62,3 +62,9 @@ class Synced(Value):
     """Path on the remote machine."""
     changed: int = Field(ge=0)
     removed: int = Field(ge=0)
+
+
+LAST = "Atelier-Last-Seq"
+"""Header with the sequence number of the last event in the page."""
+KNOWN = "Atelier-Known-Seq"
+"""Header with the sequence number of the run's last event at the time of the request."""

@@ -15,14 +15,14 @@ import zipfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from engine.environments.other_platform import Wheel, bring_wheels
 from engine.launcher.engine_root import checkout
 from engine.launcher.source_files import engine_id
 from engine.protocol.problems import LaunchError, Refused
 from engine.protocol.requests.remote import HostReport, HostTick
 from engine.remote.install.survey import refuse_unfit
-from engine.remote.install.uploads import source_archive, upload_file
+from engine.remote.install.uploads import Wheel, bring_wheels, source_archive, upload_file
 from engine.remote.tunnel.shell import Shell
+from engine.runtime.closing import cancel
 from engine.runtime.files import move_into_place, sha256_of
 
 Tell = Callable[[HostTick], None]
@@ -129,9 +129,7 @@ class Installer:
             yield
         finally:
             done.set()
-            waiting.cancel()
-            holding.cancel()
-            await asyncio.gather(waiting, holding, return_exceptions=True)
+            await cancel(waiting, holding)
 
     async def _is_ready(self) -> bool:
         told = await self._shell.run(
@@ -247,8 +245,7 @@ class Installer:
                 python=self._python,
             )
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            await cancel(looking)
 
     async def _look(self) -> None:
         while True:

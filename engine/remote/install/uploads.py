@@ -2,6 +2,7 @@
 resumed where they stopped."""
 
 import asyncio
+import contextlib
 import gzip
 import hashlib
 import io
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import platformdirs
 
+from engine.environments.bootstrap import bootstrap
+from engine.environments.job import progress_of
 from engine.launcher.source_files import build, source_files
 from engine.protocol.problems import LaunchError
 from engine.remote.tunnel.shell import Shell
@@ -113,3 +116,34 @@ def _packed() -> bytes:
             with file.open("rb") as source:
                 tar.addfile(entry, source)
     return packed.getvalue()
+
+
+@dataclass(frozen=True)
+class Wheel:
+    name: str
+    file: Path
+    sha256: str
+
+
+async def bring_wheels(
+    name: str,
+    machine: str,
+    libc: str,
+    python: str,
+    heard: Callable[[str, int, int], None],
+    pids: set[int] | None = None,
+) -> list[Wheel]:
+    """Download the wheels of `uv`, `engine-cpu` or `engine-gpu` for Linux with this glibc and
+    Python ("3.11"). Downloads are kept. `heard` gets a text, files done and files in total. Raises
+    EnvironmentMissing."""
+    there = ("--machine", machine, "--libc", libc or "2.28", "--python", python)
+    argv = bootstrap("wheels", name, *there)
+    last: dict[str, object] = {}
+    async with contextlib.aclosing(
+        progress_of(argv, name, set() if pids is None else pids)
+    ) as said:
+        async for last in said:
+            if "done" in last:
+                heard(str(last["words"]), int(last["done"]), int(last["total"]))  # type: ignore[call-overload]
+    files: list[dict[str, str]] = last["files"]  # type: ignore[assignment]
+    return [Wheel(one["name"], Path(one["file"]), one["sha256"]) for one in files]

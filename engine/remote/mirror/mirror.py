@@ -11,11 +11,12 @@ from contextlib import aclosing
 from typing import Protocol
 
 from engine.client.mirrors import Changes
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 from engine.protocol.events.run import ProgressTicked
 from engine.protocol.problems import StoreError
 from engine.remote.mirror.pages import MOST_BYTES
 from engine.remote.mirror.replica import Replica
+from engine.runtime.closing import cancel
 
 WAIT_S = 15.0
 """Seconds that the remote engine may hold a request for changes."""
@@ -66,9 +67,7 @@ class Mirror:
         try:
             await asyncio.gather(*both)
         finally:
-            for task in both:
-                task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
+            await cancel(*both)
 
     async def catch_up(self) -> None:
         """Until nothing more is known there; without ticks. Raises as `run` does."""
@@ -85,8 +84,7 @@ class Mirror:
                 if changes.page:
                     await self._store(changes)
         finally:
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
+            await cancel(coming)
 
     async def _store(self, changes: Changes) -> None:
         """Raises StoreError for a page that cannot be stored, or that brings nothing."""

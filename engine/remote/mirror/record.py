@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
+from engine.protocol.base import Value
 from engine.runtime.files import replace_file
 from engine.trust.files import read_regular
 
@@ -11,10 +10,8 @@ FILE = "replica.json"
 MOST_BYTES = 2**16
 
 
-class Replicated(BaseModel):
+class Replicated(Value):
     """A run that lives on a server; its folder here is filled from there."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     host: str
     """The server by the name it has here."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from engine.client import EngineClient
 from engine.evaluation.stored import SCENARIOS
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 from engine.protocol.identifiers import is_run_id
 from engine.protocol.problems import AtelierError, LaunchError, Problem, Refused, StoreError
 from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunSummary
@@ -23,6 +23,7 @@ from engine.remote.mirror.replica import Replica
 from engine.remote.started_runs import check_spec
 from engine.remote.sync.download import PARTS, fetch
 from engine.remote.tunnel.home import LocalMachine
+from engine.runtime.closing import cancel
 from engine.runtime.files import replace_file
 from engine.storage.project import load_config
 from engine.storage.run_folder.run import LOG, SPEC
@@ -221,8 +222,7 @@ class Mirrors:
 
     async def _stop_one(self, run_id: str) -> None:
         if followed := self._followed.pop(run_id, None):
-            followed.task.cancel()
-            await asyncio.gather(followed.task, return_exceptions=True)
+            await cancel(followed.task)
             await asyncio.to_thread(followed.replica.close)
 
     async def _replica(self, client: EngineClient, run_id: str, folder: Path) -> Replica:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from engine.protocol.problems import LaunchError
+from engine.runtime.closing import cancel
 
 CHUNK_BYTES = 1 << 16
 ANNOUNCING_S = 5.0
@@ -93,9 +94,7 @@ async def run_with_input(
             feeding.result()
         return await hearing
     finally:
-        for one in both:
-            one.cancel()
-        await asyncio.gather(*both, return_exceptions=True)
+        await cancel(*both)
 
 
 async def number_of(stderr: Reader, said: bytearray) -> int | None:

@@ -26,7 +26,7 @@ from engine.remote.ssh.base import Asker, Connection
 from engine.remote.ssh.problems import may_pass
 from engine.remote.tunnel.attach import read_line
 from engine.remote.tunnel.shell import Shell
-from engine.runtime.closing import closing
+from engine.runtime.closing import cancel, closing
 
 Connect = Callable[[HostSpec, Asker], Awaitable[Connection]]
 Serve = Callable[[EngineClient], Coroutine[None, None, None]]
@@ -129,8 +129,7 @@ class Tunnel:
         """Let go; what goes on there goes on."""
         task, self._task = self._task, None
         if task:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel(task)
         self._say("away", None)
 
     # How it is kept
@@ -291,9 +290,7 @@ class Tunnel:
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks)
         if closed in ended:
             problem = closed.result() or _let_go(self.spec.name)
             raise LaunchError(problem)

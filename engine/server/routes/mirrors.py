@@ -9,7 +9,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from engine.protocol.requests.mirrors import KNOWN, LAST
+from engine.protocol.requests.sync import KNOWN, LAST
 from engine.remote.mirror.pages import MOST_BYTES, last_seq, read_page
 from engine.server.bodies import Routes, number_of
 from engine.server.composition import Services

@@ -8,8 +8,7 @@ import httpx
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from engine.client.bounded import blocks_of
-from engine.client.transport import unreachable
+from engine.client.transport import blocks_of, unreachable
 from engine.protocol.requests.runs import Command, StartEvaluation, StartRun, TryJudge
 from engine.remote.home_requests import Trial
 from engine.remote.server import Host

@@ -21,6 +21,7 @@ from engine.remote.transfers import (
     move_to_server,
     move_to_this_machine,
 )
+from engine.runtime.closing import cancel
 from engine.server.bodies import Routes, body_of, json_lines
 from engine.server.composition import Services
 from engine.server.services.runs.work import problem_of
@@ -114,8 +115,7 @@ class TransferRoutes:
                     yield value
                 await task
             finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await cancel(task)
 
         return json_lines(values(), self._touch)
 

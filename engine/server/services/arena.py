@@ -28,7 +28,7 @@ from engine.reward.advantage.group import group_summary
 from engine.rollout.agents.processes import AgentPool, Agents
 from engine.rollout.rendering.chat import open_chat
 from engine.rollout.rollout import RemoteStage, RolloutPlace, Stage, roll_out
-from engine.runtime.closing import closing
+from engine.runtime.closing import cancel, closing
 from engine.runtime.seeds import derive
 from engine.server.services.runs.workers import RunResources
 from engine.storage.project import load_config, load_scenarios
@@ -136,8 +136,7 @@ class ArenaService:
                 yield ArenaTicked(kind="said", place=place, text=text)
             yield ArenaTicked(kind="ended", place=place, trajectory=await task)
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel(task)
 
     @contextlib.asynccontextmanager
     async def _stage(

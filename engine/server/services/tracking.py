@@ -19,6 +19,7 @@ from engine.protocol.config.tracking import (
 from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.records.runs import TRAINING_KINDS, RunSpec
 from engine.remote.mirror.record import read_record
+from engine.runtime.closing import cancel
 from engine.server.services.home_lease import HomeLease
 from engine.server.services.library import Library
 from engine.server.services.runs.work import ActiveRuns
@@ -126,9 +127,7 @@ class TrackingService:
     async def forget(self, run_id: str) -> None:
         """Stop all feeds of a run; nothing reads its folder when this returns."""
         tasks = [task for (run, _), (_, task) in self._feeds.items() if run == run_id]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)
 
     async def close(self) -> None:
         """Send what is stored within `LEAVE_S` seconds, then stop; runs have ended before."""

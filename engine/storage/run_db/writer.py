@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 import apsw
 from typing_extensions import TypedDict
 
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 from engine.protocol.events.checkpoints import CheckpointDropped, CheckpointSaved
 from engine.protocol.events.run import (
     CallClosed,

@@ -15,7 +15,7 @@ import psutil
 
 from engine.hardware.devices import visible
 from engine.hardware.gpus import open_gpu_reader
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 from engine.protocol.events.run import (
     LogWritten,
     PhaseChanged,

@@ -1,16 +1,42 @@
 """A step's groups → its metrics, by their documented names (protocol/metrics.py)."""
 
+import contextlib
+import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from engine.judge.calibration.agreement import kendall_tau
 from engine.protocol.config.algorithm import Advantage
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.labels import PART as LABEL
-from engine.protocol.records.runs import Trajectory
+from engine.protocol.records.runs import Phase, Trajectory
 from engine.reward.advantage.group import has_signal, mean_and_std
 from engine.reward.reward_hacking import NAMES
-from engine.training.step.timing import Clock
+from engine.storage.run_folder.run import Run
+
+
+@dataclass
+class Clock:
+    """Seconds by phase of one step."""
+
+    begun: float = field(default_factory=time.monotonic)
+    phases: dict[str, float] = field(default_factory=dict)
+
+    @contextlib.asynccontextmanager
+    async def phase(self, run: Run, step: int, name: Phase) -> AsyncIterator[None]:
+        begun = time.monotonic()
+        await run.enter(step, name)
+        yield
+        self.phases[name] = time.monotonic() - begun
+
+    def seconds(self, name: str) -> float:
+        return max(self.phases.get(name, 0.0), 1e-9)
+
+    def metrics(self) -> dict[str, float]:
+        total = time.monotonic() - self.begun
+        return {f"time_s/{k}": v for k, v in self.phases.items()} | {"time_s/step": total}
 
 
 def step_metrics(

@@ -7,7 +7,7 @@ from typing import Literal
 from engine.protocol.events.run import ReviewClosed, ReviewOpened, RunContinued, RunPaused
 from engine.storage.run_folder.run import Run
 from engine.training.labels.service import closed_batches
-from engine.training.step.timing import Clock
+from engine.training.step.metrics import Clock
 
 
 async def review(run: Run, step: int, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from typing import Self
 
 from engine.protocol.records.runs import Trajectory
 from engine.storage.run_folder.run import Run
-from engine.training.step.timing import Clock
+from engine.training.step.metrics import Clock
 
 Groups = list[list[Trajectory]]
 Roll = Callable[[int, Clock], Awaitable[Groups]]

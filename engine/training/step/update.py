@@ -16,7 +16,7 @@ from engine.training.step.batch import (
     trained_tokens,
 )
 from engine.training.step.dynamic_sampling import groups_with_signal
-from engine.training.step.timing import Clock
+from engine.training.step.metrics import Clock
 
 
 async def learn(

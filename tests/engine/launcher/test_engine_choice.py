@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.launcher.engine_choice import choice_file, choose, read_choice, write_choice
-from engine.launcher.interpreters import chosen_interpreters
+from engine.launcher.interpreters import (
+    choice_file,
+    choose,
+    chosen_interpreters,
+    read_choice,
+    write_choice,
+)
 from engine.protocol.problems import LaunchError
 from engine.protocol.records.environments import ChosenEngine, EngineChoice
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from engine.client.bounded import lines_of
+from engine.client.transport import lines_of
 from engine.protocol.events.run import decode
 from engine.protocol.problems import LaunchError
 from tests.fuzz.mutation import mutate as change

@@ -6,8 +6,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from engine.protocol.problems import LaunchError
-from engine.remote.ssh.address import parse_address
-from engine.remote.ssh.aliases import config_hosts
+from engine.remote.ssh.address import config_hosts, parse_address
 from engine.remote.ssh.settings import read_settings
 from tests.fuzz.mutation import mutate as change
 

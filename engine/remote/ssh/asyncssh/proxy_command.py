@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 
+from engine.runtime.closing import cancel
+
 
 class Proxy:
     """Run by the person's shell, as OpenSSH does it, in a session of its own."""
@@ -69,5 +71,4 @@ class Proxy:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             await self._process.wait()
-        self._listening.cancel()
-        await asyncio.gather(self._listening, return_exceptions=True)
+        await cancel(self._listening)

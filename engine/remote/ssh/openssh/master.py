@@ -7,6 +7,7 @@ import signal
 from collections.abc import Mapping
 
 from engine.remote.ssh.openssh.command_line import OpenSSH
+from engine.runtime.closing import cancel
 
 KEPT_BYTES = 1 << 15
 POLL_S = 0.02
@@ -85,8 +86,7 @@ class Master:
                 await asyncio.wait_for(self._process.wait(), 2)
         assert self._process.stdin
         self._process.stdin.close()
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
+        await cancel(self._reading)
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr

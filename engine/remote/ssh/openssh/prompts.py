@@ -19,6 +19,7 @@ from engine.remote.ssh.base import TRIES, Asker
 from engine.remote.ssh.openssh import askpass
 from engine.remote.ssh.problems import Place, cancelled_by_user, host_key_refused, passphrase_wrong
 from engine.remote.ssh.questions import Clock, QuestionService, kind_of_secret
+from engine.runtime.closing import cancel
 
 UNKNOWN_KEY = re.compile(
     r"^(?P<kind>[\w-]+) key fingerprint is (?:SHA256:)?(?P<print>\S+?)\.?$", re.M
@@ -70,9 +71,7 @@ class Prompts:
     async def close(self) -> None:
         if self._server:
             self._server.close()
-        for talk in list(self._talks):
-            talk.cancel()
-        await asyncio.gather(*self._talks, return_exceptions=True)
+        await cancel(*self._talks)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Ends with the answer, or when `ssh` does not want it any more."""
@@ -91,9 +90,7 @@ class Prompts:
                 self.failure.set_result(error)
         finally:
             self._talks.discard(talk)
-            for one in (asking, gone):
-                one.cancel()
-            await asyncio.gather(asking, gone, return_exceptions=True)
+            await cancel(asking, gone)
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()

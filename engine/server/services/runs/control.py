@@ -10,7 +10,7 @@ from engine.judge.prompting.rubric import parse_rubric
 from engine.judge.ruler import check_fit
 from engine.protocol.events.checkpoints import CheckpointBranched
 from engine.protocol.events.run import RubricChanged, RunExtended
-from engine.protocol.problems import Refused
+from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records.runs import RunSpec, RunSummary
 from engine.protocol.requests.runs import Command, StartEvaluation, StartRun
 from engine.server.bodies import path_of
@@ -19,7 +19,6 @@ from engine.server.services.library import Library
 from engine.server.services.runs import evaluations
 from engine.server.services.runs.lifecycle import RunLifecycle
 from engine.server.services.runs.queue import RunQueue
-from engine.server.services.runs.resume import refuse_extension, refuse_resumption
 from engine.server.services.runs.start import make_folder, make_run
 from engine.server.services.runs.work import ActiveRun, last_step
 from engine.storage.run_folder.run import Run, read_spec
@@ -165,3 +164,53 @@ async def _change_rubric(run: Run, source: str) -> None:
     check_fit(judge, parse_rubric(source))
     await run.say(RubricChanged(step=last_step(run) + 1, source=source))
     run.orders.rubric = source
+
+
+WEIGHTLESS = ("imported", "arena", "writing")
+
+
+def refuse_extension(run: RunSummary) -> None:
+    """Raises Refused where steps cannot be added."""
+    match run.kind:
+        case "evaluation":
+            raise Refused.of("run.no_steps", "An evaluation has no steps that could be added.")
+        case "outside":
+            raise Refused.of(
+                "run.no_steps", "How many steps there are is for the script to say.", "Change it."
+            )
+        case "sft":
+            raise Refused.of(
+                "run.no_steps",
+                "The updates of an SFT run are those of its epochs.",
+                "Start another one from it, with other sft.epochs.",
+            )
+
+
+def refuse_resumption(run: RunSummary, steps: int | None) -> None:
+    """Raises Refused where nothing can go on, with `steps` in all or as many as were planned, and
+    StoreError for a damaged run."""
+    if run.state == "damaged" and run.problem:
+        raise StoreError(run.problem)
+    if run.kind == "outside":
+        raise Refused.of(
+            "run.outside",
+            f"A script trains {run.name}: only it can make rollouts.",
+            f"Start it again; it resumes after step {run.step}.",
+        )
+    if run.kind in WEIGHTLESS:
+        raise Refused.of(
+            "run.imported",
+            "This run has no weights of its own to train further.",
+            "Start a run of the project instead.",
+        )
+    if run.state != "finished":
+        return
+    if run.kind in ("evaluation", "sft"):
+        what = "evaluation" if run.kind == "evaluation" else "SFT run"
+        raise Refused.of("run.finished", f"This {what} has finished.", "Start another one.")
+    if not (steps and steps > run.step):
+        raise Refused.of(
+            "run.finished",
+            f"This run has finished its {run.steps} steps.",
+            "Train more by asking for more steps.",
+        )

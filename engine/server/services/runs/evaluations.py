@@ -19,7 +19,7 @@ from engine.runtime.closing import closing
 from engine.runtime.ids import run_name, ulid
 from engine.server.services.judges import judging
 from engine.server.services.runs import distillation
-from engine.server.services.runs.spec import rubric_of, versions
+from engine.server.services.runs.start import rubric_of, versions
 from engine.storage.project import load_config, load_scenarios, read_scenarios, refuse_outside
 from engine.storage.run_folder.run import Run
 from engine.training.sft.selection import read_rule

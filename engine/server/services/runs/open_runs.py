@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.protocol.problems import Refused
+from engine.runtime.closing import cancel
 from engine.server.event_stream import Broadcast
 from engine.storage.run_folder.run import Run, read_spec
 from engine.training.labels.service import LabelService
@@ -59,8 +60,7 @@ class OpenRuns:
     async def close(self) -> None:
         """Close all that nobody uses; the engine ends."""
         if self._closing:
-            self._closing.cancel()
-            await asyncio.gather(self._closing, return_exceptions=True)
+            await cancel(self._closing)
         async with self._changed:
             for run_id in list(self._opened):
                 await self._close(run_id)

@@ -12,8 +12,7 @@ from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunSummary
 from engine.protocol.requests.scripts import CloseOutside, OpenOutside, OutsideRun
 from engine.server.services.library import Library
 from engine.server.services.runs.lifecycle import RunLifecycle
-from engine.server.services.runs.spec import versions
-from engine.server.services.runs.start import make_folder
+from engine.server.services.runs.start import make_folder, versions
 from engine.server.services.runs.workers import RunResources
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE

@@ -2,28 +2,53 @@
 written."""
 
 import asyncio
+import contextlib
+import platform
 import shutil
+import sys
 import time
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from engine import __version__
 from engine.environments.agent_packages import packages_python
 from engine.evaluation.stored import store_scenarios
+from engine.judge.prompting.rubric import load_rubric
+from engine.judge.ruler import check_fit
 from engine.models.registry import find_model
-from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.project import JudgeConfig, ProjectConfig
 from engine.protocol.records.runs import RunSpec, Scenario
 from engine.protocol.requests.runs import StartRun
 from engine.rollout.rendering.chat import ChatFormat
 from engine.runtime.ids import run_name, ulid
-from engine.server.services.runs.spec import rubric_of, versions
 from engine.storage.checkpoints.branches import Origin, find_origin, make_branch
 from engine.storage.project import load_config, load_scenarios, refuse_outside
 from engine.storage.run_folder.run import write_spec
 from engine.training.sft.data import Data, collect, plan_of, refuse, store_examples
 from engine.training.step.curriculum import check
 from engine.trust.addresses import check_addresses
-from engine.trust.files import check_files
+from engine.trust.files import check_files, project_file
 from engine.trust.projects import require_run_trust
+
+VERSIONED = ("torch", "transformers", "peft", "tokenizers", "apsw")
+
+
+def rubric_of(project: Path, judge: JudgeConfig) -> str:
+    """As it is now, where somebody judges by it. Raises ConfigError where it cannot be used."""
+    if not (judge.enabled and judge.models):
+        return ""
+    rubric = load_rubric(project_file(project, judge.rubric, "judge.rubric"))
+    check_fit(judge, rubric)
+    return rubric.source
+
+
+def versions() -> dict[str, str]:
+    found = {"atelier": __version__, "python": platform.python_version(), "system": sys.platform}
+    for name in VERSIONED:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:

@@ -7,7 +7,7 @@ from engine.hardware.devices import cards_of
 from engine.hardware.machine import free_disk, step_disk_need
 from engine.integrations.scripts import loop as outside
 from engine.models.registry import model_of
-from engine.protocol.events.base import BaseEvent
+from engine.protocol.base import BaseEvent
 from engine.protocol.events.run import FINAL, RunFailed, RunStopped, WorkerRestarted
 from engine.protocol.problems import AtelierError, Problem, Refused, StoreError
 from engine.runtime.child import ChildDied, reap_orphans

@@ -9,7 +9,7 @@ from tests.engine.export.hub import hub
 CODE = """
 import sys
 from pathlib import Path
-from engine.export.torch.hub import push
+from engine.export.torch.serve import push
 from engine.protocol.problems import Refused
 try:
     print(push(Path(sys.argv[1]), "me/it", sys.stdin.read()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.integrations.art.metrics import training_metrics
+from engine.integrations.art.logging import training_metrics
 from engine.integrations.art.settings import LINEAR, NO_EFFECT, REFUSED, TAKEN, settings_of
 from engine.integrations.art.train_arguments import (
     INSTEAD,

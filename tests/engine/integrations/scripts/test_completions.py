@@ -33,14 +33,14 @@ def test_one_that_goes_on_holds_all_before_it(tmp_path: Path) -> None:
     known = Completions(tmp_path / "known.jsonl")
     for one in (answer("a"), answer("b", "a"), answer("c", "b")):
         known.add(one)
-    whole = known.whole(answer("c", "b"))
+    whole = known.held.whole(answer("c", "b"))
     assert whole.tokens == [1, 2, 97, 97, 1, 2, 98, 98, 1, 2, 99, 99]
     assert (whole.start, whole.text) == (10, "<a><b><c>")
-    found = known.after("said b")
+    found = known.held.after("said b")
     assert found is not None
     assert found.id == "b"
-    assert known.sampled_as(["token_id:97"] * 2, [-0.1, -0.1]) == answer("a")
-    assert known.sampled_as(["token_id:97"] * 2, [-0.1, -0.2]) is None
+    assert known.held.sampled_as(["token_id:97"] * 2, [-0.1, -0.1]) == answer("a")
+    assert known.held.sampled_as(["token_id:97"] * 2, [-0.1, -0.2]) is None
 
 
 def test_another_engine_knows_them_and_a_torn_line_was_never_answered(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_is_never_handed_in_is_forgotten_with_what_only_it_needs(tmp_path: 
     known.forget_before(KEPT_UPDATES)
     assert len(known) == 4
     known.forget_before(KEPT_UPDATES + 1)
-    assert [known.get(name) is not None for name in "abcd"] == [True, True, False, False]
+    assert [known.held.get(name) is not None for name in "abcd"] == [True, True, False, False]
     assert len(Completions(tmp_path / "known.jsonl")) == 2
 
 
@@ -76,8 +76,8 @@ def test_too_many_push_out_the_oldest(tmp_path: Path, monkeypatch: pytest.Monkey
     for number in range(20):
         known.add(answer(f"{chr(97 + number)}{number}"))
     assert len(known) <= 10
-    assert known.get("t19") is not None
-    assert known.get("a0") is None
+    assert known.held.get("t19") is not None
+    assert known.held.get("a0") is None
 
 
 def test_forgetting_adds_a_line_and_rewrites_nothing(tmp_path: Path) -> None:
@@ -104,11 +104,11 @@ def test_a_thread_reads_on_in_what_is_forgotten_meanwhile(tmp_path: Path) -> Non
     held, child = known.held, answer("b", "a")
     known.forget_before(KEPT_UPDATES + 1)
     assert len(known) == 0
-    assert held.whole(child).text == "<a><b>"
+    assert held.held.whole(child).text == "<a><b>"
 
 
 def names(known: Completions) -> list[str]:
-    return [name for name in "abcdefgh" if known.get(name)]
+    return [name for name in "abcdefgh" if known.held.get(name)]
 
 
 class Gate:

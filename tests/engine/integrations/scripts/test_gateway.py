@@ -47,13 +47,13 @@ def test_an_answer_whose_beginning_was_forgotten_meanwhile_is_whole(
     again = sample(chat, "Yes")
     second.record(prompt, messages, again, "Yes", read_completion("Yes", False))
 
-    one = known.get(second.turns[-1].id)
+    one = known.held.get(second.turns[-1].id)
     assert one is not None
-    whole = known.whole(one)
+    whole = known.held.whole(one)
     assert whole.tokens == [*prompt.tokens, *(token.token for token in again)]
     assert whole.start == len(prompt.tokens)
     assert whole.text == chat.decode(whole.tokens)
     known.forget_before(KEPT_UPDATES)
-    assert Completions(tmp_path / "known.jsonl").whole(one) == whole
+    assert Completions(tmp_path / "known.jsonl").held.whole(one) == whole
     known.forget_before(KEPT_UPDATES + 1)
     assert len(known) == 0

@@ -11,8 +11,8 @@ import pytest
 from engine.integrations.scripts.completions import Completions
 from engine.integrations.scripts.logged_trajectories import store_logged
 from engine.integrations.scripts.logs import Logs
+from engine.protocol.base import BaseEvent
 from engine.protocol.config.project import ProjectConfig
-from engine.protocol.events.base import BaseEvent
 from engine.protocol.events.run import ValidationFinished
 from engine.protocol.problems import StoreError
 from engine.protocol.records.runs import RunSpec, Trajectory

@@ -3,8 +3,7 @@
 from engine.protocol.config.algorithm import GroupMean
 from engine.protocol.events.run import StepFinished
 from engine.protocol.records.metrics import METRICS, metric
-from engine.training.step.metrics import step_metrics
-from engine.training.step.timing import Clock
+from engine.training.step.metrics import Clock, step_metrics
 from tests.engine.storage.run_db.test_store import trajectory
 from tests.studio.fakes.golden import golden
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.protocol.problems import LaunchError
-from engine.remote.ssh.address import Address, parse_address, server_name
-from engine.remote.ssh.aliases import config_hosts
+from engine.remote.ssh.address import Address, config_hosts, parse_address, server_name
 from engine.remote.ssh.openssh.command_line import OpenSSH, destination
 from engine.remote.ssh.settings import Settings, read_settings
 from tests.engine.remote.ssh.person import Desk
@@ -207,7 +206,7 @@ def test_the_person_s_own_files_are_the_default(
 
 
 def test_nothing_is_loaded_before_it_is_needed() -> None:
-    code = "import sys, engine.remote.ssh.connect, engine.remote.ssh.aliases, engine.client;"
+    code = "import sys, engine.remote.ssh.connect, engine.remote.ssh.address, engine.client;"
     code += "print(*{'asyncssh', 'cryptography', 'psutil'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

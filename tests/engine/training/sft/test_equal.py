@@ -10,8 +10,8 @@ from engine.policy.base import ScoreBatch, TrainBatch, TrainItem
 from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.training.trainer import forward_backward, score
 from engine.rollout.rendering.chat import ChatFormat
+from engine.training.sft.data import render
 from engine.training.sft.formats import read_line
-from engine.training.sft.rendering import render
 from engine.training.step.batch import trained_tokens
 from tests.engine.policy.conftest import load
 

@@ -10,8 +10,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from engine.policy.base import TrainItem
 from engine.rollout.rendering.chat import ChatFormat
+from engine.training.sft.data import render
 from engine.training.sft.formats import read_line
-from engine.training.sft.rendering import render
 
 HERMES = """{%- if tools %}<|im_start|>system
 Tools: {{ tools | tojson }}<|im_end|>

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.protocol.base import BaseEvent
 from engine.protocol.events import run as e
-from engine.protocol.events.base import BaseEvent
 from engine.protocol.events.history import COUNTED, MARK, History
 from engine.protocol.events.run import decode, encode
 from engine.protocol.problems import Problem
