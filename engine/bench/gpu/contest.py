@@ -34,12 +34,8 @@ VLLM_SHARE = 0.3
 NAMES = {"atelier": "Atelier", "trl_best": "TRL, best", "trl_defaults": "TRL, defaults"}
 
 
-def run(job: Job, say: Callable[[str], None]) -> Outcome:
+async def run(job: Job, say: Callable[[str], None]) -> Outcome:
     """Says who is faster; no ratio fails it. Raises BenchError where TRL ends early."""
-    return asyncio.run(_run(job, say))
-
-
-async def _run(job: Job, say: Callable[[str], None]) -> Outcome:
     mode: Mode = job.arguments["mode"]
     shapes = QUICK if job.quick else ON_PROCESSOR if job.on_processor else ON_CARD
     served = mode == "live" and job.vllm and not job.on_processor and job.trl == sys.executable

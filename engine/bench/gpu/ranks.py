@@ -1,6 +1,5 @@
 """Two trainers that share a batch, one a card, against one: the same gradient, in less time."""
 
-import asyncio
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +21,8 @@ SHAPE, QUICK_SHAPE = Shape(512, 128, 8, 16), Shape(48, 12, 4, 2)
 REPEATS = 3
 
 
-def run(job: Job, say: Callable[[str], None]) -> Outcome:
+async def run(job: Job, say: Callable[[str], None]) -> Outcome:
     """Fails where the gradients differ more than TOLERANCE; no speed fails it."""
-    return asyncio.run(_run(job, say))
-
-
-async def _run(job: Job, say: Callable[[str], None]) -> Outcome:
     shape = QUICK_SHAPE if job.quick or job.on_processor else SHAPE
     asked = prompts(shape, plain_tokens(Path(job.model)), 0)
     attempts: list[Attempt] = []

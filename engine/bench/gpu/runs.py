@@ -83,12 +83,8 @@ class RunOutcome:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def run(job: Job, say: Callable[[str], None]) -> Outcome:
+async def run(job: Job, say: Callable[[str], None]) -> Outcome:
     """Fails where the run does, where nothing was trained, or an attempt was unscored."""
-    return asyncio.run(_run(job, say))
-
-
-async def _run(job: Job, say: Callable[[str], None]) -> Outcome:
     workspace = Path(job.scratch) / "workspace"
     project = workspace / job.arguments["sample"]
     overrides = settings(job)

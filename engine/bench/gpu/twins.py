@@ -1,7 +1,6 @@
 """Policy processes as a run starts them, side by side: what the sampler says of a token against
 what the trainer says, and whether the same update twice gives the same bytes."""
 
-import asyncio
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -24,17 +23,8 @@ not at all. Of the weights it would say little: AdamW makes equal steps of the s
 """
 
 
-def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
+async def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
     """Fails where the mean gap is above what a run tolerates."""
-    return asyncio.run(_logprobs(job, say))
-
-
-def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Fails where two equal updates differ more than REPEATED, or at all on the processor."""
-    return asyncio.run(_determinism(job, say))
-
-
-async def _logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
     native = str(pick_dtype("auto", pick_device())).removeprefix("torch.")
     gaps = {dtype: await _gaps(job, dtype, say) for dtype in dict.fromkeys(("float32", native))}
     means = {dtype: statistics.fmean(found) for dtype, found in gaps.items()}
@@ -86,7 +76,8 @@ async def _gaps(job: Job, dtype: str, say: Callable[[str], None]) -> list[float]
     ]
 
 
-async def _determinism(job: Job, say: Callable[[str], None]) -> Outcome:
+async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
+    """Fails where two equal updates differ more than REPEATED, or at all on the processor."""
     shape = QUICK_SHAPE if job.quick else SHAPE
     attempts: list[Attempt] = []
     folders = []

@@ -1,11 +1,14 @@
 """Process of one check: the job arrives as JSON on stdin, progress goes to stdout, and the outcome
 is written to a file atomically."""
 
+import asyncio
 import importlib
 import os
 import sys
 import traceback
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from engine.bench.gpu.report import Job, Outcome
 from engine.protocol.problems import AtelierError
@@ -27,8 +30,10 @@ def outcome(job: Job, say: object) -> Outcome:
     """Run the check; an exception becomes a failed outcome."""
     module, _, name = job.function.partition(":")
     try:
-        result: Outcome = getattr(importlib.import_module(module), name)(job, say)
-        return result
+        found: Outcome | Coroutine[Any, Any, Outcome] = getattr(
+            importlib.import_module(module), name
+        )(job, say)
+        return found if isinstance(found, Outcome) else asyncio.run(found)
     except AtelierError as error:
         detail = error.problem.detail or traceback.format_exc()
         return Outcome(state="failed", words=str(error.problem), detail=detail[-6000:])

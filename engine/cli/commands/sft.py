@@ -2,21 +2,16 @@
 
 import argparse
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
-from engine.cli.commands.hosts import connected
-from engine.cli.commands.train import FAILED, FINISHED, Watch, read_overrides, resume
+from engine.cli.commands.train import FAILED, FINISHED, Watch, begin, read_overrides
 from engine.cli.engine_connection import engine_for
 from engine.cli.terminal import complain, duration, figure, say, say_json
-from engine.client import EngineClient
 from engine.protocol.events.run import Event, RunFinished, RunStarted, StepFinished, UnknownEvent
 from engine.protocol.events.sft import LossMeasured
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.demonstrations import Demonstrations, Tally
-from engine.protocol.records.runs import RunSummary
-from engine.protocol.requests.runs import StartRun
 from engine.storage.project import load_config
 from engine.training.sft.preview import view
 
@@ -47,28 +42,8 @@ async def tune(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
     project = Path(arguments.project).expanduser().resolve()
     overrides |= data_of(arguments, project)
     async with engine_for(arguments.workspace) as client:
-        if arguments.host:
-            await connected(client, arguments.host)
-        summary = await begin(client, arguments, project, overrides)
+        summary = await begin(client, arguments, project, overrides, "sft")
         return await SftWatch(client, summary, arguments.json).until_end()
-
-
-async def begin(
-    client: EngineClient, arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
-) -> RunSummary:
-    if arguments.resume:
-        return await resume(client, project, arguments.resume)
-    request = StartRun(
-        project=str(project),
-        kind="sft",
-        overrides=overrides,
-        origin=arguments.origin,
-        queue=arguments.queue,
-        host=arguments.host,
-        lend_keys=arguments.lend_keys,
-        key=os.urandom(8).hex(),
-    )
-    return await client.start_run(request)
 
 
 def data_of(arguments: argparse.Namespace, project: Path) -> dict[str, Any]:

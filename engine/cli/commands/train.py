@@ -70,32 +70,37 @@ async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int
     async with engine_for(arguments.workspace) as client:
         await lend_keys(client, project, overrides)
         await lend_tracker_keys(client)
-        if arguments.host:
-            await connected(client, arguments.host)
-        summary = await begin(client, arguments, project, overrides)
+        kind: TrainingKind = "baseline" if arguments.baseline else "train"
+        summary = await begin(client, arguments, project, overrides, kind)
         code = await Watch(client, summary, arguments.json).until_end()
         await wait_for_trackers(client, summary, arguments.json)
         return code
 
 
 async def begin(
-    client: EngineClient, arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
+    client: EngineClient,
+    arguments: argparse.Namespace,
+    project: Path,
+    overrides: dict[str, Any],
+    kind: TrainingKind,
 ) -> RunSummary:
-    if not arguments.resume:
-        kind: TrainingKind = "baseline" if arguments.baseline else "train"
-        request = StartRun(
-            project=str(project),
-            kind=kind,
-            overrides=overrides,
-            origin=arguments.origin,
-            replay=arguments.replay,
-            queue=arguments.queue,
-            host=arguments.host,
-            lend_keys=arguments.lend_keys,
-            key=os.urandom(8).hex(),
-        )
-        return await client.start_run(request)
-    return await resume(client, project, arguments.resume, arguments.steps)
+    """Start a run with the options of `train` or `sft`, or resume the one that `--resume` names."""
+    if arguments.resume:
+        return await resume(client, project, arguments.resume, getattr(arguments, "steps", None))
+    if arguments.host:
+        await connected(client, arguments.host)
+    request = StartRun(
+        project=str(project),
+        kind=kind,
+        overrides=overrides,
+        origin=arguments.origin,
+        replay=getattr(arguments, "replay", False),
+        queue=arguments.queue,
+        host=arguments.host,
+        lend_keys=arguments.lend_keys,
+        key=os.urandom(8).hex(),
+    )
+    return await client.start_run(request)
 
 
 async def resume(

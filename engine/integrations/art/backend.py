@@ -16,7 +16,6 @@ import warnings
 from collections.abc import AsyncIterator, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from engine.integrations.art.engine_thread import CLOSING_S, Link
@@ -165,12 +164,7 @@ class AtelierBackend:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # Of our own

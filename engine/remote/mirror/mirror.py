@@ -6,13 +6,11 @@ everything goes on from what the replica has.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import Protocol
 
-from engine.client.mirrors import Changes
+from engine.client.mirrors import Changes, ReplicaCalls
 from engine.protocol.base import BaseEvent
-from engine.protocol.events.run import ProgressTicked
 from engine.protocol.problems import StoreError
 from engine.remote.mirror.pages import MOST_BYTES
 from engine.remote.mirror.replica import Replica
@@ -28,21 +26,13 @@ PAGE_S = 1.0
 """… and one that does not is asked for pages that take about so long."""
 
 
-class ChangesClient(Protocol):
-    """Part of EngineClient that a mirror needs."""
-
-    async def changes(self, run_id: str, after: int, wait: float, most: int) -> Changes: ...
-
-    def ticks(self, run_id: str) -> AsyncGenerator[ProgressTicked, None]: ...
-
-
 class Mirror:
     """Mirror of one run. `announce` is called on the loop for every commit (None) and every
     tick."""
 
     def __init__(
         self,
-        far: ChangesClient,
+        far: ReplicaCalls,
         run_id: str,
         replica: Replica,
         announce: Callable[[BaseEvent | None], None],

@@ -8,10 +8,10 @@ this step are complete, so a step that is trained again uses the same trajectori
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Self
 
 from engine.protocol.records.runs import Trajectory
+from engine.runtime.closing import cancel
 from engine.storage.run_folder.run import Run
 from engine.training.step.metrics import Clock
 
@@ -30,15 +30,8 @@ class Rollouts:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for task in self._ahead.values():
-            task.cancel()
-        await asyncio.gather(*self._ahead.values(), return_exceptions=True)
+    async def __aexit__(self, *_: object) -> None:
+        await cancel(*self._ahead.values())
 
     async def of(self, step: int, clock: Clock) -> Groups:
         """The whole groups of a step; those of later ones are then under way."""
