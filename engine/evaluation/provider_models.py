@@ -21,39 +21,6 @@ from engine.rollout.gateway.provider import NoProviderAnswer, ProviderAnswer
 from engine.storage.run_db.reader import ATTEMPT_KEY
 from engine.storage.run_folder.run import Run
 
-WORDS: dict[str, tuple[str, str]] = {
-    "context": (
-        "The request does not fit into the model's context.",
-        "Send less, or take a model with a longer context.",
-    ),
-    "key": (
-        "The provider refuses the key.",
-        "Give a valid key under Settings, or in the provider's environment variable.",
-    ),
-    "no_model": ("The provider does not know this model.", "Check its name."),
-    "rate_limit": (
-        "The provider kept refusing: too many requests.",
-        "Lower evaluate.concurrency, or evaluate later.",
-    ),
-    "timeout": (
-        "The model did not answer in time.",
-        "Raise evaluate.timeout_s or take a quicker model.",
-    ),
-    "refused": (
-        "The provider refuses the request.",
-        "See the detail; some models do not take every setting.",
-    ),
-    "server": (
-        "The provider kept answering with an error of its own.",
-        "Evaluate later, or take another provider.",
-    ),
-    "unreachable": (
-        "The provider cannot be reached.",
-        "Check the network, or that the local server runs.",
-    ),
-}
-"""Message and hint by the end of a problem's code."""
-
 
 class Providers:
     """Owns one process for all models of providers of one evaluation."""
@@ -165,7 +132,7 @@ class Providers:
             usage=usage.model_copy(update={"cost_usd": cost}),
             seconds=seconds,
             at=time.time(),
-            problem=_worded(Problem.model_validate(failed)) if failed else None,
+            problem=Problem.model_validate(failed) if failed else None,
         )
 
     def _too_dear(self, most: float) -> Problem:
@@ -196,13 +163,3 @@ def price_words(model: str, price: Price, budget_usd: float | None) -> str:
         f"{model}: ${price.prompt * 1e6:.2f} for a million tokens read, "
         f"${price.completion * 1e6:.2f} for a million answered; {most}."
     )
-
-
-def _worded(problem: Problem) -> Problem:
-    """A worker's problem, which speaks of a judge, as one of a contestant."""
-    kind = problem.code.partition(".")[2]
-    if kind not in WORDS:
-        words = problem.message.replace("judge call", "call of the model")
-        return problem.model_copy(update={"code": f"provider.{kind}", "message": words})
-    message, hint = WORDS[kind]
-    return problem.model_copy(update={"code": f"provider.{kind}", "message": message, "hint": hint})

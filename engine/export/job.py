@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,27 +92,21 @@ async def export_checkpoint(
     return report
 
 
+@dataclass
 class _Job:
     """State that the stages of one export share."""
 
-    def __init__(
-        self,
-        source: Source,
-        request: ExportCheckpoint,
-        dtype: ExportDtype,
-        place: Place,
-        log: Path,
-        tell: Tell,
-        pids: set[int],
-    ) -> None:
-        self.source = source
-        self.request = request
-        self.dtype = dtype
-        self.place = place
-        self.log = log
-        self.tell = tell
-        self.pids = pids
-        self.adapter = place.work / "adapter"
+    source: Source
+    request: ExportCheckpoint
+    dtype: ExportDtype
+    place: Place
+    log: Path
+    tell: Tell
+    pids: set[int]
+
+    @property
+    def adapter(self) -> Path:
+        return self.place.work / "adapter"
 
     async def build_and_compare(self, begun: float) -> tuple[ParityReport, Manifest]:
         """The whole proof: one process builds and says what was trained, a fresh one reads back."""

@@ -48,53 +48,69 @@ Kinds = type[Exception] | tuple[type[Exception], ...]
 WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
     (
         litellm.ContextWindowExceededError,
-        "judge.context",
-        "The group does not fit into the judge's context.",
-        "Lower judge.max_chars or take a judge with a longer context.",
+        "context",
+        "The request does not fit into the {model}'s context.",
+        "{shorten}, or take a {model} with a longer context.",
     ),
     (
         litellm.AuthenticationError,
-        "judge.key",
+        "key",
         "The provider refuses the key.",
-        "Give a valid key under Settings, Judge keys, or in the provider's environment variable.",
+        "Give a valid key under Settings, or in the provider's environment variable.",
     ),
     (
         litellm.NotFoundError,
-        "judge.no_model",
+        "no_model",
         "The provider does not know this model.",
-        "Check the name in judge.models.",
+        "Check the name of the {model}.",
     ),
     (
         litellm.RateLimitError,
-        "judge.rate_limit",
+        "rate_limit",
         "The provider kept refusing: too many requests.",
-        "Lower judge.concurrency, or wait and judge again.",
+        "Lower {section}.concurrency, or try again later.",
     ),
     (
         litellm.Timeout,
-        "judge.timeout",
-        "The judge did not answer in time.",
-        "Raise judge.timeout_s or take a quicker judge.",
+        "timeout",
+        "The {model} did not answer in time.",
+        "Raise {section}.timeout_s, or take a faster {model}.",
     ),
     (
         litellm.BadRequestError,
-        "judge.refused",
-        "The provider refuses the question.",
+        "refused",
+        "The provider refuses the request.",
         "See the detail; some models do not take every setting.",
     ),
     (
         (litellm.InternalServerError, litellm.ServiceUnavailableError),
-        "judge.server",
+        "server",
         "The provider kept answering with an error of its own.",
-        "Wait and judge again, or take another provider.",
+        "Try again later, or take another provider.",
     ),
     (
         litellm.APIConnectionError,
-        "judge.unreachable",
-        "The judge cannot be reached.",
+        "unreachable",
+        "The provider cannot be reached.",
         "Check the network, or that the local server runs.",
     ),
 )
+"""Kind of an error, end of its code, message and hint."""
+CALLERS = {
+    "ask": {
+        "prefix": "judge",
+        "section": "judge",
+        "model": "judge",
+        "shorten": "Lower judge.max_chars",
+    },
+    "chat": {
+        "prefix": "provider",
+        "section": "evaluate",
+        "model": "model",
+        "shorten": "Send less",
+    },
+}
+"""Beginning of a problem's code, and words of its text, by operation."""
 
 
 class Worker:
@@ -155,7 +171,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001
             passing = isinstance(error, (TimeoutError, *AGAIN))
             return {
-                "problem": problem_of(error, self._keys),
+                "problem": problem_of(error, self._keys, message["op"]),
                 "metered": isinstance(error, UNBILLED),
                 "wait_s": waiting_time(error, message["attempt"]) if passing else None,
             }
@@ -223,9 +239,9 @@ def _count(usage: Any, name: str) -> int | None:
     return value if isinstance(value, int) and value >= 0 else None
 
 
-def problem_of(error: Exception, keys: dict[str, str]) -> dict[str, str]:
-    """An error as a problem, without any key in it."""
-    detail = str(error)[:2000]
+def problem_of(error: Exception, keys: dict[str, str], op: str) -> dict[str, str]:
+    """An error as a problem in the words of the operation, without any key in it."""
+    detail, caller = str(error)[:2000], CALLERS[op]
     for key in filter(None, keys.values()):
         detail = detail.replace(key, "…")
     kind: type[Exception] = type(error)
@@ -233,11 +249,16 @@ def problem_of(error: Exception, keys: dict[str, str]) -> dict[str, str]:
         kind = litellm.Timeout
     elif "connection error" in str(error).lower():  # litellm calls a lost one a server's error
         kind = litellm.APIConnectionError
-    for known, code, words, hint in WORDS:
-        if issubclass(kind, known):
-            return {"code": code, "message": words, "hint": hint, "detail": detail}
-    words = f"The judge call failed: {type(error).__name__}."
-    return {"code": "judge.failed", "message": words, "detail": detail}
+    code, words, hint = next(
+        (told for known, *told in WORDS if issubclass(kind, known)),
+        ("failed", f"The call of the {{model}} failed: {type(error).__name__}.", ""),
+    )
+    return {
+        "code": f"{caller['prefix']}.{code}",
+        "message": words.format_map(caller),
+        "hint": hint.format_map(caller),
+        "detail": detail,
+    }
 
 
 def waiting_time(error: BaseException, attempt: int) -> float:
