@@ -7,8 +7,8 @@ import tomlkit
 
 from engine.autorl.draft_folder import judge_config_of, require_draft_folder
 from engine.autorl.similarity import LEAST_HELD_OUT
-from engine.integrations.mcp.servers import FILE as MCP
-from engine.integrations.mcp.servers import check_file
+from engine.integrations.mcp_servers import FILE as MCP
+from engine.integrations.mcp_servers import check_file
 from engine.models.registry import STARTERS
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError

@@ -7,16 +7,21 @@ is needed.
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
+from engine.autorl.draft_folder import judge_config_of
 from engine.autorl.prompts import plan_question, retry_messages, scenarios_question
 from engine.autorl.replies import read_plan, read_scenarios
 from engine.autorl.similarity import split, without_duplicates
 from engine.judge.prompting.prompt import Messages
+from engine.judge.providers.access import Access
 from engine.judge.providers.client import Provider
 from engine.judge.providers.ledger import Ledger
 from engine.protocol.problems import Problem
 from engine.protocol.requests.drafts import LEAST, DescribeTask, Draft, DraftTicked
+from engine.runtime.closing import closing
+from engine.storage.run_folder.run import Run
 
 AT_ONCE = 12
 """Scenarios of one question."""
@@ -147,3 +152,12 @@ def _dried_up(have: int, wanted: int) -> Problem:
         message=f"{have} of {wanted} scenarios were written; more questions brought nothing new.",
         hint="Continue with these, add detail to the description, or choose another model.",
     )
+
+
+@asynccontextmanager
+async def open_writer(wanted: DescribeTask, run: Run, access: Access) -> AsyncIterator[DraftWriter]:
+    """Ready to `tell`; its process is gone when the block ends. Raises ConfigError where the price
+    of the writer is not known."""
+    config = judge_config_of(wanted.writer)
+    async with closing(await Provider.start(config, access, run.log_file)) as provider:
+        yield DraftWriter(wanted, provider, Ledger(run, provider, config))

@@ -6,11 +6,10 @@ Raises `Refused` (the engine's own problem) for anything it declines, and `Launc
 
 from engine.client.engine import EngineCalls
 from engine.client.judging import JudgingCalls
-from engine.client.mirrors import ReplicaCalls
 from engine.client.projects import ProjectCalls
 from engine.client.remote import HostCalls
 from engine.client.runs import RunCalls
-from engine.client.sync import SyncCalls
+from engine.client.sync import ReplicaCalls, SyncCalls
 
 __all__ = ["EngineClient"]
 

@@ -1,5 +1,6 @@
 """HTTP application of the engine: all routes, their limits and the handling of errors."""
 
+import errno
 from collections.abc import Callable
 
 import apsw
@@ -18,18 +19,73 @@ from engine.server.composition import Services
 from engine.server.limits import HANDLERS, limited
 from engine.server.routes.arena import ArenaRoutes
 from engine.server.routes.checkpoints import CheckpointRoutes, TrackingRoutes
-from engine.server.routes.engine import EngineRoutes
-from engine.server.routes.environments import EnvironmentRoutes
+from engine.server.routes.engine import EngineRoutes, EnvironmentRoutes
 from engine.server.routes.home import HomeRoutes
 from engine.server.routes.mirrors import MirrorRoutes
 from engine.server.routes.projects import DraftRoutes, ProjectRoutes
 from engine.server.routes.relay import Relay
-from engine.server.routes.remote import HostRoutes
 from engine.server.routes.runs import RunRoutes
 from engine.server.routes.scripts import ScriptRoutes
 from engine.server.routes.setup import SetupRoutes
-from engine.server.routes.transfers import TransferRoutes
-from engine.server.unwritable import answer_unwritable
+from engine.server.routes.transfers import HostRoutes, TransferRoutes
+
+REASONS = {
+    errno.EROFS: "its file system is read-only",
+    errno.EACCES: "you may not write there",
+    errno.EPERM: "you may not write there",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your share of the disk is used up",
+}
+NO_PLACE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EINVAL,
+    errno.ENODEV,
+    errno.ENXIO,
+)
+"""Errors of a path that leads to nothing that can be read or written."""
+DATABASE = {
+    apsw.ReadOnlyError: REASONS[errno.EROFS],
+    apsw.CantOpenError: REASONS[errno.EACCES],
+    apsw.FullError: REASONS[errno.ENOSPC],
+}
+CODE = "store.unwritable"
+
+
+def unwritable_problem(error: Exception) -> Problem | None:
+    """Refusal for an error that means that nothing can be written; None for any other."""
+    if isinstance(error, OSError) and error.errno in NO_PLACE:
+        return Problem(
+            code="file.no_place",
+            message=f"A file or folder cannot be used: {error.strerror}.",
+            hint="Check that it is still there, and what kind of file it is.",
+            where=str(error.filename or "")[:400],
+        )
+    if isinstance(error, OSError):
+        reason, where = REASONS.get(error.errno or 0), str(error.filename or "")
+    else:
+        known = (words for kind, words in DATABASE.items() if isinstance(error, kind))
+        reason, where = next(known, None), ""
+    if reason is None:
+        return None
+    return Problem(
+        code=CODE,
+        message=f"Nothing was changed: {reason}.",
+        hint="It can be read as it is. To change it, copy the project to where you may write.",
+        where=where,
+        detail=f"{type(error).__name__}: {error}"[:500],
+    )
+
+
+async def answer_unwritable(request: Request, error: Exception) -> Response:
+    """Respond with 409 where nothing can be written. Raises any other error again."""
+    if problem := unwritable_problem(error):
+        return JSONResponse(problem.model_dump(), 409)
+    raise error
+
 
 STATUS = {ConfigError: 422, Refused: 409}
 ROUTES = (

@@ -13,8 +13,7 @@ from engine.server.services.child_processes import ChildProcesses
 from engine.server.services.credentials import Credentials
 from engine.server.services.environments import EnvironmentService
 from engine.server.services.exports import ExportService
-from engine.server.services.home_lease import HomeLease
-from engine.server.services.home_requests import HomeRequests
+from engine.server.services.home_requests import HomeLease, HomeRequests
 from engine.server.services.judges import JudgeService
 from engine.server.services.library import Library
 from engine.server.services.runs.control import RunControl

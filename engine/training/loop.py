@@ -39,7 +39,7 @@ from engine.training.lifecycle import (
     save_checkpoint,
     wait_while_paused,
 )
-from engine.training.sft.updates import warm_up
+from engine.training.sft.loop import warm_up
 from engine.training.step.curriculum_history import CurriculumHistory
 from engine.training.step.dynamic_sampling import planned, replace_groups_without_signal
 from engine.training.step.metrics import Clock, step_metrics

@@ -18,8 +18,7 @@ import time
 from pathlib import Path
 
 from engine.client import EngineClient
-from engine.judge.local_model.judge import LocalJudge
-from engine.judge.local_model.preferences import Preference, preferences_of_scores
+from engine.judge.local_judge import LocalJudge, Preference, preferences_of_scores
 from engine.launcher.local import find
 from engine.models.registry import find_model
 from engine.policy.base import PolicySpec

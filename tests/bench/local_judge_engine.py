@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.commands.serve import _say_ready
-from engine.judge.local_model.judge import LocalJudge
+from engine.judge.local_judge import LocalJudge
 from engine.protocol.records.runs import Trajectory
 from engine.reward.advantage.group import advantages
 from engine.rollout import groups

@@ -14,8 +14,8 @@ import pytest
 from engine.autorl.project_files import AGENTS, begin_with_tools
 from engine.environments import python_of
 from engine.environments.bootstrap import OF_AGENT
-from engine.integrations.mcp import discovery
-from engine.integrations.mcp.discovery import discover_tools
+from engine.integrations import mcp_servers
+from engine.integrations.mcp_servers import discover_tools
 from engine.protocol.config.mcp import ServerViews, SetServer
 from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.problems import Refused
@@ -184,10 +184,10 @@ def test_a_slow_server_keeps_no_other_waiting_and_nothing_stays(
 ) -> None:
     """However long its calls may take."""
     quick = tmp_path / "servers.py"
-    text = discovery.LOOK.read_text()
+    text = mcp_servers.LOOK.read_text()
     assert "\nLOOK_S = 75\n" in text
     quick.write_text(text.replace("\nLOOK_S = 75\n", "\nLOOK_S = 8\n"))
-    monkeypatch.setattr(discovery, "LOOK", quick)
+    monkeypatch.setattr(mcp_servers, "LOOK", quick)
     with_servers(begun, slow=DEAF, library=LIBRARY)
     views = {view.name: view for view in asyncio.run(discover_tools(begun)).servers}
     assert len(views["library"].tools) == 4

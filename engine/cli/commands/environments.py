@@ -15,7 +15,7 @@ from engine.environments.bootstrap import KEPT, OF_AGENT, status_of
 from engine.environments.catalogue import environments
 from engine.environments.engines import roll_back, use_engine
 from engine.environments.job import carry_out
-from engine.hardware.gpu_doctor import card_lacks
+from engine.hardware.doctor import card_lacks
 from engine.hardware.gpus import read_gpus
 from engine.launcher.interpreters import title_of
 from engine.protocol.problems import Refused

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import figure, say, say_json, table
-from engine.integrations.importers.batches import as_awaiting_judge
+from engine.integrations.importers.chat_messages import as_awaiting_judge
 from engine.integrations.importers.jsonl import read_attempts
 from engine.judge.prompting.rubric import load_rubric, parse_rubric
 from engine.judge.providers.access import Access

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.terminal import complain, say, say_json, table
-from engine.integrations.mcp.discovery import discover_tools
-from engine.integrations.mcp.servers import read_servers, set_server
+from engine.integrations.mcp_servers import discover_tools, read_servers, set_server
 from engine.protocol.config.mcp import ServerView, ServerViews, SetServer
 from engine.protocol.problems import ConfigError, Refused
 

@@ -12,11 +12,10 @@ from collections import Counter
 from pathlib import Path
 
 from engine.autorl.draft_folder import open_draft
-from engine.autorl.job import open_writer
 from engine.autorl.project_files import begin_with_tools, finish_project
-from engine.autorl.writer import BUDGET
+from engine.autorl.writer import BUDGET, open_writer
 from engine.cli.terminal import Progress, complain, say, say_json
-from engine.integrations.mcp.discovery import discover_tools
+from engine.integrations.mcp_servers import discover_tools
 from engine.judge.providers.access import Access
 from engine.protocol.problems import ConfigError, Problem, Refused
 from engine.protocol.records.judging import keys_in

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.integrations.importers.art_trajectories import attempts_of
-from engine.integrations.importers.batches import (
+from engine.integrations.importers.chat_messages import (
     WRONG,
     Source,
     TrajectoryBatch,

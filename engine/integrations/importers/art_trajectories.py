@@ -11,12 +11,16 @@ import re
 from typing import Any
 
 from engine.integrations.importers.art import ArtAttempt, ArtGroup, bad_row
-from engine.integrations.importers.batches import WRONG, as_scored, figures_of, id_of, title_of
 from engine.integrations.importers.chat_messages import (
+    WRONG,
     Conversation,
+    as_scored,
     as_text,
     conversation,
     conversations_of_calls,
+    figures_of,
+    id_of,
+    title_of,
     tools_of,
 )
 from engine.protocol.problems import Problem

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.integrations.importers.batches import (
+from engine.integrations.importers.chat_messages import (
     WRONG,
     Source,
     TrajectoryBatch,
@@ -20,9 +20,10 @@ from engine.integrations.importers.batches import (
     figures_of,
     id_of,
     load_json,
+    message_of,
     title_of,
+    tools_of,
 )
-from engine.integrations.importers.chat_messages import message_of, tools_of
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import Message, Trajectory
 from engine.trust.files import open_regular

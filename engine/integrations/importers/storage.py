@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from engine.evaluation.validation import scenario_means
 from engine.integrations.importers.art import open_art, open_art_file
-from engine.integrations.importers.batches import Source, TrajectoryBatch, empty_source
+from engine.integrations.importers.chat_messages import Source, TrajectoryBatch, empty_source
 from engine.integrations.importers.jsonl import open_jsonl
 from engine.judge.prompting.rubric import load_rubric
 from engine.protocol.config.project import ProjectConfig
@@ -38,7 +38,7 @@ from engine.storage.project import load_config
 from engine.storage.run_db.writer import RunWriter
 from engine.storage.run_folder.run import DATABASE, write_spec
 from engine.training.step.metrics import rewards
-from engine.training.step.planned_groups import planned_groups
+from engine.training.step.update_groups import planned_groups
 from engine.trust.files import project_file
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ import math
 import time
 
 from engine.evaluation.validation import scenario_means
-from engine.integrations.importers.batches import id_of
+from engine.integrations.importers.chat_messages import id_of
 from engine.integrations.scripts.completions import CompletionIndex, Completions
 from engine.integrations.scripts.logs import Begun, Logs
 from engine.integrations.scripts.trajectories import dropped_words, trajectories_of

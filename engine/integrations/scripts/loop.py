@@ -28,11 +28,10 @@ from engine.training.lifecycle import (
 )
 from engine.training.loop import finish_step, summary
 from engine.training.step.metrics import Clock, step_metrics
-from engine.training.step.planned_groups import planned_groups
 from engine.training.step.review import review
 from engine.training.step.rollouts import staleness
 from engine.training.step.update import learn
-from engine.training.step.update_groups import close_batch
+from engine.training.step.update_groups import close_batch, planned_groups
 
 WAITING = "the script makes its attempts"
 

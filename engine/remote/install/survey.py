@@ -1,6 +1,6 @@
 """Survey of a server over its shell (OS, GPU, disk, Python); read-only."""
 
-from engine.hardware.gpu_doctor import DRIVER_FLOOR
+from engine.hardware.doctor import DRIVER_FLOOR
 from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.records.hardware import Check
 from engine.protocol.requests.remote import FarCard, FarEngine, HostReport

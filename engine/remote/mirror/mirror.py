@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 
-from engine.client.mirrors import Changes, ReplicaCalls
+from engine.client.sync import Changes, ReplicaCalls
 from engine.protocol.base import BaseEvent
 from engine.protocol.problems import StoreError
 from engine.remote.mirror.pages import MOST_BYTES

@@ -155,10 +155,7 @@ class ChatFormat:
 
     def pieces(self, tokens: list[int]) -> list[str]:
         """Text of each token; their concatenation is the text of all. A character whose bytes are
-        spread over several tokens belongs to the last of them.
-
-        A character whose bytes are spread over several tokens belongs to the last of them.
-        """
+        spread over several tokens belongs to the last of them."""
         pieces, held = [], []
         for token in tokens:
             held.append(token)

@@ -10,11 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.autorl.draft_folder import open_draft
-from engine.autorl.job import open_writer
 from engine.autorl.project_files import begin_with_tools, finish_project
+from engine.autorl.writer import open_writer
 from engine.integrations.importers.storage import import_run
-from engine.integrations.mcp.discovery import discover_tools
-from engine.integrations.mcp.servers import set_server, views_of
+from engine.integrations.mcp_servers import discover_tools, set_server, views_of
 from engine.policy.fork_server import warm_up
 from engine.protocol.config.mcp import SetServer
 from engine.protocol.problems import ConfigError

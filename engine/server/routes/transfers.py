@@ -1,5 +1,7 @@
-"""Routes of what changes machines: a line of JSON for each sign of progress, then the last word;
-hanging up stops, and asking again goes on.
+"""Routes of remote servers, and of checkpoints and runs that change machines.
+
+A move streams a line of JSON per progress tick, then its result; hanging up stops it, and the same
+request continues it.
 """
 
 import asyncio
@@ -12,7 +14,7 @@ from starlette.responses import Response
 
 from engine.protocol.problems import Problem, Refused
 from engine.protocol.requests.exports import ExportCheckpoint
-from engine.protocol.requests.remote import Moved, MoveTicked, SendRun
+from engine.protocol.requests.remote import ActOnHost, AddHost, Answer, Moved, MoveTicked, SendRun
 from engine.remote.server import Host
 from engine.remote.sync.upload import Progress
 from engine.remote.transfers import (
@@ -22,10 +24,50 @@ from engine.remote.transfers import (
     move_to_this_machine,
 )
 from engine.runtime.closing import cancel
-from engine.server.bodies import Routes, body_of, json_lines
+from engine.server.bodies import Routes, body_of, json_lines, json_of
 from engine.server.composition import Services
 from engine.server.services.runs.work import problem_of
 from engine.trust.projects import require_run_trust
+
+LONGEST_WAIT_S = 20.0
+
+
+class HostRoutes:
+    def __init__(self, services: Services) -> None:
+        self._hosts = services.hosts
+
+    def routes(self) -> Routes:
+        return [
+            ("GET", "/hosts", self.hosts),
+            ("GET", "/hosts/known", self.known),
+            ("POST", "/hosts", self.add),
+            ("POST", "/hosts/{host}", self.act),
+            ("POST", "/hosts/{host}/answer", self.answer),
+        ]
+
+    async def hosts(self, request: Request) -> Response:
+        """List of servers, at once, or with `after` and `wait` as soon as something has changed."""
+        after = int(request.query_params.get("after", 0))
+        wait = min(float(request.query_params.get("wait", 0)), LONGEST_WAIT_S)
+        return json_of(await self._hosts.listed(after, wait))
+
+    async def known(self, request: Request) -> Response:
+        found = await self._hosts.listed()
+        return json_of(found.model_copy(update={"known": await self._hosts.known()}))
+
+    async def add(self, request: Request) -> Response:
+        await self._hosts.add((await body_of(request, AddHost)).spec)
+        return json_of(await self._hosts.listed())
+
+    async def act(self, request: Request) -> Response:
+        await self._hosts.act(request.path_params["host"], await body_of(request, ActOnHost))
+        return json_of(await self._hosts.listed())
+
+    async def answer(self, request: Request) -> Response:
+        said = await body_of(request, Answer)
+        self._hosts.host(request.path_params["host"]).answer(said.question, said.value)
+        return Response(status_code=204)
+
 
 Say = Callable[[BaseModel], None]
 Work = Callable[[Say], Coroutine[None, None, BaseModel]]

@@ -7,7 +7,7 @@ from engine.environments.agent_packages import TITLE, packages_view
 from engine.environments.catalogue import WORDS, environments
 from engine.environments.engines import use_engine
 from engine.environments.job import carry_out
-from engine.hardware.gpu_doctor import card_lacks
+from engine.hardware.doctor import card_lacks
 from engine.hardware.gpus import read_gpus
 from engine.protocol.problems import AtelierError, Problem, Refused
 from engine.protocol.records.environments import (

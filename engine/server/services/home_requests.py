@@ -1,11 +1,12 @@
 """Calls of judges that are made at home: they wait here until a home takes and answers them."""
 
 import asyncio
+import time
 import uuid
 from typing import Any
 
 from engine.protocol.problems import Refused
-from engine.protocol.requests.home import HomeRequest, HomeResponse
+from engine.protocol.requests.home import HomeRequest, HomeResponse, Lease, Leased
 
 
 class HomeRequests:
@@ -65,3 +66,34 @@ class HomeRequests:
 
     def _untaken(self) -> list[HomeRequest]:
         return [one for one, _ in self._open.values() if one.id not in self._taken]
+
+
+LEASE_S = 60.0
+
+
+class HomeLease:
+    """The home machine that holds the lease; one that is silent for `LEASE_S` seconds loses it."""
+
+    def __init__(self, home_requests: HomeRequests) -> None:
+        self._home_requests = home_requests
+        self._holder: Lease | None = None
+        self._renewed = 0.0
+
+    @property
+    def was_taken(self) -> bool:
+        """Whether a home machine has worked with this engine: it tracks the runs itself."""
+        return self._holder is not None
+
+    def take(self, asked: Lease) -> Leased:
+        """Take or renew the lease. Raises Refused where another home machine holds it."""
+        held = self._holder if time.monotonic() - self._renewed < LEASE_S else None
+        if held and held.home != asked.home and not asked.take_over:
+            raise Refused.of(
+                "host.other_home",
+                f"This server's engine works for {held.name or 'another machine of yours'} now.",
+                "Disconnect it there, or take it over; runs continue either way.",
+            )
+        if asked.fresh or held is None or held.home != asked.home:
+            self._home_requests.hand_out_again()
+        self._holder, self._renewed = asked, time.monotonic()
+        return Leased(seconds=LEASE_S)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.judge.calibration.examples import examples_of_run
 from engine.judge.calibration.rescoring import Rescoring
-from engine.judge.local_model.judge import LocalJudge
+from engine.judge.local_judge import LocalJudge
 from engine.judge.panel import Panel
 from engine.judge.prompting.rubric import parse_rubric
 from engine.judge.providers.access import Access

@@ -20,7 +20,7 @@ from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.records.runs import TRAINING_KINDS, RunSpec
 from engine.remote.mirror.record import read_record
 from engine.runtime.closing import cancel
-from engine.server.services.home_lease import HomeLease
+from engine.server.services.home_requests import HomeLease
 from engine.server.services.library import Library
 from engine.server.services.runs.work import ActiveRuns
 from engine.storage.project import load_config

@@ -4,11 +4,25 @@ The event that fixes them is stored once: a step that is trained again after a r
 labels, whatever was labelled since.
 """
 
-from engine.protocol.events.run import BatchClosed
+from engine.protocol.events.run import BatchClosed, PlannedGroup
 from engine.protocol.records.labels import MOST_STALE
 from engine.protocol.records.runs import Trajectory
 from engine.storage.run_folder.run import Run
 from engine.training.labels.service import closed_batches, labelled_group
+
+
+def planned_groups(groups: list[list[Trajectory]]) -> list[PlannedGroup]:
+    """Planned groups of an event, each described by its first trajectory."""
+    return [
+        PlannedGroup(
+            group=group[0].group,
+            scenario_id=group[0].scenario_id,
+            title=group[0].title,
+            size=len(group),
+        )
+        for group in groups
+    ]
+
 
 Groups = list[list[Trajectory]]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.hardware import gpu_doctor
+from engine.hardware import doctor
 from engine.hardware.devices import TorchBuild
-from engine.hardware.gpu_doctor import examine_graphics
+from engine.hardware.doctor import examine_graphics
 from engine.hardware.gpus import Found
 from engine.protocol.records.hardware import Card, Check
 
@@ -76,7 +76,7 @@ def test_a_card_without_its_engine_says_how_to_get_it(
     assert said["GPU engine"].state == "warn"
     assert "engine-gpu" in said["GPU engine"].hint
     assert "about 15 needed" in said["Disk for it"].words
-    monkeypatch.setattr(gpu_doctor, "GPU_ENGINE_BYTES", 10**18)
+    monkeypatch.setattr(doctor, "GPU_ENGINE_BYTES", 10**18)
     assert checks(tmp_path, own=CPU)["Disk for it"].state == "bad"
     installed = checks(tmp_path, own=CPU, gpu=CUDA)
     assert installed["GPU engine"].state == "good"
@@ -84,14 +84,14 @@ def test_a_card_without_its_engine_says_how_to_get_it(
 
 
 def test_the_known_set_is_the_one_that_is_installed() -> None:
-    text = (Path(gpu_doctor.__file__).parents[2] / "pyproject.toml").read_text()
-    assert [name for name, v in gpu_doctor.KNOWN.items() if f'"{name}=={v}"' not in text] == []
+    text = (Path(doctor.__file__).parents[2] / "pyproject.toml").read_text()
+    assert [name for name, v in doctor.KNOWN.items() if f'"{name}=={v}"' not in text] == []
 
 
 def test_versions_off_the_known_set_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_doctor, "KNOWN", {"torch": "9.9.9", "no-such-package": "1"})
+    monkeypatch.setattr(doctor, "KNOWN", {"torch": "9.9.9", "no-such-package": "1"})
     check = checks(tmp_path)["Versions"]
     assert check.state == "warn"
     assert "(known: 9.9.9)" in check.words

@@ -101,7 +101,7 @@ def test_reading_never_waits_and_has_a_limit(project: Path) -> None:
 
 
 def test_gold_and_servers_behind_links_are_refused(project: Path) -> None:
-    from engine.integrations.mcp.servers import read_servers
+    from engine.integrations.mcp_servers import read_servers
 
     (project / "mcp.json").symlink_to(PASSWD)
     with pytest.raises(AtelierError, match="outside"):

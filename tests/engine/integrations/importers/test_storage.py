@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.integrations.importers.batches import Source, TrajectoryBatch
+from engine.integrations.importers.chat_messages import Source, TrajectoryBatch
 from engine.integrations.importers.storage import Import, import_run
 from engine.protocol.events.run import RunFinished, RunStarted, StepFinished, ValidationFinished
 from engine.protocol.problems import AtelierError, ConfigError

@@ -17,8 +17,7 @@ from engine.protocol.config.tracking import MlflowConfig, TrackConfig
 from engine.protocol.events.run import LogWritten, RunFinished, RunStarted, StepFinished
 from engine.protocol.records.runs import RunSpec
 from engine.runtime.ids import ulid
-from engine.server.services.home_lease import HomeLease
-from engine.server.services.home_requests import HomeRequests
+from engine.server.services.home_requests import HomeLease, HomeRequests
 from engine.server.services.library import Library
 from engine.server.services.runs.work import ActiveRuns
 from engine.server.services.tracking import TrackingService

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from engine.protocol.config.project import WarmupConfig
 from engine.training.labels.gold import FILE, replace_lines
-from engine.training.sft.updates import demonstration_files
+from engine.training.sft.loop import demonstration_files
 
 
 def test_gold_joins_the_demonstrations_once(tmp_path: Path) -> None:

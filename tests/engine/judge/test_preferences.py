@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from engine.judge.local_model.preferences import (
+from engine.judge.local_judge import (
     latest,
     of_trajectory,
     preferences_of_scores,
@@ -13,7 +13,7 @@ from engine.judge.local_model.preferences import (
     version_of,
 )
 from engine.policy.base import PreferenceModel
-from tests.engine.judge.local_model.test_judge import attempt, groups, preferred
+from tests.engine.judge.test_local_judge import attempt, groups, preferred
 
 
 def test_preferences_are_between_siblings_that_differ_enough() -> None:

@@ -7,8 +7,12 @@ import sys
 
 import torch
 
-from engine.judge.local_model.judge import LEAST_GROUPS, LocalJudge
-from engine.judge.local_model.preferences import Preference, preferences_of_scores
+from engine.judge.local_judge import (
+    LEAST_GROUPS,
+    LocalJudge,
+    Preference,
+    preferences_of_scores,
+)
 from engine.policy.base import Pair, PreferenceModel, TrainItem
 from engine.policy.torch.training.bradley_terry import fit
 from engine.protocol.problems import Problem
@@ -166,5 +170,5 @@ def test_only_branches_with_sampled_tokens_are_asked_about() -> None:
 
 
 def test_the_engine_needs_no_torch_for_it() -> None:
-    code = "import sys, engine.judge.local_model.judge; sys.exit('torch' in sys.modules)"
+    code = "import sys, engine.judge.local_judge; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

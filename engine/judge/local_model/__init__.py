@@ -1,4 +1,0 @@
-"""Local judge: a small preference model fitted on the engine.
-
-Imported by `judge.panel` and `server`.
-"""
