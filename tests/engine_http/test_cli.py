@@ -136,5 +136,5 @@ def test_new_makes_a_project_that_is_not_overwritten(tmp_path: Path, workspace: 
     assert made.returncode == 0
     assert (tmp_path / "mine" / "agent.py").exists()
     again = run("new", str(tmp_path / "mine"), workspace=workspace)
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert "not empty" in again.stderr

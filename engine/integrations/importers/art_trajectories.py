@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any
 
-from engine.integrations.importers.art import ArtAttempt, ArtGroup, bad_row
+from engine.integrations.importers.art_groups import ArtAttempt, ArtGroup, bad_row
 from engine.integrations.importers.chat_messages import (
     WRONG,
     Conversation,

@@ -7,7 +7,7 @@ id. Choices that were sampled elsewhere can be logged but never trained on: noth
 from collections.abc import Iterable
 from typing import Any
 
-from engine.integrations.importers.art import ArtAttempt, ArtGroup
+from engine.integrations.importers.art_groups import ArtAttempt, ArtGroup
 from engine.integrations.importers.art_trajectories import attempts_of
 from engine.integrations.scripts.completions import Completion, CompletionIndex
 from engine.protocol.problems import Refused

@@ -4,7 +4,7 @@ import json
 import random
 from pathlib import Path
 
-from engine.integrations.importers.art import read_groups
+from engine.integrations.importers.art_groups import read_groups
 from engine.integrations.importers.art_trajectories import attempts_of
 from engine.integrations.importers.jsonl import read_attempts
 from engine.integrations.importers.parquet import ParquetReader

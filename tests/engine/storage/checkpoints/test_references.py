@@ -10,7 +10,7 @@ from engine.integrations.scripts.folders import known_run
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.evaluation import EvaluationPlan
-from engine.server.services.runs.evaluations import earlier_runs
+from engine.server.services.runs.distillation import earlier_runs
 from engine.storage.checkpoints.references import find_checkpoint, newest_best
 from tests.engine.storage.kept_runs import make_run
 from tests.engine_http.test_damaged import DAMAGES
