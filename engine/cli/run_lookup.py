@@ -5,7 +5,6 @@ are looked up in the project of the current folder, in projects directly below i
 workspace. `RUN@STEP`, `RUN@best` and `RUN@newest` name a checkpoint.
 """
 
-import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from engine.protocol.problems import ConfigError
 from engine.storage.checkpoints.references import find_in_run, matching
 from engine.storage.project import FILE
 from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, read_spec, specs_of
+from engine.storage.run_folder.run import read_spec, run_reader, specs_of
 
 
 class RunAndStep(NamedTuple):
@@ -68,7 +67,7 @@ def reading(text: str) -> Iterator[RunReader]:
     for a folder that is no run, or one of a newer version."""
     folder = find_run_folder(text)
     read_spec(folder)
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         yield reader
 
 

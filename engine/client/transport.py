@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from engine.protocol.problems import LaunchError, Problem, Refused
+from engine.protocol.problems import LaunchError, Problem, Refused, first_invalid
 
 MOST_ANSWER_BYTES = 2**27
 """Size limit of one response body, unless the call sets another."""
@@ -211,14 +211,7 @@ def parse(response: httpx.Response, form: TypeAdapter[A]) -> A:
     try:
         return form.validate_json(response.content)
     except ValidationError as error:
-        raise bad_answer(response, _first(error), str(error)) from error
-
-
-def _first(error: ValidationError) -> str:
-    """The first thing that is wrong, with its place."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(str(part) for part in found["loc"])
-    return f"{ascii(place[:100])[1:-1]}: {found['msg'][:200]}" if place else found["msg"][:200]
+        raise bad_answer(response, first_invalid(error), str(error)) from error
 
 
 def _line(line: str, item: type[T] | TypeAdapter[T], response: httpx.Response) -> T:
@@ -230,7 +223,7 @@ def _line(line: str, item: type[T] | TypeAdapter[T], response: httpx.Response) -
         try:
             problem = Problem.model_validate_json(line)
         except ValidationError:
-            raise bad_answer(response, _first(error), str(error)) from error
+            raise bad_answer(response, first_invalid(error), str(error)) from error
     raise Refused(problem)
 
 

@@ -1,7 +1,6 @@
 """Arena of a project: a run folder to which every question to several models adds a group."""
 
 import asyncio
-import contextlib
 import json
 import math
 import time
@@ -23,8 +22,12 @@ from engine.rollout.agents.processes import AgentResult, Attempt
 from engine.runtime.ids import ulid
 from engine.runtime.timeouts import Away, never
 from engine.storage.project import load_config
-from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, make_open_ended_run, read_spec, specs_of
+from engine.storage.run_folder.run import (
+    make_open_ended_run,
+    read_spec,
+    run_reader,
+    specs_of,
+)
 from engine.trust.projects import is_trusted, is_trusted_run
 
 Z = 1.959963984540054
@@ -122,7 +125,7 @@ def read_tally(project: Path) -> Tally:
     folder = find_arena(project)
     if folder is None:
         return Tally()
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         labels = reader.labels("validation")
         named = [
             name

@@ -1,7 +1,6 @@
 """Source of an export: checkpoint, base model, and stored trajectories to compare on. Reads
 only."""
 
-import contextlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from engine.protocol.requests.exports import ExportCheckpoint, ExportDtype
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.checkpoints.checkpoint import MANIFEST, newest, verify
 from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, read_spec, specs_of
+from engine.storage.run_folder.run import read_spec, run_reader, specs_of
 
 ADAPTER = "adapter"
 ADAPTER_WEIGHTS = f"{ADAPTER}/adapter_model.safetensors"
@@ -99,7 +98,7 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
     """Read the source of an export. Raises Refused without a whole checkpoint or stored
     trajectories, StoreError and ModelError where run or base model cannot be read."""
     spec = read_spec(run)
-    with contextlib.closing(RunReader(run / DATABASE)) as reader:
+    with run_reader(run) as reader:
         checkpoint = _checkpoint(run, reader, step)
         sequences = _sequences(reader, prompts)
         steps = [e for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
@@ -170,7 +169,7 @@ def _evaluation(run: Path, spec: RunSpec, step: int) -> EvaluationResult | None:
 
 def _result(folder: Path) -> EvaluationResult | None:
     """Result of an evaluation run, where it has ended. Raises StoreError where it is damaged."""
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         events = reader.events_of("evaluation.finished")
     last = events[-1] if events else None
     return last.result if isinstance(last, EvaluationFinished) else None

@@ -43,6 +43,13 @@ class Problem(BaseModel):
         return f"{place}{self.message}" + (f" {self.hint}" if self.hint else "")
 
 
+def first_invalid(error: ValidationError) -> str:
+    """First invalid field of a value, and what is wrong with it: `steps: Input should be …`."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in found["loc"])
+    return f"{ascii(place[:100])[1:-1]}: {found['msg'][:200]}" if place else found["msg"][:200]
+
+
 class AtelierError(Exception):
     """Base class of all exceptions that the engine raises deliberately; carries a Problem."""
 

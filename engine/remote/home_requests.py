@@ -19,7 +19,7 @@ from engine.judge.providers.access import ProviderClient
 from engine.judge.providers.client import TOKEN_MARGIN, Price, price_of
 from engine.protocol.config.project import EvaluateConfig, JudgeConfig
 from engine.protocol.identifiers import is_run_id
-from engine.protocol.problems import Refused
+from engine.protocol.problems import Refused, first_invalid
 from engine.protocol.records.judging import Usage, provider_of
 from engine.protocol.requests.home import (
     MOST_TEXT_BYTES,
@@ -32,8 +32,7 @@ from engine.protocol.requests.home import (
 )
 from engine.remote.started_runs import StartedRun, StartedRuns
 from engine.storage.project import load_config
-from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE
+from engine.storage.run_folder.run import DATABASE, run_reader
 
 BEGINNING = ("run.queued", "run.started", "run.continued", "run.extended")
 ENDING = ("run.stopped", "run.failed", "run.finished")
@@ -108,7 +107,7 @@ class HomeRequestService:
         try:
             return await self._carry_out(host, run, errand, trial)
         except ValidationError as error:
-            raise _refused(host, errand, _first(error)) from error
+            raise _refused(host, errand, f"its field is invalid: {first_invalid(error)}") from error
 
     async def _carry_out(
         self, host: str, run: StartedRun, errand: HomeRequest, trial: Trial | None
@@ -255,7 +254,7 @@ def _last(folder: Path) -> tuple[int, bool]:
     """The last event that begins or ends a run, and whether it is an end."""
     if not (folder / DATABASE).is_file():
         return 0, False
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         events = reader.events_of(*BEGINNING, *ENDING)
     last = events[-1] if events else None
     return (last.seq or 0, last.kind in ENDING) if last else (0, False)
@@ -286,12 +285,6 @@ def _size(value: Any) -> int:
             case _:
                 total += 1
     return total
-
-
-def _first(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(str(part) for part in found["loc"])
-    return f"its field {place[:100]!a} is refused ({found['msg'][:100]})"
 
 
 def _refused(host: str, errand: HomeRequest, why: str) -> Refused:

@@ -110,10 +110,6 @@ class Host:
         there = self.tunnel.state in ("connected", "reconnecting", "connecting", "starting")
         return there and any(run.state in ACTIVE_STATES for run in self.mirrors.runs)
 
-    @property
-    def connected(self) -> bool:
-        return self.tunnel.state == "connected"
-
     def answer(self, question: str, value: str | None) -> None:
         """Deliver the person's reply to a question. Raises Refused where nobody waits for it any
         more."""

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Scope
 
-from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
+from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused, first_invalid
 from engine.server.auth import Guard
 from engine.server.bodies import Handler, check_numbers
 from engine.server.composition import Services
@@ -148,9 +148,7 @@ async def _refuse(request: Request, error: AtelierError) -> Response:
 
 
 async def _refuse_body(request: Request, error: ValidationError) -> Response:
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    problem = Problem(code="request.bad", message=f"{place}: {first['msg']}.")
+    problem = Problem(code="request.bad", message=f"{first_invalid(error)}.")
     return JSONResponse(problem.model_dump(), 400)
 
 

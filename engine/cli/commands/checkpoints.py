@@ -5,7 +5,6 @@ A run that an engine works on is reached through it; any other is opened here.
 
 import argparse
 import asyncio
-import contextlib
 from pathlib import Path
 
 from engine.cli.engine_connection import engine_of
@@ -14,8 +13,7 @@ from engine.cli.terminal import figure, say, say_json, table
 from engine.protocol.records.runs import KeptCheckpoint
 from engine.protocol.requests.runs import PinCheckpoint
 from engine.storage.checkpoints import retention
-from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, Run, read_spec
+from engine.storage.run_folder.run import opened_run, read_spec, run_reader
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,7 +35,7 @@ async def _change(folder: Path, arguments: argparse.Namespace) -> None:
         elif client:
             await client.pin_checkpoint(spec.id, step, wish)
         else:
-            with contextlib.closing(Run(folder, spec, lambda tick: None)) as opened:
+            with opened_run(folder) as opened:
                 if step is None:
                     await retention.delete(opened, arguments.delete)
                 else:
@@ -45,7 +43,7 @@ async def _change(folder: Path, arguments: argparse.Namespace) -> None:
 
 
 def _list(folder: Path) -> list[KeptCheckpoint]:
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         return retention.checkpoint_rows(folder, reader, read_spec(folder))
 
 

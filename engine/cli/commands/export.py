@@ -18,14 +18,14 @@ from engine.cli.run_lookup import find_run_and_step
 from engine.cli.terminal import Progress, say, say_json, table
 from engine.export.job import export_checkpoint
 from engine.protocol.events.checkpoints import CheckpointExported
-from engine.protocol.problems import ConfigError, Refused
+from engine.protocol.problems import ConfigError, Refused, first_invalid
 from engine.protocol.requests.exports import (
     ExportCheckpoint,
     ExportReport,
     ExportTicked,
     ParityReport,
 )
-from engine.storage.run_folder.run import Run, read_spec
+from engine.storage.run_folder.run import opened_run, read_spec
 
 BAR = 40
 
@@ -53,7 +53,7 @@ async def _export(
     spec = read_spec(folder)
 
     async def record(event: CheckpointExported) -> None:
-        with contextlib.closing(Run(folder, spec, lambda tick: None)) as opened:
+        with opened_run(folder) as opened:
             await opened.say(event)
 
     async with engine_of(folder, arguments.workspace) as client:
@@ -80,9 +80,7 @@ def _request(arguments: argparse.Namespace) -> ExportCheckpoint:
             token=_token(arguments) if arguments.push else "",
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "export"
-        raise ConfigError.of("export.wrong", f"{place}: {first['msg']}") from error
+        raise ConfigError.of("export.wrong", first_invalid(error)) from error
 
 
 def _token(arguments: argparse.Namespace) -> str:

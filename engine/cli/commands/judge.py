@@ -7,7 +7,6 @@ becomes the reward of trajectories without one.
 
 import argparse
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -31,7 +30,7 @@ from engine.protocol.requests.runs import TrajectoryQuery
 from engine.reward.advantage.group import group_summary
 from engine.runtime.closing import closing
 from engine.runtime.ids import run_name
-from engine.storage.run_folder.run import Run, read_spec, write_spec
+from engine.storage.run_folder.run import Run, opened_run, read_spec, write_spec
 from engine.trust.projects import require_run_trust, trust_new_project
 
 PAGE = 200
@@ -48,7 +47,7 @@ async def judge(arguments: argparse.Namespace) -> int:
     folder, groups = await asyncio.to_thread(_open, target, arguments)
     spec = read_spec(folder)
     config, rubric = _settings(arguments, spec)
-    with contextlib.closing(Run(folder, spec, lambda tick: None)) as opened:
+    with opened_run(folder) as opened:
         keys = keys_in(os.environ, config.models)
         async with closing(await Provider.start(config, Access(keys), opened.log_file)) as provider:
             ledger = Ledger(opened, provider, config)

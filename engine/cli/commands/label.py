@@ -5,7 +5,6 @@ A run that an engine works on is reached through it; any other is opened here.
 
 import argparse
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,8 +20,7 @@ from engine.integrations.importers.jsonl import read_lines
 from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.records.labels import Label, Labelled
 from engine.protocol.requests.runs import Command
-from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, Run, read_spec
+from engine.storage.run_folder.run import opened_run, read_spec, run_reader
 from engine.training.labels.service import LabelService
 
 
@@ -48,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def export(folder: Path, arguments: argparse.Namespace) -> int:
     """Print labels in force, oldest first; with --all also undone ones."""
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         for label in reader.labels():
             if label.holds() or arguments.all:
                 say_json(label)
@@ -93,7 +91,7 @@ async def _desk(folder: Path, arguments: argparse.Namespace) -> AsyncIterator[La
         if client:
             yield _EngineLabels(client, read_spec(folder).id)
             return
-        with contextlib.closing(Run(folder, read_spec(folder), lambda tick: None)) as opened:
+        with opened_run(folder) as opened:
             yield _LocalLabels(opened)
 
 

@@ -6,7 +6,6 @@ paid for twice.
 
 import argparse
 import asyncio
-import contextlib
 import os
 from collections import Counter
 from pathlib import Path
@@ -27,7 +26,7 @@ from engine.protocol.requests.drafts import (
     ToolView,
     Writer,
 )
-from engine.storage.run_folder.run import Run, read_spec
+from engine.storage.run_folder.run import opened_run
 from engine.storage.samples import create_project
 
 USAGE = 2
@@ -52,7 +51,7 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
         begin_with_tools(folder, Path(arguments.mcp).expanduser())
         wanted = wanted.model_copy(update={"tools": await _offered(folder)})
     place = await open_draft(wanted)
-    with contextlib.closing(Run(place, read_spec(place), lambda tick: None)) as opened:
+    with opened_run(place) as opened:
         keys = keys_in(os.environ, (wanted.writer.model,))
         async with open_writer(wanted, opened, Access(keys)) as work:
             last = await _watch(work.tell(), wanted, arguments.json)

@@ -48,7 +48,7 @@ from engine.protocol.records.runs import RunSpec
 from engine.runtime.child import Child
 from engine.runtime.paths import ROOT
 from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE
+from engine.storage.run_folder.run import DATABASE, run_reader
 from engine.trust.addresses import tracker_key
 
 LOGS = "logs"
@@ -324,13 +324,13 @@ def view_of(
 def count_unsent(run: Path, name: TrackerName, seq: int) -> int:
     """Steps, validations or groups of a run folder behind a `seq`."""
     kinds = TRACE_KINDS if name in TRACES else DATA_KINDS
-    with contextlib.closing(RunReader(run / DATABASE)) as reader:
+    with run_reader(run) as reader:
         return reader.count_after(seq, kinds)
 
 
 def is_unfinished(run: Path) -> bool:
     """Whether a run folder that others write has no end yet."""
-    with contextlib.closing(RunReader(run / DATABASE)) as reader:
+    with run_reader(run) as reader:
         return bool(events := reader.events_of(*STATES)) and events[-1].kind == "run.started"
 
 

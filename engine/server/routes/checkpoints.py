@@ -1,7 +1,6 @@
 """Routes of a run's checkpoints, and of its trackers."""
 
 import asyncio
-import contextlib
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,8 +11,7 @@ from engine.remote.mirror.record import read_record
 from engine.server.bodies import Routes, body_of, json_list, json_of
 from engine.server.composition import Services
 from engine.storage.checkpoints import retention
-from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, read_spec
+from engine.storage.run_folder.run import read_spec, run_reader
 
 
 class CheckpointRoutes:
@@ -45,7 +43,7 @@ class CheckpointRoutes:
 
     def _view(self, run_id: str) -> list[KeptCheckpoint]:
         folder = self.library.folder(run_id)
-        with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+        with run_reader(folder) as reader:
             replica = read_record(folder) is not None
             return retention.checkpoint_rows(folder, reader, read_spec(folder), replica)
 

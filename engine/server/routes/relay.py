@@ -63,7 +63,7 @@ class Relay:
             host = self._hosts.owner(self._library.find(run_id))
             if host is None:
                 return await handler(request)
-            if path == LOG and not host.connected:
+            if path == LOG and host.tunnel.state != "connected":
                 return await handler(request)
             if path != LOG:  # a stranger's folder may name a server and a run of yours
                 await asyncio.to_thread(require_run_trust, self._library.folder(run_id))

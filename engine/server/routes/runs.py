@@ -36,7 +36,7 @@ from engine.server.services.runs.open_runs import OpenRun
 from engine.server.services.summaries import problem_of
 from engine.storage.run_db.history import HistoryReader
 from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, LOG, read_spec
+from engine.storage.run_folder.run import DATABASE, LOG, read_spec, run_reader
 from engine.training.sft.selection import demonstrate
 from engine.trust.files import open_regular
 
@@ -264,7 +264,7 @@ class RunRoutes:
         folder = self.library.folder(request.path_params["run"])
 
         def work() -> R:
-            with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+            with run_reader(folder) as reader:
                 with _refusing_what_is_stored(folder):
                     return read(reader)
 

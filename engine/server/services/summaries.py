@@ -1,6 +1,5 @@
 """Rows of runs for lists, from what their folders hold; damaged folders, and copies, included."""
 
-import contextlib
 import hashlib
 import os
 import traceback
@@ -11,9 +10,8 @@ from engine.protocol.problems import AtelierError, Problem, StoreError, in_one_l
 from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunSummary
 from engine.remote.mirror.record import read_record
 from engine.runtime.ids import ulid_time
-from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.files import check_run_folder
-from engine.storage.run_folder.run import DATABASE, SPEC, is_locked, read_spec
+from engine.storage.run_folder.run import SPEC, is_locked, read_spec, run_reader
 
 
 def summarise(folder: Path) -> RunSummary:
@@ -34,7 +32,7 @@ def summarise(folder: Path) -> RunSummary:
             "Give the folder the name of its run, outside of any project that has it already.",
             where=str(folder),
         )
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         seq = reader.last_seq()  # before the events: one that is stored meanwhile counts as newer
         events = reader.events_of(*KINDS)
         trajectories, unscored = reader.counts()

@@ -27,9 +27,8 @@ from engine.storage.checkpoints import checkpoint
 from engine.storage.checkpoints.references import NamedCheckpoint, find_checkpoint
 from engine.storage.project import load_config
 from engine.storage.run_db.copy import copy_until
-from engine.storage.run_db.reader import RunReader
 from engine.storage.run_db.writer import RunWriter
-from engine.storage.run_folder.run import DATABASE, Run, write_spec
+from engine.storage.run_folder.run import DATABASE, Run, run_reader, write_spec
 
 SCRATCH = ".branch-"
 FIXED = ("name", "rank", "alpha")
@@ -137,7 +136,7 @@ def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
             "A replay repeats what was done, so no setting can change in it.",
             "Leave out either the replay or the settings.",
         )
-    with contextlib.closing(RunReader(found.folder / DATABASE)) as reader:
+    with run_reader(found.folder) as reader:
         steps = [e.step for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
     if max(steps, default=0) <= found.step:
         raise ConfigError.of(

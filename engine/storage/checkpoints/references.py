@@ -3,7 +3,6 @@
 RUN is a name, an id, or the end of an id, among the trained runs of one project.
 """
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,8 +11,7 @@ from engine.protocol.problems import ConfigError, StoreError
 from engine.protocol.records.runs import TRAINING_KINDS, Checkpoint, RunSpec
 from engine.storage.checkpoints import checkpoint
 from engine.storage.checkpoints.retention import CheckpointFacts
-from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, specs_of
+from engine.storage.run_folder.run import run_reader, specs_of
 
 BEST, NEWEST = "best", "newest"
 SHORTEST = 4
@@ -120,7 +118,7 @@ def newest_best(project: Path) -> NamedCheckpoint | None:
 
 
 def _kept(folder: Path) -> tuple[list[Checkpoint], CheckpointFacts]:
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         return reader.checkpoints(), CheckpointFacts(reader)
 
 

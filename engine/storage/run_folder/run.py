@@ -256,6 +256,17 @@ def read_spec(folder: Path) -> RunSpec:
         ) from error
 
 
+def run_reader(folder: Path) -> contextlib.closing[RunReader]:
+    """Context manager of a reader of a run's database."""
+    return contextlib.closing(RunReader(folder / DATABASE))
+
+
+def opened_run(folder: Path) -> contextlib.closing["Run"]:
+    """Context manager of a run that is opened outside of an engine. Raises StoreError, and Refused
+    where an engine works on it."""
+    return contextlib.closing(Run(folder, read_spec(folder), lambda tick: None))
+
+
 def specs_of(project: Path) -> Iterator[tuple[Path, RunSpec]]:
     """Folder and spec of each run of a project that can be read, newest first. Damaged runs are
     left out: the list of runs shows them with the reason."""

@@ -1,7 +1,6 @@
 """Stored trajectories → demonstrations: the best of each scenario, or all that are good enough
 (rejection sampling). Unscored ones are never kept, and what is left out is counted."""
 
-import contextlib
 import json
 import re
 from collections import Counter
@@ -15,7 +14,7 @@ from engine.protocol.records.demonstrations import SelectDemonstrations, Selecti
 from engine.protocol.records.runs import TRAINING_KINDS, RunSpec, TrajectorySummary
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, read_spec
+from engine.storage.run_folder.run import read_spec, run_reader
 from engine.training.labels.gold import line_of, replace_lines
 from engine.trust.files import project_file
 
@@ -89,7 +88,7 @@ def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
     rule, spec, project = read_rule(asked.keep), read_spec(folder), folder.parents[1]
     if asked.split is None and spec.kind in TRAINING_KINDS:
         asked = asked.model_copy(update={"split": "train"})
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         attempts = list(_attempts(reader, asked))
         kept, left_out = choose(attempts, rule)
         if asked.file:

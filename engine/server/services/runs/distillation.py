@@ -1,6 +1,5 @@
 """A teacher's attempts as demonstrations: what an earlier evaluation has paid is not paid twice."""
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +9,7 @@ from engine.protocol.problems import ConfigError, StoreError
 from engine.protocol.records.demonstrations import SelectDemonstrations
 from engine.protocol.records.runs import RunSpec, Scenario
 from engine.protocol.requests.evaluation import EvaluationPlan
-from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, Run, read_spec, specs_of
+from engine.storage.run_folder.run import Run, read_spec, run_reader, specs_of
 from engine.training.sft.selection import demonstrate, words_of
 
 STEP = 0
@@ -64,7 +62,7 @@ def missing(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Scen
 
 def _scored(folder: Path) -> list[Scenario]:
     """Scenarios that somebody has paid for and that came out well."""
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         rows = reader.summaries_of("validation", STEP)
     good = {row.scenario_id for row in rows if row.reward is not None}
     return [scenario for scenario in stored_scenarios(folder) if scenario.id in good]

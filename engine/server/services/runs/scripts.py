@@ -1,7 +1,6 @@
 """Runs of external scripts, which make the rollouts themselves (ART)."""
 
 import asyncio
-import contextlib
 from pathlib import Path
 
 from engine.integrations.scripts.folders import differences, known_run, project_for, spec_for
@@ -14,8 +13,7 @@ from engine.server.services.library import Library
 from engine.server.services.runs.lifecycle import RunLifecycle
 from engine.server.services.runs.start import make_folder, versions
 from engine.server.services.runs.workers import RunResources
-from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE
+from engine.storage.run_folder.run import run_reader
 
 BY_HAND = "You "
 """Prefix of the reason of a run that a person has stopped."""
@@ -105,7 +103,7 @@ class ScriptRuns:
 def _refuse_ended(spec: RunSpec, folder: Path) -> None:
     """Raise Refused for a run that a person has stopped, or that failed: it does not resume by
     itself."""
-    with contextlib.closing(RunReader(folder / DATABASE)) as reader:
+    with run_reader(folder) as reader:
         last = reader.events_of("run.started", "run.stopped", "run.failed", "run.finished")[-1]
     if isinstance(last, RunFailed):
         raise Refused(last.problem)
