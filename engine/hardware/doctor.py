@@ -1,13 +1,15 @@
 """Doctor: checks of this machine before a training fails on them (Python, memory, disk, GPUs)."""
 
+import contextlib
 import importlib.util
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Literal
 
 import apsw
 import psutil
@@ -37,6 +39,87 @@ KNOWN = {
 """Versions that work together, as in the lock of the GPU engine."""
 SMALL_BYTES = 8_000_000_000
 INSTALL = "Run `python3 packaging/bootstrap.py environment engine-gpu`."
+NEEDED = ("torch", "transformers", "peft", "safetensors", "tokenizers")
+
+
+def examine() -> list[Check]:
+    """All checks, in the order a person would look."""
+    return [
+        _python(),
+        _packages(),
+        _processor(),
+        _memory(),
+        *examine_graphics(read_gpus(), torch_build(), gpu_build(), cache_dir()),
+        _disk(),
+        _sqlite(),
+        _runtime(),
+        *[_model(starter.name, starter.title) for starter in STARTERS],
+    ]
+
+
+def _python() -> Check:
+    good = (3, 11) <= sys.version_info < (3, 14)
+    words = f"{platform.python_version()} at {sys.executable}"
+    return _check("Python", good, words, "Atelier needs Python 3.11, 3.12 or 3.13.")
+
+
+def _packages() -> Check:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    found = ", ".join(f"{name} {v}" for name, v in _installed(NEEDED).items())
+    words = f"missing: {', '.join(missing)}" if missing else found
+    return _check("Packages", not missing, words, "Run `python3 packaging/bootstrap.py setup`.")
+
+
+def _processor() -> Check:
+    native = has_native_bfloat16()
+    words = f"{device_words()}, bfloat16 {'native' if native else 'not native'}"
+    hint = "Training runs in float32, about three times slower."
+    return _check("Processor", native, words, hint, otherwise="warn")
+
+
+def _memory() -> Check:
+    memory = psutil.virtual_memory()
+    words = f"{memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB free"
+    hint = "The starter model needs about 3 GB; close something."
+    return _check("Memory", memory.available > 3e9, words, hint, otherwise="warn")
+
+
+def _disk() -> Check:
+    folder = _existing(cache_dir())
+    free = shutil.disk_usage(folder).free
+    words, hint = (
+        f"{free / 1e9:.1f} GB free at {folder}",
+        "Models and checkpoints need room; free some.",
+    )
+    return _check("Disk", free > 3e9, words, hint, otherwise="bad" if free < 1e9 else "warn")
+
+
+def _sqlite() -> Check:
+    found = tuple(map(int, apsw.sqlite_lib_version().split(".")))
+    good = found >= (3, 51, 3) and found != (3, 52, 0)
+    hint = "Older versions can corrupt a database in WAL mode: update apsw."
+    return _check("SQLite", good, apsw.sqlite_lib_version(), hint)
+
+
+def _runtime() -> Check:
+    try:
+        folder = runtime_dir()
+    except LaunchError as error:
+        return Check(name="Runtime folder", state="bad", words=str(error), hint=error.problem.hint)
+    writable = os.access(folder, os.W_OK) and os.access(_existing(default_workspace()), os.W_OK)
+    words = f"workspace {default_workspace()}, runtime {folder}"
+    return _check("Folders", writable, words, "Make them writable, or set ATELIER_WORKSPACE.")
+
+
+def _model(name: str, title: str) -> Check:
+    problem = problem_of(name)
+    if problem:
+        return Check(name=title, state="warn", words=problem.message, hint=problem.hint)
+    return Check(name=title, state="good", words="on this machine")
+
+
+def _existing(path: Path) -> Path:
+    return next(p for p in [path, *path.parents] if p.exists())
 
 
 def examine_graphics(
@@ -68,16 +151,11 @@ def _driver(card: Card) -> Check:
     major = (card.driver or "").split(".")[0]
     if not major.isdecimal():
         return Check(name="NVIDIA driver", state="warn", words="does not tell its version")
-    good = int(major) >= DRIVER_FLOOR
-    return Check(
-        name="NVIDIA driver",
-        state="good" if good else "bad",
-        words=f"{card.driver}{runs}",
-        hint=""
-        if good
-        else f"CUDA 13 needs {DRIVER_FLOOR} or newer: install it by your distribution's packages "
-        "and restart.",
+    hint = (
+        f"CUDA 13 needs {DRIVER_FLOOR} or newer: install it by your distribution's packages and "
+        "restart."
     )
+    return _check("NVIDIA driver", int(major) >= DRIVER_FLOOR, f"{card.driver}{runs}", hint)
 
 
 def _card(card: Card) -> Check:
@@ -108,146 +186,36 @@ def _torch(own: TorchBuild | None, gpu: TorchBuild | None, cache: Path) -> Itera
             return
     words = f"torch {own.version} knows only the processor" if own else "there is no torch"
     yield Check(name="GPU engine", state="warn", words=words, hint=INSTALL)
-    folder = next(place for place in [cache, *cache.parents] if place.exists())
+    folder = _existing(cache)
     free = shutil.disk_usage(folder).free
-    enough = free > GPU_ENGINE_BYTES
-    yield Check(
-        name="Disk for it",
-        state="good" if enough else "bad",
-        words=f"{free / 1e9:.1f} GB free at {folder}, about {GPU_ENGINE_BYTES / 1e9:.0f} needed",
-        hint="" if enough else "Free some, or set XDG_CACHE_HOME to a larger disk.",
-    )
+    words = f"{free / 1e9:.1f} GB free at {folder}, about {GPU_ENGINE_BYTES / 1e9:.0f} needed"
+    hint = "Free some, or set XDG_CACHE_HOME to a larger disk."
+    yield _check("Disk for it", free > GPU_ENGINE_BYTES, words, hint)
 
 
 def _versions() -> Iterator[Check]:
     """Checks of installed packages; missing ones are skipped."""
-    found = {}
-    for name in KNOWN:
-        try:
-            found[name] = version(name).split("+")[0]
-        except PackageNotFoundError:
-            continue
+    found = {name: v.split("+")[0] for name, v in _installed(KNOWN).items()}
     other = [f"{name} {v} (known: {KNOWN[name]})" for name, v in found.items() if v != KNOWN[name]]
-    if not found:
-        return
-    yield Check(
-        name="Versions",
-        state="warn" if other else "good",
-        words=", ".join(other) if other else ", ".join(f"{n} {v}" for n, v in found.items()),
-        hint="Install the locked ones: others were never run together here." if other else "",
-    )
+    if found:
+        words = ", ".join(other or [f"{name} {v}" for name, v in found.items()])
+        hint = "Install the locked ones: others were never run together here."
+        yield _check("Versions", not other, words, hint, otherwise="warn")
 
 
-NEEDED = ("torch", "transformers", "peft", "safetensors", "tokenizers")
-
-
-def examine() -> list[Check]:
-    """All checks, in the order a person would look."""
-    return [
-        _python(),
-        _packages(),
-        _processor(),
-        _memory(),
-        *examine_graphics(read_gpus(), torch_build(), gpu_build(), cache_dir()),
-        _disk(),
-        _sqlite(),
-        _runtime(),
-        *[_model(starter.name, starter.title) for starter in STARTERS],
-    ]
-
-
-def _python() -> Check:
-    good = (3, 11) <= sys.version_info < (3, 14)
+def _check(
+    name: str, good: bool, words: str, hint: str, otherwise: Literal["warn", "bad"] = "bad"
+) -> Check:
+    """A check with the hint of what to do where it is not good."""
     return Check(
-        name="Python",
-        state="good" if good else "bad",
-        words=f"{platform.python_version()} at {sys.executable}",
-        hint="" if good else "Atelier needs Python 3.11, 3.12 or 3.13.",
+        name=name, state="good" if good else otherwise, words=words, hint="" if good else hint
     )
 
 
-def _packages() -> Check:
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    found = []
-    for name in NEEDED:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    return Check(
-        name="Packages",
-        state="bad" if missing else "good",
-        words=f"missing: {', '.join(missing)}" if missing else ", ".join(found),
-        hint="Run `python3 packaging/bootstrap.py setup`." if missing else "",
-    )
-
-
-def _processor() -> Check:
-    native = has_native_bfloat16()
-    return Check(
-        name="Processor",
-        state="good" if native else "warn",
-        words=f"{device_words()}, bfloat16 {'native' if native else 'not native'}",
-        hint="" if native else "Training runs in float32, about three times slower.",
-    )
-
-
-def _memory() -> Check:
-    memory = psutil.virtual_memory()
-    enough = memory.available > 3e9
-    return Check(
-        name="Memory",
-        state="good" if enough else "warn",
-        words=f"{memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB free",
-        hint="" if enough else "The starter model needs about 3 GB; close something.",
-    )
-
-
-def _disk() -> Check:
-    folder = next(p for p in [cache_dir(), *cache_dir().parents] if p.exists())
-    free = shutil.disk_usage(folder).free
-    return Check(
-        name="Disk",
-        state="good" if free > 3e9 else "bad" if free < 1e9 else "warn",
-        words=f"{free / 1e9:.1f} GB free at {folder}",
-        hint="" if free > 3e9 else "Models and checkpoints need room; free some.",
-    )
-
-
-def _sqlite() -> Check:
-    found = tuple(map(int, apsw.sqlite_lib_version().split(".")))
-    good = found >= (3, 51, 3) and found != (3, 52, 0)
-    return Check(
-        name="SQLite",
-        state="good" if good else "bad",
-        words=apsw.sqlite_lib_version(),
-        hint="" if good else "Older versions can corrupt a database in WAL mode: update apsw.",
-    )
-
-
-def _runtime() -> Check:
-    try:
-        folder = runtime_dir()
-    except LaunchError as error:
-        return Check(name="Runtime folder", state="bad", words=str(error), hint=error.problem.hint)
-    writable = os.access(folder, os.W_OK) and os.access(_existing(default_workspace()), os.W_OK)
-    return Check(
-        name="Folders",
-        state="good" if writable else "bad",
-        words=f"workspace {default_workspace()}, runtime {folder}",
-        hint="" if writable else "Make them writable, or set ATELIER_WORKSPACE.",
-    )
-
-
-def _model(name: str, title: str) -> Check:
-    problem = problem_of(name)
-    return Check(
-        name=title,
-        state="warn" if problem else "good",
-        words=problem.message if problem else "on this machine",
-        hint=problem.hint if problem else "",
-    )
-
-
-def _existing(path: Path) -> Path:
-    return next(p for p in [path, *path.parents] if p.exists())
+def _installed(packages: Iterable[str]) -> dict[str, str]:
+    """Versions of packages; missing ones are left out."""
+    found = {}
+    for name in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
