@@ -104,7 +104,7 @@ def test_a_thread_reads_on_in_what_is_forgotten_meanwhile(tmp_path: Path) -> Non
     held, child = known.held, answer("b", "a")
     known.forget_before(KEPT_UPDATES + 1)
     assert len(known) == 0
-    assert held.held.whole(child).text == "<a><b>"
+    assert held.whole(child).text == "<a><b>"
 
 
 def names(known: Completions) -> list[str]:
