@@ -7,11 +7,10 @@ unscored with the reason; nothing is guessed.
 
 import asyncio
 import json
-import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 from engine.judge.calibration.agreement import majority, tau_of
@@ -65,7 +64,7 @@ class PassResults:
         """Mean τ of each pass with the one before it."""
         pairs = zip(self.passes, self.passes[1:], strict=False)
         taus = [tau for one, other in pairs if (tau := _tau(one, other)) is not None]
-        return math.fsum(taus) / len(taus) if taus else None
+        return fmean(taus) if taus else None
 
     def is_stable(self, enough: float) -> bool:
         tau = _tau(*self.passes[-2:]) if len(self.passes) > 1 else None
@@ -224,15 +223,12 @@ class Ruler:
         scores = seen.scores(number)
         opinions = [found[number] for found in seen.passes if number in found]
         last = opinions[-1] if opinions else RolloutScore(0.0, "", {}, [])
-        criteria = {
-            name: math.fsum(o.criteria[name] for o in opinions) / len(opinions)
-            for name in last.criteria
-        }
+        criteria = {name: fmean(o.criteria[name] for o in opinions) for name in last.criteria}
         return Verdict(
             trajectory_id=attempt.id,
             judge=model,
             rubric=rubric.version,
-            score=math.fsum(scores) / len(scores) if scores else None,
+            score=fmean(scores) if scores else None,
             reason=last.reason,
             criteria=criteria,
             quotes=[Quote(text=q, found=is_quoted(q, transcript)) for q in last.quotes],
@@ -273,17 +269,13 @@ def combined(config: JudgeConfig, verdicts: list[Verdict]) -> dict[str, float]:
     found = {}
     for name in names:
         if scores := [scores[name] for scores in by_judge.values() if name in scores]:
-            middle = median if config.combine == "median" else _mean
+            middle = median if config.combine == "median" else fmean
             found[name] = middle(scores)
     return found
 
 
 def _tau(one: dict[int, RolloutScore], other: dict[int, RolloutScore]) -> float | None:
     return tau_of(*({str(n): o.score for n, o in found.items()} for found in (one, other)))
-
-
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 UNUSABLE: dict[Fault, tuple[str, str, str]] = {
