@@ -17,7 +17,7 @@ from engine.judge.providers.ledger import Account
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import Call, Usage, provider_of
-from engine.rollout.gateway.provider import NoProviderAnswer, ProviderAnswer
+from engine.rollout.gateway.sessions import NoProviderAnswer, ProviderAnswer
 from engine.storage.run_db.reader import ATTEMPT_KEY
 from engine.storage.run_folder.run import Run
 

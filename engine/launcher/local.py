@@ -29,7 +29,7 @@ from engine.launcher.interpreters import (
 from engine.protocol import API_VERSION
 from engine.protocol.problems import LaunchError
 from engine.protocol.requests.runs import Handshake
-from engine.runtime.logs import shorten
+from engine.runtime.files import shorten
 
 START_TIMEOUT_S = 60.0
 PROOF_PATH = "/proof"

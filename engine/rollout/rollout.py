@@ -18,9 +18,8 @@ from engine.reward.reward_hacking import ADDRESSES_JUDGE, signs
 from engine.rollout.agents.processes import AgentResult, Agents, Attempt
 from engine.rollout.conversation import Conversation
 from engine.rollout.gateway.gateway import Gateway
-from engine.rollout.gateway.provider import Exchange, Remote, RemoteSession
 from engine.rollout.gateway.requests import MODEL_NAME
-from engine.rollout.gateway.sessions import Session
+from engine.rollout.gateway.sessions import Exchange, Remote, RemoteSession, Session
 from engine.rollout.rendering.chat import ChatFormat, text_of
 from engine.runtime.seeds import derive
 from engine.runtime.text import replace_surrogates

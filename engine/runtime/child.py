@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import psutil
 
 from engine.protocol.problems import AtelierError, Problem
-from engine.runtime.logs import LOOK_S, shorten
+from engine.runtime.files import LOOK_S, shorten
 from engine.runtime.variables import allowed_environment
 
 LINE_LIMIT = 256 * 2**20

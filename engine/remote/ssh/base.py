@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.protocol.problems import Problem
-from engine.protocol.requests.remote import Question
+from engine.protocol.requests.remote import HostSpec, Question
 from engine.remote.ssh.commands import receive_file
 from engine.remote.ssh.problems import socket_unusable, upload_failed
 
@@ -98,3 +98,21 @@ def prepare_socket(socket: Path) -> None:
     if socket.exists() and not socket.is_socket():
         raise socket_unusable(str(socket), "something else has this name")
     socket.unlink(missing_ok=True)
+
+
+async def connect(
+    spec: HostSpec, asker: Asker, *, config: Path | None = None, known_hosts: Path | None = None
+) -> Connection:
+    """Authenticated, and with a host key that is on record.
+
+    `config` is read in place of ~/.ssh/config and the machine's; `known_hosts` is the person's
+    where the configuration names none. Raises LaunchError; `problems.may_pass` says whether trying
+    again can help. Cancelled, nothing stays open.
+    """
+    if spec.transport == "system":
+        from engine.remote.ssh.openssh.connection import connect_by_openssh
+
+        return await connect_by_openssh(spec.address, asker, config, known_hosts)
+    from engine.remote.ssh.asyncssh.connection import connect_by_asyncssh
+
+    return await connect_by_asyncssh(spec.address, asker, config, known_hosts)

@@ -26,7 +26,6 @@ from engine.protocol.records.runs import CutBy
 from engine.rollout.conversation import Prompt
 from engine.rollout.gateway.completions import completion_body, logprobs_of
 from engine.rollout.gateway.messages import first_invalid_field
-from engine.rollout.gateway.provider import RemoteSession, chunks, completion_of
 from engine.rollout.gateway.requests import (
     MODEL_NAME,
     BadBody,
@@ -51,9 +50,12 @@ from engine.rollout.gateway.sessions import (
     ROLLOUT_LANE,
     SCRIPT_LANE,
     Choice,
+    RemoteSession,
     RequestLimits,
     Session,
     SessionFactory,
+    chunks,
+    completion_of,
     request_bytes,
 )
 from engine.rollout.rendering.chat import read_completion

@@ -1,13 +1,23 @@
-"""Sessions at the gateway: limits and record of one rollout, or of one request of a script."""
+"""Sessions at the gateway: limits and record of one rollout, or of one request of a script.
 
+A model that runs at a provider has no token ids and no log-probs, so nothing can be trained on. A
+failed provider call makes the whole rollout unscored, even if the agent handles it.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from engine.policy.base import Policy, SampledToken
-from engine.protocol.problems import AtelierError
+from engine.protocol.problems import AtelierError, Problem, RolloutError
+from engine.protocol.records.judging import Usage
+from engine.protocol.records.runs import Branch, CutBy
 from engine.rollout.conversation import Conversation
-from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest
-from engine.rollout.rendering.chat import ChatFormat
+from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, chunk, too_many_turns
+from engine.rollout.rendering.chat import ChatFormat, text_of
 from engine.runtime.seeds import derive
 
 
@@ -82,3 +92,142 @@ def request_bytes(max_context: int) -> int:
     """Size limit in bytes of a request whose prompt may fit: JSON writes a character in up to 12
     bytes, and a token has at least two thirds of one in the languages that need that."""
     return 2**20 + 32 * max_context
+
+
+PASSED_ON = ("tool_choice", "temperature", "top_p", "stop")
+
+
+class ProviderAnswer(NamedTuple):
+    """Response of a provider."""
+
+    message: dict[str, Any]
+    """The assistant's, with its tool calls."""
+    finish: str
+    usage: Usage
+
+
+class NoProviderAnswer(RolloutError):
+    """There is no answer; `usd` may have been billed all the same."""
+
+    def __init__(self, problem: Problem, usd: float) -> None:
+        super().__init__(problem)
+        self.usd = usd
+
+
+class Remote(Protocol):
+    """A model of a provider."""
+
+    name: str
+    max_tokens: int
+
+    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> ProviderAnswer:
+        """Answer one request of an attempt; `call` is its number and choice. The usage has the
+        cost of all tries. Raises Unanswered, ChildDied when the process that asks is gone."""
+        ...
+
+
+@dataclass
+class Exchange:
+    """Recorded messages; the part of a `Conversation` without tokens."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    """The longest exchange so far, for reading."""
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    turns: list[Usage] = field(default_factory=list)
+    """Turns, one per model call."""
+    truncated: bool = False
+    cut_by: CutBy = ""
+
+    def branches(self) -> list[Branch]:
+        return []
+
+
+@dataclass
+class RemoteSession:
+    """Limits and record of a rollout whose model runs at a provider."""
+
+    attempt: str
+    """Id of the trajectory."""
+    remote: Remote
+    max_turns: int
+    system: str | None = None
+    conversation: Exchange = field(default_factory=Exchange)
+    calls: int = 0
+    trouble: Problem | None = None
+    """The first question without an answer: there is no reward."""
+    lost_usd: float = 0.0
+    """Highest cost in USD of requests without a response."""
+    failure: AtelierError | None = None
+    """The first failure that is ours: the attempt does not count."""
+
+    async def answer(self, asked: ChatRequest) -> list[ProviderAnswer]:
+        """Each choice. Raises Unanswered, which makes the attempt unscored, and RolloutError for
+        what the agent has to know, and nothing else has to."""
+        self.calls += 1
+        if self.calls > self.max_turns:
+            raise too_many_turns(self.max_turns)
+        for message in asked.messages:
+            text_of(message.get("content"))
+        call, request = self.calls, self._request(asked)
+        self.conversation.tools = request.get("tools", self.conversation.tools)
+        try:
+            choices = [await self._say(asked, request, f"{call}.{n}") for n in range(asked.n)]
+        except NoProviderAnswer as error:
+            self.lost_usd += error.usd
+            self.trouble = self.trouble or error.problem
+            raise
+        return choices
+
+    def _request(self, asked: ChatRequest) -> dict[str, Any]:
+        """Request to forward, with the parameters that the agent set."""
+        wanted = asked.max_completion_tokens or asked.max_tokens or self.remote.max_tokens
+        request: dict[str, Any] = {
+            "messages": asked.messages,
+            "max_tokens": min(wanted, self.remote.max_tokens),
+        }
+        values = {name: getattr(asked, name) for name in PASSED_ON}
+        if asked.tools:
+            request["tools"] = asked.tools
+        else:
+            del values["tool_choice"]
+        return request | {name: value for name, value in values.items() if value is not None}
+
+    async def _say(self, asked: ChatRequest, request: dict[str, Any], call: str) -> ProviderAnswer:
+        said = await self.remote.say(self.attempt, call, request)
+        exchange = self.conversation
+        exchange.turns.append(said.usage)
+        exchange.truncated |= said.finish == "length"
+        if len(asked.messages) >= len(exchange.messages):
+            exchange.messages = [*asked.messages, said.message]
+        return said
+
+
+def completion_of(choices: list[ProviderAnswer]) -> dict[str, Any]:
+    prompt = sum(said.usage.prompt_tokens for said in choices)
+    completion = sum(said.usage.completion_tokens for said in choices)
+    return {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": MODEL_NAME,
+        "choices": [
+            {"index": n, "message": said.message, "finish_reason": said.finish, "logprobs": None}
+            for n, said in enumerate(choices)
+        ],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+        },
+    }
+
+
+async def chunks(choices: list[ProviderAnswer]) -> AsyncIterator[str]:
+    """The whole answer at once: whoever asked for a stream gets the form of one."""
+    name = f"chatcmpl-{uuid.uuid4().hex}"
+    for index, said in enumerate(choices):
+        delta = json.loads(json.dumps(said.message))
+        for place, call in enumerate(delta.get("tool_calls", [])):
+            call["index"] = place
+        yield chunk(MODEL_NAME, name, index, delta, said.finish)
+    yield "data: [DONE]\n\n"

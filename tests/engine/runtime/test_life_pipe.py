@@ -13,7 +13,7 @@ import pytest
 
 from engine.runtime import variables
 from engine.runtime.child import Child, ChildDied
-from engine.runtime.logs import shorten
+from engine.runtime.files import shorten
 from engine.runtime.variables import allowed_environment, without_secrets
 
 ROOT = Path(__file__).parents[3]
@@ -120,7 +120,7 @@ def test_a_log_keeps_its_end(tmp_path: Path) -> None:
 def test_a_child_that_writes_without_an_end_does_not_fill_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.runtime.logs.shorten.__defaults__", (2**22, 2**16))
+    monkeypatch.setattr("engine.runtime.files.shorten.__defaults__", (2**22, 2**16))
     code = "import os, time\nwhile True: os.write(1, b'x' * 65536); time.sleep(0.001)"
     log = tmp_path / "run.log"
 

@@ -10,8 +10,7 @@ import pytest
 
 from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.requests.remote import HostSpec, Question
-from engine.remote.ssh.base import Connection
-from engine.remote.ssh.connect import connect
+from engine.remote.ssh.base import Connection, connect
 
 Answers = dict[str, list[str | None]]
 

@@ -186,7 +186,7 @@ def test_the_person_s_own_files_are_the_default(
     home: Path, far: FarSide, ssh_keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from engine.protocol.requests.remote import HostSpec
-    from engine.remote.ssh.connect import connect
+    from engine.remote.ssh.base import connect
     from tests.engine.remote.ssh.person import Scripted
 
     monkeypatch.delenv("SSH_AUTH_SOCK")
@@ -206,7 +206,7 @@ def test_the_person_s_own_files_are_the_default(
 
 
 def test_nothing_is_loaded_before_it_is_needed() -> None:
-    code = "import sys, engine.remote.ssh.connect, engine.remote.ssh.address, engine.client;"
+    code = "import sys, engine.remote.ssh.base, engine.remote.ssh.address, engine.client;"
     code += "print(*{'asyncssh', 'cryptography', 'psutil'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

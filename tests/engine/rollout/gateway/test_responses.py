@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from engine.protocol.problems import Problem
-from engine.rollout.gateway.provider import RemoteSession
+from engine.rollout.gateway.sessions import RemoteSession
 from tests.engine.rollout.conftest import ASK, TOOL, Served
 from tests.engine.rollout.gateway.test_provider import Scripted
 

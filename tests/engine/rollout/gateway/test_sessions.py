@@ -8,14 +8,14 @@ import pytest
 
 from engine.protocol.problems import Problem, RolloutError
 from engine.protocol.records.judging import Usage
-from engine.rollout.gateway.provider import (
+from engine.rollout.gateway.requests import ChatRequest, with_system
+from engine.rollout.gateway.sessions import (
     NoProviderAnswer,
     ProviderAnswer,
     RemoteSession,
     chunks,
     completion_of,
 )
-from engine.rollout.gateway.requests import ChatRequest, with_system
 
 USER = {"role": "user", "content": "Hello"}
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
