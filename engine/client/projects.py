@@ -82,7 +82,8 @@ class ProjectCalls(Transport):
         return await self._ask("GET", "/forecast", Forecast, params=params)
 
     async def demonstrations(self, path: str) -> Demonstrations:
-        """Demonstrations of an SFT run of the project, every line read."""
+        """Demonstrations that an SFT run of the project in folder `path` would train on; every line is
+        read and checked."""
         params = {"path": path}
         return await self._ask(
             "GET", "/demonstrations", Demonstrations, params=params, timeout=IMPORTING_S
@@ -124,7 +125,8 @@ class ProjectCalls(Transport):
         return await self._ask("PUT", "/project/servers", ServerViews, request, params)
 
     async def look_at_servers(self, project: str) -> ServerViews:
-        """Ask each server for its tools. Raises Refused where packages of the agent are missing."""
+        """Connect to each MCP server of the project folder and list its tools; one that fails is
+        returned with its problem. Raises Refused if packages of the agent are missing."""
         params = {"path": project}
         return await self._ask(
             "POST", "/project/servers", ServerViews, params=params, timeout=TOOLS_S

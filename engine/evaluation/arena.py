@@ -109,7 +109,8 @@ async def make_arena(project: Path) -> Path:
 
 
 async def find_or_make_arena(project: Path) -> Path:
-    """Raises ConfigError where the project cannot be read."""
+    """Run folder of the project's arena, which is created if there is none. Raises ConfigError if
+    the project cannot be read."""
     found = await asyncio.to_thread(find_arena, project)
     if found is None or (is_trusted(project) and not is_trusted_run(found)):
         return await make_arena(project)  # a stranger's is not added to: its settings would count

@@ -221,7 +221,7 @@ def _checkpoint(run: Path, reader: RunReader, step: int | None) -> Checkpoint:
         raise Refused.of(
             "export.no_checkpoint",
             "This run has no whole checkpoint.",
-            "Resume it: a checkpoint is kept after the last step.",
+            "Resume it: a checkpoint is saved after the last step.",
             where=str(run),
         )
     chosen = next((one for one in known if one.step == step), None)

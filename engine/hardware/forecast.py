@@ -124,7 +124,9 @@ def copy_bytes(shape: ModelShape, free_bytes: int) -> int:
 
 
 def sampler_bytes(shape: ModelShape, work: WorkShape, context: float, free_bytes: int) -> int:
-    """Copies, keys and values of sequences that grow to `context`, and what prefilling leaves."""
+    """Estimated memory of the sampler in bytes: packed copies of the weights (none if they exceed
+    their share of `free_bytes`), the KV cache of sequences of `context` tokens, and fragmentation
+    left by the prefill."""
     rows = min(MOST_ROWS, work.attempts)
     prefilled = min(MOST_PREFILLED, work.groups * work.prompt)
     torn = HOLES * prefilled * shape.layers * _kept_numbers(shape) * shape.width_bytes

@@ -125,7 +125,8 @@ class Plan(NamedTuple):
         return max(self.sampling, self.training)
 
     def bytes_of(self, *names: str) -> int:
-        """The larger phase of the parts with these names."""
+        """Bytes of the parts with these names: of each, the larger of sampling and training. Names
+        without a part count 0."""
         return sum(max(p.sampling, p.training) for p in self.parts if p.name in names)
 
 

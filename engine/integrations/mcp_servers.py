@@ -84,7 +84,7 @@ def _parse(file: Path) -> dict[str, Any]:
         raise ConfigError.of(
             "mcp.no_json",
             f"{file.name} is no JSON: {error.msg}.",
-            "Fix it, or remove servers and add them again.",
+            "Fix the file, or remove its MCP servers and add them again.",
             where=f"{file}, line {error.lineno}",
         ) from error
     except (OSError, ValueError) as error:

@@ -27,10 +27,10 @@ def stale_or_different(
     if before and (share := followed(told, said, before)) is not None and share < FOLLOWED:
         return Problem(
             code="policy.stale_adapter",
-            message=f"The sampler did not take the new adapter: it made {max(0.0, share):.0%} of "
-            f"the trainer's change (they differ by {gap:.3g} nats per token).",
-            hint='Resume from the last checkpoint; if it comes again, backend.sampler = "torch" '
-            "samples without a server.",
+            message="The sampler did not load the new adapter: its log-probs followed "
+            f"{max(0.0, share):.0%} of the trainer's change (difference {gap:.3g} nats per token).",
+            hint='Resume from the last checkpoint. If it happens again, set backend.sampler = "torch" '
+            "to sample without a server.",
         )
     if not gap <= TOLERANCE[dtype]:
         return Problem(

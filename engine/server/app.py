@@ -74,7 +74,7 @@ def unwritable_problem(error: Exception) -> Problem | None:
     return Problem(
         code=CODE,
         message=f"Nothing was changed: {reason}.",
-        hint="It can be read as it is. To change it, copy the project to where you may write.",
+        hint="It is read-only. To change it, copy the project to a folder where you can write.",
         where=where,
         detail=f"{type(error).__name__}: {error}"[:500],
     )

@@ -150,7 +150,7 @@ class KeyLimit:
             problem = Problem(
                 code="gateway.too_many_requests",
                 message=f"This key has {count[0]} requests open already.",
-                hint="Wait for answers before asking for more.",
+                hint="Wait for responses before sending more requests.",
             )
             return await refuse(scope, receive, send, 429, problem, ((b"retry-after", b"1"),))
         count[0] += 1

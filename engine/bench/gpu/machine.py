@@ -18,13 +18,13 @@ CLOCKS = {"graphics": pynvml.NVML_CLOCK_SM, "memory": pynvml.NVML_CLOCK_MEM}
 
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Fails where torch does not compute on a card that the driver shows."""
+    """Measure matrix products and memory; fails if torch cannot use a GPU that the driver lists."""
     device = pick_device()
     if device.type == "cpu" and not job.on_processor:
         return Outcome(
             state="failed",
-            words="The driver shows a card, and torch cannot compute on it: "
-            f"torch {torch.__version__} finds CUDA {torch.version.cuda}, but no device.",
+            words="The driver lists a GPU, but torch cannot use it: "
+            f"torch {torch.__version__} (CUDA {torch.version.cuda}) finds no device.",
         )
     say("matrix products and memory")
     figures = {f"peak_{name}_flops": _peak(kind, device) for name, kind in PRODUCTS.items()}

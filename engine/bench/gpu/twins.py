@@ -46,7 +46,7 @@ async def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
     head = ["precision", "tokens", "mean, nats", "99 %", "largest", "mean at most"]
     return Outcome(
         state="failed" if wrong else "passed",
-        words=f"Sampler and trainer differ on one token by at most {said}.",
+        words=f"Largest difference of sampler and trainer on a token: {said}.",
         figures=figures,
         tables=[
             Table(

@@ -146,8 +146,9 @@ class Completions:
             self.forget_before(one.version)
 
     def forget_before(self, updates: int) -> None:
-        """Delete completions of weights older than `KEPT_UPDATES`, and the oldest of too many; one
-        that a later completion continues stays as long as that. The file gets one line."""
+        """Delete completions that were sampled more than `KEPT_UPDATES` updates before `updates`,
+        the current number, and the oldest above `MOST_TOKENS`. A completion that a kept one
+        continues is kept too. Deletion is recorded in the file."""
         wanted: set[str] = set()
         room = MOST_TOKENS * 9 // 10
         for entry in reversed(self.held.entries.values()):

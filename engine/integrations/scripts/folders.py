@@ -48,7 +48,7 @@ def project_for(workspace: Path, asked: OpenOutside) -> Path:
         raise Refused.of(
             "outside.project_taken",
             f"{folder.name} is a project with an agent of its own.",
-            "Give the model another project, or the backend another workspace.",
+            "Use another project for the model, or another workspace for the backend.",
             where=str(folder),
         )
     return folder

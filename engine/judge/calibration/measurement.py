@@ -132,7 +132,7 @@ def disagreements(reader: RunReader, judge: str, rubric: str, most: int = 50) ->
 
 
 def labels_by_place(reader: RunReader) -> dict[Place, list[Label]]:
-    """Labels that hold, by group, oldest first."""
+    """Labels in effect (not undone), by (split, step, group); each list oldest first."""
     found: dict[Place, list[Label]] = {}
     for label in reader.labels():
         if label.holds():

@@ -128,7 +128,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "art": Preset(
         "ART",
-        "To continue from OpenPipe's ART: the update rule of its version 0.5.18.",
+        "For projects that come from OpenPipe's ART: the update rule of its version 0.5.18.",
         {
             "advantage": NORMED,
             "batch_scale": "mean_abs",

@@ -300,7 +300,7 @@ async def roll_back(shell: Shell) -> str:
     told = await shell.run('basename "$(readlink "$base/previous")"')
     before = told.strip()
     if not before:
-        raise Refused.of("host.no_previous", "There is no engine of before on this server.")
+        raise Refused.of("host.no_previous", "There is no previous engine on this server.")
     await shell.run(SWITCH, what="switch engines", id=before)
     return before
 
@@ -339,6 +339,6 @@ def _busy(shell: Shell, who: str) -> Refused:
     who = who or "another machine of yours"
     return Refused.of(
         "host.busy",
-        f"Somebody else installs on {shell.connection.server}: {who}.",
+        f"Another installation is in progress on {shell.connection.server}: {who}.",
         "Wait until that is done, then try again.",
     )

@@ -131,8 +131,8 @@ def _check_python(report: HostReport) -> Check:
     return Check(
         name="Python",
         state="warn",
-        words="None of 3.11, 3.12 and 3.13.",
-        hint="uv brings one, if the server has a way to the internet; else install one there.",
+        words="No Python 3.11, 3.12 or 3.13.",
+        hint="uv installs one if the server reaches the internet; otherwise install one there.",
     )
 
 

@@ -296,7 +296,7 @@ def jump_loop(server: str) -> LaunchError:
 def proxy_failed(place: Place, command: str, why: str) -> LaunchError:
     return of(
         "proxy_failed",
-        f"The ProxyCommand to {place.server} ended before a connection stood: {reason_of(why)}.",
+        f"The ProxyCommand to {place.server} exited before the connection was established: {reason_of(why)}.",
         "Run it in a terminal to see what it needs.",
         detail=command,
     )

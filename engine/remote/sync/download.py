@@ -69,7 +69,7 @@ async def fetch(
         raise StoreError.of(
             "sync.not_written",
             f"A file of the run could not be written here: {error.strerror}.",
-            "Check room and rights of the folder; what has come is kept.",
+            "Check free space and permissions of the folder; received data is kept.",
             where=str(error.filename or folder),
         ) from error
     return targets

@@ -45,7 +45,7 @@ async def _push(
         if sha256 not in files:
             raise LaunchError.of(
                 "engine.bad_answer",
-                "The server asks for a file that is not part of what it is sent.",
+                "The server requested a file that is not part of the upload.",
                 "Nothing but the folder is sent. Check what runs on that server.",
             )
         file = files[sha256]

@@ -41,7 +41,7 @@ def read_result(result):
         if turns and "turns" in parts:
             raise Failure(
                 "agent.bad_result",
-                "The agent returned turn_rewards and a reward part named turns.",
+                "The agent returned turn_rewards and a reward component named turns.",
                 "Give the part another name: `turns` is the sum of turn_rewards.",
             )
         if turns:
@@ -58,7 +58,7 @@ def turn_rewards(values):
         raise Failure(
             "agent.bad_result",
             "The agent returned turn_rewards that are no list.",
-            "Return one number per answer of the model: [0, 0.5, 1].",
+            "Return one number per model response, such as [0, 0.5, 1].",
         )
     return [number(value, "turn_rewards[%d]" % place) for place, value in enumerate(values)]
 

@@ -200,7 +200,7 @@ def _before(told: dict[str, list[Message]], previous: str | None) -> list[Messag
         raise RolloutError.of(
             "gateway.no_such_response",
             f"There is no response {previous} in this rollout.",
-            "Send the whole conversation as input, or a response of this rollout.",
+            "Send the whole conversation as input, or a previous_response_id of this rollout.",
         )
     return told[previous]
 

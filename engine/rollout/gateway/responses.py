@@ -146,7 +146,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
             "gateway.not_a_function",
             f"A tool of type {tool.get('type')} is run by a provider; the model here has functions "
             "only.",
-            "Offer it as a function that the agent runs.",
+            "Define it as a function tool that the agent runs.",
         )
     kept = {name: tool[name] for name in ("name", "description", "parameters") if tool.get(name)}
     return {"type": "function", "function": kept}

@@ -212,8 +212,8 @@ class RenderClient:
         if error == "too_long":
             return RolloutError.of(
                 "model.template_overran",
-                f"The chat template of {self._name} writes a prompt without an end.",
-                "Take the template of the original model.",
+                f"The chat template of {self._name} renders a prompt without end.",
+                "Use the chat template of the original model.",
                 where=self._name,
             )
         if error == "unreadable":

@@ -166,7 +166,7 @@ def _not_written(error: OSError) -> Problem:
     return Problem(
         code="move.not_written",
         message=f"It could not be written here: {error.strerror}.",
-        hint="Check room and rights of the folder; what has come is kept.",
+        hint="Check free space and permissions of the folder; received data is kept.",
         where=str(error.filename or ""),
     )
 

@@ -148,7 +148,9 @@ def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
 def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origin:
     """Rank and scale are the adapter's own."""
     if request.replay:
-        raise ConfigError.of("branch.nothing_behind", "An adapter alone has nothing to replay.")
+        raise ConfigError.of(
+            "branch.nothing_behind", "An adapter without its run has no steps to replay."
+        )
     said = _adapter_config(folder)
     rank, alpha = said["r"], float(said["lora_alpha"])
     if said.get("use_rslora"):

@@ -310,7 +310,7 @@ def _take_lock(file: Path) -> int:
     except locks.Busy:
         raise Refused.of(
             "run.locked",
-            "Another engine works on this run.",
+            "Another engine is using this run.",
             "Open it in the window or terminal that started it.",
             where=str(file),
         ) from None

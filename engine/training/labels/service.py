@@ -210,7 +210,7 @@ def _check_word(word: Word, siblings: dict[str, Trajectory]) -> None:
         raise Refused.of(
             "label.failed_attempt",
             f"Attempt {siblings[failed[0]].index + 1} failed, so it cannot be scored.",
-            "Leave it out of the order; it is not trained on.",
+            "Leave it out of the ranking; it is not used for training.",
         )
 
 

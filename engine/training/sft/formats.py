@@ -127,7 +127,9 @@ def _message(value: Any, number: int) -> Message:
     role = value.get("role", value.get("from"))
     role = SHAREGPT.get(role, role) if isinstance(role, str) else role
     if role not in ROLES:
-        raise ValueError(f"Message {number} has the role {role!r}; known are {', '.join(ROLES)}.")
+        raise ValueError(
+            f"Message {number} has the role {role!r}; supported roles: {', '.join(ROLES)}."
+        )
     rest = {k: v for k, v in value.items() if k not in ("from", "value")}
     message = {**rest, "role": role, "content": value.get("content", value.get("value"))}
     _check_content(message["content"], number)

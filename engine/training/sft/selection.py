@@ -82,9 +82,10 @@ def _unfit(one: TrajectorySummary, rule: Rule) -> str:
 
 
 def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
-    """Write the selection into the project's file, replacing earlier lines of this run; other lines
-    stay. From a training run only trained trajectories are taken, unless a split is named. Raises
-    ConfigError, and StoreError where the run cannot be read."""
+    """Write selected trajectories of the run in `folder` to the demonstrations file `asked.file` of
+    its project, if one is named; they replace earlier lines of this run. Without a split, a training
+    run contributes its training trajectories. Returns what was selected. Raises ConfigError, and
+    StoreError if the run cannot be read."""
     rule, spec, project = read_rule(asked.keep), read_spec(folder), folder.parents[1]
     if asked.split is None and spec.kind in TRAINING_KINDS:
         asked = asked.model_copy(update={"split": "train"})

@@ -59,7 +59,7 @@ def attend(
         raise ModelError.of(
             "model.unusual_attention",
             f"This model changes its attention ({', '.join(unknown)}), which is not computed here.",
-            "Take a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
+            "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
         )
     if attention_mask is not None or dropout:
         raise AssertionError("segments have neither masks nor dropout")

@@ -61,7 +61,7 @@ def not_loadable(path: str, error: Exception) -> ModelError:
     return ModelError.of(
         "model.not_loadable",
         f"The model cannot be loaded: {(str(error).strip() or repr(error)).splitlines()[0][:300]}",
-        "Take a causal language model that transformers knows.",
+        "Use a causal language model that transformers supports.",
         where=path,
         detail=str(error)[:4000],
     )

@@ -249,7 +249,7 @@ def _refuse_unusual_head(model: PreTrainedModel) -> None:
                 "model.unusual_head",
                 f"This model changes its logits after the head ({name}), which the exact trainer "
                 "does not compute yet.",
-                "Take a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
+                "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
             )
 
 

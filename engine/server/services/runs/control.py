@@ -181,7 +181,7 @@ def refuse_extension(run: RunSummary) -> None:
         case "sft":
             raise Refused.of(
                 "run.no_steps",
-                "The updates of an SFT run are those of its epochs.",
+                "The number of updates of an SFT run is set by its epochs.",
                 "Start another one from it, with other sft.epochs.",
             )
 

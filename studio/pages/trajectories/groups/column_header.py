@@ -43,7 +43,7 @@ class HeadFacts:
     blind: bool = False
 
     def titled(self, parting: str) -> "HeadFacts":
-        """Return a copy with other words in the band."""
+        """Return a copy whose header says where the trajectories diverge: `parting`."""
         return replace(self, parting=parting)
 
 

@@ -110,7 +110,7 @@ class LabelBar(QWidget):
         record.
         """
         words = next(words for key, words, _ in EFFECTS if key == effect)
-        words = "Override · this step" if effect == "reward" and done else words
+        words = "Override · this step only" if effect == "reward" and done else words
         self._effect.set_words(words)
         self._effect.setAccessibleName(f"Effect of the label: {words}")
 

@@ -14,7 +14,7 @@ CHANGED = 0.005
 EFFECTS = (
     (
         "reward",
-        "Override · this step",
+        "Override · this step only",
         ("Changes rewards, and the update if its step is still open"),
     ),
     ("again", "Train again", "Also adds the corrected group to the next batch"),
