@@ -71,7 +71,7 @@ def require_draft_folder(folder: Path) -> None:
     if (folder / FILE).is_file() and not _is_begun(folder):
         raise ConfigError.of(
             "authoring.finished",
-            "This project is finished; writing it again would replace what has been changed in it.",
+            "This project is finished; writing it again would overwrite later changes.",
             "Edit it under Setup or in its files, or choose another name.",
             where=str(folder),
         )

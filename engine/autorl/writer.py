@@ -118,7 +118,7 @@ class DraftWriter:
             self._problem = Problem(
                 code="authoring.useless",
                 message=f"{self._model} did not write what was asked for: {complaint}.",
-                hint="Say more in the description, or take another model.",
+                hint="Add detail to the description, or choose another model.",
             )
         return None
 
@@ -140,8 +140,8 @@ def _of_writer(problem: Problem) -> Problem:
         return problem
     return Problem(
         code=BUDGET,
-        message="The budget does not hold the next question; what is written is kept.",
-        hint="Raise the budget and write on: what has been answered is not paid again.",
+        message="The budget is too small for the next request; what is written is kept.",
+        hint="Raise the budget and continue: stored answers are not paid again.",
         detail=problem.message,
     )
 
@@ -149,7 +149,7 @@ def _of_writer(problem: Problem) -> Problem:
 def _dried_up(have: int, wanted: int) -> Problem:
     return Problem(
         code="authoring.dried_up",
-        message=f"{have} of {wanted} scenarios were written; more questions brought nothing new.",
+        message=f"{have} of {wanted} scenarios were written; further requests brought nothing new.",
         hint="Continue with these, add detail to the description, or choose another model.",
     )
 

@@ -55,7 +55,7 @@ async def engine_of(folder: Path, workspace: str | None) -> AsyncIterator[Engine
     if endpoint is None:
         raise Refused.of(
             "run.locked",
-            "An engine that cannot be found works on this run.",
+            "This run is in use by an engine that cannot be found.",
             "Name its workspace with --workspace.",
         )
     async with EngineClient(endpoint.port, endpoint.token) as client:

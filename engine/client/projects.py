@@ -82,8 +82,8 @@ class ProjectCalls(Transport):
         return await self._ask("GET", "/forecast", Forecast, params=params)
 
     async def demonstrations(self, path: str) -> Demonstrations:
-        """Demonstrations that an SFT run of the project in folder `path` would train on; every line is
-        read and checked."""
+        """Demonstrations that an SFT run of the project in folder `path` would train on, every
+        line checked."""
         params = {"path": path}
         return await self._ask(
             "GET", "/demonstrations", Demonstrations, params=params, timeout=IMPORTING_S

@@ -72,8 +72,8 @@ class ReplicaCalls(Transport):
                 except ValueError as error:
                     raise LaunchError.of(
                         "engine.bad_answer",
-                        "The engine sent a sign of life that cannot be read.",
-                        "Bring both engines to the same version.",
+                        "The engine sent an invalid keep-alive message.",
+                        "Update both engines to the same version.",
                         where=path,
                         detail=str(error)[:2000],
                     ) from error

@@ -87,8 +87,8 @@ def bad_answer(response: httpx.Response, why: str, detail: str = "") -> LaunchEr
     """Error for a response that no engine of Atelier would send."""
     return LaunchError.of(
         "engine.bad_answer",
-        f"The engine sent an answer that cannot be used: {why}.",
-        "Bring both engines to the same version. If it is a server that you do not trust, "
+        f"The engine sent an invalid response: {why}.",
+        "Update both engines to the same version. If it is a server that you do not trust, "
         "disconnect it.",
         where=response.request.url.path,
         detail=detail[:2000],
@@ -242,7 +242,7 @@ def refusal(response: httpx.Response, body: bytes) -> Refused:
 def unreachable(error: httpx.TransportError) -> LaunchError:
     return LaunchError.of(
         "engine.unreachable",
-        "The engine does not answer.",
+        "The engine does not respond.",
         "Reconnecting automatically; active runs continue.",
         detail=f"{type(error).__name__}: {error}",
     )

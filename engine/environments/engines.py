@@ -32,7 +32,7 @@ def _whole(wanted: UseEngine) -> ChosenEngine:
     title = title_of(wanted.name)
     status = status_of(wanted.name)
     if not status.engine:
-        raise Refused.of("engine.none", f"The {wanted.name} environment holds no engine.")
+        raise Refused.of("engine.none", f"The {wanted.name} environment has no engine.")
     home = wanted.home or status.home
     python = Path(home) / "bin" / "python"
     if home not in status.homes or not python.exists() or engine_home(python) is None:
@@ -61,7 +61,7 @@ def refuse_removal(name: str) -> None:
     if working := processes_in(homes):
         raise Refused.of(
             "environment.in_use",
-            f"Process {working[0].pid} is at work in the {name} environment.",
+            f"Process {working[0].pid} is running in the {name} environment.",
             "Wait until it has ended, or end it.",
         )
 
@@ -101,8 +101,8 @@ def sweep(name: str) -> None:
     if done.returncode:
         raise EnvironmentMissing.of(
             "environment.not_swept",
-            f"What the new {name} environment has replaced could not be removed.",
-            "It takes room, and does no other harm.",
+            f"The previous {name} environment could not be deleted.",
+            "It takes disk space and does no other harm.",
             detail=done.stderr[-4000:],
         )
 

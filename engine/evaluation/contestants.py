@@ -46,8 +46,8 @@ def check_adapter(project: Path, contestant: Contestant) -> Path:
     if not same:
         raise ConfigError.of(
             "evaluation.adapter_changed",
-            f"The weights of {contestant.name} are not those that this evaluation began with.",
-            "Put the checkpoint back, or start another evaluation.",
+            f"The weights of {contestant.name} have changed since this evaluation began.",
+            "Restore the checkpoint, or start another evaluation.",
             where=str(folder),
         )
     return folder

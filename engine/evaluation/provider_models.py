@@ -140,7 +140,7 @@ class Providers:
             code="evaluate.budget",
             message=f"The evaluation's budget is used up: ${self._account.spent():.2f} of "
             f"${self._config.budget_usd:.2f}, and the next request may cost ${most:.4f}.",
-            hint="Raise evaluate.budget_usd, or take a cheaper model.",
+            hint="Raise evaluate.budget_usd, or use a cheaper model.",
         )
 
 

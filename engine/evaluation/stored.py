@@ -22,7 +22,7 @@ def store_scenarios(folder: Path, scenarios: Sequence[Scenario]) -> None:
 
 
 def stored_scenarios(folder: Path) -> list[Scenario]:
-    """Raises StoreError where they cannot be read any more."""
+    """Raises StoreError where they cannot be read anymore."""
     file = folder / SCENARIOS
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -38,12 +38,12 @@ def stored_scenarios(folder: Path) -> list[Scenario]:
 
 
 def read_result(reader: RunReader, spec: RunSpec, folder: Path) -> EvaluationResult:
-    """From what is stored by now. Raises Refused where the run is no evaluation."""
+    """From what is stored by now. Raises Refused where the run is not an evaluation."""
     plan = spec.evaluation
     if plan is None:
         raise Refused.of(
             "run.no_evaluation",
-            f"{spec.name} is no evaluation.",
+            f"{spec.name} is not an evaluation.",
             "Start one: atelier eval PROJECT.",
         )
     rate = spec.config.evaluate.usd_per_hour

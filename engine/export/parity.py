@@ -167,7 +167,7 @@ def _files_failures(files: FilesCheck) -> list[str]:
     if not files.wrong:
         return []
     names = ", ".join(files.wrong[:3])
-    return [f"{len(files.wrong)} files are not as they were written: {names}."]
+    return [f"{len(files.wrong)} files were changed after they were written: {names}."]
 
 
 def _weights_failures(weights: WeightsCheck | None) -> list[str]:
@@ -182,7 +182,7 @@ def _weights_failures(weights: WeightsCheck | None) -> list[str]:
     if weights.missing:
         found.append(f"{len(weights.missing)} weights are missing: {weights.missing[0]}.")
     if weights.unexpected:
-        found.append(f"{len(weights.unexpected)} weights are too many: {weights.unexpected[0]}.")
+        found.append(f"{len(weights.unexpected)} weights are unexpected: {weights.unexpected[0]}.")
     return found
 
 
@@ -207,7 +207,7 @@ def _greedy_failures(greedy: GreedyMatch | None) -> list[str]:
     strange = greedy.prompts - greedy.same - greedy.ties
     if not strange:
         return []
-    return [f"{strange} of {greedy.prompts} prompts are answered in other words, without a tie."]
+    return [f"{strange} of {greedy.prompts} prompts are answered differently, without a tie."]
 
 
 def _same_failures(same: Sameness | None) -> list[str]:

@@ -42,12 +42,12 @@ class Place:
         """Raises ConfigError for a target that cannot be one, Refused where the disk is short."""
         target = Path(out).expanduser()
         if not target.is_absolute():
-            raise ConfigError.of("export.relative", f"{out} is not a whole path.", where="out")
+            raise ConfigError.of("export.relative", f"{out} is not an absolute path.", where="out")
         if (target.is_dir() and any(target.iterdir())) or target.is_file():
             raise ConfigError.of(
                 "export.not_empty",
                 "The folder of the export exists and is not empty.",
-                "Name a new one: nothing is ever overwritten.",
+                "Choose a new one: nothing is ever overwritten.",
                 where=str(target),
             )
         try:
@@ -123,7 +123,7 @@ def read_manifest(folder: Path) -> Manifest:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError.of(
             "export.no_manifest",
-            f"This is no export of Atelier: its {MANIFEST} cannot be read.",
+            f"This is not an export of Atelier: its {MANIFEST} cannot be read.",
             where=str(folder),
             detail=str(error),
         ) from error

@@ -220,7 +220,7 @@ def _checkpoint(run: Path, reader: RunReader, step: int | None) -> Checkpoint:
             return found
         raise Refused.of(
             "export.no_checkpoint",
-            "This run has no whole checkpoint.",
+            "This run has no complete checkpoint.",
             "Resume it: a checkpoint is saved after the last step.",
             where=str(run),
         )
@@ -235,8 +235,9 @@ def _checkpoint(run: Path, reader: RunReader, step: int | None) -> Checkpoint:
     if not verify(run / chosen.path):
         raise StoreError.of(
             "export.damaged",
-            f"The checkpoint of step {step} is damaged: its files are not as they were written.",
-            "Take another step, or resume the run from an earlier one.",
+            f"The checkpoint of step {step} is damaged: its files were changed after they were "
+            "written.",
+            "Use another step, or resume the run from an earlier one.",
             where=chosen.path,
         )
     return chosen

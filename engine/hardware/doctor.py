@@ -89,7 +89,7 @@ def _disk() -> Check:
     free = shutil.disk_usage(folder).free
     words, hint = (
         f"{free / 1e9:.1f} GB free at {folder}",
-        "Models and checkpoints need room; free some.",
+        "Models and checkpoints need disk space; free some.",
     )
     return _check("Disk", free > 3e9, words, hint, otherwise="bad" if free < 1e9 else "warn")
 
@@ -141,7 +141,7 @@ def examine_graphics(
 def card_lacks(found: Found) -> str:
     """Reason why CUDA cannot be used on this machine, in a sentence; empty if it can."""
     if not found.cards:
-        return f"{found.reason} It can be installed, and is of use only with a card."
+        return f"{found.reason} It can be installed, but is useful only with a GPU."
     driver = _driver(found.cards[0])
     return "" if driver.state != "bad" else f"The NVIDIA driver is too old. {driver.hint}"
 
@@ -170,10 +170,10 @@ def _card(card: Card) -> Check:
         hint = "vLLM needs 7.5 or higher: train on the processor, or on another card."
         return Check(name=name, state="bad", words=words, hint=hint)
     if card.capability and card.capability < NATIVE_BFLOAT16:
-        hint = "It has no bfloat16 of its own: weights are float32 and take twice the memory."
+        hint = "It has no native bfloat16: weights are float32 and take twice the memory."
         return Check(name=name, state="warn", words=words, hint=hint)
     if card.free_bytes is not None and card.free_bytes < SMALL_BYTES:
-        hint = "Take a model below 1 billion parameters, or 4 bits; end what else runs on it."
+        hint = "Take a model below 1 billion parameters, or 4 bits; stop other programs on it."
         return Check(name=name, state="warn", words=words, hint=hint)
     return Check(name=name, state="good", words=words)
 
@@ -189,7 +189,7 @@ def _torch(own: TorchBuild | None, gpu: TorchBuild | None, cache: Path) -> Itera
     folder = _existing(cache)
     free = shutil.disk_usage(folder).free
     words = f"{free / 1e9:.1f} GB free at {folder}, about {GPU_ENGINE_BYTES / 1e9:.0f} needed"
-    hint = "Free some, or set XDG_CACHE_HOME to a larger disk."
+    hint = "Free some space, or set XDG_CACHE_HOME to a larger disk."
     yield _check("Disk for it", free > GPU_ENGINE_BYTES, words, hint)
 
 
@@ -199,7 +199,7 @@ def _versions() -> Iterator[Check]:
     other = [f"{name} {v} (known: {KNOWN[name]})" for name, v in found.items() if v != KNOWN[name]]
     if found:
         words = ", ".join(other or [f"{name} {v}" for name, v in found.items()])
-        hint = "Install the locked ones: others were never run together here."
+        hint = "Install the locked versions: others were not tested together."
         yield _check("Versions", not other, words, hint, otherwise="warn")
 
 

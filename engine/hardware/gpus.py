@@ -27,7 +27,7 @@ def read_gpus() -> Found:
         with open_nvml():
             count = pynvml.nvmlDeviceGetCount()
             if not count:
-                return Found((), "The NVIDIA driver sees no card.")
+                return Found((), "The NVIDIA driver finds no GPU.")
             ours = _our_pids()
             driver = _ask(pynvml.nvmlSystemGetDriverVersion)
             cuda = _ask(pynvml.nvmlSystemGetCudaDriverVersion)
@@ -38,7 +38,7 @@ def read_gpus() -> Found:
     except pynvml.NVMLError_DriverNotLoaded:
         return Found((), "The NVIDIA driver is installed, but not loaded.")
     except pynvml.NVMLError as error:
-        return Found((), f"The NVIDIA driver does not answer: {error}.")
+        return Found((), f"The NVIDIA driver does not respond: {error}.")
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def check_file(file: Path) -> dict[str, McpServer]:
     """The servers of a file that somebody names. Raises ConfigError where it has none."""
     found = {name: _server(name, values) for name, values in _parse(file)[SERVERS].items()}
     if not found:
-        raise ConfigError.of("mcp.none", "There is no server in it.", where=str(file))
+        raise ConfigError.of("mcp.none", "It has no servers.", where=str(file))
     return found
 
 
@@ -83,7 +83,7 @@ def _parse(file: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ConfigError.of(
             "mcp.no_json",
-            f"{file.name} is no JSON: {error.msg}.",
+            f"{file.name} is not valid JSON: {error.msg}.",
             "Fix the file, or remove its MCP servers and add them again.",
             where=f"{file}, line {error.lineno}",
         ) from error
@@ -111,7 +111,7 @@ def _server(name: str, values: Any) -> McpServer:
         raise ConfigError.of(
             "mcp.bad_server",
             f"The MCP server {name}{f', {place}' if place else ''}: {said}.",
-            "Name a command with its args, or a url.",
+            "Set a command with args, or a url.",
             where=FILE,
         ) from error
 
@@ -159,7 +159,7 @@ def _missing(name: str, server: McpServer, tools: Sequence[ToolView]) -> Problem
     return Problem(
         code="mcp.no_tool",
         message=f"{name} has no tool {missing[0]}, which mcp.json chooses.",
-        hint=f"Choose among {', '.join(sorted(known)) or 'none'}.",
+        hint=f"Choose from {', '.join(sorted(known)) or 'none'}.",
     )
 
 
@@ -183,8 +183,8 @@ async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]
         except TimeoutError:
             raise Refused.of(
                 "mcp.slow",
-                f"The MCP servers did not say what they offer within {LIMIT_S:g} s.",
-                "Start them by hand to see what they wait for.",
+                f"The MCP servers did not list their tools within {LIMIT_S:g} s.",
+                "Start them by hand to see why.",
             ) from None
         finally:
             await _end(process)

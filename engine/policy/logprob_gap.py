@@ -29,8 +29,8 @@ def stale_or_different(
             code="policy.stale_adapter",
             message="The sampler did not load the new adapter: its log-probs followed "
             f"{max(0.0, share):.0%} of the trainer's change (difference {gap:.3g} nats per token).",
-            hint='Resume from the last checkpoint. If it happens again, set backend.sampler = "torch" '
-            "to sample without a server.",
+            hint="Resume from the last checkpoint. If it happens again, set "
+            'backend.sampler = "torch" to sample without a server.',
         )
     if not gap <= TOLERANCE[dtype]:
         return Problem(

@@ -121,7 +121,7 @@ def prove_segments(trained: PeftModel, device: torch.device) -> None:
         raise ModelError.of(
             "model.segments_unseen",
             f"Unsloth computes the attention of {type(trained.get_base_model()).__name__} in its "
-            "own way, in which attempts of a group would see each other.",
+            "own way, so that rollouts of a group would attend to each other.",
             "Set backend.trainer to torch for this model.",
             where="backend.trainer",
         )

@@ -224,9 +224,9 @@ class HomeRequestService:
         if budget is not None and spent + most > budget:
             raise Refused.of(
                 f"{purpose.name}.budget",
-                f"The budget of run {run.run_id} is used up, as counted here: ${spent:.2f} of "
-                f"${budget:.2f}, and the next question may cost ${most:.4f}.",
-                f"Raise {purpose.name}.budget_usd for the next run, or take a cheaper model.",
+                f"The budget of run {run.run_id} is used up: ${spent:.2f} of "
+                f"${budget:.2f}, and the next request may cost ${most:.4f}.",
+                f"Raise {purpose.name}.budget_usd for the next run, or use a cheaper model.",
             )
         await self._spend(run, purpose, most)
 
@@ -290,6 +290,6 @@ def _size(value: Any) -> int:
 def _refused(host: str, errand: HomeRequest, why: str) -> Refused:
     return Refused.of(
         "errand.refused",
-        f"{host} asked for a judge on behalf of run {errand.run_id}, and was refused: {why}.",
+        f"{host} requested a judge for run {errand.run_id}and was refused: {why}.",
         "Nothing was sent to a provider. If this was not you, check what runs on that server.",
     )

@@ -250,7 +250,7 @@ def _inside(request: StartEvaluation, project: Path) -> StartEvaluation:
     if not file.is_relative_to(project):
         raise Refused.of(
             "host.not_in_project",
-            f"{file.name} lies outside of the project, and only the project goes to the server.",
+            f"{file.name} is outside the project, and only the project is uploaded.",
             "Copy the file into the project.",
             where=str(file),
         )

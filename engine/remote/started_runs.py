@@ -78,7 +78,7 @@ class StartedRuns:
             if known is None or (known.host, known.project) != (run.host, run.project):
                 raise Refused.of(
                     "host.taken_id",
-                    f"{run.host} answers with the id of another run, {run.run_id}.",
+                    f"{run.host} returned the id of another run, {run.run_id}.",
                     "Nothing was changed here. Check what runs on that server.",
                 )
             return

@@ -17,7 +17,7 @@ def blend(config: RewardConfig, parts: Mapping[str, float], metrics: Mapping[str
         raise RolloutError.of(
             "reward.part_missing",
             f"The reward part {missing[0]} is missing.",
-            "Return it from the agent or rewards.py, or take it out of reward.required.",
+            "Return it from the agent or rewards.py, or remove it from reward.required.",
         )
     if not parts:
         raise RolloutError.of(

@@ -270,7 +270,7 @@ def _unheard(session: Session | RemoteSession) -> Problem | None:
         return None
     return Problem(
         code="agent.never_asked",
-        message="The agent never asked the model.",
+        message="The agent made no model call.",
         hint="Let it use model.base_url and model.api_key (or OPENAI_BASE_URL, OPENAI_API_KEY).",
     )
 
@@ -281,8 +281,8 @@ def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Proble
         return None
     return Problem(
         code="agent.turn_count",
-        message=f"The agent returned {said} turn_rewards for {answers} answers of the model.",
-        hint="Return one number per answer, in the order in which they came, or none at all.",
+        message=f"The agent returned {said} turn_rewards for {answers} model responses.",
+        hint="Return one number per response in their order, or none.",
     )
 
 

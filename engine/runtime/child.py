@@ -288,7 +288,7 @@ class Child:
     def _death(self, why: str | None) -> Problem:
         return Problem(
             code=f"{self.name}.died",
-            message=f"The {self.name} process ended: {why or 'its line is closed'}.",
+            message=f"The {self.name} process ended: {why or 'its connection is closed'}.",
             hint="See the end of the run's log.",
         )
 

@@ -45,6 +45,6 @@ def open_to_write(file: Path, append: bool = False) -> int:
 def outside(name: str, why: str) -> Refused:
     return Refused.of(
         "sync.outside",
-        f"{name[:200]!a} would leave its folder or is no safe name: {why}.",
+        f"{name[:200]!a} is outside its folder or not a safe name: {why}.",
         "Nothing was written. If the server is yours, check what runs there.",
     )

@@ -61,7 +61,7 @@ def unwritable_problem(error: Exception) -> Problem | None:
         return Problem(
             code="file.no_place",
             message=f"A file or folder cannot be used: {error.strerror}.",
-            hint="Check that it is still there, and what kind of file it is.",
+            hint="Check that it exists and is a regular file.",
             where=str(error.filename or "")[:400],
         )
     if isinstance(error, OSError):

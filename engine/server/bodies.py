@@ -38,7 +38,7 @@ def path_of(value: str) -> Path:
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError.of(
             "request.bad_path",
-            f"{value[:200]!a} is no path on this machine: {in_one_line(error)[:200]}.",
+            f"{value[:200]!a} is not a path on this machine: {in_one_line(error)[:200]}.",
         ) from error
     return path
 

@@ -53,7 +53,7 @@ def too_long(most: int) -> Problem:
     size = f"{most / MB:.4g} MB" if most >= MB else f"{most} bytes"
     return Problem(
         code="request.too_long",
-        message=f"The request's body is longer than the {size} that this route takes.",
+        message=f"The request's body is longer than the {size} that this route allows.",
         hint="Send less at once.",
     )
 

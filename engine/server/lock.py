@@ -28,8 +28,8 @@ def workspace_lock(workspace: Path, discovery: Path) -> Iterator[None]:
     except Busy as busy:
         raise Refused.of(
             "engine.workspace_locked",
-            f"Another engine (process {busy.holder or '?'}) holds {workspace}.",
-            "Use that one, or end it first.",
+            f"Another engine (process {busy.holder or '?'}) is using {workspace}.",
+            "Use it, or stop it first.",
             where=str(folder / "lock"),
         ) from None
     try:

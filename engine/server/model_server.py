@@ -50,7 +50,7 @@ class Served:
         if not about:
             raise ConfigError.of(
                 "export.no_export",
-                f"This is no export of Atelier: it has no {PROVENANCE}.",
+                f"This is not an export of Atelier: it has no {PROVENANCE}.",
                 where=str(folder),
             )
         self.kind: ExportFormat = about["format"]
@@ -68,7 +68,7 @@ class Served:
         if wrong := check_files(folder, read_manifest(folder)).wrong:
             raise Refused.of(
                 "export.damaged",
-                f"The export is damaged: {wrong[0]} is not as it was written.",
+                f"The export is damaged: {wrong[0]} was changed after it was written.",
                 "Copy it again, or export again.",
                 where=str(folder),
             )
@@ -190,8 +190,8 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         raise ConfigError.of(
             "serve.port_taken",
-            f"Port {port} cannot be listened on: {error.strerror}.",
-            "Name another with --port; 0 takes any that is free.",
+            f"Cannot listen on port {port}: {error.strerror}.",
+            "Choose another with --port; 0 picks a free one.",
         ) from error
 
 

@@ -56,7 +56,7 @@ def read_toml(project: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError.of(
             "project.missing",
-            f"{project} is no project: it has no {FILE}.",
+            f"{project} is not a project: it has no {FILE}.",
             "Name a folder with a project.toml, or copy a sample.",
             where=str(file),
         ) from None
@@ -195,8 +195,8 @@ def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
                     file,
                     number,
                     "bad_json",
-                    f"The line is no JSON object: {error}.",
-                    "One object a line, in double quotes.",
+                    f"The line is not a JSON object: {error}.",
+                    "Write one object per line, with double quotes.",
                 )
             )
             continue
@@ -206,8 +206,8 @@ def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
                     file,
                     number,
                     "duplicate",
-                    f"The id {scenario.id} stands on line {first} already.",
-                    "Give every scenario its own id, or leave the ids out.",
+                    f"The id {scenario.id} is already on line {first}.",
+                    "Give every scenario its own id, or omit the ids.",
                 )
             )
             continue
@@ -238,7 +238,7 @@ def load_scenarios(project: Path, config: ProjectConfig, split: Split) -> list[S
 
 
 def parse_scenario(data: Any, number: int) -> Scenario:
-    """Raises ValueError where it is no object. `id` and `title` come from it."""
+    """Raises ValueError where it is not an object. `id` and `title` come from it."""
     if not isinstance(data, dict):
         raise ValueError(f"it is a {type(data).__name__}")
     name = replace_surrogates(str(data.get("id", number)))

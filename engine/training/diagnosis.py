@@ -76,10 +76,13 @@ def findings(
 
 
 FAMILIES = {
-    "agent": ("The agent failed.", "Read the output of one of them; one mistake may explain all."),
-    "gateway": ("A request of the agent was refused.", "Read the messages of one of them."),
-    "reward": ("The agent's answer gave no reward.", "Return the reward parts that are required."),
-    "judge": ("The judge gave no score; the agent is not to blame.", "Read the judge's answers."),
+    "agent": ("The agent failed.", "Read the output of one of them; one cause may explain all."),
+    "gateway": ("A request of the agent was rejected.", "Read the messages of one of them."),
+    "reward": ("The agent's answer gave no reward.", "Return the required reward components."),
+    "judge": (
+        "The judge returned no score; the agent is not the cause.",
+        "Read the judge's answers.",
+    ),
     "rollout": ("The rollout itself failed.", "Read the output of one of them."),
 }
 """First part of a problem's code → words on who failed, and what to try where it does not say."""
@@ -111,7 +114,7 @@ def _fooled(recent: Sequence[Metrics]) -> Finding | None:
         return None
     return Finding(
         code="fooled",
-        title="The judge fell for a canary trajectory.",
+        title="The judge was fooled by a canary trajectory.",
         words="A trajectory that does nothing for its task was scored above the median. The "
         "judge may not reward what the rubric asks for.",
         suggestion="Read its prompt and reply in the log; make the rubric more specific, or "
@@ -206,7 +209,7 @@ def _no_signal(last: Metrics, recent: Sequence[Metrics]) -> Finding | None:
         else "Every rollout in these groups got the same reward, so they contribute no gradient."
     )
     suggestion = (
-        "Take harder scenarios, or stop here if the reward is as high as it gets."
+        "Use harder scenarios, or stop here if the reward is as high as it gets."
         if solved
         else "Give partial credit in the reward, warm up on a few demonstrations, or sample "
         "more rollouts."
@@ -236,7 +239,7 @@ def _truncated(last: Metrics, max_tokens: int) -> Finding | None:
     return Finding(
         code="truncated",
         title=f"{share:.0%} of the rollouts were cut.".replace("%", " %"),
-        words=f"They hit {limit} in the middle of an answer, and their reward is for half of it.",
+        words=f"They hit {limit} in the middle of an answer, so their reward is for part of it.",
         suggestion=f"Raise {raised}, or ask for shorter answers in the prompt.",
         where="truncated",
     )
@@ -248,7 +251,7 @@ def _collapsed(history: Sequence[Metrics]) -> Finding | None:
         return None
     return Finding(
         code="collapsed",
-        title="It has almost stopped trying other answers.",
+        title="The policy has almost stopped exploring.",
         words=f"Entropy fell from {values[0]:.2f} to {values[-1]:.3f} nats per token.",
         suggestion="Stop here, or branch from an earlier checkpoint with a lower learning rate.",
         where="chart:entropy",
@@ -267,7 +270,7 @@ def _scattered(history: Sequence[Metrics]) -> Finding | None:
         return None
     return Finding(
         code="scattered",
-        title="Its answers get more random, not better.",
+        title="Completions get more random, not better.",
         words=f"Entropy rose from {before:.2f} to {now:.2f} nats per token, while the reward went "
         f"from {lost:.2f} to {reward:.2f}.",
         suggestion="Branch from an earlier checkpoint with a lower train.lr.",
@@ -296,7 +299,7 @@ def _few(recent: Sequence[Metrics]) -> Finding | None:
     largest = max(m.get("ratio/max", 1) for m in recent)
     return Finding(
         code="few_count",
-        title="Few tokens carry the update.",
+        title="Few tokens determine the update.",
         words=f"The effective sample size is {share:.0%} of the tokens; ".replace("%", " %")
         + f"the largest counts {largest:.0f} times an ordinary one.",
         suggestion="Set model.dtype to float32, lower train.lr, or mask such tokens with "

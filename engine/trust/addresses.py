@@ -140,7 +140,7 @@ def _decide(provider: str, address: str, more: Confirmed, where: str) -> bool:
         return False
     raise ConfigError.of(
         "address.unconfirmed",
-        f"{normal} is not {_title(provider)}'s own address, and it is not confirmed: it would "
+        f"{normal} is not {_title(provider)}'s own address and is not confirmed: it would "
         "receive your key and the data sent with it.",
         "Confirm it if it is yours: in the studio, or by "
         f"`atelier trust --confirm-address {provider}={normal}`; else change the setting.",

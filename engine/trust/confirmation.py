@@ -26,4 +26,4 @@ def _path(text: str) -> Path:
     try:
         return Path(text).expanduser().resolve()
     except (OSError, ValueError, RuntimeError) as error:
-        raise Refused.of("file.bad_name", f"{text[:200]!a} is no path: {error}.") from error
+        raise Refused.of("file.bad_name", f"{text[:200]!a} is not a path: {error}.") from error

@@ -45,7 +45,7 @@ def project_file(project: Path, name: str, setting: str) -> Path:
     if status is not None and not stat.S_ISREG(status.st_mode):
         raise ConfigError.of(
             "file.not_regular",
-            f"{setting} names {name[:200]!a}, which is no regular file.",
+            f"{setting} names {name[:200]!a}, which is not a regular file.",
             "Name a file, not a folder, pipe or device.",
             where=str(target),
         )
@@ -112,7 +112,7 @@ def _require_confirmed(wanted: FileConfirmation, setting: str) -> None:
         return
     raise ConfigError.of(
         "file.outside",
-        f"{wanted.path} lies outside of the project, and {setting} names it.",
+        f"{wanted.path} is outside the project, but {setting} names it.",
         "Copy it into the project; or confirm it: "
         f"`atelier trust {wanted.project} --confirm-file {wanted.path}`.",
         where=setting,

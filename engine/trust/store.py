@@ -108,6 +108,6 @@ def _not_written(folder: Path, error: OSError) -> Refused:
     return Refused.of(
         "trust.not_written",
         f"The confirmation cannot be kept: {error.strerror}.",
-        "Check room and rights of the folder.",
+        "Check free space and permissions of the folder.",
         where=str(folder),
     )

@@ -113,7 +113,7 @@ def test_an_adapter_made_elsewhere(
 @pytest.mark.parametrize(
     ("origin", "more", "words"),
     [
-        ("{run}@9", {}, "Kept of this run are steps: 1."),
+        ("{run}@9", {}, "Stored steps of this run: 1."),
         ("nobody@1", {}, "no trained run called nobody"),
         ("{run}@1", {}, "ask for more"),
         ("{run}@1", {"overrides": {"train.steps": 3, "model.rank": 2}}, "model.rank cannot change"),

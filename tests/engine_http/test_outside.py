@@ -125,7 +125,7 @@ def test_what_was_not_sampled_here_is_refused_and_nothing_is_kept(script: Script
     group = script.groups(1)[0]
     wrong = SentAttempt(messages_and_choices=[strange], reward=1.0)
     mixed = group.model_copy(update={"trajectories": [*group.trajectories, wrong]})
-    with pytest.raises(Refused, match="not sampled here, or was forgotten: 'I am GPT'") as refused:
+    with pytest.raises(Refused, match="not sampled here, or was deleted: 'I am GPT'") as refused:
         script.train([mixed])
     assert refused.value.problem.where == "group 0, attempt 3"
     before = script.summary.step

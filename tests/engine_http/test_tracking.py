@@ -194,7 +194,7 @@ def test_one_that_is_down_is_told_everything_later(
     go.touch()
     events = engine.wait(run)
     said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
-    assert said == ["OpenTelemetry answers 503 Service Unavailable. The run goes on."]
+    assert said == ["OpenTelemetry answers 503 Service Unavailable. The run continues."]
     view = trackers(engine, run).trackers[0]
     assert (view.state, view.behind > 0) == ("failing", True)
     collector.mood = 200
@@ -218,7 +218,7 @@ def test_one_that_will_never_take_something_is_told_the_rest(
     said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
     assert said in (
         [],  # the run had ended before
-        ["OpenTelemetry answers 400 Bad Request. It is told the rest. The run goes on."],
+        ["OpenTelemetry answers 400 Bad Request. The rest is sent. The run continues."],
     )
 
 
@@ -284,9 +284,9 @@ def test_one_that_is_not_installed_is_said_once(
     assert isinstance(events[-1], RunFinished)
     said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
     assert said == [
-        "OpenTelemetry is told nothing: its environment otel is not installed. Install it under "
+        "OpenTelemetry receives nothing: its environment otel is not installed. Install it under "
         "Settings, Engines, or with `atelier environments install otel`; what is missing "
-        "is sent then. The run goes on."
+        "is sent then. The run continues."
     ]
     assert trackers(own_engine, run).trackers[0].state == "missing"
     assert collector.asked == 0

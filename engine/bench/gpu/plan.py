@@ -100,7 +100,7 @@ def lacks(check: Check, found: Survey, on_processor: bool) -> str:
     if missing:
         return f"It needs {_list(missing)}: not installed for {found.executable}."
     if on_processor:
-        return "It says something only on an NVIDIA card." if check.card else ""
+        return "It needs an NVIDIA GPU." if check.card else ""
     if len(found.cards) < check.cards:
         return f"It needs {check.cards} cards; CUDA shows {len(found.cards)}."
     compiled = [name for name in check.packages if name in COMPILING]

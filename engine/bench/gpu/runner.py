@@ -162,7 +162,7 @@ def _outcome(answer: Path, log: Path, code: int, limit_s: float) -> Outcome:
     if answer.exists():
         return Outcome.model_validate_json(answer.read_text())
     if limit_s:
-        words = f"It was not done after {limit_s:.0f} s, and was ended."
+        words = f"It did not finish within {limit_s:.0f} s and was ended."
     elif code == -signal.SIGKILL:
         words = "Its process was killed: the machine's memory probably ran out."
     elif code < 0:

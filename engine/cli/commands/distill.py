@@ -52,8 +52,9 @@ def request_of(
     if "/" not in arguments.teacher:
         raise ConfigError.of(
             "config.no_teacher",
-            f"{arguments.teacher} is no model of a provider.",
-            "Write PROVIDER/MODEL, as openai/gpt-5.4. Of your own runs, `demonstrations RUN` takes "
+            f"{arguments.teacher} is not a model of a provider.",
+            "Write PROVIDER/MODEL, for example openai/gpt-5.4. Of your own runs, `demonstrations "
+            "RUN` takes "
             "what is stored.",
         )
     read_rule(arguments.keep)

@@ -115,7 +115,7 @@ def _named(name: str, action: EnvironmentAction) -> str:
         require_trust(folder.resolve())
     agent = load_config(folder.resolve()).agent
     if agent.requirements is None:
-        raise Refused.of("agent.no_requirements", f"The agent of {name} asks for no packages.")
+        raise Refused.of("agent.no_requirements", f"The agent of {name} needs no packages.")
     return packages_name(folder.resolve(), agent)
 
 

@@ -181,7 +181,7 @@ def _system(file: Path) -> SystemPrompt:
         raise ConfigError.of(
             "evaluation.no_system",
             "The system prompt cannot be read.",
-            "Name a text file in UTF-8.",
+            "Use a text file in UTF-8.",
             where=str(file),
             detail=str(error),
         ) from error

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         shown = _ExportDisplay(arguments.json)
         report = asyncio.run(_export(folder, step, request, shown, arguments))
     except KeyboardInterrupt:
-        say("Cancelled; nothing of it is left behind.")
+        say("Cancelled; partial files were deleted.")
         return 1
     shown.end(report)
     return 1 if report.parity.verdict == "differs" else 0
@@ -88,7 +88,7 @@ def _token(arguments: argparse.Namespace) -> str:
     if not given.strip():
         raise ConfigError.of(
             "export.no_token",
-            "Uploading needs a token of the hub that may write.",
+            "Uploading needs a Hub token with write access.",
             "Set HF_TOKEN, or give it on stdin with --token-stdin.",
         )
     return given.strip()
@@ -117,7 +117,7 @@ class _ExportDisplay:
             return
         say(_parity_words(report.parity))
         if not report.path:
-            say("It differs from what was trained, so nothing was kept. --force keeps it.")
+            say("It differs from the trained model, so it was deleted. --force keeps it.")
             return
         say(f"\n{report.bytes / 1e6:.1f} MB in {report.path}")
         if report.pushed:

@@ -120,7 +120,7 @@ async def _install(client: EngineClient, arguments: argparse.Namespace) -> int:
 async def _roll_back(client: EngineClient, arguments: argparse.Namespace) -> int:
     view = await act(client, arguments.name, "roll_back", _connected)
     assert view.info is not None
-    say(f"{view.spec.name} runs engine {view.info.version} ({view.info.build}) from now on.")
+    say(f"{view.spec.name} now runs engine {view.info.version} ({view.info.build}).")
     return 0
 
 
@@ -163,7 +163,7 @@ async def _move(client: EngineClient, arguments: argparse.Namespace) -> int:
         async for one in told:
             if isinstance(one, Moved):
                 progress.clear()
-                say(f"It has arrived, and was checked: {one.path}")
+                say(f"Transferred and verified: {one.path}")
             else:
                 progress.show(f"{one.done / 1e6:.1f} of {one.total / 1e6:.1f} MB")
     return 0

@@ -111,7 +111,7 @@ def _settings(arguments: argparse.Namespace, spec: RunSpec) -> tuple[JudgeConfig
     except ValueError as error:
         raise ConfigError.of(
             "judge.no_model",
-            "No judge is named.",
+            "No judge is set.",
             "Name one: --judge openai/gpt-5.4, or --judge openai/NAME --base-url http://…/v1.",
             detail=str(error),
         ) from error

@@ -107,7 +107,7 @@ def _asked(name: str, values: dict[str, Any]) -> SetServer:
         raise ConfigError.of(
             "mcp.bad_name",
             f"{name} cannot be the name of a server.",
-            "Take letters, digits, - and _.",
+            "Use letters, digits, - and _.",
         ) from error
 
 

@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.api_key,
             dtype,
             arguments.context,
-            lambda address, name: say(f"Serving {name} at {address}; Ctrl C ends it."),
+            lambda address, name: say(f"Serving {name} at {address}; Ctrl C stops it."),
         )
     )
     return 0

@@ -58,7 +58,7 @@ def data_of(arguments: argparse.Namespace, project: Path) -> dict[str, Any]:
         raise ConfigError.of(
             "config.data_outside",
             f"{file.name} lies outside the project, and only the project goes to {arguments.host}.",
-            "Put it into the project folder.",
+            "Copy it into the project folder.",
             where=str(file),
         )
     return {"sft.data": str(file)}

@@ -32,7 +32,7 @@ async def track(arguments: argparse.Namespace) -> int:
         raise ConfigError.of(
             "track.unknown",
             f"There is no tracker {unknown[0]}.",
-            f"Take one of {', '.join(TRACKERS)}.",
+            f"Use one of {', '.join(TRACKERS)}.",
         )
     spec = read_spec(folder)
     async with engine_for(arguments.workspace) as client:

@@ -213,7 +213,7 @@ def _encode(rows: NDArray[np.float32], kind: GGMLQuantizationType, name: str) ->
         raise ModelError.of(
             "export.overflow",
             f"{name} holds a number that does not fit into float16.",
-            "Take bfloat16 or float32.",
+            "Use bfloat16 or float32.",
         )
     return np.ascontiguousarray(encoded)
 

@@ -36,6 +36,7 @@ def convert(script: Path, merged: Path, file: Path, dtype: str) -> None:
         raise ModelError.of(
             "export.converter_failed",
             f"llama.cpp's converter failed: {last[:300]}",
-            "Update the llama.cpp checkout at ATELIER_LLAMA_CPP; its converter runs in Atelier's Python.",
+            "Update the llama.cpp checkout at ATELIER_LLAMA_CPP; its converter runs in Atelier's "
+            "Python.",
             detail=done.stderr[-4000:],
         )

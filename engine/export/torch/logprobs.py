@@ -80,7 +80,7 @@ def pick_computing(base: Path) -> Computing:
         "export.no_memory",
         f"Proving this export takes {numbers * 2 * ROOM / 1e9:.1f} GB of memory; "
         f"{most / 1e9:.1f} GB are free.",
-        "End what uses memory (a run that trains, say) and export again.",
+        "Free memory (stop a run, for example) and export again.",
     )
 
 

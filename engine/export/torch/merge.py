@@ -91,8 +91,8 @@ def merged(base: BaseWeights, adapter: dict[str, Factors]) -> Iterator[tuple[str
     if strange := sorted(name for name in adapter if not base.has(name)):
         raise ModelError.of(
             "export.names",
-            f"The adapter changes {strange[0]}, which the base model's files name otherwise.",
-            "Export it as an adapter; merging is not known for this architecture.",
+            f"The adapter changes {strange[0]}, which has another name in the base model's files.",
+            "Export it as an adapter; merging is not supported for this architecture.",
             where=base.folder.name,
         )
     for name in base.names:
@@ -118,7 +118,7 @@ def _refuse_unusual(config: dict[str, object], folder: Path) -> None:
 def _unusual(what: str, folder: Path) -> ModelError:
     return ModelError.of(
         "export.unusual_adapter",
-        f"This adapter is no plain LoRA: {what}.",
+        f"This adapter is not plain LoRA: {what}.",
         "Merge it with the program that made it.",
         where=str(folder),
     )
@@ -132,7 +132,7 @@ def cast(weight: Tensor, dtype: torch.dtype, name: str) -> Tensor:
         raise ModelError.of(
             "export.overflow",
             f"{name} holds a number that does not fit into {words}.",
-            "Take bfloat16 or float32.",
+            "Use bfloat16 or float32.",
         )
     return rounded
 

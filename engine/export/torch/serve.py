@@ -192,7 +192,7 @@ def _no_memory(error: BaseException) -> Problem:
     return PolicyError.of(
         "export.no_memory",
         "Memory ran out during the export.",
-        "End what uses memory (a run that trains, say), or compare fewer prompts.",
+        "Free memory (stop a run, for example), or compare fewer prompts.",
         detail=str(error)[:2000],
     ).problem
 
@@ -220,8 +220,8 @@ def push(folder: Path, name: str, token: str) -> str:
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise Refused.of(
             "export.not_pushed",
-            f"The hub did not take it: {_words(error, token)}",
-            "The export itself is there. Check the name, and that the token may write.",
+            f"The Hub refused it: {_words(error, token)}",
+            "The export itself is there. Check the name, and that the token has write access.",
         ) from None
     return f"{hub.endpoint}/{name}"
 

@@ -212,7 +212,7 @@ def _knobs(given: Mapping[str, Any]) -> TrainArguments:
         raise ConfigError.of(
             "art.knob",
             f"train() has no argument {unknown[0]}.",
-            f"Known are {', '.join(known)}.",
+            f"Available: {', '.join(known)}.",
             where=f"train({unknown[0]}=…)",
         )
     return TrainArguments(**given)

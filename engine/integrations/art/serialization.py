@@ -48,7 +48,7 @@ def left_out(names: list[str]) -> list[str]:
     """A sentence for metrics that are not sent, where there are any."""
     if not names:
         return []
-    return [f"Metrics that are no finite number are left out: {', '.join(names)}."]
+    return [f"Metrics that are not finite were skipped: {', '.join(names)}."]
 
 
 def _attempt(trajectory: Any) -> SentAttempt:

@@ -50,7 +50,7 @@ REFUSED: dict[tuple[str, str], Refusal] = {
     ("init_args", "load_in_8bit"): Refusal(WEIGHTS, (False,)),
     ("init_args", "full_finetuning"): Refusal("Only an adapter is trained.", (False,)),
     ("init_args", "rope_scaling"): Refusal("Save the model with its scaling.", (None,)),
-    ("init_args", "trust_remote_code"): Refusal("No code of a model is run.", (False,)),
+    ("init_args", "trust_remote_code"): Refusal("Model code is never run.", (False,)),
     ("init_args", "resize_model_vocab"): Refusal("Save the model resized.", (None,)),
     ("init_args", "revision"): Refusal("Name the folder of that revision as base_model.", (None,)),
     ("engine_args", "model"): Refusal("Name the model as base_model."),
@@ -60,12 +60,12 @@ REFUSED: dict[tuple[str, str], Refusal] = {
     ),
     ("engine_args", "quantization"): Refusal(WEIGHTS, (None,)),
     ("engine_args", "rope_scaling"): Refusal("Save the model with its scaling.", (None,)),
-    ("engine_args", "hf_overrides"): Refusal("Save the model with the settings that you want.", (None, {})),
-    ("engine_args", "trust_remote_code"): Refusal("No code of a model is run.", (False,)),
+    ("engine_args", "hf_overrides"): Refusal("Save the model with these settings.", (None, {})),
+    ("engine_args", "trust_remote_code"): Refusal("Model code is never run.", (False,)),
     ("engine_args", "revision"): Refusal("Name the folder of that revision.", (None,)),
-    ("engine_args", "generation_config"): Refusal("Set the sampling parameters in each request.", ("vllm",)),
+    ("engine_args", "generation_config"): Refusal("Set sampling in each request.", ("vllm",)),
     ("engine_args", "override_generation_config"): Refusal(
-        "Set the sampling parameters in each request.", (None, {})
+        "Set sampling in each request.", (None, {})
     ),
     ("peft_args", "lora_dropout"): Refusal(PLAIN_LORA, (0, 0.0)),
     ("peft_args", "bias"): Refusal(PLAIN_LORA, ("none",)),

@@ -112,7 +112,7 @@ WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionE
 UNREWARDED = Problem(
     code="judge.unrewarded",
     message="The source has no reward for this trajectory.",
-    hint="Say with a label how good it is.",
+    hint="Label it to give it a reward.",
 )
 """Among those with which an attempt may still be judged and labelled."""
 
@@ -156,7 +156,7 @@ def title_of(messages: list[Message], otherwise: str) -> str:
 
 
 def figures_of(metrics: Mapping[str, Any]) -> tuple[dict[str, float], int]:
-    """The finite ones, and how many were not. Raises ValueError where one is no number."""
+    """The finite ones, and how many were not. Raises ValueError where one is not a number."""
     figures = {}
     for name, value in metrics.items():
         if not isinstance(value, int | float):

@@ -30,7 +30,7 @@ from engine.trust.files import open_regular
 
 MOST_LINE_BYTES = 16 * 2**20
 MOST_FILE_BYTES = 4 * 2**30
-FORM = 'Write one {"messages": [...]} a line.'
+FORM = 'Write one {"messages": [...]} per line.'
 
 
 def open_jsonl(file: Path) -> Source:

@@ -50,7 +50,7 @@ class ParquetReader:
         if not file.is_file() or "\n" in str(file):  # a pipe would be waited for
             raise ConfigError.of(
                 "attempts.no_parquet",
-                "This is no regular file.",
+                "This is not a regular file.",
                 "Name a Parquet file, or the folder of a model.",
                 where=str(file),
             )
@@ -112,7 +112,7 @@ def _check_version(version: str | None, file: Path) -> None:
     if version not in (None, "2"):
         raise ConfigError.of(
             "attempts.newer",
-            f"This file has version {version} of ART's format; 1 and 2 are known.",
+            f"This file has version {version} of ART's format; versions 1 and 2 are supported.",
             "Update Atelier, or export with an older ART.",
             where=str(file),
         )

@@ -69,7 +69,7 @@ async def import_run(project: Path, source: Path, model: str = "") -> Path:
         writer = RunWriter(folder / DATABASE, spec.id)
         try:
             if not await Import(writer, spec).store(found):
-                raise empty_source(source, "Import what holds at least one.")
+                raise empty_source(source, "Import a source with at least one trajectory.")
         finally:
             await asyncio.to_thread(writer.close)
         write_spec(folder, spec)
@@ -184,8 +184,8 @@ def open_source(path: Path, model: str = "") -> Source:
         raise ConfigError.of(
             "import.no_file",
             "This is neither a folder nor a regular file.",
-            "Name a JSONL file of chat messages, or an .art folder; copy what a pipe holds into a "
-            "file first.",
+            "Name a JSONL file of chat messages, or an .art folder; save the output of a pipe to "
+            "a file first.",
             where=str(path),
         )
     return open_art_file(path) if path.suffix == ".parquet" else open_jsonl(path)

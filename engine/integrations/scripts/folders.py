@@ -21,7 +21,7 @@ from engine.trust.projects import trust_new_project
 MOST_CONTEXT = 8192
 """Tokens of prompt and completion where the script does not say; less where the model has less."""
 ABOUT = """A script of its own makes the attempts and says when a step begins, so there is no agent
-and no scenario here. These settings are those of the next run; runs that exist keep theirs."""
+and no scenario here. These settings apply to the next run; existing runs keep theirs."""
 SETTINGS: dict[str, Any] = {
     "train": {
         "lr": 5e-6,
@@ -68,7 +68,7 @@ def spec_for(project: Path, asked: OpenOutside, versions: dict[str, str]) -> Run
     if config.judge.enabled:
         raise ConfigError.of(
             "outside.judge",
-            "A script gives its rewards itself; the project's judge has no part in them.",
+            "A script computes its own rewards; the project's judge is not used.",
             "Set judge.enabled to false, and judge stored groups on the Judge page.",
             where=str(project / FILE),
         )
@@ -92,7 +92,7 @@ def differences(spec: RunSpec, asked: OpenOutside, project: Path) -> list[str]:
     if name != spec.config.model.name:
         raise Refused.of(
             "outside.other_base",
-            f"{spec.name} was begun with {spec.config.model.name}, and {name} is asked for.",
+            f"{spec.name} was started with {spec.config.model.name}, but {name} is requested.",
             "Give the model another name to start a new run.",
         )
     wanted = load_config(project, {"model.name": name, **asked.settings})

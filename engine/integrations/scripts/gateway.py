@@ -169,12 +169,12 @@ class ScriptSessions:
         if at and name == self.name and step.isdecimal():
             raise RolloutError.of(
                 "outside.other_step",
-                f"{model} was asked for, and this engine samples {self.name}@{self.step} now.",
-                "Leave the step out for the newest policy; to compare steps, use `engine eval` or "
+                f"{model} was requested, but this engine samples {self.name}@{self.step} now.",
+                "Omit the step for the newest policy; to compare steps, use `engine eval` or "
                 "the Checkpoints page.",
             )
         raise RolloutError.of(
             "outside.other_model",
-            f"There is no model {model} behind this key: it is {self.name}.",
+            f"This key belongs to {self.name}, not to {model}.",
             "Use model.get_inference_name().",
         )

@@ -90,7 +90,7 @@ def _said(
             text = str((item.get("message") or {}).get("content") or "")
             raise Refused.of(
                 "outside.unknown_completion",
-                f"An answer was not sampled here, or was forgotten: {text[:60]!r}.",
+                f"An answer was not sampled here, or was deleted: {text[:60]!r}.",
                 "Put the choices of model.openai_client() into the trajectory as they came, within "
                 "a few steps; answers of other models go in as plain messages.",
                 where=where,

@@ -64,7 +64,9 @@ def hold_tracker(run: Path, name: TrackerName) -> Iterator[None]:
         descriptor = take_lock(run / FOLDER / f"{name}.lock")
     except Busy:
         raise Refused.of(
-            "track.busy", f"Another engine sends this run to {TRACKERS[name]}.", "Wait for it."
+            "track.busy",
+            f"Another engine already uploads this run to {TRACKERS[name]}.",
+            "Wait for it.",
         ) from None
     try:
         yield

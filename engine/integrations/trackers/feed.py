@@ -149,7 +149,7 @@ class Feed:
             await self._serve(python)
         except TimeoutError:
             words = f"{TRACKERS[self.name]} does not answer."
-            hint = "What is missing is sent as soon as it does."
+            hint = "Unsent data follows as soon as it does."
             problem = Problem(code="track.silent", message=words, hint=hint)
             await self._fail("failing", problem)
             return False
@@ -225,8 +225,8 @@ class Feed:
         """Count items that are never taken; the first is logged."""
         for answer in (one for one in answers if one["refused"]):
             if not self._cursor.refused:
-                words = f"{TRACKERS[self.name]} {answer['words']} It is told the rest."
-                await self.source.say("warning", f"{words} The run goes on.")
+                words = f"{TRACKERS[self.name]} {answer['words']} The rest is sent."
+                await self.source.say("warning", f"{words} The run continues.")
             self._cursor.refused += answer["refused"]
             self._cursor.refusal = answer["words"]
 
@@ -297,14 +297,14 @@ class Feed:
         self._state, self._problem = state, problem
         if self._said != problem.code:
             self._said = problem.code
-            await self.source.say("warning", f"{problem} The run goes on.")
+            await self.source.say("warning", f"{problem} The run continues.")
 
     async def _well(self, state: TrackerState) -> None:
         """Set the state after a successful send, or when there is nothing to send."""
         self._failures, self._problem, self._state = 0, None, state
         if self._said:
             self._said = ""
-            await self.source.say("info", f"{TRACKERS[self.name]} is told again.")
+            await self.source.say("info", f"{TRACKERS[self.name]} receives data again.")
 
 
 def view_of(
@@ -338,10 +338,10 @@ def missing(name: TrackerName) -> Problem:
     environment = ENVIRONMENTS[name]
     return Problem(
         code="track.missing",
-        message=f"{TRACKERS[name]} is told nothing: its environment {environment} is not "
+        message=f"{TRACKERS[name]} receives nothing: its environment {environment} is not "
         "installed.",
         hint=f"Install it under Settings, Engines, or with `atelier environments install "
-        f"{environment}`; what is missing is sent then.",
+        f"{environment}`; unsent data follows then.",
     )
 
 
@@ -356,6 +356,6 @@ def unforeseen(name: TrackerName, error: Exception) -> Problem:
     return Problem(
         code="track.bug",
         message=f"{TRACKERS[name]} could not be reached: {type(error).__name__}: {error}.",
-        hint="It is tried again; please report it with the details.",
+        hint="Retrying; please report this with the details.",
         detail="".join(traceback.format_exception(error))[-8000:],
     )

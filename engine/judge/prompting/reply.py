@@ -79,7 +79,7 @@ def _aligned(entries: list[Any], ids: Sequence[str], rubric: Rubric) -> Reading:
         opinion = _opinion(name, entry, rubric)
         if name in seen:
             if _numbers(seen[name]) != _numbers(opinion):
-                raise Contradiction(f"{name} is there twice, with different scores.")
+                raise Contradiction(f"{name} occurs twice, with different scores.")
             continue
         seen[name] = opinion
         if isinstance(opinion, str):
@@ -87,7 +87,7 @@ def _aligned(entries: list[Any], ids: Sequence[str], rubric: Rubric) -> Reading:
         else:
             opinions[name] = opinion
     wrong += [f"{name} is missing" for name in ids if name not in seen]
-    complaint = f"The answer is not right: {'; '.join(wrong)}." if wrong else ""
+    complaint = f"The answer is invalid: {'; '.join(wrong)}." if wrong else ""
     return Reading(opinions, complaint, "form" if wrong else "")
 
 
@@ -158,7 +158,7 @@ def _share(what: str, value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if not 0 <= value <= 1:
-        raise Contradiction(f"{what} is {str(value)[:20]}, and scores are numbers from 0 to 1.")
+        raise Contradiction(f"{what} is {str(value)[:20]}, but scores are numbers from 0 to 1.")
     return float(value)
 
 

@@ -64,7 +64,7 @@ def read_versions(file: Path) -> list[RubricVersion]:
         raise ConfigError.of(
             "rubric.bad_history",
             f"The versions of the rubric cannot be read: {in_one_line(error)[:200]}.",
-            "Move the file away; the rubric itself is not touched.",
+            "Move the file away; the rubric itself is not changed.",
             where=str(beside),
         ) from error
     found = []
@@ -74,8 +74,8 @@ def read_versions(file: Path) -> list[RubricVersion]:
         except ValidationError as error:
             raise ConfigError.of(
                 "rubric.bad_history",
-                "This line is no version of a rubric.",
-                "Take the line out, or move the file away; the rubric itself is not touched.",
+                "This line is not a version of a rubric.",
+                "Delete the line, or move the file away; the rubric itself is not changed.",
                 where=f"{beside}:{number}",
                 detail=str(error)[:500],
             ) from error

@@ -140,8 +140,8 @@ async def price_of(
         section = "judge" if isinstance(config, JudgeConfig) else "evaluate"
         raise ConfigError.of(
             f"{section}.price_unknown",
-            f"The price of {model} is not known, and a budget cannot be kept without it.",
-            f"Set {section}.price_prompt and {section}.price_completion (dollars for a million "
+            f"The price of {model} is unknown, so the budget cannot be enforced.",
+            f"Set {section}.price_prompt and {section}.price_completion (dollars per million "
             "tokens).",
         )
     return Price(known["prompt"], known["completion"])

@@ -80,6 +80,6 @@ class Ledger:
         return Problem(
             code="judge.budget",
             message=f"The judge's budget is used up: ${self.spent:.2f} of "
-            f"${self._config.budget_usd:.2f}, and the next question may cost ${most:.4f}.",
-            hint="Raise judge.budget_usd, or take a cheaper judge.",
+            f"${self._config.budget_usd:.2f}, and the next request may cost ${most:.4f}.",
+            hint="Raise judge.budget_usd, or use a cheaper judge.",
         )

@@ -49,14 +49,14 @@ WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
     (
         litellm.ContextWindowExceededError,
         "context",
-        "The request does not fit into the {model}'s context.",
-        "{shorten}, or take a {model} with a longer context.",
+        "The request does not fit in the context of the {model}.",
+        "{shorten}, or use a {model} with a longer context.",
     ),
     (
         litellm.AuthenticationError,
         "key",
-        "The provider refuses the key.",
-        "Give a valid key under Settings, or in the provider's environment variable.",
+        "The provider rejected the key.",
+        "Set a valid key under Settings, or in the provider's environment variable.",
     ),
     (
         litellm.NotFoundError,
@@ -74,25 +74,25 @@ WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
         litellm.Timeout,
         "timeout",
         "The {model} did not answer in time.",
-        "Raise {section}.timeout_s, or take a faster {model}.",
+        "Raise {section}.timeout_s, or use a faster {model}.",
     ),
     (
         litellm.BadRequestError,
         "refused",
-        "The provider refuses the request.",
-        "See the detail; some models do not take every setting.",
+        "The provider rejected the request.",
+        "See the detail; some models do not support every setting.",
     ),
     (
         (litellm.InternalServerError, litellm.ServiceUnavailableError),
         "server",
-        "The provider kept answering with an error of its own.",
-        "Try again later, or take another provider.",
+        "The provider kept returning errors.",
+        "Try again later, or use another provider.",
     ),
     (
         litellm.APIConnectionError,
         "unreachable",
         "The provider cannot be reached.",
-        "Check the network, or that the local server runs.",
+        "Check the network, or that the local server is running.",
     ),
 )
 """Kind of an error, end of its code, message and hint."""

@@ -292,7 +292,7 @@ def _not_saved(error: Exception, folder: Path) -> Problem:
         code="store.disk_full" if full else "checkpoint.not_written",
         message="The checkpoint could not be written: "
         + ("the disk is full." if full else f"{error}."),
-        hint="Free some space, then resume: everything up to the checkpoint before is there.",
+        hint="Free some space, then resume: everything up to the previous checkpoint is kept.",
         where=str(folder.parent),
         detail=str(error)[:2000],
     )

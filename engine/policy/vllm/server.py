@@ -276,7 +276,7 @@ def _refused(answer: httpx.Response, said: bytes) -> Exception:
     return PolicyError.of(
         "sampler.refused",
         f"vLLM refused: {words[:400]}",
-        "The run's log has what it was asked.",
+        "The request is in the run's log.",
         detail=str(told)[:4000],
     )
 
@@ -284,6 +284,6 @@ def _refused(answer: httpx.Response, said: bytes) -> Exception:
 def _gone(why: str) -> Problem:
     return Problem(
         code="sampler.died",
-        message=f"The vLLM server is gone: {why}.",
+        message=f"The vLLM server has exited: {why}.",
         hint="See the end of the run's log.",
     )

@@ -84,7 +84,7 @@ def _unknown_key(path: list[str], where: str) -> Problem:
     names = list(model.model_fields) if model else []
     matches = difflib.get_close_matches(name, names, 1, 0.5)
     section = f" in [{'.'.join(sections)}]" if sections else ""
-    hint = f"Did you mean `{matches[0]}`?" if matches else f"Known are {', '.join(names)}."
+    hint = f"Did you mean `{matches[0]}`?" if matches else f"Available: {', '.join(names)}."
     return Problem(
         code="config.unknown_key",
         message=f"There is no `{name}`{section}.",

@@ -42,7 +42,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "judge/rules",
             "",
-            "Rank agreement of judge and rules within groups: 1 equal, 0 unrelated.",
+            "Rank correlation of judge and rules within groups: 1 identical, 0 unrelated.",
             "falls while the judge's reward rises: possible reward hacking",
         ),
         (

@@ -99,8 +99,8 @@ class Installer:
                 raise
             raise Refused.of(
                 "host.folder_not_ours",
-                f"{self._shell.base} on {self._shell.connection.server} holds other things.",
-                "Give the host an empty folder, or one that is not there yet.",
+                f"{self._shell.base} on {self._shell.connection.server} contains other files.",
+                "Use an empty or a new folder for the server.",
             ) from None
 
     @contextlib.asynccontextmanager

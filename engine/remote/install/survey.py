@@ -138,9 +138,9 @@ def _check_python(report: HostReport) -> Check:
 
 def _graphics(report: HostReport) -> Check:
     if not report.cards:
-        words = "No NVIDIA card: it trains on the processor."
+        words = "No NVIDIA GPU: it trains on the CPU."
         if report.engine == "engine-gpu":
-            hint = "Take the engine for the processor."
+            hint = "Install the CPU engine."
             return Check(name="Graphics", state="bad", words="No NVIDIA card.", hint=hint)
         return Check(name="Graphics", state="warn", words=words)
     first = report.cards[0]
@@ -148,9 +148,7 @@ def _graphics(report: HostReport) -> Check:
     words += f", driver {first.driver}"
     major = int(first.driver.split(".")[0]) if first.driver.split(".")[0].isdecimal() else 0
     if report.engine == "engine-gpu" and major < DRIVER_FLOOR:
-        hint = (
-            f"CUDA 13 needs driver {DRIVER_FLOOR} or newer: update it, or train on the processor."
-        )
+        hint = f"CUDA 13 needs driver {DRIVER_FLOOR} or newer: update it, or train on the CPU."
         return Check(name="Graphics", state="bad", words=words, hint=hint)
     return Check(name="Graphics", state="good", words=words)
 
@@ -158,14 +156,14 @@ def _graphics(report: HostReport) -> Check:
 def _disk(report: HostReport, facts: dict[str, list[str]]) -> Check:
     words = f"{report.free_bytes / 1e9:.1f} GB free in {report.folder}"
     if not facts.get("writable"):
-        hint = "Give the host a folder that belongs to you."
+        hint = "Use a folder that belongs to you."
         return Check(name="Disk", state="bad", words=f"{report.folder} is not ours.", hint=hint)
     if not facts.get("executable"):
-        hint = "The file system is mounted noexec: give the host another folder."
-        return Check(name="Disk", state="bad", words="No program may run there.", hint=hint)
+        hint = "The file system is mounted noexec: use another folder."
+        return Check(name="Disk", state="bad", words="Programs cannot be run there.", hint=hint)
     need = 0 if any(one.current for one in report.engines) else report.installed_bytes + RESERVE
     if report.free_bytes < need:
-        hint = f"The engine takes {need / 1e9:.1f} GB: make room, or give the host another folder."
+        hint = f"The engine takes {need / 1e9:.1f} GB: free some space, or use another folder."
         return Check(name="Disk", state="bad", words=words, hint=hint)
     return Check(name="Disk", state="good", words=words)
 
@@ -174,15 +172,15 @@ def _folder(report: HostReport) -> list[Check]:
     if not report.shared:
         return []
     words = f"{report.folder} is on {report.filesystem}, which other machines may share."
-    hint = "One engine at a time works there; a local disk is also quicker."
+    hint = "Only one engine at a time can use it; a local disk is also faster."
     return [Check(name="Folder", state="warn", words=words, hint=hint)]
 
 
 def _leaving(facts: dict[str, list[str]]) -> list[Check]:
     if not facts.get("kills") or _first(facts, "linger") == "yes":
         return []
-    words = "This server ends what you have started when you leave."
-    hint = "Run `loginctl enable-linger` there once, or a run ends with the connection."
+    words = "This server ends your processes when you log out."
+    hint = "Run `loginctl enable-linger` there once, otherwise a run ends with the connection."
     return [Check(name="Leaving", state="warn", words=words, hint=hint)]
 
 

@@ -45,7 +45,7 @@ async def upload_file(
             return
     raise LaunchError.of(
         "host.file_damaged",
-        f"{file.name} arrives damaged at {shell.connection.server}.",
+        f"{file.name} arrived damaged at {shell.connection.server}.",
         "Check the disk there and try again.",
     )
 

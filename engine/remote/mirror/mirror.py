@@ -84,7 +84,8 @@ class Mirror:
             raise StoreError.of(
                 "replica.no_progress",
                 f"A page of changes that should reach event {changes.last} ends with {stored}.",
-                "They are asked for again. Should it stay so, bring both engines to one version.",
+                "They are requested again. If this continues, update both engines to the same "
+                "version.",
             )
         self._announce(None)
 

@@ -151,7 +151,7 @@ class Replica:
                 raise StoreError.of(
                     "replica.gap",
                     f"Changes {first} to {last} do not follow on {seq}, the last one stored here.",
-                    f"They are asked for again from {seq + 1}.",
+                    f"They are requested again from {seq + 1}.",
                     where=self._where,
                 )
             self._db.execute(self._store, {"seq": seq})
@@ -164,8 +164,8 @@ class Replica:
         return StoreError.of(
             "replica.damaged",
             f"Changes of the run arrived damaged: {why}.",
-            "They are asked for again; nothing of them was stored. Should it happen again, bring "
-            "both engines to the same version.",
+            "They are requested again; nothing was stored. If it happens again, update both "
+            "engines to the same version.",
             where=self._where,
         )
 
@@ -173,7 +173,7 @@ class Replica:
         if isinstance(error, apsw.FullError | apsw.IOError):
             return StoreError.of(
                 "store.disk_full",
-                "Changes of the run could not be stored: the disk is full or does not answer.",
+                "Changes of the run could not be stored: the disk is full or does not respond.",
                 "Free some space; the mirror then continues.",
                 where=self._where,
                 detail=str(error),

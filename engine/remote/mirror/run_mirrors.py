@@ -106,9 +106,8 @@ class Mirrors:
             self._notice(
                 Problem(
                     code="host.bad_runs",
-                    message=f"{self._host} shows {len(runs) - len(good)} runs that cannot be: "
-                    "their ids are none, their figures no numbers, or they are too many. They are "
-                    "left out.",
+                    message=f"{self._host} shows {len(runs) - len(good)} invalid runs (bad ids or "
+                    "numbers, or too many). They are not shown.",
                     hint="Check what runs on that server.",
                 )
             )
@@ -164,7 +163,7 @@ class Mirrors:
         if not is_run_id(run_id) or not (_is_free(folder) or self._is_ours(folder)):
             raise Refused.of(
                 "host.bad_run_id",
-                f"{self._host} answers with an id for the new run that cannot be: {run_id[:40]!a}.",
+                f"{self._host} returned an invalid id for the new run: {run_id[:40]!a}.",
                 "Nothing was changed here. Check what runs on that server.",
             )
         return folder
@@ -252,9 +251,7 @@ class Mirrors:
         if (folder / SPEC).exists():
             return
         if not (_is_free(folder) or self._is_ours(folder)):
-            raise Refused.of(
-                "host.taken_id", f"{self._host} shows a run with the id of another, {run_id}."
-            )
+            raise Refused.of("host.taken_id", f"{self._host} shows two runs with the id {run_id}.")
         folder.mkdir(parents=True, exist_ok=True)
         record = Replicated(host=self._host, folder=self._home.folder_name(folder.parents[1]))
         write_record(folder, record)
@@ -281,8 +278,8 @@ class Mirrors:
         except ValidationError as error:
             raise Refused.of(
                 "host.bad_spec",
-                f"{self._host} has no settings of run {run_id} that can be read.",
-                "Bring both engines to the same version.",
+                f"{self._host} has no readable settings of run {run_id}.",
+                "Update both engines to the same version.",
                 detail=str(error)[:2000],
             ) from error
         known = self._home.started.find(run_id, self._host)
@@ -305,8 +302,8 @@ class Mirrors:
             return
         raise LaunchError.of(
             "host.away",
-            f"{self._host} was lost just now; what you asked for was done there.",
-            "It shows here as soon as the server is back.",
+            f"{self._host} lost the connection just after your request was carried out.",
+            "The result appears here after reconnecting.",
         )
 
     def touch(self, run_id: str) -> None:

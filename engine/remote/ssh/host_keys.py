@@ -111,7 +111,7 @@ class Trust:
             raise host_key_unknown(self._place, shown)
         answer = await self._person.ask(
             "host_key",
-            f"The key of {self._place.server} is not on record yet. Is it the right one?",
+            f"The host key of {self._place.server} is unknown. Is it the right one?",
             shown,
         )
         if (answer or "").strip().lower() != "yes":

@@ -73,8 +73,8 @@ def bad_address(text: str) -> LaunchError:
 def name_not_found(place: Place, name: str) -> LaunchError:
     return of(
         "name_not_found",
-        f"{place}: the name {name} is not known to the network.",
-        "Check the name, and whether the VPN or network that it belongs to is on.",
+        f"{place}: the name {name} cannot be resolved.",
+        "Check the name, and whether its VPN or network is connected.",
     )
 
 
@@ -82,7 +82,7 @@ def refused(place: Place) -> LaunchError:
     return of(
         "refused",
         f"{place} refused the connection: nothing listens on that port.",
-        "Check the port, and whether the SSH server runs there.",
+        "Check the port, and whether the SSH server is running there.",
     )
 
 
@@ -92,7 +92,7 @@ def timed_out(place: Place, seconds: float | None = None) -> LaunchError:
     return of(
         "timed_out",
         f"{place} did not answer {bound}.",
-        "Check the address, the network and the firewall between here and there.",
+        "Check the address, the network and firewalls in between.",
     )
 
 
@@ -100,14 +100,14 @@ def unreachable(place: Place, why: str) -> LaunchError:
     return of(
         "unreachable",
         f"{place} cannot be reached: {why}.",
-        "Check the network here, and the VPN where one is needed.",
+        "Check the network here, and the VPN if one is needed.",
     )
 
 
 def no_response(place: Place, why: str = "it says nothing that is SSH") -> LaunchError:
     return of(
         "silent",
-        f"{place} took the connection, but {why}.",
+        f"{place} accepted the connection, but {why}.",
         "Check the port; another service may listen there, or the server is overloaded.",
     )
 
@@ -116,7 +116,7 @@ def auth_timed_out(place: Place, seconds: float) -> LaunchError:
     return of(
         "auth_timed_out",
         f"{place} did not finish the login within {seconds:.0f} s.",
-        "The server may be overloaded; see its log of logins.",
+        "The server may be overloaded; see its login log.",
     )
 
 
@@ -124,14 +124,14 @@ def closed(place: Place, why: str) -> LaunchError:
     return of(
         "closed",
         f"{place} closed the connection before the login was done: {reason_of(why)}.",
-        "Its log of logins says why; it may limit how many connect at once.",
+        "See its login log; it may limit the number of connections.",
     )
 
 
 def lost(server: object, why: str) -> LaunchError:
     return of(
         "lost",
-        f"The connection to {server} is gone: {reason_of(why)}.",
+        f"The connection to {server} was lost: {reason_of(why)}.",
         "Reconnecting as soon as the server can be reached.",
     )
 
@@ -139,7 +139,7 @@ def lost(server: object, why: str) -> LaunchError:
 def no_session(server: str, why: str) -> LaunchError:
     return of(
         "no_session",
-        f"{server} opens no further session: {printable(why)}.",
+        f"{server} refused another session: {printable(why)}.",
         "Close other connections to it, or raise MaxSessions in its sshd_config.",
     )
 
@@ -147,7 +147,7 @@ def no_session(server: str, why: str) -> LaunchError:
 def host_key_refused(place: Place, key: str) -> LaunchError:
     return of(
         "host_key_refused",
-        f"{place} shows the key {key}, which was not confirmed; nothing was sent to it.",
+        f"{place} shows the key {key}, which you have not confirmed; nothing was sent to it.",
         "Compare the fingerprint with one that its administrator gives you, then connect again.",
     )
 
@@ -155,8 +155,8 @@ def host_key_refused(place: Place, key: str) -> LaunchError:
 def host_key_unknown(place: Place, key: str) -> LaunchError:
     return of(
         "host_key_unknown",
-        f"{place} shows the key {key}, which is on record nowhere, and StrictHostKeyChecking says "
-        "that nobody may be asked.",
+        f"{place} shows the key {key}, which is unknown, and StrictHostKeyChecking forbids "
+        "asking you.",
         "Add its key to known_hosts, or let the configuration ask.",
     )
 
@@ -164,8 +164,8 @@ def host_key_unknown(place: Place, key: str) -> LaunchError:
 def host_key_changed(place: Place, was: str, now: str, where: str, remove: str) -> LaunchError:
     return LaunchError.of(
         "ssh.host_key_changed",
-        f"{place} shows {now}, but {was} is on record for it: somebody may have put "
-        "themselves between; nothing was sent to it.",
+        f"{place} shows {now}, but {was} is known for it: this may be a man-in-the-middle "
+        "attack. Nothing was sent to it.",
         f"Only if its administrator confirms the new key, run `{remove}` and connect again.",
         where,
     )
@@ -175,7 +175,7 @@ def host_key_revoked(place: Place, where: str) -> LaunchError:
     return LaunchError.of(
         "ssh.host_key_revoked",
         f"{place} shows a key that is marked as revoked; nothing was sent to it.",
-        "Do not use this server before its administrator has given it a new key.",
+        "Do not use this server until its administrator has given it a new key.",
         where,
     )
 
@@ -183,7 +183,7 @@ def host_key_revoked(place: Place, where: str) -> LaunchError:
 def host_certificate(place: Place, why: str) -> LaunchError:
     return of(
         "host_certificate",
-        f"{place} shows a certificate of a known authority that does not hold: {printable(why)}.",
+        f"{place} shows an invalid certificate of a known authority: {printable(why)}.",
         "Ask its administrator to have the host certificate renewed.",
     )
 
@@ -207,7 +207,7 @@ def cancelled_by_user(place: Place, kind: str, what: str) -> LaunchError:
 def password_wrong(place: Place, methods: str = "") -> LaunchError:
     return of(
         "password_wrong",
-        f"{place} did not accept what was typed.",
+        f"{place} did not accept your input.",
         "Check user, password and code, and connect again.",
         detail=methods,
     )
@@ -217,13 +217,13 @@ def no_key_accepted(place: Place, tried: Sequence[str]) -> LaunchError:
     if not tried:
         return of(
             "no_key_accepted",
-            f"{place} wants a key, and there is none to show.",
-            "Make one with `ssh-keygen`, bring it there with `ssh-copy-id`, or start ssh-agent.",
+            f"{place} requires a key, and you have none.",
+            "Create one with `ssh-keygen`, install it with `ssh-copy-id`, or start ssh-agent.",
         )
     return of(
         "no_key_accepted",
         f"{place} accepted none of these: {', '.join(tried)}.",
-        "Check the user name, and that the public key stands in ~/.ssh/authorized_keys there.",
+        "Check the user name, and that the public key is in ~/.ssh/authorized_keys there.",
     )
 
 
@@ -238,7 +238,7 @@ def certificate_expired(place: Place, tried: Sequence[str]) -> LaunchError:
 def account_expired(place: Place, why: str) -> LaunchError:
     return of(
         "account_expired",
-        f"{place} lets this account in no more: {reason_of(why)}.",
+        f"{place} does not let this account log in anymore: {reason_of(why)}.",
         "Ask its administrator, or log in by hand to set a new password.",
     )
 
@@ -247,15 +247,15 @@ def too_many_failures(place: Place, tried: Sequence[str]) -> LaunchError:
     shown = f" after {', '.join(tried)}" if tried else ""
     return of(
         "too_many_failures",
-        f"{place} gave up on us{shown}: too many failed logins in one connection.",
-        "Name the right key with IdentityFile, and set IdentitiesOnly yes in ~/.ssh/config.",
+        f"{place} closed the connection{shown}: too many failed logins.",
+        "Set the right key with IdentityFile and IdentitiesOnly yes in ~/.ssh/config.",
     )
 
 
 def no_common_algorithm(place: Place, why: str) -> LaunchError:
     return of(
         "no_common_algorithm",
-        f"{place} and we know no algorithm in common.",
+        f"{place} and this machine share no SSH algorithm.",
         "Update its SSH server, or allow the algorithm in ~/.ssh/config.",
         detail=printable(why),
     )
@@ -264,7 +264,7 @@ def no_common_algorithm(place: Place, why: str) -> LaunchError:
 def forwarding_forbidden(server: str, port: int) -> LaunchError:
     return of(
         "forwarding_forbidden",
-        f"{server} forbids the forwarding to its port {port} that an engine is reached by.",
+        f"{server} forbids forwarding to port {port}, where its engine listens.",
         "Ask its administrator for `AllowTcpForwarding local` (or PermitOpen) in sshd_config.",
     )
 
@@ -272,8 +272,8 @@ def forwarding_forbidden(server: str, port: int) -> LaunchError:
 def jump_forbids(place: Place, onward: str) -> LaunchError:
     return of(
         "jump_forbids",
-        f"The jump host {place.server} forbids the way on to {onward}.",
-        "Ask its administrator for AllowTcpForwarding, or take another jump host.",
+        f"The jump host {place.server} forbids connecting on to {onward}.",
+        "Ask its administrator for AllowTcpForwarding, or use another jump host.",
     )
 
 
@@ -288,7 +288,7 @@ def jump_cannot_reach(place: Place, onward: str, why: str) -> LaunchError:
 def jump_loop(server: str) -> LaunchError:
     return of(
         "jump_loop",
-        f"The way to {server} leads through itself.",
+        f"The connection to {server} leads through itself.",
         "Check ProxyJump in ~/.ssh/config: a jump host must not match its own ProxyJump line.",
     )
 
@@ -296,7 +296,8 @@ def jump_loop(server: str) -> LaunchError:
 def proxy_failed(place: Place, command: str, why: str) -> LaunchError:
     return of(
         "proxy_failed",
-        f"The ProxyCommand to {place.server} exited before the connection was established: {reason_of(why)}.",
+        f"The ProxyCommand to {place.server} exited before the connection was established: "
+        f"{reason_of(why)}.",
         "Run it in a terminal to see what it needs.",
         detail=command,
     )
@@ -314,7 +315,7 @@ def config_broken(where: str, why: str) -> LaunchError:
 def needs_system(place: Place, setting: str) -> LaunchError:
     return of(
         "needs_system",
-        f"{place}: the configuration sets {setting}, which only the machine's own ssh can honour.",
+        f"{place}: the configuration sets {setting}, which only the system's ssh supports.",
         "Choose the transport `system` for this server.",
     )
 
@@ -330,15 +331,15 @@ def ssh_missing() -> LaunchError:
 def upload_failed(server: str, path: str, why: str) -> LaunchError:
     return of(
         "upload_failed",
-        f"{server} did not take the file {path}: {reason_of(why)}.",
-        "Check free space, quota and rights of that folder there.",
+        f"{server} refused the file {path}: {reason_of(why)}.",
+        "Check free space, quota and permissions of that folder there.",
     )
 
 
 def socket_unusable(path: str, why: str) -> LaunchError:
     return LaunchError.of(
         "ssh.socket_unusable",
-        f"The connection cannot be handed on through a socket: {why}.",
+        f"The connection cannot be forwarded to a socket: {why}.",
         "Set XDG_RUNTIME_DIR to a private folder with a short name.",
         path,
     )
@@ -348,6 +349,6 @@ def known_hosts_unusable(path: str, why: str) -> LaunchError:
     return LaunchError.of(
         "ssh.known_hosts_unusable",
         f"The known host keys cannot be read or written: {why}.",
-        "Check owner and rights of that file.",
+        "Check owner and permissions of that file.",
         path,
     )

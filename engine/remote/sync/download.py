@@ -105,8 +105,9 @@ def _check_room(folder: Path, total: int) -> None:
     if total + ROOM_BYTES > free:
         raise StoreError.of(
             "sync.no_room",
-            f"{total / 1e9:.1f} GB are to come, and this disk has {free / 1e9:.1f} GB left.",
-            "Make room; what has come is kept.",
+            f"{total / 1e9:.1f} GB are left to download, but this disk has {free / 1e9:.1f} GB "
+            "left.",
+            "Free some space; received data is kept.",
             where=str(folder),
         )
 
@@ -132,8 +133,8 @@ async def _fetch_one(
         part.unlink()
     raise StoreError.of(
         "sync.damaged",
-        f"{file.path} keeps arriving damaged.",
-        "It may be changing on the server: try again when the run rests.",
+        f"{file.path} repeatedly arrived damaged.",
+        "It may be changing on the server: try again when the run is paused.",
     )
 
 

@@ -84,7 +84,7 @@ class Incoming:
                 sync_open(source)
         if not whole:
             part.unlink()
-            raise Refused.of("sync.damaged", "A file arrived damaged.", "It is sent once more.")
+            raise Refused.of("sync.damaged", "A file arrived damaged.", "It is sent again.")
         move_into_place(part, self._content(sha256))
 
     def commit(self, asked: SyncFolder) -> Synced:
@@ -144,7 +144,7 @@ class Incoming:
 
     def _content(self, sha256: str) -> Path:
         if not re.fullmatch(SHA256[1:-1], sha256):
-            raise Refused.of("sync.bad_hash", "That is no SHA-256.")
+            raise Refused.of("sync.bad_hash", "This is not a SHA-256.")
         return self._contents / sha256
 
     def _part(self, sha256: str) -> Path:
@@ -187,6 +187,6 @@ def _not_written(error: OSError) -> StoreError:
         return StoreError.of(
             "sync.disk_full",
             "The server's disk is full.",
-            "Make room there; what has arrived is kept.",
+            "Free some space there; received data is kept.",
         )
     return StoreError.of("sync.not_written", f"The server could not keep a file: {error.strerror}.")

@@ -45,7 +45,7 @@ def project_manifest(project: Path) -> Manifest:
             "sync.too_large",
             f"{project.name} would take {found.bytes / 1e9:.1f} GB to the server; its largest file "
             f"is {largest.path} ({largest.bytes / 1e9:.1f} GB).",
-            f"Exclude files in {RULES}, one rule a line as in .gitignore.",
+            f"Exclude files in {RULES}, one rule per line as in .gitignore.",
             where=str(rules),
         )
     return found
@@ -59,8 +59,8 @@ def _refuse_links_outside(project: Path, files: list[tuple[str, Path]]) -> None:
         if file.is_symlink() and not file.resolve().is_relative_to(root):
             raise ConfigError.of(
                 "sync.link_outside",
-                f"{name} is a link to {file.resolve()}, outside of the project, and only the "
-                "project goes to the server.",
+                f"{name} is a link to {file.resolve()}, outside the project, and only the "
+                "project is uploaded.",
                 f"Copy the file into the project, or name it in {RULES}.",
                 where=str(file),
             )
@@ -102,7 +102,7 @@ def entry_of(file: Path, name: str) -> FileEntry:
     except ValueError as error:
         raise ConfigError.of(
             "sync.bad_name",
-            f"A file cannot be sent under its name: {error}.",
+            f"A file has a name that cannot be sent: {error}.",
             f"Rename it, or name it in {RULES}.",
             where=str(file),
         ) from None

@@ -71,20 +71,20 @@ class Shell:
         if any(word in said for word in FULL):
             return Problem(
                 code="host.disk_full",
-                message=f"The disk of {server} is full: {self.base} has no room left.",
-                hint="Make room there, or give the host another folder; what has arrived is kept.",
+                message=f"The disk of {server} is full: {self.base} has no space left.",
+                hint="Free some space there, or use another folder; received data is kept.",
                 detail=said[-4000:],
             )
         if "Permission denied" in last or "Read-only file system" in last:
             return Problem(
                 code="host.not_writable",
-                message=f"{server} does not let us write: {last}.",
-                hint="Give the host a folder that belongs to you.",
+                message=f"{server} refused to write: {last}.",
+                hint="Use a folder that belongs to you.",
                 detail=said[-4000:],
             )
         return Problem(
             code="host.command_failed",
-            message=f"{server} could not {what or 'do what it was told'}: {last}.",
-            hint="Try again; what is done is not done again.",
+            message=f"{server} could not {what or 'run the command'}: {last}.",
+            hint="Try again; completed steps are skipped.",
             detail=said[-4000:],
         )

@@ -240,7 +240,7 @@ class Tunnel:
             raise LaunchError.of(
                 "host.engine_silent",
                 f"The engine on {self.spec.name} does not start within {ATTACHING_S:.0f} s.",
-                "It is tried again by itself.",
+                "Retrying automatically.",
             ) from None
         said = done.out.decode(errors="replace")
         try:
@@ -253,7 +253,7 @@ class Tunnel:
         if reached.api[0] != API_VERSION[0]:
             raise Refused.of(
                 "host.other_version",
-                f"The engine on {self.spec.name} is of another version ({reached.version}).",
+                f"The engine on {self.spec.name} has another version ({reached.version}).",
                 "Update it; an active run there is stopped first, and can be resumed.",
             )
         return reached
@@ -263,8 +263,9 @@ class Tunnel:
         if not await verify_engine(reached.port, reached.token, socket):
             raise LaunchError.of(
                 "host.engine_silent",
-                f"What answers on {self.spec.name} is not the engine that was started there.",
-                "It is tried again by itself.",
+                f"The program that responds on {self.spec.name} is not the engine that was "
+                "started there.",
+                "Retrying automatically.",
             )
         if self.job == "stop_engine":
             self.job = ""
@@ -311,7 +312,7 @@ class Tunnel:
                 raise LaunchError.of(
                     "host.engine_silent",
                     f"The engine on {self.spec.name} does not answer.",
-                    "It is tried again by itself.",
+                    "Retrying automatically.",
                 ) from None
             self.info, self.latency_s = info, (time.monotonic() - begun) / 2
             self._changed()
@@ -349,7 +350,7 @@ class Tunnel:
 def _defect(error: Exception) -> Problem:
     return Problem(
         code="host.bug",
-        message=f"Something that should not happen did: {type(error).__name__}: {error}",
+        message=f"Unexpected error: {type(error).__name__}: {error}",
         hint="Connect again; please report it with the details.",
         detail="".join(traceback.format_exception(error))[-8000:],
     )

@@ -42,7 +42,7 @@ def read_result(result):
             raise Failure(
                 "agent.bad_result",
                 "The agent returned turn_rewards and a reward component named turns.",
-                "Give the part another name: `turns` is the sum of turn_rewards.",
+                "Rename the component: `turns` is the sum of turn_rewards.",
             )
         if turns:
             parts["turns"] = sum(turns)
@@ -57,7 +57,7 @@ def turn_rewards(values):
     if not isinstance(values, (list, tuple)):
         raise Failure(
             "agent.bad_result",
-            "The agent returned turn_rewards that are no list.",
+            "The agent returned turn_rewards that are not a list.",
             "Return one number per model response, such as [0, 0.5, 1].",
         )
     return [number(value, "turn_rewards[%d]" % place) for place, value in enumerate(values)]
@@ -70,7 +70,7 @@ def named(name):
         raise Failure(
             "agent.bad_result",
             "The agent returned a metric whose name has %d characters." % len(name),
-            "Take a name of at most %d." % MOST_NAME,
+            "Use a name of at most %d." % MOST_NAME,
         )
     return name
 
@@ -82,7 +82,7 @@ def number(value, what, most=MOST_REWARD):
     except (TypeError, ValueError, OverflowError):
         raise Failure(
             "agent.bad_result",
-            "The agent returned something that is no number as %s." % what,
+            "The agent returned a value that is not a number as %s." % what,
             'Return {"reward": 1.0, "metrics": {...}}, a number, or None.',
         ) from None
     if value != value or value in (float("inf"), float("-inf")):
@@ -106,7 +106,7 @@ def last_line(line):
     except ValueError:
         raise Failure(
             "agent.bad_result",
-            "The last line that the agent's command printed is no JSON.",
+            "The last line that the agent's command printed is not valid JSON.",
             'Print {"reward": 1.0} as the last line.',
             detail=line[:500],
         ) from None

@@ -145,8 +145,8 @@ class Gateway:
             if not isinstance(session, Session | RemoteSession):
                 raise RolloutError.of(
                     "gateway.not_handed_in",
-                    "What the Responses API answers cannot be handed in for training.",
-                    "Use chat completions, whose choices can.",
+                    "Responses of the Responses API cannot be used for training.",
+                    "Use chat completions.",
                 )
             asked = await self._parsed(ResponsesRequest, request)
             before = _before(told, asked.previous_response_id)

@@ -117,6 +117,6 @@ def error_answer(status: int, code: str, message: str) -> JSONResponse:
 def too_many_turns(most: int) -> RolloutError:
     return RolloutError.of(
         "gateway.too_many_turns",
-        f"This rollout has made its {most} model calls.",
+        f"This rollout has reached its limit of {most} model calls.",
         "Raise agent.max_turns, or end the loop earlier.",
     )

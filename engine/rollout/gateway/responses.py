@@ -144,8 +144,8 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     if tool.get("type") != "function":
         raise RolloutError.of(
             "gateway.not_a_function",
-            f"A tool of type {tool.get('type')} is run by a provider; the model here has functions "
-            "only.",
+            f"A tool of type {tool.get('type')} is run by a provider; here only functions are "
+            "supported.",
             "Define it as a function tool that the agent runs.",
         )
     kept = {name: tool[name] for name in ("name", "description", "parameters") if tool.get(name)}
@@ -165,8 +165,8 @@ def _message(item: dict[str, Any], kind: str) -> Message:
             return {"role": "tool", "tool_call_id": item.get("call_id"), "content": said}
     raise RolloutError.of(
         "gateway.unknown_item",
-        f"An item of type {kind} means nothing here.",
-        "Messages, function calls and their outputs do.",
+        f"An item of type {kind} is not supported here.",
+        "Messages, function calls and their outputs are.",
     )
 
 
@@ -177,7 +177,7 @@ def _text(content: Any) -> str:
     if not all(isinstance(part, dict) and part.get("type") in TEXT for part in parts):
         raise RolloutError.of(
             "gateway.not_text",
-            "The model reads text only; a message holds an image, audio or file.",
+            "The model reads text only; a message contains an image, audio or file.",
         )
     return "".join(str(part.get("text", "")) for part in parts)
 

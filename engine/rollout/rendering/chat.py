@@ -268,7 +268,7 @@ def text_of(content: Any) -> str:
         if any(part.get("type") != "text" for part in content):
             raise RolloutError.of(
                 "gateway.not_text",
-                "The model reads text only; a message holds an image, audio or file.",
+                "The model reads text only; a message contains an image, audio or file.",
             )
         return "".join(str(part.get("text", "")) for part in content)
     raise RolloutError.of("gateway.bad_message", "A message's content is neither text nor parts.")
@@ -280,8 +280,8 @@ def _refuse_patterns(tokenizer: Tokenizer, folder: Path) -> None:
     if tokenizer.decoder is not None and b'"Regex"' in tokenizer.decoder.__getstate__():
         raise ModelError.of(
             "model.unsafe_decoder",
-            "The decoder of the tokenizer holds a regular expression.",
-            "Take the tokenizer of the original model.",
+            "The decoder of the tokenizer contains a regular expression.",
+            "Use the tokenizer of the original model.",
             where=str(folder / "tokenizer.json"),
         )
 

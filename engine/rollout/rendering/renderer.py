@@ -135,7 +135,7 @@ class RenderClient:
 
     def _exchanged(self, data: bytes) -> Answer:
         if self._closed:
-            raise RolloutError.of("gateway.closed", f"{self._name} is not in use any more.")
+            raise RolloutError.of("gateway.closed", f"{self._name} is not in use anymore.")
         for _ in range(2):
             worker = self._worker or self._start()
             try:
@@ -177,7 +177,7 @@ class RenderClient:
                 "model.bad_chat_template",
                 f"Chat template or tokenizer of {self._name} cannot be used: "
                 f"{head.get('message', 'they take too much memory')}.",
-                "Take the files of the original model.",
+                "Use the files of the original model.",
                 where=self._name + (f", line {line}" if line else ""),
             )
         return worker
@@ -197,7 +197,7 @@ class RenderClient:
         return RolloutError.of(
             "model.template_overran",
             f"The {what} of {self._name} took {took} for one prompt.",
-            "Take the template of the original model, or send fewer and shorter messages.",
+            "Use the template of the original model, or send fewer and shorter messages.",
             where=self._name,
         )
 
@@ -220,11 +220,11 @@ class RenderClient:
             return RolloutError.of(
                 "gateway.tokenizer_refused",
                 f"The tokenizer of {self._name} cannot read this text: {head['message']}.",
-                "Look for half characters in the messages.",
+                "Check the messages for lone surrogates.",
             )
         return RolloutError.of(
             "gateway.template_refused",
-            f"The model's chat template refuses these messages: {head['message']}",
+            f"The model's chat template rejects these messages: {head['message']}",
             "Check the roles and their order.",
         )
 

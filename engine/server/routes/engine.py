@@ -142,7 +142,7 @@ class EnvironmentRoutes:
     async def act_on_packages(self, request: Request) -> Response:
         asked = await body_of(request, ActOnEnvironment)
         if not (name := await asyncio.to_thread(_packages_of, request)):
-            raise Refused.of("agent.no_requirements", "The agent asks for no packages.")
+            raise Refused.of("agent.no_requirements", "The agent needs no packages.")
         if asked.action in INSTALLING:  # building a package runs its code
             require_trust(project_of(request))
         await self._environments.act(name, asked.action)

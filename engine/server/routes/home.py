@@ -93,7 +93,7 @@ class HomeRoutes:
         """Only what was made to be fetched."""
         folder = self._library.folder(request.path_params["run"])
         if request.query_params.get("below") != EXPORTS:
-            raise Refused.of("sync.unknown", "Only exports are cleared away like this.")
+            raise Refused.of("sync.unknown", "Only exports can be deleted this way.")
         await asyncio.to_thread(shutil.rmtree, folder / EXPORTS, ignore_errors=True)
         return Response(status_code=204)
 

@@ -88,7 +88,7 @@ def _refuse_other(name: str, job: "_Job", action: EnvironmentAction) -> None:
     if job.action != action:
         raise Refused.of(
             "environment.busy",
-            f"{WORDS[name].title if name in WORDS else TITLE}: another job is under way.",
+            f"{WORDS[name].title if name in WORDS else TITLE}: another job is running.",
             "Wait for it, or cancel it.",
         )
 

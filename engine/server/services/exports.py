@@ -18,7 +18,7 @@ Lines = asyncio.Queue[BaseModel | None]
 
 
 class ExportService:
-    """Runs one export at a time: each holds the model in memory. `opened` opens a run for
+    """Runs one export at a time: each keeps the model in memory. `opened` opens a run for
     writing."""
 
     def __init__(self, opened: Open) -> None:
@@ -80,6 +80,6 @@ class ExportService:
         if len(self._tasks) > 1:
             raise Refused.of(
                 "export.busy",
-                "Another export is under way.",
-                "Wait for it, or cancel it: each holds the model in memory.",
+                "Another export is running.",
+                "Wait for it, or cancel it: each keeps the model in memory.",
             )

@@ -53,7 +53,7 @@ def check_unchanged(file: Path, read: str) -> None:
         raise Refused.of(
             "file.changed",
             f"{file.name} was changed by another program after it was read here.",
-            "Compare both, then keep yours or take the file's.",
+            "Compare both, then keep yours or the file's version.",
             where=str(file),
         )
 

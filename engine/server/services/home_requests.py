@@ -90,7 +90,8 @@ class HomeLease:
         if held and held.home != asked.home and not asked.take_over:
             raise Refused.of(
                 "host.other_home",
-                f"This server's engine works for {held.name or 'another machine of yours'} now.",
+                f"The engine of this server is used by {held.name or 'another machine of yours'} "
+                "now.",
                 "Disconnect it there, or take it over; runs continue either way.",
             )
         if asked.fresh or held is None or held.home != asked.home:

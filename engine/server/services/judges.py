@@ -99,7 +99,7 @@ def judge_settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubri
     if not models:
         raise ConfigError.of(
             "judge.no_model",
-            "No judge is named.",
+            "No judge is set.",
             "Choose one on the Judge page, or name it in judge.models.",
             where="judge.models",
         )

@@ -29,7 +29,7 @@ def summarise(folder: Path) -> RunSummary:
         raise StoreError.of(
             "store.other_id",
             f"Its {SPEC} is that of run {spec.id[:40]!a}, and its folder has another name.",
-            "Give the folder the name of its run, outside of any project that has it already.",
+            "Rename the folder to the id of its run, outside any project that has that run.",
             where=str(folder),
         )
     with run_reader(folder) as reader:

@@ -97,15 +97,15 @@ class TrackingService:
         if spec.kind not in TRACKED:
             raise Refused.of(
                 "track.no_steps",
-                f"Trackers take training runs; this run is of the kind {spec.kind}.",
+                f"Only training runs are tracked; this one is of kind {spec.kind}.",
             )
         track = self._settings(folder, spec)
         names = wanted or switched_on(track)
         if not names:
             raise Refused.of(
                 "track.none",
-                "No tracker is on.",
-                "Turn one on under Setup, Track, or name one: --to mlflow.",
+                "No tracker is enabled.",
+                "Enable one under Setup, Track, or use --to mlflow.",
             )
         for name in names:
             if (spec.id, name) not in self._feeds:

@@ -94,7 +94,7 @@ def _of_checkpoint(found: NamedCheckpoint, request: StartRun) -> Origin:
         raise ConfigError.of(
             "branch.no_steps",
             f"The branch begins after step {found.step}, and train.steps is {config.train.steps}.",
-            "Steps count on from the parent's: ask for more.",
+            "Step numbers continue from the parent's: set a larger train.steps.",
             where="train.steps",
         )
     parent = Parent(
@@ -133,8 +133,8 @@ def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
     if overrides:
         raise ConfigError.of(
             "branch.replay_changed",
-            "A replay repeats what was done, so no setting can change in it.",
-            "Leave out either the replay or the settings.",
+            "A replay repeats the steps exactly, so settings cannot change.",
+            "Omit the replay or the settings.",
         )
     with run_reader(found.folder) as reader:
         steps = [e.step for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
@@ -204,7 +204,7 @@ async def make_branch(origin: Origin, project: Path, spec: RunSpec) -> Path:
             raise StoreError.of(
                 "branch.not_written",
                 f"The branch could not be written: {error}.",
-                "Free some space and try again; nothing of it was left behind.",
+                "Free some space and try again; partial files were deleted.",
                 where=str(project),
             ) from error
         writer = RunWriter(folder / DATABASE, spec.id)

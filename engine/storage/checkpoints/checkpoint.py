@@ -145,7 +145,7 @@ def not_written(error: OSError, folder: Path) -> StoreError:
     return StoreError.of(
         "store.disk_full" if error.errno in FULL else "checkpoint.not_written",
         f"The checkpoint could not be written: {error.strerror or error}.",
-        "Free some space, then resume: everything up to the checkpoint before is there.",
+        "Free some space, then resume: everything up to the previous checkpoint is kept.",
         where=str(folder),
     )
 

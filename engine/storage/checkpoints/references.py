@@ -97,8 +97,9 @@ def find_in_run(folder: Path, spec: RunSpec, which: str) -> NamedCheckpoint:
     if not checkpoint.verify(folder / chosen.path):
         raise ConfigError.of(
             "checkpoint.damaged",
-            f"The files of {spec.name}@{chosen.step} are missing or not what was written.",
-            "Take another step of that run.",
+            f"The files of {spec.name}@{chosen.step} are missing or were changed after they were "
+            "written.",
+            "Use another step of that run.",
             where=str(folder / chosen.path),
         )
     return NamedCheckpoint(folder, spec, chosen)
@@ -132,11 +133,11 @@ def _best(kept: list[Checkpoint], known: CheckpointFacts) -> Checkpoint | None:
 def _missing(reference: str, spec: RunSpec, which: str, kept: list[Checkpoint]) -> ConfigError:
     steps = ", ".join(str(one.step) for one in kept)
     if not kept:
-        words, hint = f"{spec.name} has no checkpoint yet.", "Let it train on until it keeps one."
+        words, hint = f"{spec.name} has no checkpoint yet.", "Train until it saves one."
     elif which == BEST:
         words = f"No checkpoint of {spec.name} was validated, so the best one is unknown."
         hint = f"Name a step: {spec.name}@{kept[-1].step}."
     else:
         words = f"There is no checkpoint {reference}."
-        hint = f"Kept of this run are steps: {steps}."
+        hint = f"Stored steps of this run: {steps}."
     return ConfigError.of("checkpoint.unknown", words, hint, where=reference)

@@ -186,7 +186,7 @@ class RunReader:
         )
         rows = self._rows(sql, (key,))
         if not rows:
-            raise Refused.of("judge.no_call", "This question to the judge is not on record.")
+            raise Refused.of("judge.no_call", "This judge request is not stored.")
         return _call(rows[0][0])
 
     def answered(self, judge: str, most: int) -> list[Call]:

@@ -50,7 +50,7 @@ class Repaired:
     @property
     def words(self) -> str:
         if not self.events:
-            return "Its settings were written anew from its database, which is whole."
+            return "Its settings were restored from its database, which is intact."
         lost = "what came behind them was unreadable" if self.broken else "none is missing"
         transcripts = f" {self.transcripts} transcripts were lost." if self.transcripts else ""
         return f"Repaired: {self.events} events were kept; {lost}.{transcripts}"
@@ -111,7 +111,7 @@ def _nothing(folder: Path, why: str) -> StoreError:
     return StoreError.of(
         "repair.nothing",
         f"Nothing of this run can be recovered: {why}.",
-        "Remove it; its checkpoints, if there are some, can be used by their folder.",
+        "Remove it; its checkpoints, if any, remain usable as folders.",
         where=str(folder),
     )
 

@@ -360,8 +360,8 @@ def _write_problem(error: Exception) -> Problem:
     if isinstance(error, apsw.FullError | apsw.IOError):
         return Problem(
             code="store.disk_full",
-            message="The run could not be written: the disk is full or does not answer.",
-            hint="Free some space, then resume: everything acknowledged before is there.",
+            message="The run could not be written: the disk is full or does not respond.",
+            hint="Free some space, then resume: everything acknowledged before is kept.",
             detail=str(error),
         )
     return Problem(code="store.not_written", message=f"The run could not be written: {error}.")

@@ -311,6 +311,6 @@ def _take_lock(file: Path) -> int:
         raise Refused.of(
             "run.locked",
             "Another engine is using this run.",
-            "Open it in the window or terminal that started it.",
+            "Open it in the studio or terminal that started it.",
             where=str(file),
         ) from None

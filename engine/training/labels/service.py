@@ -99,7 +99,7 @@ class LabelService:
             named = f"is for run {label.run_id}" if label.run_id else "names no run"
             raise Refused.of(
                 "label.other_run",
-                f"The label {named}, and was sent to {self._run.spec.id}.",
+                f"The label {named}, but was sent to {self._run.spec.id}.",
                 "Open the run that the group belongs to, and label it there.",
                 where=self._run.spec.name,
             )

@@ -85,7 +85,7 @@ def _answer(example: Example, chat: ChatFormat, place: int) -> tuple[str, str]:
     after, end = chat.render_answered(messages[: place + 1], tools)
     if not after.startswith(before):
         raise ValueError(
-            f"The chat template writes message {place + 1} otherwise than it begins an answer."
+            f"The chat template renders message {place + 1} differently from the generation prompt."
         )
     answer = after[len(before) : end]
     for call in messages[place].get("tool_calls") or []:
@@ -233,7 +233,7 @@ def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
         raise ConfigError.of(
             "demonstrations.empty",
             "There is no demonstration to train on.",
-            'Write {"messages": [{"role": "user", "content": "…"}, …]}, one a line.',
+            'Write {"messages": [{"role": "user", "content": "…"}, …]}, one per line.',
             where=str(project / config.sft.data),
         )
 
@@ -281,7 +281,7 @@ def stored_examples(
         if problem := refusal([source.file], skip=False):
             raise StoreError.of(
                 "demonstrations.changed",
-                "The demonstrations that this run keeps cannot be read any more.",
+                "The demonstrations that this run keeps cannot be read anymore.",
                 "Start another run.",
                 where=str(folder / name),
                 detail=problem.message,
@@ -298,6 +298,6 @@ def _unreadable(file: Path, role: Role, error: OSError | ValueError) -> Problem:
         message=f"There is no {file.name} in the project."
         if missing
         else f"The demonstrations cannot be read: {getattr(error, 'strerror', None) or error}.",
-        hint=f"Make one with `atelier distill` or by hand, or set {setting}.",
+        hint=f"Make one with `atelier distill` or by hand, or change {setting}.",
         where=str(file),
     )

@@ -51,16 +51,16 @@ def read_line(line: bytes) -> Example:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"It is no JSON: {error}.") from None
+        raise ValueError(f"It is not valid JSON: {error}.") from None
     except RecursionError:
         raise ValueError("It is nested too deeply.") from None
     value = {"messages": value} if isinstance(value, list) else value
     if not isinstance(value, dict):
-        raise ValueError(f"It is a {type(value).__name__} and no object.")
+        raise ValueError(f"It is a {type(value).__name__} , not an object.")
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise ValueError("It has half a character (a lone surrogate).") from None
+        raise ValueError("It contains a lone surrogate.") from None
     return _example(value)
 
 
@@ -76,10 +76,10 @@ def _example(value: dict[str, Any]) -> Example:
         return _prompted(value)
     if "text" in value:
         if not isinstance(value["text"], str) or not value["text"].strip():
-            raise ValueError('Its "text" is empty, or no text.')
+            raise ValueError('Its "text" is empty or not a string.')
         return Example("text", answer=value["text"])
     found = ", ".join(f'"{key}"' for key in list(value)[:6]) or "nothing"
-    raise ValueError(f"It has none of {KNOWN}, but {found}.")
+    raise ValueError(f"It has none of {KNOWN}, only {found}.")
 
 
 def _conversation(value: dict[str, Any]) -> Example:
@@ -111,19 +111,19 @@ def _counts(message: Message) -> bool:
     """OpenAI's `weight`: 0 gives context and is not learned. Raises ValueError for other ones."""
     weight = message.get("weight", 1)
     if weight not in (0, 1):
-        raise ValueError(f"A message has the weight {weight}; only 0 and 1 mean something.")
+        raise ValueError(f"A message has the weight {weight}; only 0 and 1 are valid.")
     return bool(weight)
 
 
 def _messages(value: Any, key: str) -> list[Message]:
     if not isinstance(value, list) or not value:
-        raise ValueError(f'Its "{key}" is no list of messages, or empty.')
+        raise ValueError(f'Its "{key}" is not a list of messages, or is empty.')
     return [_message(one, number) for number, one in enumerate(value, 1)]
 
 
 def _message(value: Any, number: int) -> Message:
     if not isinstance(value, dict):
-        raise ValueError(f"Message {number} is no object.")
+        raise ValueError(f"Message {number} is not an object.")
     role = value.get("role", value.get("from"))
     role = SHAREGPT.get(role, role) if isinstance(role, str) else role
     if role not in ROLES:
@@ -137,7 +137,7 @@ def _message(value: Any, number: int) -> Message:
     if calls:
         _check_calls(calls, number)
     elif message["content"] in (None, "", []) and role == "assistant":
-        raise ValueError(f"Message {number}, of the assistant, says nothing.")
+        raise ValueError(f"Message {number}of the assistant is empty.")
     if message.get("function_call"):
         raise ValueError(f'Message {number} has the old "function_call": write "tool_calls".')
     return message
@@ -149,7 +149,9 @@ def _check_content(content: Any, number: int) -> None:
     if not (isinstance(content, list) and all(isinstance(part, dict) for part in content)):
         raise ValueError(f"The content of message {number} is neither text nor parts.")
     if any(part.get("type") != "text" for part in content):
-        raise ValueError(f"Message {number} holds an image, audio or file; only text is learned.")
+        raise ValueError(
+            f"Message {number} contains an image, audio or file; only text is supported."
+        )
 
 
 def _check_calls(calls: Any, number: int) -> None:
@@ -166,5 +168,5 @@ def _check_calls(calls: Any, number: int) -> None:
 def _tools(value: dict[str, Any]) -> list[dict[str, Any]]:
     tools = value.get("tools") or []
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise ValueError('Its "tools" is no list of objects.')
+        raise ValueError('Its "tools" is not a list of objects.')
     return tools

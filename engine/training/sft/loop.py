@@ -122,7 +122,7 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
     step = found.step if found else 0
     plan = run.spec.supervised
     if plan and plan.skipped and not history:
-        words = f"Trains without {plan.skipped} bad lines, as sft.skip_bad_lines says."
+        words = f"Trains without {plan.skipped} invalid lines (sft.skip_bad_lines)."
         await run.log("warning", "sft", words)
     told = await measure(run, policy, held_out, step)
     if told and step == 0:
@@ -148,7 +148,7 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
         await run.say(RunStopped(step=step, reason="You stopped it after this update."))
         return
     if early:
-        await run.log("info", "sft", "The held-out loss falls no more: the run ends early.")
+        await run.log("info", "sft", "The held-out loss no longer falls: the run ends early.")
     await prune(run)
     await run.say(summary(run, step, time.monotonic() - begun))
 

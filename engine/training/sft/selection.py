@@ -36,7 +36,7 @@ def read_rule(text: str) -> Rule:
     if not which or (which == "above") != (least is not None and which != "best"):
         raise ConfigError.of(
             "config.bad_keep",
-            f"{text!r} does not say what to keep.",
+            f"{text!r} is not a selection rule.",
             "Write best, best:0.5 (the best of each scenario, if its reward is at least that), "
             "all, or above:0.8.",
         )
@@ -83,9 +83,9 @@ def _unfit(one: TrajectorySummary, rule: Rule) -> str:
 
 def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
     """Write selected trajectories of the run in `folder` to the demonstrations file `asked.file` of
-    its project, if one is named; they replace earlier lines of this run. Without a split, a training
-    run contributes its training trajectories. Returns what was selected. Raises ConfigError, and
-    StoreError if the run cannot be read."""
+    its project, if one is named; they replace earlier lines of this run. Without a split, a
+    training run contributes its training trajectories. Raises ConfigError, and StoreError if the
+    run cannot be read."""
     rule, spec, project = read_rule(asked.keep), read_spec(folder), folder.parents[1]
     if asked.split is None and spec.kind in TRAINING_KINDS:
         asked = asked.model_copy(update={"split": "train"})

@@ -61,7 +61,7 @@ def scenario_weights(
 
 
 def check(kind: str, scenarios: Sequence[Scenario]) -> None:
-    """Raises ConfigError where a difficulty that is going to be needed is no number."""
+    """Raises ConfigError where a difficulty that is going to be needed is not a number."""
     if kind == "easy_first":
         for scenario in scenarios:
             difficulty(scenario)
@@ -76,8 +76,8 @@ def difficulty(scenario: Scenario) -> float | None:
     if isinstance(said, bool) or not isinstance(said, int | float) or not math.isfinite(said):
         raise ConfigError.of(
             "scenarios.bad_difficulty",
-            f"The difficulty of scenario {scenario.id} is no number.",
-            'Write "difficulty": 2.5, the higher, the harder; left out, it is measured.',
+            f"The difficulty of scenario {scenario.id} is not a number.",
+            'Write "difficulty": 2.5, where higher is harder; without it, difficulty is measured.',
             where=f"scenario {scenario.id}",
         )
     return float(said)

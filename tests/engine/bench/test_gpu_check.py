@@ -96,7 +96,7 @@ def test_a_check_that_breaks_is_reported_and_the_others_go_on(
         "dies": ("failed", "Its process was killed: the machine's memory probably ran out."),
         "breaks": ("failed", "ValueError: seven is no colour"),
         "refuses": ("failed", "Memory ran out. Take less."),
-        "hangs": ("failed", "It was not done after 4 s, and was ended."),
+        "hangs": ("failed", "It did not finish within 4 s and was ended."),
         "needs": ("skipped", "It needs unheard_of: not installed for python."),
         "works": ("passed", "It works."),
     }

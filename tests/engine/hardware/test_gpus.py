@@ -76,7 +76,7 @@ def test_what_a_card_does_not_tell_is_none(library: Path) -> None:
 
 
 def test_a_machine_without_cards_says_why(library: Path) -> None:
-    assert ask(library, STUB_CARDS="0") == ([], "The NVIDIA driver sees no card.")
+    assert ask(library, STUB_CARDS="0") == ([], "The NVIDIA driver finds no GPU.")
     unloaded = "The NVIDIA driver is installed, but not loaded."
     assert ask(library, STUB_UNLOADED="1") == ([], unloaded)
 

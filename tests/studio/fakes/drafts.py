@@ -150,7 +150,7 @@ class FakeAuthoring:
         asked = BeginWithTools.model_validate(await request.json())
         self.begun.append(asked)
         if asked.servers.endswith("bad.json"):
-            return refusal(422, "mcp.none", "There is no server in it.")
+            return refusal(422, "mcp.none", "It has no servers.")
         self._begin_project(asked.folder, "")
         if asked.servers:
             self.add_server(asked.folder)

@@ -20,7 +20,7 @@ BARE_CARD = BackendFacts(cards=1, vllm=NO_VLLM, unsloth=NO_UNSLOTH)
 GPU_ENGINE = BackendFacts(cards=2, vllm=READY, unsloth=READY)
 GONE = Problem(
     code="sampler.died",
-    message="The vLLM server is gone: its process ended.",
+    message="The vLLM server has exited: its process ended.",
     hint="See the end of the run's log.",
 )
 NOT_STARTED = Problem(

@@ -40,8 +40,8 @@ CHECKS = [
     Check(
         name="Leaving",
         state="warn",
-        words="This server ends what you have started when you leave.",
-        hint="Run `loginctl enable-linger` there once, or a run ends with the connection.",
+        words="This server ends your processes when you log out.",
+        hint="Run `loginctl enable-linger` there once, otherwise a run ends with the connection.",
     ),
 ]
 REPORT = HostReport(
@@ -65,7 +65,7 @@ NOT_INSTALLED = Problem(
 UNREACHABLE = Problem(
     code="ssh.unreachable",
     message="mara@box.lab:22 cannot be reached: no route to host.",
-    hint="Check the network here, and the VPN where one is needed.",
+    hint="Check the network here, and the VPN if one is needed.",
 )
 KEY_CHANGED = Problem(
     code="ssh.host_key_changed",
@@ -239,7 +239,7 @@ class FakeHosts:
                 return False
             if said == right:
                 return True
-        told = {"code": "ssh.password_wrong", "message": "box did not accept what was typed."}
+        told = {"code": "ssh.password_wrong", "message": "box did not accept your input."}
         self.change(name, state="stopped", problem=Problem(**told))
         return False
 

@@ -28,5 +28,5 @@ def unreachable(address: str, error: Exception) -> SinkError:
 
 def refused(what: str, detail: str = "") -> SinkError:
     """`what` it answers."""
-    hint = "Give a valid key under Settings, Tracker keys, or in its environment variable."
+    hint = "Set a valid key under Settings, Tracker keys, or in its environment variable."
     return SinkError("key", f"refuses the key ({what}).", hint, detail)

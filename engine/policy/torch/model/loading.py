@@ -49,8 +49,8 @@ def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
             raise not_loadable(path, error) from error
         raise ModelError.of(
             "model.own_attention",
-            "This model computes attention in code of its own, where prefixes cannot be shared.",
-            "Take a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
+            "This model has its own attention code, where prefixes cannot be shared.",
+            "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
             where=path,
         ) from error
     except (OSError, ValueError, RuntimeError) as error:

@@ -221,8 +221,8 @@ class LoraModel:
         if strangers:
             raise PolicyError.of(
                 "policy.other_adapter",
-                f"This adapter is not of this model: {strangers[0]}.",
-                "Take one that was trained on the same base model.",
+                f"This adapter does not fit this model: {strangers[0]}.",
+                "Use one that was trained on the same base model.",
                 where=str(folder),
             )
 
@@ -234,8 +234,8 @@ def _checkpointed_layers(base: PreTrainedModel) -> list[nn.Module]:
     except ValueError as error:
         raise ModelError.of(
             "model.no_recompute",
-            f"This model cannot compute its layers again: {error}",
-            "Set backend.recompute to false, or take a smaller train.batch_tokens.",
+            f"This model does not support gradient checkpointing: {error}",
+            "Set backend.recompute to false, or lower train.batch_tokens.",
             where="backend.recompute",
         ) from error
     return [layer for layer in base.modules() if isinstance(layer, GradientCheckpointingLayer)]

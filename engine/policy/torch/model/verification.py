@@ -104,7 +104,7 @@ def _refusal(model: Computed, said: str, detail: str) -> ModelError:
     return ModelError.of(
         "model.not_exact",
         f"The exact trainer does not compute {kind} as transformers does: {said[:300]}.",
-        "Take a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
+        "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
         where="model.name",
         detail=detail[:4000],
     )

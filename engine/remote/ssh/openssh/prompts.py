@@ -121,7 +121,7 @@ class Prompts:
             raise self._changed(place, shown)
         answer = await person.ask(
             "host_key",
-            f"The key of {place.server} is not on record yet. Is it the right one?",
+            f"The host key of {place.server} is unknown. Is it the right one?",
             shown,
         )
         if (answer or "").strip().lower() != "yes":

@@ -160,7 +160,7 @@ async def _change_rubric(run: Run, source: str) -> None:
     """Change a run's rubric. Raises Refused without a judge for it, ConfigError if unusable."""
     judge = run.config.judge
     if not (judge.enabled and judge.models):
-        raise Refused.of("run.no_judge", "This run has no judge that goes by a rubric.")
+        raise Refused.of("run.no_judge", "This run has no judge that uses a rubric.")
     check_fit(judge, parse_rubric(source))
     await run.say(RubricChanged(step=last_step(run) + 1, source=source))
     run.orders.rubric = source
@@ -173,16 +173,16 @@ def refuse_extension(run: RunSummary) -> None:
     """Raises Refused where steps cannot be added."""
     match run.kind:
         case "evaluation":
-            raise Refused.of("run.no_steps", "An evaluation has no steps that could be added.")
+            raise Refused.of("run.no_steps", "An evaluation has no steps to add.")
         case "outside":
             raise Refused.of(
-                "run.no_steps", "How many steps there are is for the script to say.", "Change it."
+                "run.no_steps", "The script decides the number of steps.", "Change it."
             )
         case "sft":
             raise Refused.of(
                 "run.no_steps",
                 "The number of updates of an SFT run is set by its epochs.",
-                "Start another one from it, with other sft.epochs.",
+                "Start another one from it with a different sft.epochs.",
             )
 
 
@@ -212,5 +212,5 @@ def refuse_resumption(run: RunSummary, steps: int | None) -> None:
         raise Refused.of(
             "run.finished",
             f"This run has finished its {run.steps} steps.",
-            "Train more by asking for more steps.",
+            "Raise the number of steps to train more.",
         )

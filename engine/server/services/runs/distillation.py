@@ -74,7 +74,7 @@ def check(plan: EvaluationPlan) -> None:
         raise ConfigError.of(
             "demonstrations.one_teacher",
             "Demonstrations come from one teacher at a time.",
-            "Name one model, and no other system prompts.",
+            "Choose one model and no other system prompts.",
         )
 
 

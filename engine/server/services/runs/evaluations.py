@@ -137,7 +137,7 @@ def _file(project: Path, source: str) -> Path:
         file.exists()
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError.of(
-            "file.bad_name", f"{source[:200]!a} names no file: {in_one_line(error)[:200]}."
+            "file.bad_name", f"{source[:200]!a} is not a file: {in_one_line(error)[:200]}."
         ) from error
     return file
 

@@ -79,7 +79,7 @@ def _hint(config: ProjectConfig, model: Path) -> str:
     fixes = smaller_settings(config, model, cards)
     best = next((fix for fix in fixes if fix.fits), fixes[-1] if fixes else None)
     if best is None:
-        return "Take a smaller model."
+        return "Use a smaller model."
     plan = vram_plan(config, model, cards)
     room = plan.fullest.room_bytes if plan else psutil.virtual_memory().total
     return f"Start again from the last checkpoint with {advice(best, room)}."

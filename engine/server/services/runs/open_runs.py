@@ -90,7 +90,7 @@ class OpenRuns:
             except TimeoutError:
                 raise Refused.of(
                     "run.judging",
-                    "The judge is at work on this run.",
+                    "The judge is scoring this run.",
                     "Wait until it is done, or cancel it on the Judge page.",
                 ) from None
             if run_id in self._opened:

@@ -92,7 +92,7 @@ class ScriptRuns:
         if session.left is None and session.script.alive and session.script.pid != asked.pid:
             raise Refused.of(
                 "outside.taken",
-                f"Another script trains {spec.name} already (process {session.script.pid}).",
+                f"Another script is already training {spec.name} (process {session.script.pid}).",
                 "Wait for it, end it, or give the model another name.",
             )
         session.leave("Its script has ended.", False)

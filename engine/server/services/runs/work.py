@@ -134,7 +134,7 @@ def problem_of(error: BaseException) -> Problem:
         return error.problem
     return Problem(
         code="engine.bug",
-        message=f"Something that should not happen did: {type(error).__name__}: {error}",
+        message=f"Unexpected error: {type(error).__name__}: {error}",
         hint="Resume from the last checkpoint; please report it with the details.",
         detail="".join(traceback.format_exception(error))[-8000:],
     )

@@ -52,7 +52,7 @@ def test_a_number_out_of_range_rejects_the_whole_reply(value: float) -> None:
 def test_a_scale_of_ten_rejects_the_whole_reply() -> None:
     text = reply({"BC": 1, "DF": 0, "GH": 9})
     assert read_reply(text, IDS, PLAIN) == Reading(
-        {}, "GH: the score is 9, and scores are numbers from 0 to 1.", "form"
+        {}, "GH: the score is 9, but scores are numbers from 0 to 1.", "form"
     )
 
 

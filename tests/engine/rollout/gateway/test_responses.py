@@ -121,7 +121,7 @@ def test_responses_of_another_attempt_are_not_known(served: Served) -> None:
 
 
 def test_a_model_of_a_provider_answers_in_either_form(served: Served) -> None:
-    trouble = Problem(code="provider.key", message="The provider refuses the key.")
+    trouble = Problem(code="provider.key", message="The provider rejected the key.")
     session = RemoteSession("t1", Scripted({"content": "Hi"}, {"content": "Ho"}, trouble), 3)
     client = served.client.with_options(api_key=served.gateway.open(session))
     answer = client.responses.create(model="policy", input="Hello")

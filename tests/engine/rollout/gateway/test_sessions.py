@@ -91,7 +91,7 @@ def test_a_stream_has_the_whole_answer() -> None:
 
 
 def test_a_question_without_an_answer_is_remembered_and_paid() -> None:
-    trouble = Problem(code="provider.key", message="The provider refuses the key.")
+    trouble = Problem(code="provider.key", message="The provider rejected the key.")
     session = RemoteSession("t1", Scripted(trouble, {"content": "Hi"}), max_turns=3)
     with pytest.raises(NoProviderAnswer, match="refuses the key"):
         ask(session)
