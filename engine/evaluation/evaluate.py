@@ -64,9 +64,7 @@ class PauseControl:
         if not orders.paused or self.closed:
             return
         await self._run.say(RunPaused(step=0))
-        while orders.paused and not self.closed:
-            orders.changed.clear()
-            await orders.changed.wait()
+        await orders.until(lambda: self.closed or not orders.paused)
         if not self.closed:
             await self._run.say(RunContinued(step=0))
 

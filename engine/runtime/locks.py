@@ -4,9 +4,11 @@
 its own, and no text of the holder; all three are needed here.
 """
 
+import contextlib
 import fcntl
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 RETRY_S = 0.05
@@ -52,6 +54,15 @@ def take_lock(file: Path, wait_s: float | None = 0.0, holder: str = "") -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextlib.contextmanager
+def released(descriptor: int) -> Iterator[None]:
+    """Release a lock that was taken when the block ends."""
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def is_locked(file: Path) -> bool:

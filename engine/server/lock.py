@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.launcher.local import runtime_dir
 from engine.protocol.problems import Refused
 from engine.protocol.records.hardware import Card
-from engine.runtime.locks import Busy, take_lock
+from engine.runtime.locks import Busy, released, take_lock
 
 PATIENCE_S = 20.0
 """A run needs this long at most to end its workers."""
@@ -32,10 +32,8 @@ def workspace_lock(workspace: Path, discovery: Path) -> Iterator[None]:
             "Use it, or stop it first.",
             where=str(folder / "lock"),
         ) from None
-    try:
+    with released(descriptor):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _take(file: Path, discovery: Path) -> int:
@@ -74,10 +72,8 @@ def _held(name: str, place: str, who: str) -> Iterator[None]:
             f"Another engine of yours is training on {place}: {busy.holder or 'an older one'}.",
             "Wait for it, or stop it first.",
         ) from None
-    try:
+    with released(descriptor):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _safe(name: str) -> str:

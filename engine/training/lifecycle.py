@@ -89,11 +89,9 @@ async def wait_while_paused(run: Run, policy: Policy, step: int) -> None:
         return
     await run.say(RunPaused(step=step))
     await policy.hold()
-    while run.orders.paused:
-        run.orders.changed.clear()
-        await run.orders.changed.wait()
-        if run.orders.stop_after_step:
-            raise StopRequested
+    await run.orders.until(lambda: run.orders.stop_after_step or not run.orders.paused)
+    if run.orders.stop_after_step:
+        raise StopRequested
     await policy.go_on()
     await run.say(RunContinued(step=step))
 

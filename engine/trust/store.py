@@ -6,7 +6,6 @@ serialised between processes by a lock file and become visible by rename.
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from engine.protocol.problems import Refused
 from engine.protocol.requests.trust import AddressConfirmation, FileConfirmation
 from engine.runtime.files import PRIVATE_MODE, replace_file
-from engine.runtime.locks import take_lock
+from engine.runtime.locks import released, take_lock
 
 FILE = "trust.json"
 RUNS = "trusted_runs"
@@ -68,15 +67,13 @@ def edit_record() -> Iterator[Record]:
         lock = take_lock(folder / f"{FILE}.lock", wait_s=None)
     except OSError as error:
         raise _not_written(folder, error) from error
-    try:
+    with released(lock):
         record = read_record()
         yield record
         try:
             replace_file(folder / FILE, record.model_dump_json(indent=1) + "\n", PRIVATE_MODE)
         except OSError as error:
             raise _not_written(folder, error) from error
-    finally:
-        os.close(lock)
 
 
 def remember_run(run_id: str, spec: bytes) -> None:

@@ -4,7 +4,6 @@ sender at a time."""
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from engine.protocol.config.tracking import TRACKERS, TrackerName
 from engine.protocol.problems import Problem, Refused
 from engine.runtime.files import replace_file
-from engine.runtime.locks import Busy, take_lock
+from engine.runtime.locks import Busy, released, take_lock
 
 FOLDER = "track"
 
@@ -68,10 +67,8 @@ def hold_tracker(run: Path, name: TrackerName) -> Iterator[None]:
             f"Another engine already uploads this run to {TRACKERS[name]}.",
             "Wait for it.",
         ) from None
-    try:
+    with released(descriptor):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def target_of(settings: dict[str, object]) -> str:

@@ -75,6 +75,12 @@ class RunOrders:
             self.reviewed = reviewed
         self.changed.set()
 
+    async def until(self, met: Callable[[], bool]) -> None:
+        """Wait until the orders meet a condition."""
+        while not met():
+            self.changed.clear()
+            await self.changed.wait()
+
 
 @dataclass
 class RunBudget:
@@ -297,11 +303,8 @@ def is_locked(folder: Path) -> bool:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run folder for the block. Raises Refused where another engine holds it."""
     clear_lock(folder / LOCK)
-    descriptor = _take_lock(folder / LOCK)
-    try:
+    with locks.released(_take_lock(folder / LOCK)):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _take_lock(file: Path) -> int:

@@ -29,19 +29,16 @@ async def review(run: Run, step: int, clock: Clock) -> None:
 async def _decision(run: Run, wait_s: float | None) -> Literal["person", "timeout", "stop"]:
     try:
         async with asyncio.timeout(wait_s):
-            while not (run.orders.reviewed or run.orders.stop_after_step):
-                run.orders.changed.clear()
-                await run.orders.changed.wait()
+            await run.orders.until(lambda: run.orders.reviewed or run.orders.stop_after_step)
     except TimeoutError:
         return "timeout"
     return "person" if run.orders.reviewed else "stop"
 
 
 async def _pause(run: Run, step: int) -> None:
-    run.orders.give(paused=True)
+    orders = run.orders
+    orders.give(paused=True)
     await run.say(RunPaused(step=step))
-    while run.orders.paused and not (run.orders.reviewed or run.orders.stop_after_step):
-        run.orders.changed.clear()
-        await run.orders.changed.wait()
-    run.orders.give(paused=False)
+    await orders.until(lambda: orders.reviewed or orders.stop_after_step or not orders.paused)
+    orders.give(paused=False)
     await run.say(RunContinued(step=step))

@@ -9,7 +9,7 @@ import pytest
 from engine.protocol.problems import Problem
 from engine.rollout.gateway.sessions import RemoteSession
 from tests.engine.rollout.conftest import ASK, TOOL, Served
-from tests.engine.rollout.gateway.test_provider import Scripted
+from tests.engine.rollout.gateway.test_sessions import Scripted
 
 CALL = '<tool_call>{"name": "find", "arguments": {"who": "Ada"}}</tool_call>'
 FIND: Any = {"type": "function", "name": "find", "parameters": {"type": "object"}, "strict": False}
