@@ -15,12 +15,6 @@ __all__ = ["EngineClient"]
 
 
 class EngineClient(
-    EngineCalls,
-    ProjectCalls,
-    RunCalls,
-    ReplicaCalls,
-    JudgingCalls,
-    SyncCalls,
-    HostCalls,
+    EngineCalls, ProjectCalls, RunCalls, ReplicaCalls, JudgingCalls, SyncCalls, HostCalls
 ):
     """Client of one engine. Use as an async context manager, inside one event loop."""

@@ -22,12 +22,7 @@ from engine.rollout.agents.processes import AgentResult, Attempt
 from engine.runtime.ids import ulid
 from engine.runtime.timeouts import Away, never
 from engine.storage.project import load_config
-from engine.storage.run_folder.run import (
-    make_open_ended_run,
-    read_spec,
-    run_reader,
-    specs_of,
-)
+from engine.storage.run_folder.run import make_open_ended_run, read_spec, run_reader, specs_of
 from engine.trust.projects import is_trusted, is_trusted_run
 
 Z = 1.959963984540054

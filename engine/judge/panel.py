@@ -8,13 +8,7 @@ sufficient; otherwise the named judges continue, and without any the trajectorie
 import asyncio
 
 from engine.judge.calibration.measurement import Place, labels_by_place
-from engine.judge.local_judge import (
-    NAME,
-    LocalJudge,
-    Preference,
-    preferences_of_scores,
-    version_of,
-)
+from engine.judge.local_judge import NAME, LocalJudge, Preference, preferences_of_scores, version_of
 from engine.judge.prompting.canaries import canary_results, kind_of, with_canary
 from engine.judge.ruler import Ruler, can_be_judged, combined
 from engine.protocol.config.project import JudgeConfig

@@ -111,10 +111,4 @@ def _asked(name: str, values: dict[str, Any]) -> SetServer:
         ) from error
 
 
-ACTIONS = {
-    "list": _list,
-    "tools": _tools,
-    "add": _add,
-    "choose": _choose,
-    "remove": _remove,
-}
+ACTIONS = {"list": _list, "tools": _tools, "add": _add, "choose": _choose, "remove": _remove}

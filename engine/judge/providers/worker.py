@@ -103,12 +103,7 @@ CALLERS = {
         "model": "judge",
         "shorten": "Lower judge.max_chars",
     },
-    "chat": {
-        "prefix": "provider",
-        "section": "evaluate",
-        "model": "model",
-        "shorten": "Send less",
-    },
+    "chat": {"prefix": "provider", "section": "evaluate", "model": "model", "shorten": "Send less"},
 }
 """Beginning of a problem's code, and words of its text, by operation."""
 

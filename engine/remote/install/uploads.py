@@ -126,11 +126,7 @@ class Wheel:
 
 
 async def bring_wheels(
-    name: str,
-    machine: str,
-    libc: str,
-    python: str,
-    heard: Callable[[str, int, int], None],
+    name: str, machine: str, libc: str, python: str, heard: Callable[[str, int, int], None]
 ) -> list[Wheel]:
     """Download the wheels of `uv`, `engine-cpu` or `engine-gpu` for Linux with this glibc and
     Python ("3.11"). Downloads are kept. `heard` gets a text, files done and files in total. Raises

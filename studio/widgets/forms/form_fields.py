@@ -68,13 +68,7 @@ class SpinField(Field):
     typed = True
 
     def __init__(
-        self,
-        name: str,
-        low: int = 0,
-        high: int = 1_000_000,
-        *,
-        step: int = 1,
-        suffix: str = "",
+        self, name: str, low: int = 0, high: int = 1_000_000, *, step: int = 1, suffix: str = ""
     ) -> None:
         self._spin = QuietSpin()
         super().__init__(name, self._spin)
@@ -102,11 +96,7 @@ class NumberField(Field):
     typed = True
 
     def __init__(
-        self,
-        name: str,
-        low: float | None = None,
-        high: float | None = None,
-        placeholder: str = "",
+        self, name: str, low: float | None = None, high: float | None = None, placeholder: str = ""
     ) -> None:
         self._line = LineInput(name, placeholder, mono=True)
         super().__init__(name, self._line)

@@ -147,13 +147,7 @@ class FilterChip(KeyboardFocus, Chip):
             shade = tone if self._active else "text"
             paint.text(painter, room, self._amount, shade, "caption", 500)
         if self._active:
-            paint.icon(
-                painter,
-                QPointF(self.width() - 18, self.height() / 2 - 6),
-                "x",
-                tone,
-                12,
-            )
+            paint.icon(painter, QPointF(self.width() - 18, self.height() / 2 - 6), "x", tone, 12)
 
     def _press(self, removing: bool) -> None:
         if self._active and removing:

@@ -7,12 +7,7 @@ import sys
 
 import torch
 
-from engine.judge.local_judge import (
-    LEAST_GROUPS,
-    LocalJudge,
-    Preference,
-    preferences_of_scores,
-)
+from engine.judge.local_judge import LEAST_GROUPS, LocalJudge, Preference, preferences_of_scores
 from engine.policy.base import Pair, PreferenceModel, TrainItem
 from engine.policy.torch.training.bradley_terry import fit
 from engine.protocol.problems import Problem

@@ -120,9 +120,7 @@ class Prompts:
         if OTHER_KINDS in prompt:
             raise self._changed(place, shown)
         answer = await person.ask(
-            "host_key",
-            f"The host key of {place.server} is unknown. Is it the right one?",
-            shown,
+            "host_key", f"The host key of {place.server} is unknown. Is it the right one?", shown
         )
         if (answer or "").strip().lower() != "yes":
             raise host_key_refused(place, shown)
