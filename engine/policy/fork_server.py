@@ -1,7 +1,7 @@
-"""Client of the fork server of policy processes (`torch/preloaded.py`).
+"""Client of the fork server of torch processes (`torch/preloaded.py`): policies and exports.
 
-A policy process that is forked from a process with torch, transformers and PEFT in memory is there
-in milliseconds; newly started it needs seconds. Linux only, and only without CUDA, which does not
+A process that is forked from one with torch, transformers and PEFT in memory is there in
+milliseconds; newly started it needs seconds. Linux only, and only without CUDA, which does not
 survive a fork. Whatever fails here, the process is started the usual way.
 """
 
@@ -80,11 +80,13 @@ class ForkServer:
                 self._requests.send(b"{}")
 
     async def launch(self, launch: Launch) -> Process:
-        """Fork the process, or start it the usual way where that is not possible."""
+        """Fork the process, or start it the usual way where that is not possible: for another
+        folder than ours, or without variables that libraries have read at the server's start."""
         async with self._turn:
             try:
                 await self._ensured()
-                if (launch.cwd, launch.environment) == (ROOT, self._environment):
+                known = self._environment.items() <= launch.environment.items()
+                if launch.cwd == ROOT and launch.argv[:2] == [sys.executable, "-m"] and known:
                     return await self._fork(launch)
             except (OSError, TimeoutError, ValueError):
                 await self._end()
@@ -141,7 +143,11 @@ class ForkServer:
 
     async def _fork(self, launch: Launch) -> Process:
         assert self._requests is not None
-        request = {"cwd": str(launch.cwd), "environment": launch.environment}
+        request = {
+            "module": launch.argv[2],
+            "cwd": str(launch.cwd),
+            "environment": launch.environment,
+        }
         descriptors = [*launch.descriptors, launch.output]
         if self._answering:  # whoever asked before has been cancelled
             await asyncio.wait([self._answering])
@@ -175,7 +181,7 @@ class ForkServer:
 
 
 def launcher() -> Callable[[Launch], Awaitable[Process]]:
-    """The way to start a policy process without a card."""
+    """The way to start a torch process without a card."""
     return _current.launch if _current else start_program
 
 

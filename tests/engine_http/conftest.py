@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 STAYING = (
     "engine.judge.providers.worker",
     "engine.policy.torch.preloaded",
-    "fork-server of policies",
+    "fork-server of torch processes",
 )
 """Processes that a shared engine keeps for the next test."""
 CACHE = os.environ.get("XDG_CACHE_HOME")

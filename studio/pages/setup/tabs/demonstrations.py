@@ -237,7 +237,7 @@ class DemonstrationsTab(QWidget):
 
         def kept(found: Selection) -> None:
             left = sum(found.left_out.values())
-            message = f"{formatting.plural(found.kept, 'demonstration')} kept, {left} left out."
+            message = f"{formatting.plural(found.kept, 'demonstration')} kept, {left} excluded."
             self._session.said.emit(message)
             self.load()
 
