@@ -80,13 +80,12 @@ class ForkServer:
                 self._requests.send(b"{}")
 
     async def launch(self, launch: Launch) -> Process:
-        """Fork the process, or start it the usual way where that is not possible: for another
-        folder than ours, or without variables that libraries have read at the server's start."""
+        """Fork the process, or start it the usual way where that is not possible: libraries have
+        read the variables at the server's start, so that others need a process of their own."""
         async with self._turn:
             try:
                 await self._ensured()
-                known = self._environment.items() <= launch.environment.items()
-                if launch.cwd == ROOT and launch.argv[:2] == [sys.executable, "-m"] and known:
+                if (launch.cwd, launch.environment) == (ROOT, self._environment):
                     return await self._fork(launch)
             except (OSError, TimeoutError, ValueError):
                 await self._end()
