@@ -1,13 +1,14 @@
 """Row of a Python environment in Settings and Setup."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.store.projects.environments import Offer, Row
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.meter import Meter
 from studio.widgets.text.chip import Chip
@@ -31,8 +32,7 @@ class EnvironmentRow(QWidget):
         self._progress = Text("", "caption", 400, "muted", elide=True)
         self._share = Text("", "mono-small", 400, "muted")
         self._meter = Meter("Progress", "accent", 4)
-        self._buttons = QHBoxLayout()
-        self._buttons.setSpacing(6)
+        self._buttons = hbox(spacing=6)
         self._build()
 
     def paintEvent(self, event: object) -> None:
@@ -62,23 +62,18 @@ class EnvironmentRow(QWidget):
     def _build(self) -> None:
         line = QWidget()
         line.setFixedHeight(28)  # same height with and without buttons
-        head = QHBoxLayout(line)
-        head.setContentsMargins(0, 0, 0, 0)
-        head.setSpacing(8)
-        head.addWidget(self._title)
-        head.addWidget(self._chip)
-        head.addStretch(1)
-        head.addLayout(self._buttons)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0 if self._first else 8, 0, 10)
-        column.setSpacing(4)
-        column.addWidget(line)
-        for part in (self._purpose, self._facts, self._warning, self._problem):
-            column.addWidget(part)
-        far = QHBoxLayout()
-        far.setContentsMargins(0, 4, 0, 0)
-        far.addWidget(self._progress, 1)
-        far.addWidget(self._share)
+        hbox(self._title, self._chip, STRETCH, self._buttons, parent=line, spacing=8)
+        column = vbox(
+            line,
+            self._purpose,
+            self._facts,
+            self._warning,
+            self._problem,
+            parent=self,
+            margins=(0, 0 if self._first else 8, 0, 10),
+            spacing=4,
+        )
+        far = hbox((self._progress, 1), self._share, margins=(0, 4, 0, 0))
         column.addLayout(far)
         column.addWidget(self._meter)
 

@@ -21,7 +21,6 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -30,6 +29,7 @@ from studio.models.paged import ROOT, Index
 from studio.models.shortcuts import key_words
 from studio.pages.settings.shortcuts import shortcut_table
 from studio.widgets.controls.inputs import SearchInput
+from studio.widgets.layouts import vbox
 from studio.widgets.painting import paint
 
 ROW_PX = 36
@@ -109,11 +109,7 @@ class CommandPalette(QDialog):
 
     def _build(self, window: QWidget) -> None:
         self._list.setFrameShape(QFrame.Shape.NoFrame)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 8, 8, 8)
-        column.setSpacing(8)
-        column.addWidget(self._input)
-        column.addWidget(self._list)
+        vbox(self._input, self._list, parent=self, margins=8, spacing=8)
         self.resize(520, 48 + 16 + SHOWN_ROWS * ROW_PX)
         corner = window.mapToGlobal(window.rect().topLeft())
         self.move(corner.x() + (window.width() - self.width()) // 2, corner.y() + 88)
@@ -157,6 +153,4 @@ class ShortcutSheet(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Keyboard shortcuts")
         self.resize(620, 640)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(shortcut_table(self))
+        vbox(shortcut_table(self), parent=self)

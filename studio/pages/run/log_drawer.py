@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QListView,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -19,6 +18,7 @@ from studio.models.run import RunModel
 from studio.store.runs.parts import LogLine
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import IconButton
+from studio.widgets.layouts import vbox
 from studio.widgets.painting import paint
 
 TONES = {"info": "muted", "warning": "warn", "error": "bad"}
@@ -65,9 +65,7 @@ class LogDrawer(QWidget):
         self._list.setUniformItemSizes(True)
         self._list.setFrameShape(QFrame.Shape.NoFrame)
         card.body.addWidget(self._list)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(card)
+        vbox(card, parent=self)
         self._at_end = True
         """Whether the view was at the end when it was hidden; hidden views have no layout."""
         self._model.rowsInserted.connect(self._follow)

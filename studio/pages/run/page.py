@@ -1,7 +1,7 @@
 """Run page: step strip, charts, side column and log; guide without a run, remedies on failure."""
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QMenu, QStackedWidget, QWidget
 
 from engine.protocol.records.runs import Finding
 from engine.protocol.requests.runs import EditProject, TrajectoryQuery
@@ -32,6 +32,7 @@ from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.empty_page import EmptyPage, Preparation
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox, vbox
 
 
 class RunPage(Page):
@@ -77,14 +78,9 @@ class RunPage(Page):
         self._log.setVisible(not self._log.isVisible())
 
     def _build(self) -> None:
-        self._body = QHBoxLayout()
-        self._body.setSpacing(12)
-        self._body.addWidget(self._grid, 1)
-        self._body.addWidget(self._side)
+        self._body = hbox((self._grid, 1), self._side, spacing=12)
         live = QWidget()
-        self._column = QVBoxLayout(live)
-        self._column.setContentsMargins(16, 12, 16, 16)
-        self._column.setSpacing(12)
+        self._column = vbox(parent=live, margins=(16, 12, 16, 16), spacing=12)
         self._review = ReviewBar(self.session)
         self._column.addWidget(AwayBar(self.session))
         self._column.addWidget(self._review)
@@ -96,9 +92,7 @@ class RunPage(Page):
         self._stack.addWidget(live)
         self._damaged = DamagedRun(self.session, self.tasks, self._actions)
         self._stack.addWidget(self._damaged)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(self._stack)
+        vbox(self._stack, parent=self)
         self._add = Button("Add chart", "quiet", icon="plus", height=24)
         set_tip(self._add, "Add one of the charts below to the main charts")
         self._strip.add_tool(self._add)

@@ -1,13 +1,14 @@
 """Row of a server in the list: state, actions, progress and problem."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from studio.store.servers.server_rows import Offer, Row
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.meter import Meter
 from studio.widgets.tables.status_dot import Dot
@@ -95,21 +96,14 @@ class HostRow(QWidget):
             button.clicked.connect(lambda _=False, verb=verb: self.pressed.emit(verb))
 
     def _build(self) -> None:
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        for part in (self._dot, self._name):
-            head.addWidget(part)
-        head.addWidget(self._words, 1)
-        head.addWidget(self._share)
-        head.addLayout(self._offers)
-        head.addWidget(self._open)
-        below = QVBoxLayout()
-        below.setContentsMargins(18, 0, 0, 0)
-        below.setSpacing(4)
-        for under in (self._facts, self._problem, self._meter):
-            below.addWidget(under)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 4 if self._first else 8, 0, 10)
-        column.setSpacing(2)
-        column.addLayout(head)
-        column.addLayout(below)
+        head = hbox(
+            self._dot,
+            self._name,
+            (self._words, 1),
+            self._share,
+            self._offers,
+            self._open,
+            spacing=8,
+        )
+        below = vbox(self._facts, self._problem, self._meter, margins=(18, 0, 0, 0), spacing=4)
+        vbox(head, below, parent=self, margins=(0, 4 if self._first else 8, 0, 10), spacing=2)

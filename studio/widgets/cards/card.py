@@ -5,6 +5,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
+from studio.widgets.layouts import vbox
 from studio.widgets.painting import paint
 from studio.widgets.painting.focus import KeyboardFocus
 from studio.widgets.text.text import Text
@@ -64,9 +65,7 @@ class Card(QWidget):
         super().__init__(parent)
         self._tone = tone
         self._chosen = False
-        column = QVBoxLayout(self)
-        column.setContentsMargins(1, 1, 1, 1)
-        column.setSpacing(0)
+        column = vbox(parent=self, margins=1, spacing=0)
         self.header: CardHeader | None = None
         if title:
             self.header = CardHeader(title, words)

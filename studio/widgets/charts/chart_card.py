@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QEnterEvent, QFocusEvent, QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from engine.protocol.records.metrics import Metric
 from studio.text import formatting
@@ -14,6 +14,7 @@ from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import EventTag, Limit, Pane
 from studio.widgets.charts.series import BandSeries, BarSeries, LineSeries, Series, ValidationSeries
 from studio.widgets.charts.view import ChartView
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.painting.focus import BY_KEYBOARD
 from studio.widgets.text.chip import Chip
@@ -218,13 +219,8 @@ class ChartCard(QWidget):
         header = QWidget()
         header.setFixedHeight(36)
         header.setLayout(head)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(header)
-        below = QHBoxLayout()
-        below.setContentsMargins(12, 0, 12, 4)
-        below.addWidget(self._subtitle)
+        column = vbox(header, parent=self, spacing=0)
+        below = hbox(self._subtitle, margins=(12, 0, 12, 4))
         column.addLayout(below)
         column.addWidget(self.view, 1)
         self._change.hide()

@@ -7,12 +7,10 @@ from PySide6.QtCore import QAbstractListModel, QObject, QPointF, QRectF, QSize, 
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import (
     QFrame,
-    QHBoxLayout,
     QListView,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -21,6 +19,7 @@ from studio.models.paged import ROOT, Index
 from studio.pages.trajectories.reader.transcript_rows import Heading
 from studio.text import formatting
 from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.painting.advantage_mark import AdvantageMark
 from studio.widgets.tables.meter import MeterRow
@@ -102,17 +101,8 @@ class Outline(QWidget):
         self._list.setFrameShape(QFrame.Shape.NoFrame)
         self._list.setAccessibleName("Outline")
         self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        head = QHBoxLayout()
-        head.setContentsMargins(4, 8, 0, 8)
-        head.addWidget(self._number)
-        head.addWidget(self._advantage)
-        head.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addLayout(head)
-        column.addWidget(self._list, 1)
-        column.addWidget(self._trained)
-        column.addWidget(self._facts)
+        head = hbox(self._number, self._advantage, STRETCH, margins=(4, 8, 0, 8))
+        vbox(head, (self._list, 1), self._trained, self._facts, parent=self)
         self._list.clicked.connect(self._want)
         self._list.activated.connect(self._want)
 
