@@ -26,11 +26,7 @@ from studio.widgets.text.text import Text
 CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
 CODES = ("project.untrusted", "address.unconfirmed", "file.outside")
 """Problem codes that the user can resolve; their detail is the confirmation to send."""
-BUTTONS = {
-    "project": "Trust this project",
-    "address": "Confirm address",
-    "file": "Confirm file",
-}
+BUTTONS = {"project": "Trust this project", "address": "Confirm address", "file": "Confirm file"}
 ICON_PX = 16
 UNTRUSTED = "This project is not trusted. None of its code runs and nothing is sent."
 

@@ -131,11 +131,7 @@ class Question(QDialog):
 
 
 async def ask(
-    parent: QWidget,
-    title: str,
-    words: str,
-    choices: Sequence[Choice],
-    field: Field | None = None,
+    parent: QWidget, title: str, words: str, choices: Sequence[Choice], field: Field | None = None
 ) -> tuple[str | None, Any]:
     """Ask a question; return the key of the chosen button (None: Escape) and the value of the
     field."""

@@ -5,12 +5,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import (
-    QApplication,
-    QFileDialog,
-    QGridLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QFileDialog, QGridLayout, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.requests.exports import (

@@ -4,12 +4,7 @@ import time
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QPaintEvent, QTextCharFormat, QTextCursor
-from PySide6.QtWidgets import (
-    QMenu,
-    QPlainTextEdit,
-    QStackedWidget,
-    QWidget,
-)
+from PySide6.QtWidgets import QMenu, QPlainTextEdit, QStackedWidget, QWidget
 
 from engine.protocol.records.judging import RubricVersion, RubricView
 from studio.models.projects import ago

@@ -146,15 +146,7 @@ class ChoiceCard(KeyboardFocus, Card):
             named = first.adjusted(0, 0, -used - 6, 0)
             paint.text(painter, named, self._title, tone, "label", 600)
             mark = "text" if self._chosen else "faint"
-            paint.text(
-                painter,
-                first,
-                self._figure,
-                mark,
-                "mono",
-                align=paint.RIGHT,
-                elide=False,
-            )
+            paint.text(painter, first, self._figure, mark, "mono", align=paint.RIGHT, elide=False)
             below = paint.QRectF(10, 27, self.width() - 20, 16)
             paint.text(painter, below, self._words, "muted", "caption")
 

@@ -23,11 +23,7 @@ class CheckLine(QWidget):
     at the right."""
 
     def __init__(
-        self,
-        state: str = "open",
-        words: str = "",
-        figure: str = "",
-        parent: QWidget | None = None,
+        self, state: str = "open", words: str = "", figure: str = "", parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -48,21 +44,10 @@ class CheckLine(QWidget):
             paint.icon(painter, QPointF(0, self.height() / 2 - 7), self._icon, self._tone, 14)
             line = QRectF(22, 0, self.width() - 22, self.height())
             used = paint.text(
-                painter,
-                line,
-                self._figure,
-                "text",
-                "mono",
-                align=paint.RIGHT,
-                elide=False,
+                painter, line, self._figure, "text", "mono", align=paint.RIGHT, elide=False
             )
             paint.text(
-                painter,
-                line.adjusted(0, 0, -used - 8, 0),
-                self._words,
-                "text",
-                "label",
-                400,
+                painter, line.adjusted(0, 0, -used - 8, 0), self._words, "text", "label", 400
             )
 
 

@@ -81,12 +81,7 @@ class EmptyPage(QWidget):
         self.setAccessibleName(line)
 
     def set_actions(
-        self,
-        words: str,
-        price: str = "",
-        second: str = "",
-        key: str = "",
-        icon: str = "",
+        self, words: str, price: str = "", second: str = "", key: str = "", icon: str = ""
     ) -> None:
         """Set the primary action with its price and shortcut, and an optional secondary action."""
         while (item := self._foot.takeAt(0)) is not None:

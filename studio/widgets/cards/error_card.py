@@ -136,10 +136,5 @@ class _RemedyRow(QWidget):
                 paint_meter(painter, bar, self._remedy.share, "plot-1")
                 cost = room.adjusted(180, 0, -12, 0)
                 paint.text(
-                    painter,
-                    cost,
-                    self._remedy.figure,
-                    "muted",
-                    "mono-small",
-                    align=paint.RIGHT,
+                    painter, cost, self._remedy.figure, "muted", "mono-small", align=paint.RIGHT
                 )

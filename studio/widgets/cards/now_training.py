@@ -37,12 +37,7 @@ class NowTraining(KeyboardFocus, QWidget):
         self.hide()
 
     def set_run(
-        self,
-        name: str,
-        step: str,
-        left: str,
-        values: Sequence[float],
-        paused: bool = False,
+        self, name: str, step: str, left: str, values: Sequence[float], paused: bool = False
     ) -> None:
         """Show an active run."""
         self._name, self._step, self._left = name, step, left
@@ -82,12 +77,7 @@ class NowTraining(KeyboardFocus, QWidget):
                 return
             painter.drawEllipse(QPointF(15, 17), 4, 4)
             paint.text(
-                painter,
-                QRectF(25, 8, self.width() - 58, 18),
-                self._name,
-                "text",
-                "label",
-                500,
+                painter, QRectF(25, 8, self.width() - 58, 18), self._name, "text", "label", 500
             )
             plot = QRectF(11, 30, self.width() - 22, 28)
             # The line widens with progress; a third of the width is the minimum.

@@ -74,12 +74,7 @@ class SampleCard(KeyboardFocus, QWidget):
                 painter, line, tail, tone, "caption", 500 if lit else 400, paint.RIGHT
             )
             used = paint.text(
-                painter,
-                line.adjusted(0, 0, -used - 8, 0),
-                self._name,
-                "text",
-                "body",
-                600,
+                painter, line.adjusted(0, 0, -used - 8, 0), self._name, "text", "body", 600
             )
             if self._badge:
                 self._paint_badge(painter, 12 + used + 8)
@@ -89,16 +84,7 @@ class SampleCard(KeyboardFocus, QWidget):
     def _paint_badge(self, painter: paint.QPainter, x: float) -> None:
         box = QRectF(x, 110, paint.text_width(self._badge, "caption", 500) + 12, 18)
         paint.box(painter, box, "accent-soft", None, 4)
-        paint.text(
-            painter,
-            box,
-            self._badge,
-            "accent",
-            "caption",
-            500,
-            paint.CENTER,
-            elide=False,
-        )
+        paint.text(painter, box, self._badge, "accent", "caption", 500, paint.CENTER, elide=False)
 
     def enterEvent(self, event: QEnterEvent) -> None:
         self._hovered = True

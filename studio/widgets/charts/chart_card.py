@@ -17,7 +17,6 @@ from studio.widgets.charts.view import ChartView
 from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.painting.focus import BY_KEYBOARD
-from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
 
 LEAST_HEIGHT_PX = 180
@@ -50,11 +49,9 @@ class ChartCard(QWidget):
         self._change = Text("", "mono")
         self._legend = Legend()
         self._entries: list[Entry] = []
-        self._chip = Chip()
         self._info, self._subtitle = InfoMark(self), Text("", "caption", tone="muted", elide=True)
         self._info.hide()
         self._subtitle.hide()
-        self._chip.hide()
         self._build()
         self.view.step_clicked.connect(self.step_clicked)
         self.view.range_selected.connect(self.range_selected)
@@ -138,12 +135,6 @@ class ChartCard(QWidget):
         self._change.setVisible(bool(change))
         self.view.setAccessibleName(f"Chart {self._title}, {value} {change}".strip())
 
-    def set_chip(self, words: str, tone: str = "neutral", icon: str = "") -> None:
-        """Show a verdict in place of the legend ("steady"); empty text removes it."""
-        self._chip.setVisible(bool(words))
-        if words:
-            self._chip.set_state(words, tone, icon)
-
     def set_y(
         self,
         low: float | None,
@@ -215,7 +206,6 @@ class ChartCard(QWidget):
         head.addWidget(self._change)
         head.addStretch(1)
         head.addWidget(self._legend)
-        head.addWidget(self._chip)
         header = QWidget()
         header.setFixedHeight(36)
         header.setLayout(head)

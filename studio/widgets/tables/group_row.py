@@ -53,14 +53,7 @@ class GroupRow(KeyboardFocus, QAbstractButton):
             paint.text(painter, name, self.text(), "text", "label", 400)
             dots = QRectF(inside.right() - _TAIL_PX - _DOTS_PX, 0, _DOTS_PX, self.height())
             paint_group_dots(painter, dots, self._rewards)
-            paint.text(
-                painter,
-                inside,
-                self._tail,
-                self._tail_tone,
-                "caption",
-                align=paint.RIGHT,
-            )
+            paint.text(painter, inside, self._tail, self._tail_tone, "caption", align=paint.RIGHT)
             if self.keyboard_focus:
                 paint.focus_ring(painter, self.rect(), 4)
 

@@ -128,10 +128,6 @@ class FilterChip(KeyboardFocus, Chip):
         self.updateGeometry()
         self.update()
 
-    def is_active(self) -> bool:
-        """Whether the filter is active."""
-        return self._active
-
     def _looks(self) -> tuple[str, str, str | None]:
         if self._active:
             return "accent", "accent-soft", "accent-line" if self._hovered else None
@@ -147,13 +143,7 @@ class FilterChip(KeyboardFocus, Chip):
             shade = tone if self._active else "text"
             paint.text(painter, room, self._amount, shade, "caption", 500)
         if self._active:
-            paint.icon(
-                painter,
-                QPointF(self.width() - 18, self.height() / 2 - 6),
-                "x",
-                tone,
-                12,
-            )
+            paint.icon(painter, QPointF(self.width() - 18, self.height() / 2 - 6), "x", tone, 12)
 
     def _press(self, removing: bool) -> None:
         if self._active and removing:

@@ -19,10 +19,7 @@ class EnginePill(KeyboardFocus, QAbstractButton):
     ring_radius = 12.0
 
     def __init__(
-        self,
-        words: str = "No engine",
-        state: str = "none",
-        parent: QWidget | None = None,
+        self, words: str = "No engine", state: str = "none", parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._state = state

@@ -64,14 +64,7 @@ class SidebarRow(KeyboardFocus, QAbstractButton):
         if self._fact and self.isEnabled():
             fact_tone = self._fact_tone if self._fact_tone != "muted" else "muted"
             used = paint.text(
-                painter,
-                room,
-                self._fact,
-                fact_tone,
-                "caption",
-                400,
-                paint.RIGHT,
-                elide=False,
+                painter, room, self._fact, fact_tone, "caption", 400, paint.RIGHT, elide=False
             )
             room.setRight(room.right() - used - 6)
         paint.text(painter, room, self.text(), tone, "body", 500)
