@@ -21,7 +21,7 @@ from studio.actions.actions import Actions
 from studio.link.engine import EngineLink
 from studio.link.engine_state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
-from studio.models.event_feed import Feed, PumpListener
+from studio.models.event_feed import Feed
 from studio.pages.home.page import HomePage
 from studio.pages.page import Page
 from studio.pages.settings.page import SettingsPage
@@ -58,7 +58,7 @@ class Studio:
         place = workspace or self.settings.current.workspace
         self.workspace = Path(place) if place else local.default_workspace()
         python = self.settings.current.engine_python or None
-        self.link = EngineLink(self.workspace, python, PumpListener(self.feed))
+        self.link = EngineLink(self.workspace, python, self.feed)
         self.session = Session(self.link, self.feed, runs, self.settings)
         self.window = MainWindow(self.settings)
         self.actions = Actions(self.window)

@@ -40,7 +40,7 @@ def test_batches_are_folded_and_told(followed: Any, qtbot: Any) -> None:
     _, feed, run, simulation = followed
     simulation.step(1)
     with qtbot.waitSignal(run.changed):
-        feed.events_arrived(run.run_id, simulation.made.events)
+        feed.receive_events(run.run_id, simulation.made.events)
     qtbot.waitUntil(lambda: run.state.done == 1)
     xs, ys = run.series("reward/mean")
     assert list(xs) == [1]
@@ -69,7 +69,7 @@ def test_metrics_line_up(followed: Any) -> None:
 def test_a_gap_asks_for_the_stream_again(followed: Any, qtbot: Any) -> None:
     _, feed, run, simulation = followed
     with qtbot.waitSignal(feed.gap_found) as heard:
-        feed.events_arrived(run.run_id, simulation.made.events[3:])
+        feed.receive_events(run.run_id, simulation.made.events[3:])
     assert heard.args == [run.run_id, 0]
 
 
