@@ -3,16 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import (
-    QAbstractListModel,
-    QEvent,
-    QModelIndex,
-    QObject,
-    QPointF,
-    QRectF,
-    QSize,
-    Qt,
-)
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QDialog,
@@ -25,7 +16,8 @@ from PySide6.QtWidgets import (
 )
 
 from studio.actions.actions import Actions, ActionSpec
-from studio.models.paged import ROOT, Index
+from studio.models.paged import Index
+from studio.models.rows import RowsModel
 from studio.models.shortcuts import key_words
 from studio.pages.settings.shortcuts import shortcut_table
 from studio.widgets.controls.inputs import SearchInput
@@ -36,30 +28,23 @@ ROW_PX = 36
 SHOWN_ROWS = 9
 
 
-class CommandListModel(QAbstractListModel):
+class CommandListModel(RowsModel[ActionSpec]):
     """Actions that match the typed text; `UserRole` returns the ActionSpec."""
+
+    columns = ("Action",)
 
     def __init__(self, specs: Sequence[ActionSpec], parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._all = list(specs)
-        self.specs = list(specs)
+        self._all = specs
+        self.set_rows(specs)
 
     def search(self, words: str) -> None:
         wanted = words.casefold().split()
-        self.beginResetModel()
-        self.specs = [s for s in self._all if all(w in _haystack(s) for w in wanted)]
-        self.endResetModel()
+        self.set_rows([s for s in self._all if all(w in _haystack(s) for w in wanted)])
 
-    def rowCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(self.specs)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self.specs):
-            return None
-        spec = self.specs[index.row()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return spec.text
-        return spec if role == Qt.ItemDataRole.UserRole else None
+    def cell(self, spec: ActionSpec, column: int, role: int) -> Any:
+        shown = role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
+        return spec.text if shown else None
 
 
 def _haystack(spec: ActionSpec) -> str:
@@ -136,7 +121,7 @@ class CommandPalette(QDialog):
     def _select(self, row: int) -> None:
         count = self._model.rowCount()
         if count:
-            self._list.setCurrentIndex(self._model.index(row % count))
+            self._list.setCurrentIndex(self._model.index(row % count, 0))
 
     def _run(self, index: QModelIndex) -> None:
         spec = index.data(Qt.ItemDataRole.UserRole) if index.isValid() else None

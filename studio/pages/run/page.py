@@ -18,7 +18,6 @@ from studio.pages.run.charts.main import CHARTS
 from studio.pages.run.charts.sft import SFT_CHARTS
 from studio.pages.run.charts.spec import BoundChart, is_judged
 from studio.pages.run.damaged import DamagedRun
-from studio.pages.run.empty_page import read_well, to_mend
 from studio.pages.run.failure import failure_card, onwards, ways
 from studio.pages.run.log_drawer import LogDrawer
 from studio.pages.run.side_column import SideColumn
@@ -272,7 +271,7 @@ class RunPage(Page):
         project = self.session.project
         counts = {info.split: info.count for info in (project.view.splits if project.view else ())}
         problems = project.problems
-        read = read_well(counts) if not problems else to_mend(problems)
+        read = _valid(counts) if not problems else _invalid(problems)
         runs = self.session.runs.of(project.path)
         measured = [run for run in runs if run.kind == "baseline" and run.validation]
         if measured and (rate := measured[0].validation):
@@ -393,3 +392,16 @@ class RunPage(Page):
 
 ONE_STEP = {"train.steps": 1}
 """Overrides of "Train one step"."""
+
+
+def _valid(counts: dict[Split, int]) -> Preparation:
+    words = (
+        f"{counts.get('train', 0):,} training and {counts.get('validation', 0):,} "
+        "validation scenarios"
+    )
+    return Preparation("setup", "Project is valid", words, done=True)
+
+
+def _invalid(problems: list[Problem]) -> Preparation:
+    title = f"{formatting.plural(len(problems), 'problem')} to fix"
+    return Preparation("setup", title, problems[0].message, button="Open Setup")

@@ -7,21 +7,15 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from engine.protocol.requests.remote import HostView
+from studio.pages.offer_line import OfferLine
 from studio.pages.servers.report import ReportView
-from studio.pages.servers.rows import OfferLine
 from studio.runtime.tasks import TaskScope
 from studio.services.notifications import Choice, ask
 from studio.services.session import Session
+from studio.store.offers import Offer
 from studio.store.runs.gpus import card_words
 from studio.store.runs.status_words import run_words
-from studio.store.servers.server_rows import (
-    Offer,
-    Row,
-    all_offers,
-    engine_lines,
-    removal_words,
-    row_of,
-)
+from studio.store.servers.server_rows import Row, all_offers, engine_lines, removal_words, row_of
 from studio.store.servers.servers import BEHIND, behind_words
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip

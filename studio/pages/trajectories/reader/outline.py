@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import QAbstractListModel, QObject, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import (
     QFrame,
@@ -15,7 +15,8 @@ from PySide6.QtWidgets import (
 )
 
 from engine.protocol.records.runs import Trajectory
-from studio.models.paged import ROOT, Index
+from studio.models.paged import Index
+from studio.models.rows import RowsModel
 from studio.pages.trajectories.reader.transcript_rows import Heading
 from studio.text import formatting
 from studio.widgets.cards.key_values import KeyValues
@@ -29,28 +30,14 @@ from studio.widgets.transcript.items import plain
 OUTLINE_PX, ROW_PX = 216, 28
 
 
-class HeadingModel(QAbstractListModel):
+class HeadingModel(RowsModel[Heading]):
     """List model of headings; `UserRole` returns the Heading."""
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.headings: list[Heading] = []
+    columns = ("Heading",)
 
-    def show_headings(self, headings: Sequence[Heading]) -> None:
-        self.beginResetModel()
-        self.headings = list(headings)
-        self.endResetModel()
-
-    def rowCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(self.headings)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self.headings):
-            return None
-        heading = self.headings[index.row()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return f"{plain(heading.words[:200])} {heading.fact}".strip()
-        return heading if role == Qt.ItemDataRole.UserRole else None
+    def cell(self, heading: Heading, column: int, role: int) -> Any:
+        shown = role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
+        return f"{plain(heading.words[:200])} {heading.fact}".strip() if shown else None
 
 
 class _HeadingDelegate(QStyledItemDelegate):
@@ -109,7 +96,7 @@ class Outline(QWidget):
     def show_outline(self, record: Trajectory, headings: Sequence[Heading]) -> None:
         self._number.set_words(f"{record.index + 1} · {formatting.number(record.reward)}")
         self._advantage.set_advantage(record.advantage)
-        self._model.show_headings(headings)
+        self._model.set_rows(headings)
         total = sum(len(branch.tokens) for branch in record.branches)
         trained = sum(branch.sampled for branch in record.branches)
         share = trained / total if total else None
@@ -124,10 +111,10 @@ class Outline(QWidget):
 
     def show_row(self, row: int) -> None:
         """Mark the heading of a transcript row."""
-        rows = [heading.row for heading in self._model.headings]
+        rows = [heading.row for heading in self._model.rows]
         place = next((i for i, known in reversed(list(enumerate(rows))) if known <= row), -1)
         if place >= 0:
-            self._list.setCurrentIndex(self._model.index(place))
+            self._list.setCurrentIndex(self._model.index(place, 0))
 
     def _want(self, index: Index) -> None:
-        self.row_wanted.emit(self._model.headings[index.row()].row)
+        self.row_wanted.emit(self._model.rows[index.row()].row)
