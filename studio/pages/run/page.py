@@ -3,7 +3,8 @@
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QApplication, QMenu, QStackedWidget, QWidget
 
-from engine.protocol.records.runs import Finding
+from engine.protocol.problems import Problem
+from engine.protocol.records.runs import Finding, Split
 from engine.protocol.requests.runs import EditProject, TrajectoryQuery
 from studio.actions.actions import Actions
 from studio.pages.connection_bar import AwayBar
