@@ -25,6 +25,7 @@ from studio.models.event_feed import Feed
 from studio.pages.home.page import HomePage
 from studio.pages.page import Page
 from studio.pages.settings.page import SettingsPage
+from studio.pages.setup.page import SetupPage
 from studio.pages.trust_bar import TrustController
 from studio.runtime.garbage_collector import GuiCollector
 from studio.runtime.single_instance import SingleInstance
@@ -157,7 +158,7 @@ class Studio:
 
     def _open_demonstrations(self, teacher: bool = False) -> None:
         self.window.show_page("setup")
-        self.pages.setup.show_demonstrations(teacher)
+        self.pages.typed("setup", SetupPage).show_demonstrations(teacher)
 
     def _go(self, place: str) -> Callable[[], None]:
         return lambda: self.window.show_page(place)
