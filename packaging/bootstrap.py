@@ -19,16 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from base import (
-    BIN,
-    PYTHON,
-    ROOT,
-    Failed,
-    ensure_command,
-    ensure_environment,
-    ensure_packages,
-    say,
-)
+from base import BIN, PYTHON, ROOT, Failed, ensure_command, ensure_environment, ensure_packages, say
 from docs import add_docs, command_docs
 from door import add_commands, command_environment, command_wheels
 from mutants import add_mutants, command_mutants

@@ -21,10 +21,11 @@ from studio.actions.actions import Actions
 from studio.link.engine import EngineLink
 from studio.link.engine_state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
-from studio.models.event_feed import Feed, PumpListener
+from studio.models.event_feed import Feed
 from studio.pages.home.page import HomePage
 from studio.pages.page import Page
 from studio.pages.settings.page import SettingsPage
+from studio.pages.setup.page import SetupPage
 from studio.pages.trust_bar import TrustController
 from studio.runtime.garbage_collector import GuiCollector
 from studio.runtime.single_instance import SingleInstance
@@ -58,7 +59,7 @@ class Studio:
         place = workspace or self.settings.current.workspace
         self.workspace = Path(place) if place else local.default_workspace()
         python = self.settings.current.engine_python or None
-        self.link = EngineLink(self.workspace, python, PumpListener(self.feed))
+        self.link = EngineLink(self.workspace, python, self.feed)
         self.session = Session(self.link, self.feed, runs, self.settings)
         self.window = MainWindow(self.settings)
         self.actions = Actions(self.window)
@@ -157,7 +158,7 @@ class Studio:
 
     def _open_demonstrations(self, teacher: bool = False) -> None:
         self.window.show_page("setup")
-        self.pages.setup.show_demonstrations(teacher)
+        self.pages.typed("setup", SetupPage).show_demonstrations(teacher)
 
     def _go(self, place: str) -> Callable[[], None]:
         return lambda: self.window.show_page(place)

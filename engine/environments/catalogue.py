@@ -71,11 +71,7 @@ def environments(card_lacks: str = "") -> EnvironmentList:
         if name.startswith(KEPT)
     ]
     return EnvironmentList(
-        environments=views,
-        agents=agents,
-        choice=choice,
-        running=running_engine(),
-        problem=problem,
+        environments=views, agents=agents, choice=choice, running=running_engine(), problem=problem
     )
 
 

@@ -130,11 +130,7 @@ class HomeRequestService:
                 messages = [one.model_dump() for one in ask.messages]
                 limit = min(ask.max_tokens, purpose.max_tokens)
                 sent = sum(len(one.content.encode()) + TOKEN_MARGIN for one in ask.messages)
-                more = {
-                    "messages": messages,
-                    "max_tokens": limit,
-                    "temperature": ask.temperature,
-                }
+                more = {"messages": messages, "max_tokens": limit, "temperature": ask.temperature}
                 usage = Usage(prompt_tokens=sent, completion_tokens=limit)
                 return await self._pay(run, "ask", purpose, ask, usage, more)
             case "chat":

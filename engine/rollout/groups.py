@@ -40,13 +40,7 @@ class Progress:
     """Counts attempts and says so; `words` is what is tried right now."""
 
     def __init__(
-        self,
-        run: Run,
-        split: Split,
-        step: int,
-        groups: range,
-        size: int,
-        done: int,
+        self, run: Run, split: Split, step: int, groups: range, size: int, done: int
     ) -> None:
         self._run, self._step = run, step
         self.words = ""

@@ -234,10 +234,7 @@ def _recorded(
 
 
 def _with_length(
-    train: TrainConfig,
-    split: Split,
-    parts: dict[str, float],
-    conversation: Conversation | Exchange,
+    train: TrainConfig, split: Split, parts: dict[str, float], conversation: Conversation | Exchange
 ) -> dict[str, float]:
     """In training, what the length of the completions adds to what others have scored."""
     share = train.algorithm.overlong

@@ -169,12 +169,7 @@ async def _policy(served: Served, dtype: str, context: int) -> AsyncIterator[Tor
         rank=served.rank,
         alpha=served.alpha,
     )
-    spec = PolicySpec(
-        model_path=str(served.model),
-        model=model,
-        seed=0,
-        batch_tokens=2048,
-    )
+    spec = PolicySpec(model_path=str(served.model), model=model, seed=0, batch_tokens=2048)
     with tempfile.TemporaryDirectory(prefix="atelier-") as scratch:
         log = Path(scratch) / "policy.log"
         policy = await TorchPolicy.start(log, served.name)

@@ -46,10 +46,7 @@ def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
 
 
 def findings(
-    history: Sequence[Metrics],
-    group_size: int,
-    max_tokens: int,
-    causes: Sequence[Cause] = (),
+    history: Sequence[Metrics], group_size: int, max_tokens: int, causes: Sequence[Cause] = ()
 ) -> list[Finding]:
     """The most important diagnoses of a run, worst first, at most three.
 

@@ -145,12 +145,7 @@ def checkpoint_is_due(run: Run, step: int) -> bool:
 
 
 async def roll_out_step(
-    run: Run,
-    stage: Stage,
-    step: int,
-    practised: CurriculumHistory,
-    clock: Clock,
-    anew: bool,
+    run: Run, stage: Stage, step: int, practised: CurriculumHistory, clock: Clock, anew: bool
 ) -> Groups:
     size = run.config.train.group_size
     choice = practised.choice(step)

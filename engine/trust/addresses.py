@@ -82,10 +82,7 @@ def tracker_key(name: TrackerName, settings: Section, key: str) -> str:
 
 
 def check_section(
-    section: str,
-    config: JudgeConfig | EvaluateConfig,
-    models: Iterable[str],
-    more: Confirmed = (),
+    section: str, config: JudgeConfig | EvaluateConfig, models: Iterable[str], more: Confirmed = ()
 ) -> None:
     """Check the models of a section. Raises ConfigError for the first one whose questions may not
     be sent."""

@@ -30,10 +30,7 @@ class ColumnsModel(PagedModel[R, Q]):
         return 0 if parent.isValid() else len(self.columns)
 
     def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         if role == Qt.ItemDataRole.ToolTipRole and 0 <= section < len(self.columns):
             return self.columns[section].help or None

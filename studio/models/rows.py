@@ -43,10 +43,7 @@ class RowsModel(QAbstractTableModel, Generic[R]):
         return 0 if parent.isValid() else len(self.columns)
 
     def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         return head(self.columns, self.right, section, orientation, role)
 

@@ -193,10 +193,7 @@ class ScenarioTableModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.columns) + bool(self._before)
 
     def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         if role != Qt.ItemDataRole.DisplayRole:
             return None

@@ -67,11 +67,7 @@ class TaskScope(QObject):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carry(
-        self,
-        name: str,
-        job: Coroutine[Any, Any, Any],
-        done: Done | None,
-        failed: Failed | None,
+        self, name: str, job: Coroutine[Any, Any, Any], done: Done | None, failed: Failed | None
     ) -> None:
         try:
             result = await job

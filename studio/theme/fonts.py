@@ -10,11 +10,7 @@ SANS = "Inter"
 MONO = "JetBrains Mono"
 _FILES = {
     SANS: ("Inter-Regular.otf", "Inter-Medium.otf", "Inter-SemiBold.otf"),
-    MONO: (
-        "JetBrainsMono-Regular.ttf",
-        "JetBrainsMono-Medium.ttf",
-        "JetBrainsMono-SemiBold.ttf",
-    ),
+    MONO: ("JetBrainsMono-Regular.ttf", "JetBrainsMono-Medium.ttf", "JetBrainsMono-SemiBold.ttf"),
 }
 
 

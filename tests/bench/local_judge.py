@@ -112,10 +112,7 @@ def differing(groups: Groups) -> Groups:
 async def started(log: Path) -> TorchPolicy:
     policy = await TorchPolicy.start(log, STARTER)
     spec = PolicySpec(
-        model_path=str(find_model(STARTER)),
-        model=ModelConfig(),
-        seed=0,
-        batch_tokens=2048,
+        model_path=str(find_model(STARTER)), model=ModelConfig(), seed=0, batch_tokens=2048
     )
     await policy.load(spec)
     return policy

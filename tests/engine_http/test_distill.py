@@ -43,13 +43,7 @@ def begin(engine: Engine, project: Path, keep: str = "best", **more: Any) -> Run
     request = StartEvaluation(
         project=str(project),
         demonstrate=SelectDemonstrations(keep=keep),
-        **{
-            "models": [TEACHER],
-            "scenarios": "train",
-            "overrides": IN_TURN,
-            "attempts": 2,
-            **more,
-        },
+        **{"models": [TEACHER], "scenarios": "train", "overrides": IN_TURN, "attempts": 2, **more},
     )
     return engine.call(lambda client: client.start_evaluation(request))
 

@@ -76,8 +76,7 @@ def test_the_agents_own_attempt_is_shown_where_there_is_one(engine: Engine, proj
 
 
 @pytest.mark.parametrize(
-    ("moods", "code"),
-    [(["out of range"] * 2, "judge.no_score"), (["overflow"], "judge.context")],
+    ("moods", "code"), [(["out of range"] * 2, "judge.no_score"), (["overflow"], "judge.context")]
 )
 def test_a_judge_that_cannot_be_used_says_why(
     engine: Engine, project: Path, script: Script, moods: list[str], code: str

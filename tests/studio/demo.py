@@ -4,25 +4,10 @@ import numpy as np
 
 STEPS = np.arange(46)
 GROUPS = (
-    (
-        "Dana\u2019s Lisbon flight",
-        [0.12, 0.42, 0.5, 0.55, 0.66, 0.78, 0.84, 0.92],
-        "8/8",
-        "faint",
-    ),
-    (
-        "Q3 hotel invoice total",
-        [0.22, 0.38, 0.42, 0.52, 0.68, 0.7, 0.75, 0.81],
-        "8/8",
-        "faint",
-    ),
+    ("Dana\u2019s Lisbon flight", [0.12, 0.42, 0.5, 0.55, 0.66, 0.78, 0.84, 0.92], "8/8", "faint"),
+    ("Q3 hotel invoice total", [0.22, 0.38, 0.42, 0.52, 0.68, 0.7, 0.75, 0.81], "8/8", "faint"),
     ("Who approved the NDA?", [0.94] * 8, "no signal", "warn"),
-    (
-        "Parking at the Oslo office",
-        [0.3, 0.31, 0.58, 0.6, 0.66],
-        "judging 5/8",
-        "faint",
-    ),
+    ("Parking at the Oslo office", [0.3, 0.31, 0.58, 0.6, 0.66], "judging 5/8", "faint"),
     ("Refund for order 8841", [0.05] * 8, "no signal", "warn"),
     ("Board deck final version", [0.45, 0.74], "turn 4 \u00b7 2/8", "faint"),
     ("Nadia\u2019s new number", [0.93] * 8, "no signal", "warn"),

@@ -90,10 +90,7 @@ def _outcome(mode: Mode, made: list[Comparison], served: bool) -> Outcome:
     rows = []
     for found in made:
         shape = found.shape.replace("/", "_")
-        ratios = {
-            "trl_best": found.ratio_vs_trl_best,
-            "trl_defaults": found.ratio_vs_trl_defaults,
-        }
+        ratios = {"trl_best": found.ratio_vs_trl_best, "trl_defaults": found.ratio_vs_trl_defaults}
         figures |= {f"{mode}_{shape}_{n}_ratio": r for n, r in ratios.items() if r is not None}
         error = found.gradient_error_vs_trl_best
         if error is not None:

@@ -117,10 +117,4 @@ def _chosen(server: McpServer) -> str:
     return "all" if server.tools is None else ", ".join(server.tools) or "none"
 
 
-ACTIONS = {
-    "list": _list,
-    "tools": _tools,
-    "add": _add,
-    "choose": _choose,
-    "remove": _remove,
-}
+ACTIONS = {"list": _list, "tools": _tools, "add": _add, "choose": _choose, "remove": _remove}

@@ -163,9 +163,6 @@ COMMANDS = {
     "mcp": ("list, add and remove the MCP servers of a project; choose their tools", _mcp),
     "trust": ("trust a project from elsewhere: it may run code and send data", _trust),
     "train": ("train a project and follow the run", _train),
-    "eval": (
-        "compare models on the scenarios of a project: base, checkpoints, API models",
-        _eval,
-    ),
+    "eval": ("compare models on the scenarios of a project: base, checkpoints, API models", _eval),
 }
 """Commands of this group: name → (help, function that adds its options)."""

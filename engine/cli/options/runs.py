@@ -26,12 +26,7 @@ def _remove(parser: argparse.ArgumentParser) -> None:
 def _checkpoints(parser: argparse.ArgumentParser) -> None:
     _run(parser)
     wish = parser.add_mutually_exclusive_group()
-    wish.add_argument(
-        "--pin",
-        type=int,
-        metavar="STEP",
-        help="keep it regardless of retention",
-    )
+    wish.add_argument("--pin", type=int, metavar="STEP", help="keep it regardless of retention")
     wish.add_argument("--unpin", type=int, metavar="STEP", help="apply retention to it again")
     wish.add_argument("--delete", type=int, metavar="STEP", help="delete it now")
     parser.add_argument("--note", default="", help="note to store with the pin")

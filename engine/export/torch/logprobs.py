@@ -13,12 +13,7 @@ from gguf import GGUFReader
 from peft import PeftModel
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
-from transformers import (
-    AutoModelForCausalLM,
-    GenerationConfig,
-    GgufConfig,
-    PreTrainedModel,
-)
+from transformers import AutoModelForCausalLM, GenerationConfig, GgufConfig, PreTrainedModel
 from transformers.utils import logging
 
 from engine.export.torch.gguf_file import FILE, ROPE_FACTORS

@@ -128,12 +128,7 @@ def settings_of(
 
 
 def _sort(
-    section: str,
-    key: str,
-    value: Any,
-    base_model: str,
-    settings: dict[str, Any],
-    told: list[str],
+    section: str, key: str, value: Any, base_model: str, settings: dict[str, Any], told: list[str]
 ) -> None:
     """Put one key where it belongs. Raises ConfigError."""
     place = f"_internal_config[{section!r}][{key!r}]" if section else f"_internal_config[{key!r}]"

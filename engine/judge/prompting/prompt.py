@@ -57,11 +57,7 @@ def art_messages(
 
 
 def relative_messages(
-    transcripts: Sequence[str],
-    rubric: Rubric,
-    start: str,
-    tools: str,
-    lessons: Sequence[str] = (),
+    transcripts: Sequence[str], rubric: Rubric, start: str, tools: str, lessons: Sequence[str] = ()
 ) -> tuple[Messages, list[str]]:
     """Our prompt for attempts in the order they are shown, and the id of each: a name that says
     nothing of its place."""

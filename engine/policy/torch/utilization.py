@@ -77,11 +77,7 @@ class SampleEffort:
         self._reused += reused
 
     def ran(
-        self,
-        pieces: Sequence[tuple[int, int]],
-        padded_keys: int,
-        limits: Limits,
-        seconds: float,
+        self, pieces: Sequence[tuple[int, int]], padded_keys: int, limits: Limits, seconds: float
     ) -> None:
         """Record one pass: the tokens of every row as (start, end), and the keys that single tokens
         attended to, those of idle rows and padded contexts included."""

@@ -39,12 +39,7 @@ NAMES: tuple[Name, ...] = (
     Name("loss/kl_policy_ref", ("kl",), ""),
     Name("loss/importance_ratio_mean", ("ratio/mean",), ""),
     Name("loss/importance_ratio_p99", ("ratio/p99",), ""),
-    Name(
-        "loss/clipped_token_fraction",
-        ("clip/low", "clip/high"),
-        "sum of both sides",
-        sum,
-    ),
+    Name("loss/clipped_token_fraction", ("clip/low", "clip/high"), "sum of both sides", sum),
     Name("throughput/train_tok_per_sec", ("tokens_per_s/train",), ""),
     Name("data/step_num_trajectories", ("trajectories",), ""),
     Name("data/step_trainer_tokens", ("tokens/forwarded",), ""),

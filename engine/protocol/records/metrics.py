@@ -137,13 +137,7 @@ METRICS: tuple[Metric, ...] = (
         "outside 0.9 to 1.1",
     ),
     Metric("ratio/p1", "Policy drift", "", "1st percentile of the importance ratio."),
-    Metric(
-        "ratio/p50",
-        "Policy drift",
-        "",
-        "Median importance ratio.",
-        "outside 0.99 to 1.01",
-    ),
+    Metric("ratio/p50", "Policy drift", "", "Median importance ratio.", "outside 0.99 to 1.01"),
     Metric("ratio/p99", "Policy drift", "", "99th percentile of the importance ratio.", "above 2"),
     Metric(
         "ratio/max",

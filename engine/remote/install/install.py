@@ -241,11 +241,7 @@ class Installer:
         looking = asyncio.create_task(self._look(), name="host look")
         try:
             await self._shell.run(
-                script,
-                what="install the packages",
-                uv=uv,
-                home=self._home,
-                python=self._python,
+                script, what="install the packages", uv=uv, home=self._home, python=self._python
             )
         finally:
             looking.cancel()

@@ -55,12 +55,7 @@ class ExportService:
             await asyncio.wait(self._tasks)
 
     async def _work(
-        self,
-        run_id: str,
-        folder: Path,
-        step: int | None,
-        request: ExportCheckpoint,
-        queue: Lines,
+        self, run_id: str, folder: Path, step: int | None, request: ExportCheckpoint, queue: Lines
     ) -> None:
         async def record(event: CheckpointExported) -> None:
             async with self._opened(run_id) as opened:

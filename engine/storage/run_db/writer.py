@@ -318,10 +318,7 @@ def updated_rows(trajectory: Trajectory) -> list[Statement]:
         "INSERT OR REPLACE INTO transcripts(rowid, text) "
         "SELECT number, ? FROM trajectories WHERE id = ?"
     )
-    return [
-        (sql, (*values, trajectory.id)),
-        (entry, (_searchable(trajectory), trajectory.id)),
-    ]
+    return [(sql, (*values, trajectory.id)), (entry, (_searchable(trajectory), trajectory.id))]
 
 
 class SearchedMessage(TypedDict):

@@ -61,12 +61,7 @@ class Data(NamedTuple):
 
 
 def read_source(
-    file: Path,
-    role: Role,
-    project: Path,
-    chat: ChatFormat,
-    context: int,
-    shown: int | None = SHOWN,
+    file: Path, role: Role, project: Path, chat: ChatFormat, context: int, shown: int | None = SHOWN
 ) -> Source:
     """Read a file to its end, whatever is wrong in it. `context` is the most tokens of a
     demonstration, `shown` the most bad lines listed (None: all)."""

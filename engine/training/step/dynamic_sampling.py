@@ -17,12 +17,7 @@ Groups = list[list[Trajectory]]
 
 
 async def replace_groups_without_signal(
-    run: Run,
-    stage: Stage,
-    choice: Choice,
-    chosen: list[Scenario],
-    groups: Groups,
-    anew: bool,
+    run: Run, stage: Stage, choice: Choice, chosen: list[Scenario], groups: Groups, anew: bool
 ) -> Groups:
     """Roll out as many further scenarios as there are groups without signal, at most `refills`
     times; `anew` announces them."""

@@ -9,9 +9,7 @@ from studio.services.session import Session
 
 JOB = "train"
 UNDER_WAY = Problem(
-    code="run.starting",
-    message="Another run is starting.",
-    hint="Try again after it has started.",
+    code="run.starting", message="Another run is starting.", hint="Try again after it has started."
 )
 
 

@@ -15,10 +15,7 @@ from studio.widgets.cards.error_card import ErrorCard, Remedy
 MOST_WAYS = 3
 SETTING_FIRST = ("memory", "agent", "config", "too_few_cards", "needs_unsloth")
 """Parts of problem codes that require a changed setting; retrying would fail again."""
-USUAL_FIRST = (
-    *("sampler.died", "policy.stale_adapter", "run.card_held"),
-    "backend.too_few_cards",
-)
+USUAL_FIRST = (*("sampler.died", "policy.stale_adapter", "run.card_held"), "backend.too_few_cards")
 """Problem codes for which a retry or a changed number is preferred to other software."""
 TORCH_SAMPLER = {"backend.sampler": "torch"}
 TORCH_TRAINER = {"backend.trainer": "torch", "backend.weights": "full"}

@@ -97,8 +97,7 @@ def _sampler(config: ProjectConfig, facts: BackendFacts | None) -> Note:
         return _with_card(_unavailable("vLLM", facts.vllm, facts), facts)
     if facts.cards == 0 and config.model.dtype == "auto":
         return _with_card(
-            replace(usual, words="On the CPU, sampler and trainer both compute in float32."),
-            facts,
+            replace(usual, words="On the CPU, sampler and trainer both compute in float32."), facts
         )
     return _with_card(usual, facts)
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.remote import HostReport, HostView
+from studio.store.offers import Offer
 from studio.store.servers.servers import ENGINES, HostWords, share_of, tick_words, words_of
 from studio.text import formatting
 
@@ -16,18 +17,6 @@ REPORTED = ("host.not_installed", "host.unfit")
 """Problems of a surveyed server without an engine."""
 BROKEN = ("engine.not_started", "engine.unreachable", "host.engine_silent", "host.command_failed")
 """Problems that suggest a damaged engine."""
-
-
-@dataclass(frozen=True)
-class Offer:
-    """Button: action, label, tooltip; an optional price, and whether it is less prominent."""
-
-    verb: Verb
-    words: str
-    icon: str
-    tip: str
-    price: str = ""
-    quiet: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from PySide6.QtCore import QPointF, QRectF, QSize
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from studio.widgets.layouts import vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.text import Text
 
@@ -22,11 +23,7 @@ class CheckLine(QWidget):
     at the right."""
 
     def __init__(
-        self,
-        state: str = "open",
-        words: str = "",
-        figure: str = "",
-        parent: QWidget | None = None,
+        self, state: str = "open", words: str = "", figure: str = "", parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -47,21 +44,10 @@ class CheckLine(QWidget):
             paint.icon(painter, QPointF(0, self.height() / 2 - 7), self._icon, self._tone, 14)
             line = QRectF(22, 0, self.width() - 22, self.height())
             used = paint.text(
-                painter,
-                line,
-                self._figure,
-                "text",
-                "mono",
-                align=paint.RIGHT,
-                elide=False,
+                painter, line, self._figure, "text", "mono", align=paint.RIGHT, elide=False
             )
             paint.text(
-                painter,
-                line.adjusted(0, 0, -used - 8, 0),
-                self._words,
-                "text",
-                "label",
-                400,
+                painter, line.adjusted(0, 0, -used - 8, 0), self._words, "text", "label", 400
             )
 
 
@@ -74,11 +60,13 @@ class CheckNote(QWidget):
         super().__init__(parent)
         self._icon, self._tone = ICONS[state]
         self.setAccessibleName(f"{name}: {words} {hint}, {state}".replace(" ,", ","))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(22, 4, 0, 4)
-        column.setSpacing(1)
-        column.addWidget(Text(name, "label", 500))
-        column.addWidget(Text(words, "label", 400, "muted", wrap=True))
+        column = vbox(
+            Text(name, "label", 500),
+            Text(words, "label", 400, "muted", wrap=True),
+            parent=self,
+            margins=(22, 4, 0, 4),
+            spacing=1,
+        )
         if hint:
             column.addWidget(Text(hint, "caption", tone=self._tone, wrap=True, selectable=True))
 

@@ -43,8 +43,7 @@ class FactRow(QWidget):
         figure = paint.text_width(fact.figure, "title")
         after = 5 + paint.text_width(fact.after, "caption") if fact.after else 0
         words = max(
-            paint.text_width(fact.caption, "caption"),
-            paint.text_width(fact.below, "caption"),
+            paint.text_width(fact.caption, "caption"), paint.text_width(fact.below, "caption")
         )
         return max(words, figure + after)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from studio.theme.plain_tooltips import set_tip
@@ -11,10 +11,10 @@ from studio.theme.theme import theme
 from studio.widgets.charts.sparkline import paint_sparkline
 from studio.widgets.controls.buttons import IconButton
 from studio.widgets.painting import paint
-from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.painting.focus import Pressable
 
 
-class NowTraining(KeyboardFocus, QWidget):
+class NowTraining(Pressable, QWidget):
     """Active run: `set_run("amber-kestrel", "Step 46 of 120", "2 h 40 min left", rewards)`;
     `clear()` hides it."""
 
@@ -37,12 +37,7 @@ class NowTraining(KeyboardFocus, QWidget):
         self.hide()
 
     def set_run(
-        self,
-        name: str,
-        step: str,
-        left: str,
-        values: Sequence[float],
-        paused: bool = False,
+        self, name: str, step: str, left: str, values: Sequence[float], paused: bool = False
     ) -> None:
         """Show an active run."""
         self._name, self._step, self._left = name, step, left
@@ -82,12 +77,7 @@ class NowTraining(KeyboardFocus, QWidget):
                 return
             painter.drawEllipse(QPointF(15, 17), 4, 4)
             paint.text(
-                painter,
-                QRectF(25, 8, self.width() - 58, 18),
-                self._name,
-                "text",
-                "label",
-                500,
+                painter, QRectF(25, 8, self.width() - 58, 18), self._name, "text", "label", 500
             )
             plot = QRectF(11, 30, self.width() - 22, 28)
             # The line widens with progress; a third of the width is the minimum.
@@ -100,8 +90,5 @@ class NowTraining(KeyboardFocus, QWidget):
         if event.button() == Qt.MouseButton.LeftButton:
             self.run_opened.emit()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self.run_opened.emit()
-        else:
-            super().keyPressEvent(event)
+    def press(self) -> None:
+        self.run_opened.emit()

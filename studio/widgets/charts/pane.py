@@ -202,15 +202,7 @@ class Pane(pg.GraphicsWidget):
             x = plot.x(value)
             room = QRectF(x - 40, plot.area.bottom() + 4, 80, 16)
             words = axis.x_label(value, self.link.kind)
-            paint.text(
-                painter,
-                room,
-                words,
-                "faint",
-                "caption",
-                align=paint.CENTER,
-                elide=False,
-            )
+            paint.text(painter, room, words, "faint", "caption", align=paint.CENTER, elide=False)
 
     def _paint_limits(self, painter: QPainter, plot: Plot) -> None:
         for limit in self.limits:
@@ -230,23 +222,13 @@ class Pane(pg.GraphicsWidget):
             if not plot.area.left() <= x <= plot.area.right():
                 continue
             painter.fillRect(
-                QRectF(x, plot.area.top(), 1, plot.area.height()),
-                theme().color(tag.tone, 0.5),
+                QRectF(x, plot.area.top(), 1, plot.area.height()), theme().color(tag.tone, 0.5)
             )
             width = QFontMetricsF(font).horizontalAdvance(tag.words) + 10
             left = min(max(plot.area.left(), x - width / 2), plot.area.right() - width)
             box = QRectF(round(left), plot.area.top() + 1, round(width), 16)
             paint.box(painter, box, f"{tag.tone}-soft", None, 4)
-            paint.text(
-                painter,
-                box,
-                tag.words,
-                tag.tone,
-                "caption",
-                500,
-                paint.CENTER,
-                elide=False,
-            )
+            paint.text(painter, box, tag.words, tag.tone, "caption", 500, paint.CENTER, elide=False)
 
     def _paint_empty(self, painter: QPainter, area: QRectF) -> None:
         """Draw the grid and the text of an empty chart without overlap."""
@@ -311,10 +293,7 @@ class _Layer(pg.GraphicsObject):
         return self._bounds
 
     def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
+        self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)

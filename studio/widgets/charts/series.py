@@ -59,12 +59,7 @@ class LineSeries(Series):
     ) -> None:
         super().__init__(name, token)
         self.behind = behind
-        self.ghost, self.dashed, self.filled, self.width_px = (
-            ghost,
-            dashed,
-            filled,
-            width_px,
-        )
+        self.ghost, self.dashed, self.filled, self.width_px = (ghost, dashed, filled, width_px)
         self.form = form
         self.values: Array = np.zeros(0)
         self.smoother = Smoother()

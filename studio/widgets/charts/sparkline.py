@@ -42,10 +42,7 @@ class Sparkline(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:
             paint_sparkline(
-                painter,
-                QRectF(self.rect()).adjusted(1, 1, -1, -1),
-                self._values,
-                self._token,
+                painter, QRectF(self.rect()).adjusted(1, 1, -1, -1), self._values, self._token
             )
 
 

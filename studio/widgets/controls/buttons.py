@@ -1,14 +1,7 @@
 """Buttons: primary (one in view), outlined, quiet, and icon buttons. Labels begin with a verb."""
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import (
-    QColor,
-    QEnterEvent,
-    QKeyEvent,
-    QPainter,
-    QPaintEvent,
-    QPen,
-)
+from PySide6.QtGui import QColor, QEnterEvent, QKeyEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from studio.theme.plain_tooltips import set_tip
@@ -107,10 +100,7 @@ class Button(KeyboardFocus, QAbstractButton):
         return self._busy_words is not None
 
     def _name(self) -> None:
-        parts = [
-            self._busy_words or self.words(),
-            "" if self._busy_words else self._price,
-        ]
+        parts = [self._busy_words or self.words(), "" if self._busy_words else self._price]
         self.setAccessibleName(", ".join(part for part in parts if part))
         self.updateGeometry()
         self.update()
@@ -201,13 +191,7 @@ class Button(KeyboardFocus, QAbstractButton):
             if self._icon_only:
                 x = (self.width() - _ICON) / 2
             if self._icon:
-                paint.icon(
-                    painter,
-                    QPointF(round(x), middle - _ICON / 2),
-                    self._icon,
-                    tone,
-                    _ICON,
-                )
+                paint.icon(painter, QPointF(round(x), middle - _ICON / 2), self._icon, tone, _ICON)
                 x += _ICON + _GAP
             line = QRectF(x, 0, self.width(), self.height() - (3 if self.is_busy() else 0))
             if words:
@@ -217,13 +201,7 @@ class Button(KeyboardFocus, QAbstractButton):
                 primary = self._kind == "primary"
                 quieter = tone if primary or not self.isEnabled() else "muted"
                 x = line.left() + paint.text(
-                    painter,
-                    line,
-                    price,
-                    quieter,
-                    style,
-                    500 if primary else 400,
-                    elide=False,
+                    painter, line, price, quieter, style, 500 if primary else 400, elide=False
                 )
             if self._key and not self._icon_only:
                 self._paint_key(painter, x + 8, tone)
@@ -276,11 +254,7 @@ class IconButton(Button):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(
-            words,
-            kind,
-            icon=icon,
-            height=size if size in _PADDING else 28,
-            parent=parent,
+            words, kind, icon=icon, height=size if size in _PADDING else 28, parent=parent
         )
         self._square = size
         self.set_icon_only(True)

@@ -44,23 +44,10 @@ class KeyCap(QWidget):
             cap = QRectF(0, 1, self._cap_width(), 18)
             fill = "human-soft" if self._active else "surface"
             paint.box(painter, cap, fill, "human-line" if self._active else "border-strong", 4)
-            paint.text(
-                painter,
-                cap,
-                self._key,
-                tone,
-                "mono-small",
-                align=paint.CENTER,
-                elide=False,
-            )
+            paint.text(painter, cap, self._key, tone, "mono-small", align=paint.CENTER, elide=False)
             if self._words:
                 room = QRectF(cap.right() + 8, 0, self.width() - cap.right() - 8, self.height())
                 words_tone = "human" if self._active else "text"
                 paint.text(
-                    painter,
-                    room,
-                    self._words,
-                    words_tone,
-                    "label",
-                    600 if self._active else 400,
+                    painter, room, self._words, words_tone, "label", 600 if self._active else 400
                 )

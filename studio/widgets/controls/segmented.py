@@ -80,8 +80,7 @@ class Segmented(KeyboardFocus, QWidget):
 
     def _cell_at(self, x: float) -> int:
         return next(
-            (i for i, cell in enumerate(self._cells()) if cell.left() <= x < cell.right()),
-            -1,
+            (i for i, cell in enumerate(self._cells()) if cell.left() <= x < cell.right()), -1
         )
 
     def sizeHint(self) -> QSize:
@@ -103,16 +102,7 @@ class Segmented(KeyboardFocus, QWidget):
                 tone = tone if self.isEnabled() else "faint"
                 words = self._choices[index]
                 weight = 600 if on else 500
-                paint.text(
-                    painter,
-                    cell,
-                    words,
-                    tone,
-                    "caption",
-                    weight,
-                    paint.CENTER,
-                    elide=False,
-                )
+                paint.text(painter, cell, words, tone, "caption", weight, paint.CENTER, elide=False)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if (index := self._cell_at(event.position().x())) >= 0:

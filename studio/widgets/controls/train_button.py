@@ -187,15 +187,7 @@ class TrainButton(Button):
         with paint.painting(self) as painter:
             self._paint_alive(painter)
             if self._state != "training":
-                paint.text(
-                    painter,
-                    self.rect(),
-                    self.words(),
-                    "text",
-                    "label",
-                    600,
-                    paint.CENTER,
-                )
+                paint.text(painter, self.rect(), self.words(), "text", "label", 600, paint.CENTER)
                 return
             paint.icon(painter, QPointF(12, 7), "play", "text", 14)
             line = QRectF(32, 0, self.width() - 44, self.height())

@@ -4,15 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import (
-    QBrush,
-    QColor,
-    QFontMetricsF,
-    QPainter,
-    QPen,
-    QTextLayout,
-    QTextOption,
-)
+from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter, QPen, QTextLayout, QTextOption
 from PySide6.QtWidgets import QWidget
 
 from studio.theme.theme import theme

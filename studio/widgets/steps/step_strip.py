@@ -4,17 +4,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 
-from PySide6.QtCore import (
-    QElapsedTimer,
-    QEvent,
-    QPoint,
-    QPointF,
-    QRectF,
-    QSize,
-    Qt,
-    QTimer,
-    Signal,
-)
+from PySide6.QtCore import QElapsedTimer, QEvent, QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QKeyEvent,
@@ -265,12 +255,7 @@ class StepStrip(KeyboardFocus, QWidget):
         if validated:
             x = x + 2 if kept else x
             painter.setBrush(theme().color("text"))
-            diamond = [
-                QPointF(x, y - 3),
-                QPointF(x + 3, y),
-                QPointF(x, y + 3),
-                QPointF(x - 3, y),
-            ]
+            diamond = [QPointF(x, y - 3), QPointF(x + 3, y), QPointF(x, y + 3), QPointF(x - 3, y)]
             painter.drawPolygon(QPolygonF(diamond))
         if "branch" in marked:
             paint.icon(painter, QPointF(x + 4, y - 5), "git-branch", "muted", 10)

@@ -67,12 +67,7 @@ class StripLegend(QWidget):
         elif words == "validation":
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(theme().color("text"))
-            around = [
-                QPointF(0, -3.5),
-                QPointF(3.5, 0),
-                QPointF(0, 3.5),
-                QPointF(-3.5, 0),
-            ]
+            around = [QPointF(0, -3.5), QPointF(3.5, 0), QPointF(0, 3.5), QPointF(-3.5, 0)]
             painter.drawPolygon(QPolygonF([at + offset for offset in around]))
         else:
             paint.box(painter, QRectF(at.x() - 3, at.y() - 1.5, 6, 3), "accent", None, 1)

@@ -60,10 +60,7 @@ def _covered(placed: Sequence[PlacedDot], x: float, y: float, width: float) -> b
 
 
 def paint_group_dots(
-    painter: QPainter,
-    rect: QRectF,
-    rewards: Sequence[float | None],
-    rings: Sequence[int] = (),
+    painter: QPainter, rect: QRectF, rewards: Sequence[float | None], rings: Sequence[int] = ()
 ) -> None:
     """Draw the dots in a rectangle; also used by delegates. `rings` are indices of trajectories to
     circle."""
@@ -75,8 +72,7 @@ def paint_group_dots(
         painter.drawLine(QPointF(axis.left(), middle), QPointF(axis.right(), middle))
         return
     painter.fillRect(
-        QRectF(rect.left(), middle - 0.5, axis.right() + _R - rect.left(), 1.5),
-        color("border"),
+        QRectF(rect.left(), middle - 0.5, axis.right() + _R - rect.left(), 1.5), color("border")
     )
     scored = [r for r in rewards if r is not None and math.isfinite(r)]
     flat = len(scored) > 1 and max(scored) - min(scored) < 1e-9
@@ -90,8 +86,7 @@ def paint_group_dots(
         at = QPointF(axis.left() + dot.x * axis.width(), middle + dot.row * 2 * _R * squeeze)
         if dot.hollow:
             at = QPointF(
-                rect.right() - _R - 1,
-                middle + (dot.row % 3 - 1) * 6 if dot.row else middle,
+                rect.right() - _R - 1, middle + (dot.row % 3 - 1) * 6 if dot.row else middle
             )
             painter.setPen(QPen(color(dot.token), 1.2))
             painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -104,12 +104,7 @@ class IntervalAxis(QWidget):
 
     def _axis(self) -> QRectF:
         bottom = 20 if self._labels else 0
-        return QRectF(
-            self._words_px,
-            0,
-            self.width() - self._words_px - 10,
-            self.height() - bottom,
-        )
+        return QRectF(self._words_px, 0, self.width() - self._words_px - 10, self.height() - bottom)
 
     def sizeHint(self) -> QSize:
         return QSize(240, self._row_px * max(1, len(self._items)) + (20 if self._labels else 0))

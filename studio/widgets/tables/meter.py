@@ -27,11 +27,7 @@ class Meter(QWidget):
     """Bar: `set_share(0.7)`."""
 
     def __init__(
-        self,
-        name: str,
-        token: str = "plot-1",
-        height: int = 6,
-        parent: QWidget | None = None,
+        self, name: str, token: str = "plot-1", height: int = 6, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._name, self._token, self._share = name, token, 0.0
@@ -97,11 +93,5 @@ class MeterRow(QWidget):
             )
             paint_meter(painter, bar, self._share or 0.0, self._token)
             paint.text(
-                painter,
-                row,
-                self._figure,
-                "text",
-                "mono-small",
-                align=paint.RIGHT,
-                elide=False,
+                painter, row, self._figure, "text", "mono-small", align=paint.RIGHT, elide=False
             )

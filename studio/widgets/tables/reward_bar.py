@@ -43,17 +43,13 @@ def paint_parts(
             continue
         width = rect.width() * part.value / (whole or 1.0)
         painter.fillRect(
-            QRectF(x, rect.top(), max(0.0, width - 1), rect.height()),
-            theme().color(part.token),
+            QRectF(x, rect.top(), max(0.0, width - 1), rect.height()), theme().color(part.token)
         )
         x += width
     if debt > 0:
         width = rect.width() * debt / (whole or 1.0)
         taken = QRectF(
-            max(rect.left(), x - width),
-            rect.top(),
-            min(width, x - rect.left()),
-            rect.height(),
+            max(rect.left(), x - width), rect.top(), min(width, x - rect.left()), rect.height()
         )
         painter.fillRect(taken, theme().color(ground))
         paint.hatch(painter, taken, "plot-5", 0)

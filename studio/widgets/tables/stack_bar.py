@@ -78,13 +78,7 @@ class StackRow(QWidget):
                 mark = QRectF(x - 1, top - 3, 2, self._bar_px + 6)
                 painter.fillRect(mark, theme().color("bad"))
             paint.text(
-                painter,
-                row,
-                self._figure,
-                self._tone,
-                "mono-small",
-                align=paint.RIGHT,
-                elide=False,
+                painter, row, self._figure, self._tone, "mono-small", align=paint.RIGHT, elide=False
             )
 
 

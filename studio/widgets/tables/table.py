@@ -138,10 +138,7 @@ class CellDelegate(QStyledItemDelegate):
                 paint_parts(painter, QRectF(rect.left(), middle - 3, rect.width(), 6), value)
             case "meter" if value is not None:
                 paint_meter(
-                    painter,
-                    QRectF(rect.left(), middle - 3, rect.width(), 6),
-                    value,
-                    "plot-1",
+                    painter, QRectF(rect.left(), middle - 3, rect.width(), 6), value, "plot-1"
                 )
             case "interval" if value is not None:
                 item, low, high, *base = value

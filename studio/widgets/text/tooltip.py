@@ -57,11 +57,7 @@ class Tip(QWidget):
     def words(self) -> str:
         """Text of the tooltip, line by line."""
         lines = ["".join(span.words for span in line) for line in self._text.lines]
-        parts = [
-            f"{self._text.title} {self._text.aside}".strip(),
-            *lines,
-            self._text.action,
-        ]
+        parts = [f"{self._text.title} {self._text.aside}".strip(), *lines, self._text.action]
         return "\n".join(part for part in parts if part)
 
     def sizeHint(self) -> QSize:

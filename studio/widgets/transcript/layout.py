@@ -31,11 +31,7 @@ MORE_LINES = 200
 MESSAGE_LINES = 400
 CHUNK_CHARS, ARGUMENT_CHARS, RESULT_CHARS = 30_000, 2_000, 1_200
 """Characters laid out at first; each "more" adds a chunk, about 30 ms of work."""
-_ROLE_ICONS = {
-    "system": "message-square-text",
-    "user": "user-round",
-    "assistant": "bot",
-}
+_ROLE_ICONS = {"system": "message-square-text", "user": "user-round", "assistant": "bot"}
 _LINE = {"body": 20.0, "mono": 18.0, "label": 18.0}
 
 
@@ -318,8 +314,7 @@ def _paint_tool_frame(painter: QPainter, row: Row, item: ToolCall, frame: QRectF
         paint.text(painter, box, words, "muted", "caption", 500, paint.CENTER, elide=False)
     if row.parting:
         painter.fillRect(
-            QRectF(frame.left() + 1, row.parting, frame.width() - 2, 1),
-            theme().color("border"),
+            QRectF(frame.left() + 1, row.parting, frame.width() - 2, 1), theme().color("border")
         )
     x = frame.left() + 12
     for source in item.sources:

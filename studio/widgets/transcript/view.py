@@ -261,9 +261,7 @@ class Transcript(QAbstractScrollArea):
                 self._left(), self._tops[index] - self.verticalScrollBar().value()
             )
             Tip.of(self).show_beside(
-                self.viewport(),
-                QPoint(round(corner.x()), round(corner.y())),
-                token_tip(token),
+                self.viewport(), QPoint(round(corner.x()), round(corner.y())), token_tip(token)
             )
 
     def _walk_token(self, by: int) -> None:

@@ -102,24 +102,8 @@ CHECKED = [
         PEFT_WIDE,
         24_712_839_168,
     ),
-    Case(
-        "Llama-3.1-8B, LoRA",
-        LLAMA_8B,
-        TORCHTUNE_ADAPTER,
-        4096,
-        "full",
-        TORCHTUNE,
-        16.2 * GIB,
-    ),
-    Case(
-        "Llama-3.1-8B, QLoRA",
-        LLAMA_8B,
-        TORCHTUNE_ADAPTER,
-        4096,
-        "4bit",
-        TORCHTUNE,
-        7.4 * GIB,
-    ),
+    Case("Llama-3.1-8B, LoRA", LLAMA_8B, TORCHTUNE_ADAPTER, 4096, "full", TORCHTUNE, 16.2 * GIB),
+    Case("Llama-3.1-8B, QLoRA", LLAMA_8B, TORCHTUNE_ADAPTER, 4096, "4bit", TORCHTUNE, 7.4 * GIB),
 ]
 
 

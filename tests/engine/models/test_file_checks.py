@@ -61,19 +61,13 @@ SPOILED: dict[str, tuple[str, Callable[[Path], object]]] = {
         "model.not_safetensors",
         lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"),
     ),
-    "deep": (
-        "model.unreadable",
-        lambda f: (f / "config.json").write_text('{"a":' * 100_000),
-    ),
+    "deep": ("model.unreadable", lambda f: (f / "config.json").write_text('{"a":' * 100_000)),
     "list": ("model.unreadable", lambda f: (f / "config.json").write_text("[]")),
     "not UTF-8": (
         "model.unreadable",
         lambda f: (f / "tokenizer_config.json").write_bytes(b"\xff\xfe\x00"),
     ),
-    "huge": (
-        "model.unreadable",
-        lambda f: os.truncate(f / "tokenizer_config.json", 2**32),
-    ),
+    "huge": ("model.unreadable", lambda f: os.truncate(f / "tokenizer_config.json", 2**32)),
     "huge template": (
         "model.unreadable",
         lambda f: (f / "chat_template.jinja").write_text("x" * (2**20 + 1)),

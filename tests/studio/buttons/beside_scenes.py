@@ -170,49 +170,37 @@ BESIDE = [
     Scene(
         "absent",
         absent,
-        [
-            Row("EnvironmentRow: Install", "POST /environments/.* .*install"),
-        ],
+        [Row("EnvironmentRow: Install", "POST /environments/.* .*install")],
         fake=GIGABYTES,
     ),
     Scene(
         "installing",
         installing,
-        [
-            Row("EnvironmentRow: Cancel", "POST /environments/engine-gpu .*cancel"),
-        ],
+        [Row("EnvironmentRow: Cancel", "POST /environments/engine-gpu .*cancel")],
         fake=GIGABYTES,
     ),
     Scene(
         "begun",
         begun,
-        [
-            Row("EnvironmentRow: Discard", "POST /environments/engine-gpu .*remove"),
-        ],
+        [Row("EnvironmentRow: Discard", "POST /environments/engine-gpu .*remove")],
         fake=GIGABYTES,
     ),
     Scene(
         "begun",
         begun,
-        [
-            Row("EnvironmentRow: Resume", "POST /environments/engine-gpu .*install"),
-        ],
+        [Row("EnvironmentRow: Resume", "POST /environments/engine-gpu .*install")],
         fake=GIGABYTES,
     ),
     Scene(
         "broken",
         broken,
-        [
-            Row("EnvironmentRow: Repair", "POST /environments/.* .*repair"),
-        ],
+        [Row("EnvironmentRow: Repair", "POST /environments/.* .*repair")],
         fake=GIGABYTES,
     ),
     Scene(
         "ready",
         ready,
-        [
-            Row("EnvironmentRow: Remove", "POST /environments/.* .*remove"),
-        ],
+        [Row("EnvironmentRow: Remove", "POST /environments/.* .*remove")],
         fake=GIGABYTES,
     ),
     Scene(
@@ -224,14 +212,7 @@ BESIDE = [
         ],
         fake=PACKAGES,
     ),
-    Scene(
-        "looked",
-        looked,
-        [
-            Row("ServerRow.tools[]", " /project/servers .*"),
-        ],
-        fake=PACKAGES,
-    ),
+    Scene("looked", looked, [Row("ServerRow.tools[]", " /project/servers .*")], fake=PACKAGES),
     Scene(
         "server sheet",
         server_sheet,
@@ -245,41 +226,25 @@ BESIDE = [
     Scene(
         "tools",
         plain_tools,
-        [
-            Row("ServerRow._remove", " /project/servers .*library"),
-        ],
+        [Row("ServerRow._remove", " /project/servers .*library")],
         fake=PACKAGES,
     ),
     Scene(
         "describing",
         describing,
-        [
-            Row("ToolsPart._one", "POST /drafts|POST .*tools|shown ServerSheet"),
-        ],
+        [Row("ToolsPart._one", "POST /drafts|POST .*tools|shown ServerSheet")],
         fake=PACKAGES,
     ),
-    Scene(
-        "too small",
-        too_small,
-        [
-            Row("CardMemory._offered[]", " /project "),
-        ],
-        fake=CARD,
-    ),
+    Scene("too small", too_small, [Row("CardMemory._offered[]", " /project ")], fake=CARD),
     Scene("fixed", fixed, [Row("CardMemory._undo", " /project ")], fake=CARD),
     Scene(
         "diagnosed",
         diagnosed,
-        [
-            Row("DiagnosisCard._action of SideColumn", "POST .*/command .*pause", "Pause"),
-        ],
+        [Row("DiagnosisCard._action of SideColumn", "POST .*/command .*pause", "Pause")],
         fake=WRONG,
     ),
     Scene(
-        "answering",
-        answering,
-        [Row("ArenaCard._stop", "shown Button Run a scenario")],
-        fake=LONG,
+        "answering", answering, [Row("ArenaCard._stop", "shown Button Run a scenario")], fake=LONG
     ),
     Scene(
         "trackers",
@@ -293,9 +258,7 @@ BESIDE = [
     Scene(
         "ready, without a run",
         at_rest,
-        [
-            Row("EnvironmentRow: Use", "POST /engine/use .*engine-gpu"),
-        ],
+        [Row("EnvironmentRow: Use", "POST /engine/use .*engine-gpu")],
         fake=GIGABYTES,
     ),
     Scene(

@@ -134,10 +134,7 @@ CHECKPOINTS = [
     Scene(
         "pair",
         talk,
-        [
-            Row("ArenaCard._try", "shown QMenu Say"),
-            Row("ListCard.evaluate", "POST /evaluations"),
-        ],
+        [Row("ArenaCard._try", "shown QMenu Say"), Row("ListCard.evaluate", "POST /evaluations")],
     ),
     Scene("evaluated", evaluated, [Row("CompareCard._open", "page trajectories")]),
     Scene("tried", tried, [Row("ArenaCard._judge", "POST /runs/.*/judge")]),
@@ -172,9 +169,6 @@ CHECKPOINTS = [
     Scene(
         "exported",
         exported,
-        [
-            Row("Commands: Copy", "copied "),
-            Row("ExportSheet._go", "url file:"),
-        ],
+        [Row("Commands: Copy", "copied "), Row("ExportSheet._go", "url file:")],
     ),
 ]

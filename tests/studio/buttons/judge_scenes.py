@@ -208,9 +208,7 @@ JUDGE = [
     Scene(
         "judging",
         judging_run,
-        [
-            Row("RubricEditor._use", "POST .*/command .*use_rubric", rest=True),
-        ],
+        [Row("RubricEditor._use", "POST .*/command .*use_rubric", rest=True)],
     ),
     Scene("slow", slow, [Row("PriceButton._cancel of JudgeChoice", "hidden IconButton Cancel")]),
     Scene("over budget", over_budget, [Row("PriceButton._raise of JudgeChoice", "page setup")]),

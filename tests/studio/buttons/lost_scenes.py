@@ -39,8 +39,6 @@ LOST = [
     Scene(
         "restarted",
         restarted,
-        [
-            Row("Card: Restart the engine of SettingsPage", "POST /engine/shutdown"),
-        ],
+        [Row("Card: Restart the engine of SettingsPage", "POST /engine/shutdown")],
     ),
 ]

@@ -108,10 +108,7 @@ TRAJECTORIES = [
     Scene(
         "reading",
         plain,
-        [
-            Row("GroupPanel._filters", "shown QMenu"),
-            Row("LabelBar._effect", "shown QMenu"),
-        ],
+        [Row("GroupPanel._filters", "shown QMenu"), Row("LabelBar._effect", "shown QMenu")],
     ),
     Scene("judged", judged, [Row("LabelBar._teach", "checked Toggle Use as an example")]),
     Scene("narrow", narrow, [Row("GroupHead._after", OTHER)]),
@@ -134,16 +131,7 @@ TRAJECTORIES = [
     Scene(
         "raw",
         raw,
-        [
-            Row("RawView._choice", "shown QMenu .*Record"),
-            Row("RawView._copy", "copied "),
-        ],
+        [Row("RawView._choice", "shown QMenu .*Record"), Row("RawView._copy", "copied ")],
     ),
-    Scene(
-        "nothing found",
-        nothing_found,
-        [
-            Row("NoTrajectories: Clear filters", "POST .*/groups"),
-        ],
-    ),
+    Scene("nothing found", nothing_found, [Row("NoTrajectories: Clear filters", "POST .*/groups")]),
 ]

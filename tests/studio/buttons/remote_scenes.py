@@ -160,9 +160,7 @@ REMOTE = [
     Scene(
         "report",
         partial(wizard, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
-        [
-            Row("AddServerSheet._back", "hidden Button Back"),
-        ],
+        [Row("AddServerSheet._back", "hidden Button Back")],
         fake=SSH,
     ),
     Scene(
@@ -177,41 +175,31 @@ REMOTE = [
     Scene(
         "retrying",
         partial(listed, one=Retrying(problem=UNREACHABLE)),
-        [
-            Row("HostRow: Retry now", "POST /hosts/box .*connect"),
-        ],
+        [Row("HostRow: Retry now", "POST /hosts/box .*connect")],
         fake=SSH,
     ),
     Scene(
         "installing",
         partial(listed, one=view(state="installing", tick=BRINGING, report=REPORT)),
-        [
-            Row("HostRow: Cancel", "POST /hosts/box .*disconnect"),
-        ],
+        [Row("HostRow: Cancel", "POST /hosts/box .*disconnect")],
         fake=SSH,
     ),
     Scene(
         "another home",
         partial(listed, one=view(state="stopped", problem=OTHER_HOME)),
-        [
-            Row("HostRow: Take over", "POST /hosts/box .*take_over"),
-        ],
+        [Row("HostRow: Take over", "POST /hosts/box .*take_over")],
         fake=SSH,
     ),
     Scene(
         "not installed",
         partial(listed, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
-        [
-            Row("HostRow: Install", "shown AddServerSheet"),
-        ],
+        [Row("HostRow: Install", "shown AddServerSheet")],
         fake=SSH,
     ),
     Scene(
         "outdated",
         partial(listed, one=view(state="connected", outdated=True, report=BOTH)),
-        [
-            Row("HostRow: Update", "POST /hosts/box .*install"),
-        ],
+        [Row("HostRow: Update", "POST /hosts/box .*install")],
         fake=SSH,
     ),
     Scene(
@@ -227,9 +215,7 @@ REMOTE = [
     Scene(
         "sheet",
         partial(sheet, one=view(state="connected", report=BOTH)),
-        [
-            Row("HostSheet: Roll back", "POST /hosts/box .*roll_back"),
-        ],
+        [Row("HostSheet: Roll back", "POST /hosts/box .*roll_back")],
         fake=SSH,
     ),
     Scene(
@@ -246,49 +232,37 @@ REMOTE = [
     Scene(
         "sheet, away",
         partial(sheet, one=view(state="away")),
-        [
-            Row("HostSheet: Connect", "POST /hosts/box .*connect"),
-        ],
+        [Row("HostSheet: Connect", "POST /hosts/box .*connect")],
         fake=SSH,
     ),
     Scene(
         "sheet, silent",
         partial(sheet, one=Retrying(problem=SILENT)),
-        [
-            Row("HostSheet: Repair", "POST /hosts/box .*install|shown AddServerSheet"),
-        ],
+        [Row("HostSheet: Repair", "POST /hosts/box .*install|shown AddServerSheet")],
         fake=SSH,
     ),
     Scene(
         "sheet, unreachable",
         partial(sheet, one=Retrying(problem=UNREACHABLE)),
-        [
-            Row("HostSheet: Retry now", "POST /hosts/box .*connect"),
-        ],
+        [Row("HostSheet: Retry now", "POST /hosts/box .*connect")],
         fake=SSH,
     ),
     Scene(
         "sheet, another home",
         partial(sheet, one=view(state="stopped", problem=OTHER_HOME)),
-        [
-            Row("HostSheet: Take over", "POST /hosts/box .*take_over"),
-        ],
+        [Row("HostSheet: Take over", "POST /hosts/box .*take_over")],
         fake=SSH,
     ),
     Scene(
         "sheet, nothing there",
         partial(sheet, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
-        [
-            Row("HostSheet: Install", "shown AddServerSheet"),
-        ],
+        [Row("HostSheet: Install", "shown AddServerSheet")],
         fake=SSH,
     ),
     Scene(
         "sheet, installing",
         partial(sheet, one=view(state="installing", tick=BRINGING, report=REPORT)),
-        [
-            Row("HostSheet: Cancel", "POST /hosts/box .*disconnect"),
-        ],
+        [Row("HostSheet: Cancel", "POST /hosts/box .*disconnect")],
         fake=SSH,
     ),
     Scene(
@@ -312,27 +286,16 @@ REMOTE = [
     Scene(
         "a passphrase is typed",
         partial(asked, question=PASSPHRASE),
-        [
-            Row("Question: Unlock", "POST /hosts/box/answer"),
-        ],
+        [Row("Question: Unlock", "POST /hosts/box/answer")],
         fake=SSH,
     ),
     Scene(
         "a code is asked for",
         partial(asked, question=CODE),
-        [
-            Row("Question: Answer", "POST /hosts/box/answer"),
-        ],
+        [Row("Question: Answer", "POST /hosts/box/answer")],
         fake=SSH,
     ),
-    Scene(
-        "not here",
-        not_here,
-        [
-            Row("ListCard._fetch", "POST .*/fetch"),
-        ],
-        fake=SSH,
-    ),
+    Scene("not here", not_here, [Row("ListCard._fetch", "POST .*/fetch")], fake=SSH),
     Scene(
         "fetching", fetching, [Row("ListCard._stop", "hidden IconButton Stop fetching")], fake=SSH
     ),

@@ -179,35 +179,20 @@ RUN = [
         "damaged",
         broken,
         [
-            Row(
-                "ErrorCard: Show log of DamagedRun",
-                "copied |shown Toast This run has no log",
-            ),
+            Row("ErrorCard: Show log of DamagedRun", "copied |shown Toast This run has no log"),
             Row("ErrorCard: Copy report of DamagedRun", "copied "),
             Row("_RemedyRow._button of DamagedRun", "shown Question Delete run", "Delete"),
         ],
     ),
     Scene("deleting", deleting, [Row("Question: Cancel", "hidden Question Delete run")]),
     Scene("damaged", broken, [Row("_RemedyRow._button of DamagedRun", "POST .*/repair", "Repair")]),
-    Scene(
-        "deleting another",
-        deleting_another,
-        [Row("Question: Delete", "DELETE /runs/")],
-    ),
+    Scene("deleting another", deleting_another, [Row("Question: Delete", "DELETE /runs/")]),
     Scene(
         "nothing kept",
         nothing_kept,
-        [
-            Row("EmptyPage: Open the run of CheckpointsPage", "page run"),
-        ],
+        [Row("EmptyPage: Open the run of CheckpointsPage", "page run")],
     ),
-    Scene(
-        "nothing to read",
-        nothing_read,
-        [
-            Row("NoTrajectories: Go to the run", "page run"),
-        ],
-    ),
+    Scene("nothing to read", nothing_read, [Row("NoTrajectories: Go to the run", "page run")]),
     Scene(
         "empty",
         empty,
@@ -217,11 +202,7 @@ RUN = [
         ],
     ),
     Scene(
-        "nothing learned",
-        unlearned,
-        [
-            Row("EmptyPage: Train of RunPage", "POST /runs ", rest=True),
-        ],
+        "nothing learned", unlearned, [Row("EmptyPage: Train of RunPage", "POST /runs ", rest=True)]
     ),
     Scene(
         "training",
@@ -236,17 +217,13 @@ RUN = [
     Scene(
         "another trains",
         another,
-        [
-            Row("EmptyPage: Open the active run of lab of RunPage", "page run|words "),
-        ],
+        [Row("EmptyPage: Open the active run of lab of RunPage", "page run|words ")],
     ),
     Scene("training, on Home", training_home, [Row("RunBanner._open of HomePage", "page run")]),
     Scene(
         "training, on Setup",
         training_elsewhere,
-        [
-            Row("NowTraining._pause", "POST .*/command .*pause"),
-        ],
+        [Row("NowTraining._pause", "POST .*/command .*pause")],
     ),
     Scene(
         "paused",

@@ -155,10 +155,7 @@ SETUP = [
     Scene(
         "toml",
         toml,
-        [
-            Row("TomlTab._discard", "disabled Button Discard"),
-            Row("TomlTab._save", " /project "),
-        ],
+        [Row("TomlTab._discard", "disabled Button Discard"), Row("TomlTab._save", " /project ")],
     ),
     Scene(
         "conflict",
@@ -218,16 +215,8 @@ SETUP = [
         ],
     ),
     Scene(
-        "agent tested",
-        agent_tested,
-        [Row("CheckRow.look of ProjectChecks", "shown CheckedSheet")],
+        "agent tested", agent_tested, [Row("CheckRow.look of ProjectChecks", "shown CheckedSheet")]
     ),
     Scene("tested", tested, [Row("CheckedSheet: Close", "hidden CheckedSheet")]),
-    Scene(
-        "unjudged",
-        unjudged,
-        [
-            Row("Preflight._train", "POST /runs ", rest=True),
-        ],
-    ),
+    Scene("unjudged", unjudged, [Row("Preflight._train", "POST /runs ", rest=True)]),
 ]

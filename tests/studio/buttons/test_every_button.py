@@ -38,10 +38,7 @@ REAL: dict[str, Sequence[Scene]] = {
     "describing": describing_scenes.DESCRIBING,
     "frame": frame_scenes.FRAME,
 }
-FAKE: dict[str, Sequence[Scene]] = {
-    "remote": remote_scenes.REMOTE,
-    "beside": beside_scenes.BESIDE,
-}
+FAKE: dict[str, Sequence[Scene]] = {"remote": remote_scenes.REMOTE, "beside": beside_scenes.BESIDE}
 LOST: dict[str, Sequence[Scene]] = {"lost": lost_scenes.LOST}
 """Over an engine of their own, which they end."""
 ALL = [scene for plays in (REAL, LOST, FAKE) for scenes in plays.values() for scene in scenes]

@@ -169,8 +169,7 @@ def attempt_of(asked: AskArena, place: int, name: str, answer: str) -> Trajector
     messages = [Message.model_validate(one) for one in chat] or [
         Message(role="user", content="Did the Halden contract get extended, and until when?"),
         Message(
-            role="assistant",
-            tool_calls=[_call("search_inbox", '{"words": ["Halden contract"]}')],
+            role="assistant", tool_calls=[_call("search_inbox", '{"words": ["Halden contract"]}')]
         ),
         Message(role="tool", content="msg_0418, msg_1127", tool_call_id="search_inbox"),
         Message(role="assistant", tool_calls=[_call("read_email", '{"id": "msg_1127"}')]),

@@ -29,7 +29,6 @@ from studio.widgets.controls.train_button import TrainButton
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import (
     ChoiceField,
-    DecimalField,
     NumberField,
     PathField,
     SpinField,
@@ -87,11 +86,7 @@ def _buttons() -> Card:
     card.body.addLayout(
         _line(
             Button(
-                "Train",
-                "primary",
-                icon="play",
-                price="120 steps \u00b7 \u2248 4 h 30",
-                height=32,
+                "Train", "primary", icon="play", price="120 steps \u00b7 \u2248 4 h 30", height=32
             ),
             Button("Train one step \u00b7 \u2248 2 min", height=32),
             off,
@@ -110,11 +105,7 @@ def _buttons() -> Card:
             IconButton("x", "Close"),
         )
     )
-    priced, over, running = (
-        PriceButton("scale"),
-        PriceButton("scale"),
-        PriceButton("scale"),
-    )
+    priced, over, running = (PriceButton("scale"), PriceButton("scale"), PriceButton("scale"))
     priced.set_priced("Re-judge 24 groups", "48 calls \u00b7 \u2248 $0.31")
     over.set_over_budget("Re-judge 24 groups", "$0.31", "$0.31 of $0.12 left")
     running.set_running("Re-judging 12 of 24", 0.5)
@@ -282,11 +273,7 @@ def home_page() -> QWidget:
         badge = "recommended" if key == "yes-no-maybe" else ""
         row.addWidget(
             SampleCard(
-                key,
-                name,
-                time,
-                "Learns to say the rewarded word, on any laptop.",
-                badge=badge,
+                key, name, time, "Learns to say the rewarded word, on any laptop.", badge=badge
             )
         )
     column.addLayout(row)
@@ -365,11 +352,7 @@ class ProjectModel(QAbstractTableModel):
         if role == ICON_ROLE and column == 1:
             return icon
         if role == VALUE_ROLE:
-            return {
-                2: (list(demo.reward()), token),
-                3: demo.GROUPS[0][1],
-                4: PARTS,
-            }.get(column)
+            return {2: (list(demo.reward()), token), 3: demo.GROUPS[0][1], 4: PARTS}.get(column)
         return None
 
 
@@ -386,14 +369,9 @@ def form_page() -> QWidget:
     rows = [
         FormRow("steps", "Steps", SpinField("Steps", 1, 10_000)),
         FormRow("rate", "Learning rate", rate),
-        FormRow("temperature", "Temperature", DecimalField("Temperature", 0, 2)),
         FormRow("loss", "Loss", loss),
         FormRow("name", "Name", TextField("Name", "inbox-scout")),
-        FormRow(
-            "teach",
-            "Teach the judge",
-            ToggleField("Teach the judge", "from each label"),
-        ),
+        FormRow("teach", "Teach the judge", ToggleField("Teach the judge", "from each label")),
         FormRow("folder", "Folder", PathField("Folder", "~/models/inbox-scout-40")),
     ]
     rows[0].field.set_value(120)
@@ -406,11 +384,7 @@ def form_page() -> QWidget:
     sheet = Sheet("Export step 40", page)
     sheet.body.addWidget(Text("Format", "label", 600))
     line = QHBoxLayout()
-    for name, words in (
-        ("Adapter", "84 MB"),
-        ("Merged", "16.4 GB"),
-        ("GGUF", "Q8, 8.7 GB"),
-    ):
+    for name, words in (("Adapter", "84 MB"), ("Merged", "16.4 GB"), ("GGUF", "Q8, 8.7 GB")):
         choice = ChoiceCard(name, "", words)
         choice.setMinimumWidth(80)
         choice.set_chosen(name == "Merged")
@@ -443,17 +417,10 @@ def empty_page() -> QWidget:
     page.set_preparations(
         [
             Preparation(
-                "agent",
-                "Agent answers",
-                "agent.py ran once in 4.2 s and used 3 tools",
-                True,
+                "agent", "Agent answers", "agent.py ran once in 4.2 s and used 3 tools", True
             ),
             Preparation(
-                "judge",
-                "Judge tried",
-                "Optional: see how it ranks",
-                False,
-                "Try it \u00b7 8 calls",
+                "judge", "Judge tried", "Optional: see how it ranks", False, "Try it \u00b7 8 calls"
             ),
         ]
     )
@@ -498,13 +465,7 @@ def transcript_items() -> list[Item]:
             "Question",
             "31 tokens",
         ),
-        Message(
-            "assistant",
-            title="Turn 2",
-            facts="74 tokens",
-            advantage=0.31,
-            tokens=tokens,
-        ),
+        Message("assistant", title="Turn 2", facts="74 tokens", advantage=0.31, tokens=tokens),
         ToolCall(
             "search_inbox",
             'keywords=["TP 1041", "schedule"]',
@@ -522,12 +483,7 @@ def transcript_items() -> list[Item]:
             facts="not trained",
         ),
         ToolCall(
-            "read_email",
-            'id="msg_9999"',
-            "No email with this id.",
-            "error",
-            "38 ms",
-            repeats=3,
+            "read_email", 'id="msg_9999"', "No email with this id.", "error", "38 ms", repeats=3
         ),
         ToolCall(
             "return_answer",

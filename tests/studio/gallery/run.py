@@ -2,13 +2,7 @@
 
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QHBoxLayout,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from studio.text import formatting
 from studio.widgets.cards.card import Card
@@ -135,14 +129,7 @@ class _Body(QWidget):
 
 def chart_cards(link: ChartLink) -> list[ChartCard]:
     """The six charts of the comp."""
-    return [
-        _reward(link),
-        _parts(link),
-        _spread(link),
-        _entropy(link),
-        _speed(link),
-        _length(link),
-    ]
+    return [_reward(link), _parts(link), _spread(link), _entropy(link), _speed(link), _length(link)]
 
 
 def _reward(link: ChartLink) -> ChartCard:
@@ -160,12 +147,7 @@ def _reward(link: ChartLink) -> ChartCard:
 
 def _parts(link: ChartLink) -> ChartCard:
     card = ChartCard("Reward parts", link)
-    tokens = {
-        "judge": "plot-2",
-        "sources": "plot-3",
-        "answer": "plot-6",
-        "turn cost": "plot-5",
-    }
+    tokens = {"judge": "plot-2", "sources": "plot-3", "answer": "plot-6", "turn cost": "plot-5"}
     for name, values in demo.parts().items():
         card.add_line(name, tokens[name], width_px=2.0).set_data(demo.STEPS, values)
     return card
@@ -197,7 +179,6 @@ def _entropy(link: ChartLink) -> ChartCard:
     )
     card.set_y(None, None, zero=False)
     card.set_last("0.71 \u00b7 0.031")
-    card.set_chip("steady", "good", "check")
     return card
 
 
@@ -215,9 +196,7 @@ def _speed(link: ChartLink) -> ChartCard:
         form=formatting.short,
     ).set_data(demo.STEPS, speed)
     bars = card.add_bars(
-        ["rollout", "judge", "train", "publish"],
-        ["plot-1", "plot-2", "plot-3", "plot-7"],
-        pane=1,
+        ["rollout", "judge", "train", "publish"], ["plot-1", "plot-2", "plot-3", "plot-7"], pane=1
     )
     judge = 26 + noise.normal(0, 3, 46)
     judge[27] = 82

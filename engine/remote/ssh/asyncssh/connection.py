@@ -241,9 +241,7 @@ class AsyncSSHConnection:
             raise problems.lost(self.server, self._why())
         try:
             return await self._connection.create_process(
-                line,
-                stdin=asyncssh.PIPE if fed else asyncssh.DEVNULL,
-                encoding=None,
+                line, stdin=asyncssh.PIPE if fed else asyncssh.DEVNULL, encoding=None
             )
         except asyncssh.ChannelOpenError as error:
             if self._lost.done():

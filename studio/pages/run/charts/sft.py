@@ -69,10 +69,7 @@ SPEED = (Line("tokens_per_s/train", "trained", "plot-3"),)
 TOKENS = (Line("tokens/trained", "tokens", "plot-1"),)
 ENTROPY = (Line("entropy", "entropy", "plot-3"),)
 NORM = (Line("grad_norm", "norm", "plot-1"),)
-USE = (
-    Line("goodput/train", "goodput", "plot-1"),
-    Line("hardware/train", "hardware", "plot-7"),
-)
+USE = (Line("goodput/train", "goodput", "plot-1"), Line("hardware/train", "hardware", "plot-7"))
 
 SFT_CHARTS: tuple[ChartSpec, ...] = (
     ChartSpec("sft_loss", "Loss", _loss, ("loss",), words="Mean over the update's trained tokens"),

@@ -36,12 +36,7 @@ class LabelController(QObject):
     group_changed = Signal(object)
 
     def __init__(
-        self,
-        session: Session,
-        tasks: TaskScope,
-        columns: ColumnsView,
-        bar: LabelBar,
-        host: QWidget,
+        self, session: Session, tasks: TaskScope, columns: ColumnsView, bar: LabelBar, host: QWidget
     ) -> None:
         super().__init__(host)
         self._columns, self._bar = columns, bar

@@ -47,13 +47,7 @@ def test_the_version_names_the_preferences() -> None:
 @pytest.mark.parametrize("spread", [0.1, 1.0, 12.0])
 def test_scores_keep_the_order_of_utilities(spread: float) -> None:
     model = PreferenceModel(
-        mean=[1.0],
-        scale=[2.0],
-        weights=[3.0],
-        strength=1.0,
-        spread=spread,
-        accuracy=0.9,
-        count=9,
+        mean=[1.0], scale=[2.0], weights=[3.0], strength=1.0, spread=spread, accuracy=0.9, count=9
     )
     assert utility(model, [5.0]) == 6.0
     scores = [score_of(model, [x / 2]) for x in range(-20, 21)]

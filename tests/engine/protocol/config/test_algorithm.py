@@ -59,10 +59,7 @@ def test_what_is_written_wins() -> None:
             {"advantage": {"kind": "reward"}, "credit": {"kind": "anchors"}},
             "compares inside a group",
         ),
-        (
-            {"preset": "cispo", "correction": {"kind": "sequence_mask"}},
-            "leaves nothing to correct",
-        ),
+        ({"preset": "cispo", "correction": {"kind": "sequence_mask"}}, "leaves nothing to correct"),
         ({"preset": "ppo", "refills": 1}, "set refills to 0"),
     ],
 )

@@ -96,9 +96,7 @@ class Recorded(apsw.VFSFile):
 
 
 def record(
-    folder: Path,
-    work: Callable[[RunWriter, Callable[[str], None]], Awaitable[None]],
-    *pragmas: str,
+    folder: Path, work: Callable[[RunWriter, Callable[[str], None]], Awaitable[None]], *pragmas: str
 ) -> Recorder:
     """Do some work through a writer; `work` says which words were acknowledged."""
     recorder = Recorder(f"recorder-{folder.name}")

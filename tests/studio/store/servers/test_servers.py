@@ -38,11 +38,7 @@ WHEELS = HostTick(stage="bringing", words="torch 2.13.0", done=210_000_000, tota
             "uploading torch 2.13.0 · 210 of 526 MB",
             "connecting",
         ),
-        (
-            view(state="asking", questions=[HOST_KEY]),
-            "asks to verify its host key",
-            "asking",
-        ),
+        (view(state="asking", questions=[HOST_KEY]), "asks to verify its host key", "asking"),
         (view(state="asking", questions=[PASSPHRASE]), "asks for a passphrase", "asking"),
         (view(state="connected"), "connected · latency 12 ms", "connected"),
         (
