@@ -144,6 +144,11 @@ class Engine:
         self.call(stop)
         until(lambda: not (self.children("engine.policy.torch") or self.children("host.py")))
 
+    def cpu_s(self) -> float:
+        """CPU seconds of the engine so far; wall time says little on a busy machine."""
+        spent = psutil.Process(self.process.pid).cpu_times()
+        return spent.user + spent.system
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
