@@ -122,7 +122,8 @@ def command_test(arguments: argparse.Namespace) -> int:
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
     if arguments.long:
         environment["ATELIER_LONG"] = "1"
-    everything = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "worksteal"]
+    workers = (os.cpu_count() or 1) * 3 // 2  # a third of the time they wait
+    everything = ["-n", str(max(1, min(6, workers))), "--dist", "worksteal"]
     for check in [*checks, ["pytest", *(chosen or everything)]]:
         say(f"$ {' '.join(check)}")
         program = str(BIN / check[0])

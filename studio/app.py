@@ -21,10 +21,11 @@ from studio.actions.actions import Actions
 from studio.link.engine import EngineLink
 from studio.link.engine_state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
-from studio.models.event_feed import Feed, PumpListener
+from studio.models.event_feed import Feed
 from studio.pages.home.page import HomePage
 from studio.pages.page import Page
 from studio.pages.settings.page import SettingsPage
+from studio.pages.setup.page import SetupPage
 from studio.pages.trust_bar import TrustController
 from studio.runtime.garbage_collector import GuiCollector
 from studio.runtime.single_instance import SingleInstance
@@ -58,7 +59,7 @@ class Studio:
         place = workspace or self.settings.current.workspace
         self.workspace = Path(place) if place else local.default_workspace()
         python = self.settings.current.engine_python or None
-        self.link = EngineLink(self.workspace, python, PumpListener(self.feed))
+        self.link = EngineLink(self.workspace, python, self.feed)
         self.session = Session(self.link, self.feed, runs, self.settings)
         self.window = MainWindow(self.settings)
         self.actions = Actions(self.window)
@@ -157,7 +158,7 @@ class Studio:
 
     def _open_demonstrations(self, teacher: bool = False) -> None:
         self.window.show_page("setup")
-        self.pages.setup.show_demonstrations(teacher)
+        self.pages.typed("setup", SetupPage).show_demonstrations(teacher)
 
     def _go(self, place: str) -> Callable[[], None]:
         return lambda: self.window.show_page(place)
@@ -204,17 +205,17 @@ class Studio:
         self.session.start_run(StartRun(project=project, origin=folder, queue=True))
 
     async def _new_project(self) -> None:
-        """A folder with a small project to fill in, shown in Setup."""
+        """Create a small project to fill in and show it in Setup."""
         field = TextField("Folder", "my-agent")
-        choices = [Choice("", "Leave it"), Choice("make", "Make the project", "primary")]
-        words = f"It becomes a folder in {self.workspace}, with an agent and scenarios to fill in."
+        choices = [Choice("", "Cancel"), Choice("make", "Create project", "primary")]
+        words = f"A folder in {self.workspace} with an agent and scenarios to fill in."
         answer, name = await ask(self.window, "New project", words, choices, field)
         if answer == "make":
             folder = self.workspace / (str(name or "").strip() or "my-agent")
             self.session.create_project(str(folder), None)
 
     def _train(self, kind: TrainingKind = "train") -> None:
-        """What is just being typed counts."""
+        """Start training with what has been typed so far."""
         if focused := QApplication.focusWidget():
             focused.clearFocus()
         self.session.train(kind)
@@ -224,7 +225,7 @@ class Studio:
         self.session.command("continue" if run and run.state == "paused" else "pause")
 
     def _resume(self) -> None:
-        """A paused run continues; a dead one wakes up."""
+        """Continue a paused run or resume one that has ended."""
         run = self.session.run.summary
         self.session.command("continue" if run and run.state == "paused" else "resume")
 
@@ -232,12 +233,12 @@ class Studio:
         run = self.session.run.summary
         if run is None:
             return
-        field = SpinField("Steps in all", run.steps + 1, 1_000_000, step=10)
+        field = SpinField("Total steps", run.steps + 1, 1_000_000, step=10)
         field.set_value(run.steps + max(10, run.steps // 4))
-        choices = [Choice("", "Leave it"), Choice("extend", "Extend", "primary")]
-        words = f"It is planned to end after step {run.steps}. How many steps in all?"
+        choices = [Choice("", "Cancel"), Choice("extend", "Extend", "primary")]
+        words = f"It ends after step {run.steps}. Enter the new total number of steps."
         answer, steps = await ask(self.window, f"Extend {run.name}", words, choices, field)
-        if answer == "extend":  # one that has ended goes on by this alone
+        if answer == "extend":  # resumes a run that has ended
             self.session.command("extend", steps=steps, run_id=run.id)
 
 

@@ -7,20 +7,14 @@ from functools import partial
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QCloseEvent, QResizeEvent
-from PySide6.QtWidgets import (
-    QApplication,
-    QHBoxLayout,
-    QMainWindow,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QMainWindow, QStackedWidget, QWidget
 
 from engine.protocol.problems import Problem
 from studio.pages.page import Page
 from studio.pages.trust_bar import TrustBar
 from studio.services.settings import SettingsStore
 from studio.widgets.cards.error_card import ErrorCard, Remedy
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.window.page_header import PageHeader
 from studio.widgets.window.sidebar import Sidebar
 
@@ -103,22 +97,15 @@ class MainWindow(QMainWindow):
 
     def _build(self) -> None:
         right = QWidget()
-        column = QVBoxLayout(right)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
+        column = vbox(parent=right, spacing=0)
         self._slot_box = QWidget()
-        self._slot = QVBoxLayout(self._slot_box)
-        self._slot.setContentsMargins(16, 16, 16, 0)
+        self._slot = vbox(parent=self._slot_box, margins=(16, 16, 16, 0))
         self._slot_box.hide()
         for part in (self.header, self._slot_box, self.trust_bar):
             column.addWidget(part)
         column.addWidget(self._stack, 1)
         whole = QWidget()
-        line = QHBoxLayout(whole)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(0)
-        line.addWidget(self.sidebar)
-        line.addWidget(right, 1)
+        hbox(self.sidebar, (right, 1), parent=whole, spacing=0)
         self.setCentralWidget(whole)
 
     def _restore(self) -> None:

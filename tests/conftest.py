@@ -27,7 +27,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `long`, unless ATELIER_LONG is set (`bootstrap.py test --long`)."""
+    """Start with the tests marked `slow`, so that none of them is left at the end; skip those
+    marked `long`, unless ATELIER_LONG is set (`bootstrap.py test --long`)."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     if os.environ.get("ATELIER_LONG"):
         return
     skipped = pytest.mark.skip(reason="long: run it with ATELIER_LONG=1")

@@ -17,6 +17,9 @@ from engine.export.publish import Manifest, Place, disk_problem
 from engine.export.serving import commands_for
 from engine.export.source import Source, bytes_of, dtype_of, read_source
 from engine.export.torch.llamacpp import VARIABLE
+from engine.hardware.gpus import read_gpus
+from engine.policy import fork_server
+from engine.policy.worker import VARIABLES
 from engine.protocol.events.checkpoints import CheckpointExported
 from engine.protocol.problems import Refused
 from engine.protocol.requests.exports import (
@@ -32,7 +35,7 @@ from engine.protocol.requests.exports import (
     WeightsCheck,
 )
 from engine.rollout.rendering.chat import ChatFormat
-from engine.runtime.child import Child
+from engine.runtime.child import Child, start_program
 from engine.runtime.paths import ROOT
 from engine.storage.run_folder.run import LOG
 
@@ -257,16 +260,16 @@ class _Job:
     async def _process(self, online: bool = False) -> AsyncIterator[Child]:
         """A process of its own; gone when the block ends, at once where it is left by an error."""
         argv = [sys.executable, "-m", "engine.export.torch.serve"]
-        environment = {
-            "TOKENIZERS_PARALLELISM": "false",
-            "GOMP_SPINCOUNT": "2000",  # as the policy's process: others want the cores too
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_HUB_OFFLINE": "0" if online else "1",
-        }
+        environment = dict(VARIABLES)
+        if online:
+            environment |= {"HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1"}
         if named := os.environ.get(VARIABLE):
             environment[VARIABLE] = named
-        process = await Child.spawn("export", argv, cwd=ROOT, log=self.log, environment=environment)
+        cards = (await asyncio.to_thread(read_gpus)).cards
+        start = start_program if cards else fork_server.launcher()
+        process = await Child.spawn(
+            "export", argv, cwd=ROOT, log=self.log, environment=environment, start=start
+        )
         self.pids.add(process.pid)
         try:
             yield process

@@ -1,7 +1,7 @@
-"""Client of the fork server of policy processes (`torch/preloaded.py`).
+"""Client of the fork server of torch processes (`torch/preloaded.py`): policies and exports.
 
-A policy process that is forked from a process with torch, transformers and PEFT in memory is there
-in milliseconds; newly started it needs seconds. Linux only, and only without CUDA, which does not
+A process that is forked from one with torch, transformers and PEFT in memory is there in
+milliseconds; newly started it needs seconds. Linux only, and only without CUDA, which does not
 survive a fork. Whatever fails here, the process is started the usual way.
 """
 
@@ -80,7 +80,8 @@ class ForkServer:
                 self._requests.send(b"{}")
 
     async def launch(self, launch: Launch) -> Process:
-        """Fork the process, or start it the usual way where that is not possible."""
+        """Fork the process, or start it the usual way where that is not possible: libraries have
+        read the variables at the server's start, so that others need a process of their own."""
         async with self._turn:
             try:
                 await self._ensured()
@@ -141,7 +142,11 @@ class ForkServer:
 
     async def _fork(self, launch: Launch) -> Process:
         assert self._requests is not None
-        request = {"cwd": str(launch.cwd), "environment": launch.environment}
+        request = {
+            "module": launch.argv[2],
+            "cwd": str(launch.cwd),
+            "environment": launch.environment,
+        }
         descriptors = [*launch.descriptors, launch.output]
         if self._answering:  # whoever asked before has been cancelled
             await asyncio.wait([self._answering])
@@ -175,7 +180,7 @@ class ForkServer:
 
 
 def launcher() -> Callable[[Launch], Awaitable[Process]]:
-    """The way to start a policy process without a card."""
+    """The way to start a torch process without a card."""
     return _current.launch if _current else start_program
 
 

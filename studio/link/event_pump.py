@@ -34,13 +34,13 @@ class Listener(Protocol):
     """Receiver of the pump's output; every method is called in the pump's thread and must return at
     once."""
 
-    def events_arrived(self, run_id: str, events: Events) -> None: ...
+    def receive_events(self, run_id: str, events: Events) -> None: ...
 
-    def link_changed(self, state: LinkState) -> None: ...
+    def receive_link(self, state: LinkState) -> None: ...
 
-    def run_lost(self, run_id: str, problem: Problem) -> None: ...
+    def receive_loss(self, run_id: str, problem: Problem) -> None: ...
 
-    def hosts_changed(self, found: HostList) -> None: ...
+    def receive_hosts(self, found: HostList) -> None: ...
 
 
 @dataclass
@@ -100,7 +100,7 @@ class EventPump:
         self._followed: dict[str, _Followed] = {}
         self._opening = asyncio.Lock()
         self._ready.set()
-        watcher = HostWatcher(self._reach, self._listener.hosts_changed, self._wake_up.set)
+        watcher = HostWatcher(self._reach, self._listener.receive_hosts, self._wake_up.set)
         workers = [
             asyncio.create_task(work) for work in (self._watch(), self._flush(), watcher.run())
         ]
@@ -120,7 +120,7 @@ class EventPump:
             run_id,
             after,
             self._reach,
-            lambda problem: self._listener.run_lost(run_id, problem),
+            lambda problem: self._listener.receive_loss(run_id, problem),
             self._wake_up.set,
         )
         self._followed[run_id] = _Followed(follower, asyncio.create_task(follower.run()))
@@ -134,7 +134,7 @@ class EventPump:
             await asyncio.sleep(FLUSH_S)
             for run_id, followed in list(self._followed.items()):
                 if events := followed.follower.take():
-                    self._listener.events_arrived(run_id, events)
+                    self._listener.receive_events(run_id, events)
 
     async def _watch(self) -> None:
         """Poll the engine's state forever; the only place that reports the state of the
@@ -185,7 +185,7 @@ class EventPump:
     def _emit_state(self, state: LinkState) -> None:
         if state != self._state:
             self._state = state
-            self._listener.link_changed(state)
+            self._listener.receive_link(state)
 
     async def _reach(self) -> EngineClient:
         """Client of the verified running engine. Raises LaunchError if there is none."""

@@ -8,7 +8,6 @@ second per run. Wired by the composition root; the models of the pages listen.
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
@@ -64,22 +63,22 @@ class Feed(QObject):
         self._lost.connect(self.run_lost, queued)
         self._hosts.connect(self.hosts_changed, queued)
 
-    # Called by the pump in its thread
-
-    def events_arrived(self, run_id: str, events: Events) -> None:
-        self._arrived.emit(run_id, events)
-
     def set_link(self, state: LinkState) -> None:
         """Set a state that only the GUI thread knows: starting."""
         self._take_link(state)
 
-    def emit_link(self, state: LinkState) -> None:
+    # Called by the pump in its thread
+
+    def receive_events(self, run_id: str, events: Events) -> None:
+        self._arrived.emit(run_id, events)
+
+    def receive_link(self, state: LinkState) -> None:
         self._linked.emit(state)
 
-    def emit_lost(self, run_id: str, problem: Problem) -> None:
+    def receive_loss(self, run_id: str, problem: Problem) -> None:
         self._lost.emit(run_id, problem)
 
-    def emit_hosts(self, found: HostList) -> None:
+    def receive_hosts(self, found: HostList) -> None:
         self._hosts.emit(found)
 
     # In the GUI thread
@@ -137,14 +136,3 @@ class Feed(QObject):
             self._waiting.pop(run_id, None)
             self.gap_found.emit(run_id, self._store.state(run_id).seq)
         self._dirty.add(run_id)
-
-
-class PumpListener:
-    """Adapter called by the pump: plain methods, since a QObject cannot have signals and methods of
-    the same name."""
-
-    def __init__(self, feed: Feed) -> None:
-        self.events_arrived: Callable[[str, Events], None] = feed.events_arrived
-        self.link_changed: Callable[[LinkState], None] = feed.emit_link
-        self.run_lost: Callable[[str, Problem], None] = feed.emit_lost
-        self.hosts_changed: Callable[[HostList], None] = feed.emit_hosts

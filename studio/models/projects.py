@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from PySide6.QtCore import QAbstractListModel, QObject, Qt
+from PySide6.QtCore import QObject, Qt
 
 from engine.protocol.records.runs import TRAINING_KINDS, ProjectView, RunSummary
-from studio.models.paged import ROOT, Index
 from studio.models.rows import RowsModel
 from studio.store.runs.status_words import StateWords, run_words
 from studio.text import formatting
@@ -178,32 +177,3 @@ def ago(then: float, now: float) -> str:
     if days == 1:
         return "yesterday"
     return day.strftime("%A") if days < 7 else f"{day.day} {day:%b}"
-
-
-class RunListModel(QAbstractListModel):
-    """Runs of one project, newest first. `UserRole` is the RunSummary."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.runs: list[RunSummary] = []
-
-    def set_runs(self, runs: list[RunSummary]) -> None:
-        if [run.id for run in runs] == [run.id for run in self.runs]:
-            self.runs = runs
-            if runs:
-                self.dataChanged.emit(self.index(0), self.index(len(runs) - 1))
-            return
-        self.beginResetModel()
-        self.runs = runs
-        self.endResetModel()
-
-    def rowCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(self.runs)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self.runs):
-            return None
-        run = self.runs[index.row()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return run_title(run)
-        return run if role == Qt.ItemDataRole.UserRole else None

@@ -20,7 +20,7 @@ def key_words(spec: ActionSpec) -> str:
 class ShortcutTableModel(RowsModel[ActionSpec]):
     """Read-only table of shortcuts."""
 
-    columns = ("Action", "Keys", "Where")
+    columns = ("Action", "Shortcut", "Where")
 
     def __init__(
         self, specs: Sequence[ActionSpec] = ACTIONS, parent: QObject | None = None

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from PySide6.QtCore import QPointF, Slot
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.remote import HostView
@@ -15,6 +15,7 @@ from studio.store.runs.state import RunState
 from studio.store.servers.servers import BEHIND, behind_words, words_of
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox
 from studio.widgets.painting import paint
 from studio.widgets.text.phrase import Phrase, Span
 
@@ -33,11 +34,7 @@ class AwayBar(QWidget):
         self._words = Phrase((), "body")
         self._again = Button("Reconnect now", "outlined", icon="plug-zap")
         self._again.clicked.connect(lambda: self._hosts.act(self._name, "connect"))
-        line = QHBoxLayout(self)
-        line.setContentsMargins(40, 0, 8, 0)
-        line.setSpacing(8)
-        line.addWidget(self._words, 1)
-        line.addWidget(self._again)
+        hbox((self._words, 1), self._again, parent=self, margins=(40, 0, 8, 0), spacing=8)
         session.hosts.changed.connect(self._show)
         session.run.changed.connect(self._show)
         session.run.selected.connect(self._show)

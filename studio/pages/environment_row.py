@@ -1,13 +1,13 @@
 """Row of a Python environment in Settings and Setup."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
-from studio.store.projects.environments import Offer, Row
+from studio.pages.offer_line import OfferLine
+from studio.store.projects.environments import Row
 from studio.text import formatting
-from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
-from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.meter import Meter
 from studio.widgets.text.chip import Chip
@@ -22,7 +22,6 @@ class EnvironmentRow(QWidget):
     def __init__(self, first: bool, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._first = first
-        self._offers: tuple[Offer, ...] = ()
         self._title, self._chip = Text("", "body", 600), Chip()
         self._purpose = Text("", "label", 400, "muted", wrap=True)
         self._facts = Text("", "caption", 400, "faint", wrap=True)
@@ -31,8 +30,7 @@ class EnvironmentRow(QWidget):
         self._progress = Text("", "caption", 400, "muted", elide=True)
         self._share = Text("", "mono-small", 400, "muted")
         self._meter = Meter("Progress", "accent", 4)
-        self._buttons = QHBoxLayout()
-        self._buttons.setSpacing(6)
+        self._buttons = OfferLine()
         self._build()
 
     def paintEvent(self, event: object) -> None:
@@ -57,55 +55,24 @@ class EnvironmentRow(QWidget):
         self._meter.setVisible(row.progress is not None)
         if row.progress is not None:
             self._meter.set_share(row.progress[1])
-        self._show_offers(row)
+        for button in self._buttons.show_offers(row.offers, row.title):
+            verb = button.property("verb")
+            button.clicked.connect(lambda _=False, verb=verb: self.pressed.emit(verb))
 
     def _build(self) -> None:
         line = QWidget()
         line.setFixedHeight(28)  # same height with and without buttons
-        head = QHBoxLayout(line)
-        head.setContentsMargins(0, 0, 0, 0)
-        head.setSpacing(8)
-        head.addWidget(self._title)
-        head.addWidget(self._chip)
-        head.addStretch(1)
-        head.addLayout(self._buttons)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0 if self._first else 8, 0, 10)
-        column.setSpacing(4)
-        column.addWidget(line)
-        for part in (self._purpose, self._facts, self._warning, self._problem):
-            column.addWidget(part)
-        far = QHBoxLayout()
-        far.setContentsMargins(0, 4, 0, 0)
-        far.addWidget(self._progress, 1)
-        far.addWidget(self._share)
+        hbox(self._title, self._chip, STRETCH, self._buttons, parent=line, spacing=8)
+        column = vbox(
+            line,
+            self._purpose,
+            self._facts,
+            self._warning,
+            self._problem,
+            parent=self,
+            margins=(0, 0 if self._first else 8, 0, 10),
+            spacing=4,
+        )
+        far = hbox((self._progress, 1), self._share, margins=(0, 4, 0, 0))
         column.addLayout(far)
         column.addWidget(self._meter)
-
-    def _show_offers(self, row: Row) -> None:
-        """Rebuild the buttons only when they change, so that focus stays during progress."""
-        if row.offers == self._offers:
-            return
-        self._offers = row.offers
-        had_focus = self._clear()
-        for offer in row.offers:
-            kind = "quiet" if offer.quiet else "outlined"
-            button = Button(offer.words, kind, icon=offer.icon, price=offer.price, height=28)
-            set_tip(button, offer.refused or offer.tip)
-            button.setEnabled(not offer.refused)
-            button.setAccessibleDescription(f"{row.title}: {offer.refused or offer.tip}")
-            button.clicked.connect(lambda _=False, verb=offer.verb: self.pressed.emit(verb))
-            self._buttons.addWidget(button)
-            if had_focus and button.isEnabled():
-                button.setFocus()
-                had_focus = False
-
-    def _clear(self) -> bool:
-        """Remove all buttons; returns True if one of them had the focus."""
-        had_focus = False
-        while (item := self._buttons.takeAt(0)) is not None:
-            if (button := item.widget()) is not None:
-                had_focus = had_focus or button.hasFocus()
-                button.hide()
-                button.deleteLater()
-        return had_focus

@@ -4,7 +4,7 @@ import time
 
 from PySide6.QtCore import QPointF, QTimer, Signal, Slot
 from PySide6.QtGui import QHideEvent, QPaintEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.events.run import ReviewOpened
 from engine.protocol.problems import Problem
@@ -13,6 +13,7 @@ from studio.services.session import Session
 from studio.store.runs.state import RunState
 from studio.text import formatting
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox
 from studio.widgets.painting import paint
 from studio.widgets.text.phrase import Phrase, Span
 
@@ -34,12 +35,9 @@ class ReviewBar(QWidget):
         self._words = Phrase((), "body")
         self._open = Button("Open the first group", "outlined", icon="user-round-check")
         self._done = Button("Finish review", "outlined", icon="play")
-        line = QHBoxLayout(self)
-        line.setContentsMargins(40, 0, 8, 0)
-        line.setSpacing(8)
-        line.addWidget(self._words, 1)
-        line.addWidget(self._open)
-        line.addWidget(self._done)
+        hbox(
+            (self._words, 1), self._open, self._done, parent=self, margins=(40, 0, 8, 0), spacing=8
+        )
         self._tick = QTimer(self)
         self._tick.setInterval(TICK_MS)
         self._tick.timeout.connect(self._show)

@@ -6,7 +6,7 @@ The engine decides what is refused; the bar shows the reason and lets the user c
 from pydantic import TypeAdapter, ValidationError
 from PySide6.QtCore import QObject, QPointF, QRectF, Slot
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.requests.trust import (
@@ -19,6 +19,7 @@ from studio.services.notifications import Choice, ask
 from studio.services.session import Session
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox
 from studio.widgets.painting import paint
 from studio.widgets.text.text import Text
 
@@ -72,11 +73,9 @@ class TrustBar(QWidget):
         self.setFixedHeight(44)
         self._words = Text("", "body", elide=True)
         self.button = Button("", "primary", icon="shield-check", height=28)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(ICON_PX + 34, 0, 16, 0)
-        line.setSpacing(12)
-        line.addWidget(self._words, 1)
-        line.addWidget(self.button)
+        hbox(
+            (self._words, 1), self.button, parent=self, margins=(ICON_PX + 34, 0, 16, 0), spacing=12
+        )
         self.hide()
 
     def show_confirmation(self, wanted: Confirmation | None, words: str) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QWidget
 
 from engine.protocol.problems import Problem
 from studio.widgets.cards.toast import Toast
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form_fields import Field
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.text.text import Text
 
 WIDTH_PX = 480
@@ -90,11 +91,13 @@ class Question(QDialog):
         self.setMinimumWidth(WIDTH_PX)
         self.answer: str | None = None
         self.field = field
-        column = QVBoxLayout(self)
-        column.setContentsMargins(24, 20, 24, 20)
-        column.setSpacing(12)
-        column.addWidget(Text(title, "title"))
-        column.addWidget(Text(words, "body", tone="muted", wrap=True))
+        column = vbox(
+            Text(title, "title"),
+            Text(words, "body", tone="muted", wrap=True),
+            parent=self,
+            margins=(24, 20, 24, 20),
+            spacing=12,
+        )
         if field is not None:
             column.addWidget(field)
         column.addSpacing(8)
@@ -115,9 +118,7 @@ class Question(QDialog):
         super().showEvent(event)
 
     def _buttons(self, choices: Sequence[Choice]) -> QHBoxLayout:
-        line = QHBoxLayout()
-        line.setSpacing(8)
-        line.addStretch(1)
+        line = hbox(STRETCH, spacing=8)
         for choice in choices:
             button = Button(choice.words, choice.kind, price=choice.price, height=32)
             button.clicked.connect(lambda _=False, key=choice.key: self._answered(key))

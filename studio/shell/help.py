@@ -18,14 +18,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import (
     QDialog,
-    QHBoxLayout,
     QListView,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTextBrowser,
     QTextEdit,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -33,6 +31,7 @@ from studio.models.rows import RowsModel
 from studio.text.help_pages import Page, load_pages, resolve, search, slug
 from studio.theme.theme import theme
 from studio.widgets.controls.inputs import SearchInput
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 
 SIDE_PX = 304
@@ -212,16 +211,8 @@ class HelpDialog(QDialog):
     def _build(self) -> None:
         side = QWidget()
         side.setFixedWidth(SIDE_PX)
-        column = QVBoxLayout(side)
-        column.setContentsMargins(8, 12, 8, 8)
-        column.setSpacing(8)
-        column.addWidget(self._search)
-        column.addWidget(self._list, 1)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(1)
-        row.addWidget(side)
-        row.addWidget(self._browser, 1)
+        vbox(self._search, (self._list, 1), parent=side, margins=(8, 12, 8, 8), spacing=8)
+        hbox(side, (self._browser, 1), parent=self, spacing=1)
 
     def show_path(self, path: str, anchor: str = "") -> None:
         """Show a page, and one of its headings. Raises KeyError for an unknown page."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer
 
@@ -21,6 +22,7 @@ from studio.services.session import Session
 
 KEYS = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
 """Keys of the pages, in the order of the sidebar."""
+P = TypeVar("P", bound=Page)
 PAUSE_MS = 20
 """Pause between pages that are built ahead, in which the window answers."""
 
@@ -54,28 +56,10 @@ class PageRegistry(Mapping[str, Page]):
     def __len__(self) -> int:
         return len(KEYS)
 
-    @property
-    def trajectories(self) -> TrajectoriesPage:
-        page = self["trajectories"]
-        assert isinstance(page, TrajectoriesPage)
-        return page
-
-    @property
-    def judge(self) -> JudgePage:
-        page = self["judge"]
-        assert isinstance(page, JudgePage)
-        return page
-
-    @property
-    def run(self) -> RunPage:
-        page = self["run"]
-        assert isinstance(page, RunPage)
-        return page
-
-    @property
-    def setup(self) -> SetupPage:
-        page = self["setup"]
-        assert isinstance(page, SetupPage)
+    def typed(self, key: str, kind: type[P]) -> P:
+        """The page of this key, whose class is `kind`."""
+        page = self[key]
+        assert isinstance(page, kind)
         return page
 
     def build_ahead(self, context: QObject) -> None:
@@ -104,11 +88,15 @@ class PageRegistry(Mapping[str, Page]):
                 return run
             case "trajectories":
                 trajectories = TrajectoriesPage(session, actions)
-                trajectories.grading_wanted.connect(lambda: self.judge.grade_next())
+                trajectories.grading_wanted.connect(
+                    lambda: self.typed("judge", JudgePage).grade_next()
+                )
                 return trajectories
             case "checkpoints":
                 checkpoints = CheckpointsPage(session, actions)
-                checkpoints.branch_wanted.connect(lambda step: self.run.open_branch(step))
+                checkpoints.branch_wanted.connect(
+                    lambda step: self.typed("run", RunPage).open_branch(step)
+                )
                 return checkpoints
             case "settings":
                 return SettingsPage(session, actions, workspace)
@@ -116,8 +104,8 @@ class PageRegistry(Mapping[str, Page]):
 
     def _show_trajectories(self, query: TrajectoryQuery) -> None:
         self._session.place_wanted.emit("trajectories")
-        self.trajectories.show_query(query)
+        self.typed("trajectories", TrajectoriesPage).show_query(query)
 
     def _show_group(self, split: Split, step: int, group: int, blind: bool = False) -> None:
         self._session.place_wanted.emit("trajectories")
-        self.trajectories.show_group(split, step, group, blind)
+        self.typed("trajectories", TrajectoriesPage).show_group(split, step, group, blind)

@@ -3,16 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import (
-    QAbstractListModel,
-    QEvent,
-    QModelIndex,
-    QObject,
-    QPointF,
-    QRectF,
-    QSize,
-    Qt,
-)
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QDialog,
@@ -21,45 +12,39 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from studio.actions.actions import Actions, ActionSpec
-from studio.models.paged import ROOT, Index
+from studio.models.paged import Index
+from studio.models.rows import RowsModel
 from studio.models.shortcuts import key_words
 from studio.pages.settings.shortcuts import shortcut_table
 from studio.widgets.controls.inputs import SearchInput
+from studio.widgets.layouts import vbox
 from studio.widgets.painting import paint
 
 ROW_PX = 36
 SHOWN_ROWS = 9
 
 
-class CommandListModel(QAbstractListModel):
+class CommandListModel(RowsModel[ActionSpec]):
     """Actions that match the typed text; `UserRole` returns the ActionSpec."""
+
+    columns = ("Action",)
 
     def __init__(self, specs: Sequence[ActionSpec], parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._all = list(specs)
-        self.specs = list(specs)
+        self._all = specs
+        self.set_rows(specs)
 
     def search(self, words: str) -> None:
         wanted = words.casefold().split()
-        self.beginResetModel()
-        self.specs = [s for s in self._all if all(w in _haystack(s) for w in wanted)]
-        self.endResetModel()
+        self.set_rows([s for s in self._all if all(w in _haystack(s) for w in wanted)])
 
-    def rowCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(self.specs)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self.specs):
-            return None
-        spec = self.specs[index.row()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return spec.text
-        return spec if role == Qt.ItemDataRole.UserRole else None
+    def cell(self, spec: ActionSpec, column: int, role: int) -> Any:
+        shown = role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
+        return spec.text if shown else None
 
 
 def _haystack(spec: ActionSpec) -> str:
@@ -109,11 +94,7 @@ class CommandPalette(QDialog):
 
     def _build(self, window: QWidget) -> None:
         self._list.setFrameShape(QFrame.Shape.NoFrame)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 8, 8, 8)
-        column.setSpacing(8)
-        column.addWidget(self._input)
-        column.addWidget(self._list)
+        vbox(self._input, self._list, parent=self, margins=8, spacing=8)
         self.resize(520, 48 + 16 + SHOWN_ROWS * ROW_PX)
         corner = window.mapToGlobal(window.rect().topLeft())
         self.move(corner.x() + (window.width() - self.width()) // 2, corner.y() + 88)
@@ -140,7 +121,7 @@ class CommandPalette(QDialog):
     def _select(self, row: int) -> None:
         count = self._model.rowCount()
         if count:
-            self._list.setCurrentIndex(self._model.index(row % count))
+            self._list.setCurrentIndex(self._model.index(row % count, 0))
 
     def _run(self, index: QModelIndex) -> None:
         spec = index.data(Qt.ItemDataRole.UserRole) if index.isValid() else None
@@ -157,6 +138,4 @@ class ShortcutSheet(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Keyboard shortcuts")
         self.resize(620, 640)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(shortcut_table(self))
+        vbox(shortcut_table(self), parent=self)

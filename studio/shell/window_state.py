@@ -253,7 +253,7 @@ class Frame(QObject):
         menu = self._menu()
         run = self._session.run.summary
         if run is not None and run.state == "queued":
-            out = menu.addAction("Remove from the queue")
+            out = menu.addAction("Remove from queue")
             out.triggered.connect(lambda: self._session.command("stop_now"))
             menu.popup(QCursor.pos())
             return

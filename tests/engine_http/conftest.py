@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 STAYING = (
     "engine.judge.providers.worker",
     "engine.policy.torch.preloaded",
-    "fork-server of policies",
+    "fork-server of torch processes",
 )
 """Processes that a shared engine keeps for the next test."""
 CACHE = os.environ.get("XDG_CACHE_HOME")
@@ -143,6 +143,11 @@ class Engine:
 
         self.call(stop)
         until(lambda: not (self.children("engine.policy.torch") or self.children("host.py")))
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the engine so far; wall time says little on a busy machine."""
+        spent = psutil.Process(self.process.pid).cpu_times()
+        return spent.user + spent.system
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)

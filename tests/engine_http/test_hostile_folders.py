@@ -28,8 +28,10 @@ from tests.engine_http.conftest import Engine, make_project, start_engine, stop_
 
 MOVES = 60
 MOST_S = 3.0
+"""CPU seconds of the engine for one answer."""
 """Longest answer; a machine under load takes some of it."""
-MOST_MEMORY = 900 * 2**20
+MOST_MEMORY = 780 * 2**20
+"""Growth of the engine: it is forked with torch in memory."""
 SECRET = b"what is written here is nobody's business\n" * 8
 
 
@@ -205,7 +207,7 @@ class Place:
         url = f"http://127.0.0.1:{self.engine.port}{route}"
         headers = {"Authorization": f"Bearer {self.engine.token}"}
         return httpx.request(
-            method, url, headers=headers, json=body, params=params, timeout=4 * MOST_S
+            method, url, headers=headers, json=body, params=params, timeout=10 * MOST_S
         )
 
 
@@ -303,13 +305,14 @@ def test_a_hostile_run_harms_nobody(settled: Place, tmp_path: Path, what: str) -
         "id": ulid(), "run_id": run.name, "at": 1.0, "split": "train", "step": 1, "group": 0,
         "words": [{"kind": "note", "text": "x"}],
     }  # fmt: skip
-    most = 0
+    process = psutil.Process(settled.engine.process.pid)
+    before = most = process.memory_info().rss
     done = threading.Event()
 
     def watch() -> None:
         nonlocal most
         while not done.wait(0.05):
-            most = max(most, psutil.Process(settled.engine.process.pid).memory_info().rss)
+            most = max(most, process.memory_info().rss)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -321,29 +324,29 @@ def test_a_hostile_run_harms_nobody(settled: Place, tmp_path: Path, what: str) -
         for method, route, body, params in ROUTES:
             sent = json.loads(json.dumps(body).replace("{out}", str(tmp_path / "out")))
             sent = label if body == "label" else sent
-            begun = time.monotonic()
+            begun = settled.engine.cpu_s()
             try:
                 answer = settled.ask(method, f"/runs/{run.name}{route}", sent, **params)
             except httpx.TimeoutException:
                 faults.append(f"{method} {route} hangs")
                 continue
-            took = time.monotonic() - begun
+            took = settled.engine.cpu_s() - begun
             code = answer.text[:60] if answer.status_code >= 400 else ""
             codes.append(f"{route}:{answer.status_code} {code}")
             if answer.status_code >= 500 or took > MOST_S:
                 faults.append(f"{method} {route}: {answer.status_code} in {took:.1f} s")
             if SECRET[:30] in answer.content:
                 faults.append(f"{method} {route} shows a file from outside")
-        begun = time.monotonic()
+        begun = settled.engine.cpu_s()
         ok = settled.ask("GET", f"/runs/{settled.honest.name}/labels").status_code == 200
         listed = settled.ask("GET", "/projects")
-        if not ok or listed.status_code != 200 or time.monotonic() - begun > MOST_S:
+        if not ok or listed.status_code != 200 or settled.engine.cpu_s() - begun > MOST_S:
             faults.append("the honest run is not read")
     finally:
         done.set()
         watcher.join()
-    if most > MOST_MEMORY:
-        faults.append(f"{most / 2**20:.0f} MB of memory")
+    if most - before > MOST_MEMORY:
+        faults.append(f"{(most - before) / 2**20:.0f} MB of memory")
     if settled.outside_now() != settled.before:
         changed = settled.outside_now().items() ^ settled.before.items()
         faults.append(f"changed outside: {sorted({name for name, _ in changed})}")

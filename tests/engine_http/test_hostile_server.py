@@ -38,13 +38,12 @@ from tests.support.remote_engine import NAME, lay_engine, link_environments, spe
 from tests.support.ssh_server import FarSide, Keys
 
 EVIL = "evil"
-ALL = bool(os.environ.get("ATELIER_LONG"))
-MOST_LIES = 10**6 if ALL else 8
+pytestmark = pytest.mark.long
 """Lies per kind of message; a random sample where not all are told."""
 NEW = "01JD5MAMBERKESTRE000000000"
 """An id for a new run, which a server may choose: a folder of its own is all that it gets."""
 ESCAPED = Path("/tmp/atelier-escaped")
-MOST_MEMORY = 900 * 2**20
+MOST_MEMORY = 780 * 2**20
 
 
 @dataclass
@@ -93,7 +92,7 @@ class Two:
         seconds)."""
         rest, begun = list(told), time.monotonic()
         Random(len(rest)).shuffle(rest)
-        left = iter(rest[:MOST_LIES])
+        left = iter(rest)
         count = 0
 
         def lie(asked: str, path: str, body: bytes) -> Lie | None:
@@ -105,7 +104,7 @@ class Two:
             return found
 
         self.hostile.lies = lie
-        wanted = min(len(rest), MOST_LIES)
+        wanted = len(rest)
         while count < wanted and time.monotonic() < begun + 3 * wanted + 10:
             before = count
             if act and self.view().state == "connected":
@@ -219,12 +218,11 @@ def make_judged(folder: Path, model: Path, script: Script) -> Path:
     return project
 
 
-@pytest.mark.timeout(1800 if ALL else 300)
+@pytest.mark.timeout(1800)
 def test_hostile_server_changes_nothing_takes_no_key_and_stops_nobody(
     two: Two, home: Path, tiny_model: Path
 ) -> None:
-    """Some lies of each kind; with ATELIER_LONG=1 all of them. It takes as long as it does because
-    each lie needs a connection of its own, and the honest run goes on beside."""
+    """Each lie needs a connection of its own, and the honest run goes on beside."""
     good = make_judged(home / "good", tiny_model, two.script)
     bad = make_judged(home / "bad", tiny_model, two.script)
     changes = {"train.checkpoint_every": 1, "train.steps": 400, "train.validate_every": 0}
@@ -255,8 +253,8 @@ def test_hostile_server_changes_nothing_takes_no_key_and_stops_nobody(
             assert snapshot(two.watched, but) == before, kind
             assert run_json(victim) == kept, kind
             assert honest_is_alive(two, run), kind
-    worst, peak = max(two.latency), max(two.memory)
-    print(f"home engine: slowest answer {worst:.2f} s, peak {peak / 2**20:.0f} MiB")
+    worst, peak = max(two.latency), max(two.memory) - two.memory[0]
+    print(f"home engine: slowest answer {worst:.2f} s, grew by {peak / 2**20:.0f} MiB")
     assert all(count for count, _ in figures.values()), figures
     assert not ESCAPED.exists()
     assert SECRET.encode() not in two.hostile.received

@@ -37,6 +37,7 @@ from tests.support.otlp_collector import collecting
 from tests.support.remote_engine import NAME, lay_engine, let_in, link_environments, spec_of
 from tests.support.ssh_server import FarSide
 
+pytestmark = pytest.mark.long
 TABLES = ("events", "trajectories", "groups", "calls", "verdicts", "labels", "checkpoints")
 
 

@@ -311,7 +311,7 @@ def test_palette_and_key_sheet_come_from_one_table(
             palette = CommandPalette(studio.window, studio.actions)
             palette.show()
             QTest.keyClicks(palette._input, "go to ch")
-            assert [spec.id for spec in palette._model.specs] == ["go.checkpoints"]
+            assert [spec.id for spec in palette._model.rows] == ["go.checkpoints"]
             QTest.keyClick(palette._input, Qt.Key.Key_Return)
             assert studio.window.page == "checkpoints"
             sheet = ShortcutSheet(studio.window)

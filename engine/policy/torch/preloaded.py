@@ -1,15 +1,17 @@
-"""Fork server of policy processes: `python -m engine.policy.torch.preloaded REQUESTS LIFE`.
+"""Fork server of torch processes: `python -m engine.policy.torch.preloaded REQUESTS LIFE`.
 
-Imports torch, transformers and PEFT once, then forks a policy process (`serve`) for each request on
-its socket: 10 ms in place of seconds of imports. It computes nothing and has one thread, so that a
-fork is a process as if newly started. Each policy process is forked twice over: its parent exits at
-once, and the engine, as sub-reaper, becomes its parent, which waits for it and sees its exit code.
-It exits with the engine, and after `IDLE_S` without a request.
+Imports torch, transformers and PEFT once, then forks a process for each request on its socket and
+runs the module that the request names, a policy's or an export's: 10 ms in place of seconds of
+imports. It computes nothing and has one thread, so that a fork is a process as if newly started.
+Each process is forked twice over: its parent exits at once, and the engine, as sub-reaper, becomes
+its parent, which waits for it and sees its exit code. The server exits with the engine, and after
+`IDLE_S` without a request.
 """
 
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import os
 import select
@@ -20,13 +22,13 @@ from typing import Any, NoReturn
 
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
-from engine.policy.torch import serve
+import engine.policy.torch.serve  # noqa: F401 - in memory before the first fork
 
 IDLE_S = 900.0
 """Memory is given back after this long without a request."""
 LARGEST_REQUEST = 2**17
 DESCRIPTORS = 3
-"""Line, life pipe and log of a policy process."""
+"""Line, life pipe and log of a process."""
 ARGUMENTS = (48, 49)
 """Numbers of the fields `arg_start` and `arg_end` of /proc/self/stat, as proc(5) counts them."""
 
@@ -48,12 +50,12 @@ def prepare() -> None:
 
 def serve_forks(requests: socket.socket, life: int) -> None:
     """Show what this process is to `ps`, and answer requests."""
-    show_command("fork-server of policies")
+    show_command("fork-server of torch processes")
     answer_requests(requests, life)
 
 
 def answer_requests(requests: socket.socket, life: int) -> None:
-    """Fork a policy process for each request, until the engine or the time is over."""
+    """Fork a process for each request, until the engine or the time is over."""
     while True:
         ready, _, _ = select.select([requests.fileno(), life], [], [], IDLE_S)
         if life in ready or not ready:
@@ -70,14 +72,14 @@ def answer_requests(requests: socket.socket, life: int) -> None:
 
 
 def _fork_twice(request: dict[str, Any], descriptors: list[int], own: tuple[int, ...]) -> int:
-    """PID of a new policy process, which is a child of the engine when this returns."""
+    """PID of a new process, which is a child of the engine when this returns."""
     read, write = os.pipe()
     middle = os.fork()
     if middle == 0:
         try:
             pid = os.fork()
             if pid == 0:
-                _become_policy(request, descriptors, (*own, read, write))
+                _become_process(request, descriptors, (*own, read, write))
             os.write(write, str(pid).encode())
         finally:
             os._exit(0)
@@ -87,10 +89,10 @@ def _fork_twice(request: dict[str, Any], descriptors: list[int], own: tuple[int,
         return int(answer.read())
 
 
-def _become_policy(
+def _become_process(
     request: dict[str, Any], descriptors: list[int], foreign: tuple[int, ...]
 ) -> NoReturn:
-    """Run `serve` as a newly started program would: session, descriptors, folder, variables."""
+    """Run the module as a newly started program: session, descriptors, folder, variables."""
     code = 1
     try:
         os.setsid()
@@ -103,9 +105,10 @@ def _become_policy(
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["environment"])
-        sys.argv = ["serve", str(line), str(life)]
-        show_command(f"{sys.executable}\0-m\0{serve.__name__}\0{line}\0{life}")
-        serve.main()
+        module = request["module"]
+        sys.argv = [module, str(line), str(life)]
+        show_command(f"{sys.executable}\0-m\0{module}\0{line}\0{life}")
+        importlib.import_module(module).main()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from engine.protocol.problems import Problem, Refused
 from engine.protocol.records.judging import Verdict
@@ -23,6 +23,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.controls.inputs import LineInput
 from studio.widgets.controls.toggle import Toggle
+from studio.widgets.layouts import hbox
 from studio.widgets.text.text import Text
 
 TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
@@ -56,8 +57,7 @@ class ArenaCard(Card):
         self._columns: list[SideColumn] = []
         self._nothing = Text("", "body", 400, "muted", wrap=True)
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._room = QHBoxLayout()
-        self._room.setSpacing(0)
+        self._room = hbox(spacing=0)
         self._ask = LineInput("Prompt", "Send")
         self._try = Button("Run a scenario", "outlined", icon="play", height=32, menu_arrow=True)
         self._left = Button("Left", "outlined", icon="arrow-left", height=32)
@@ -308,12 +308,17 @@ class ArenaCard(Card):
         self.body.setSpacing(0)
         self.body.addWidget(self._nothing, 1)
         self.body.addLayout(self._room, 1)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(MARGIN, MARGIN, MARGIN, MARGIN)
-        foot.setSpacing(8)
-        foot.addWidget(self._ask, 1)
-        for button in (self._stop, self._try, self._judge, self._left, self._tie, self._right):
-            foot.addWidget(button)
+        foot = hbox(
+            (self._ask, 1),
+            self._stop,
+            self._try,
+            self._judge,
+            self._left,
+            self._tie,
+            self._right,
+            margins=MARGIN,
+            spacing=8,
+        )
         self.body.addLayout(foot)
         self._ask.setFixedHeight(32)
 

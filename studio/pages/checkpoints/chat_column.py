@@ -1,12 +1,13 @@
 """Column of one model in the side-by-side chat: name, messages, outcome and judge score."""
 
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.pages.trajectories.reader.transcript_rows import items_of
 from studio.store.runs.chat import Side
 from studio.text import formatting
 from studio.theme.theme import theme
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import Item, Message
@@ -26,16 +27,8 @@ class SideColumn(QWidget):
         self._talk.set_tint("none")
         self._verdict = Text("", "label", 400, "judge", wrap=True)
         self._verdict.setContentsMargins(14, 6, 14, 8)
-        line = QHBoxLayout()
-        line.setContentsMargins(14, 10, 14, 6)
-        line.addWidget(self._name, 1)
-        line.addWidget(self._facts)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(line)
-        column.addWidget(self._talk, 1)
-        column.addWidget(self._verdict)
+        line = hbox((self._name, 1), self._facts, margins=(14, 10, 14, 6))
+        vbox(line, (self._talk, 1), self._verdict, parent=self, spacing=0)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if not self.first:

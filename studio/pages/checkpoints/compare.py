@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.comparison import EvaluationResult, Standing
 from engine.protocol.records.runs import Interval as Measured
@@ -16,6 +16,7 @@ from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.charts.legend import Entry, Legend
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.tables.interval_axis import Interval
 from studio.widgets.tables.interval_chart import TagChart, TagRow
 from studio.widgets.tables.table import Table
@@ -56,8 +57,7 @@ class CompareCard(Card):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Compare", " ", padding=0, parent=parent)
         self._legend, self._chart = Legend(), TagChart()
-        self._words = QVBoxLayout()
-        self._words.setSpacing(4)
+        self._words = vbox(spacing=4)
         self._lines: list[Text] = []
         self._model = FiguresModel(self)
         self._table = Table("Results", row_px=ROW_PX)
@@ -71,16 +71,15 @@ class CompareCard(Card):
         assert self.header is not None
         self.header.add_right(self._legend)
         inside = QWidget()
-        rows = QVBoxLayout(inside)
-        rows.setContentsMargins(12, 4, 12, 12)
-        rows.setSpacing(10)
-        rows.addLayout(self._words)
-        rows.addWidget(self._chart)
-        rows.addWidget(self._table)
-        line = QHBoxLayout()
-        line.setContentsMargins(0, 0, 0, 0)
-        line.addWidget(self._open)
-        line.addStretch(1)
+        rows = vbox(
+            self._words,
+            self._chart,
+            self._table,
+            parent=inside,
+            margins=(12, 4, 12, 12),
+            spacing=10,
+        )
+        line = hbox(self._open, STRETCH)
         rows.addLayout(line)
         rows.addStretch(1)
         self.body.addWidget(scrolled(inside))

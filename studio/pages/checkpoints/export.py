@@ -5,14 +5,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import (
-    QApplication,
-    QFileDialog,
-    QGridLayout,
-    QHBoxLayout,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QFileDialog, QGridLayout, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.requests.exports import (
@@ -30,6 +23,7 @@ from studio.widgets.cards.sheet import Sheet
 from studio.widgets.charts.gap_histogram import GapHistogram
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form_fields import ChoiceField, PathField
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.tables.meter import MeterRow
 from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
@@ -221,10 +215,7 @@ class ExportSheet(Sheet):
             self._progress.set_value(0.0, "")
 
     def _build(self) -> None:
-        choices = QHBoxLayout()
-        choices.setSpacing(8)
-        for card in self._cards.values():
-            choices.addWidget(card, 1)
+        choices = hbox(*((card, 1) for card in self._cards.values()), spacing=8)
         self.body.addWidget(Text("Format", "label", 500, "muted"))
         self.body.addLayout(choices)
         form = QGridLayout()
@@ -266,20 +257,17 @@ class Proof(QWidget):
         self._about = Text("", "caption", 400, "muted", wrap=True)
         self._lines = [CheckLine() for _ in range(6)]
         self._difference = Text("", "caption", 400, "bad", wrap=True, selectable=True)
-        head = QHBoxLayout()
-        head.addWidget(Text("Parity report", "label", 600))
-        head.addWidget(self._chip)
-        head.addStretch(1)
-        head.addWidget(self._facts)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 8, 0, 0)
-        column.setSpacing(4)
-        column.addLayout(head)
-        column.addWidget(self._chart)
-        column.addWidget(self._about)
-        for line in self._lines:
-            column.addWidget(line)
-        column.addWidget(self._difference)
+        head = hbox(Text("Parity report", "label", 600), self._chip, STRETCH, self._facts)
+        vbox(
+            head,
+            self._chart,
+            self._about,
+            *self._lines,
+            self._difference,
+            parent=self,
+            margins=(0, 8, 0, 0),
+            spacing=4,
+        )
 
     def show_report(self, report: ParityReport) -> None:
         tone, icon = TONES[report.verdict]
@@ -347,10 +335,9 @@ class Commands(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows: list[QWidget] = []
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 8, 0, 0)
-        self._column.setSpacing(6)
-        self._column.addWidget(Text("Serve the model", "label", 600))
+        self._column = vbox(
+            Text("Serve the model", "label", 600), parent=self, margins=(0, 8, 0, 0), spacing=6
+        )
 
     def show_report(self, report: ExportReport) -> None:
         for row in self._rows:
@@ -361,12 +348,8 @@ class Commands(QWidget):
 
     def _row(self, tool: str, command: str, note: str) -> QWidget:
         row = QWidget()
-        column = QVBoxLayout(row)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        head = QHBoxLayout()
-        head.addWidget(Text(tool, "caption", 500, "muted"))
-        head.addStretch(1)
+        column = vbox(parent=row, spacing=2)
+        head = hbox(Text(tool, "caption", 500, "muted"), STRETCH)
         copy = Button("Copy", "quiet", icon="copy", height=24)
         copy.clicked.connect(lambda: QApplication.clipboard().setText(command))
         head.addWidget(copy)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSplitter, QStackedWidget, QWidget
 
 from engine.protocol.problems import Problem, Refused
 from engine.protocol.records.runs import ACTIVE_STATES, TRAINING_KINDS, KeptCheckpoint
@@ -24,6 +24,7 @@ from studio.store.runs.checkpoint_rows import export_sizes
 from studio.text import formatting
 from studio.widgets.cards.empty_page import EmptyPage
 from studio.widgets.forms.form_fields import TextField
+from studio.widgets.layouts import hbox, vbox
 
 GAP_PX = 12
 LOADING_S = 10.0
@@ -345,14 +346,10 @@ class CheckpointsPage(Page):
         whole.setSizes(FIRST_SIZES)
         self.remember_splitter("checkpoints/whole", whole)
         part = QWidget()
-        inside = QVBoxLayout(part)
-        inside.setContentsMargins(16, 16, 16, 16)
-        inside.addWidget(whole)
+        vbox(whole, parent=part, margins=16)
         self._stack.addWidget(self._empty)
         self._stack.addWidget(part)
-        column = QHBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self._stack)
+        hbox(self._stack, parent=self)
 
     def _wire(self) -> None:
         self._run.changed.connect(self._refresh)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QPoint, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from engine.protocol.records.choices import Sample
 from engine.protocol.records.runs import RunSummary
@@ -22,6 +22,7 @@ from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.run_banner import RunBanner
 from studio.widgets.controls.inputs import SearchInput
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.tables.table import Table
 from studio.widgets.text.phrase import Span
 from studio.widgets.text.text import Text
@@ -65,32 +66,22 @@ class HomePage(Page):
     def _build(self) -> None:
         content = QWidget()
         content.setMaximumWidth(WIDEST)
-        self._column = QVBoxLayout(content)
-        self._column.setContentsMargins(24, 16, 24, 24)
-        self._column.setSpacing(0)
+        self._column = vbox(parent=content, margins=(24, 16, 24, 24), spacing=0)
         self._projects = self._projects_part()
         self._column.addWidget(self._banner)
         self._column.addSpacing(8)
         self._column.addWidget(self._projects)
         self._column.addWidget(self._samples)
         self._column.addStretch(1)
-        whole = QHBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
+        whole = hbox(parent=self)
         outer = QWidget()
-        line = QHBoxLayout(outer)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.addWidget(content, 1000)
-        line.addStretch(1)
+        hbox((content, 1000), STRETCH, parent=outer)
         whole.addWidget(scrolled(outer))
 
     def _projects_part(self) -> QWidget:
         part = QWidget()
-        column = QVBoxLayout(part)
-        column.setContentsMargins(0, 8, 0, 12)
-        column.setSpacing(8)
-        head = QHBoxLayout()
-        head.addWidget(Text("Recent projects", "heading"))
-        head.addStretch(1)
+        column = vbox(parent=part, margins=(0, 8, 0, 12), spacing=8)
+        head = hbox(Text("Recent projects", "heading"), STRETCH)
         self._search.setFixedWidth(220)
         head.addWidget(self._search)
         column.addLayout(head)

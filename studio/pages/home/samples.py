@@ -4,11 +4,12 @@ import math
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from engine.protocol.records.choices import Sample
 from studio.widgets.cards.sample_card import SampleCard
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.text.text import Text
 
 DRAWINGS = {
@@ -39,20 +40,11 @@ class SampleGallery(QWidget):
         self._words = Text("", "label", 400, "muted")
         self._grid = QGridLayout()
         self._grid.setSpacing(12)
-        head = QHBoxLayout()
-        head.setSpacing(10)
-        head.addWidget(self._big_title)
-        head.addWidget(self._title)
-        head.addWidget(self._words)
-        head.addStretch(1)
+        head = hbox(self._big_title, self._title, self._words, STRETCH, spacing=10)
         describe = Button("New from a description…", "outlined", icon="sparkles")
         describe.clicked.connect(self.described)
         head.addWidget(describe)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 8, 0, 0)
-        column.setSpacing(12)
-        column.addLayout(head)
-        column.addLayout(self._grid)
+        vbox(head, self._grid, parent=self, margins=(0, 8, 0, 0), spacing=12)
         self._say()
 
     def set_samples(self, samples: Sequence[Sample], first_start: bool) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.labels import Agreement
 from studio.store.projects.grading import WANTED
@@ -11,6 +11,7 @@ from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.facts import Fact, FactRow
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.tables.interval_axis import Interval, IntervalAxis
 from studio.widgets.text.text import Text
 
@@ -42,30 +43,16 @@ class AgreementCard(Card):
         self._compare.clicked.connect(self.comparison_wanted)
 
     def _lay_out(self) -> None:
-        left = QVBoxLayout()
-        left.setSpacing(4)
-        line = QHBoxLayout()
-        line.setSpacing(10)
-        line.addWidget(self._figure)
-        line.addWidget(self._under, 1)
+        left = vbox(spacing=4)
+        line = hbox(self._figure, (self._under, 1), spacing=10)
         left.addLayout(line)
         left.addWidget(self._axis)
         left.addStretch(1)
-        right = QVBoxLayout()
-        right.setSpacing(8)
-        right.addWidget(self._ceiling)
-        right.addWidget(self._rest)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        buttons.addWidget(self._show)
-        buttons.addWidget(self._suggest)
-        buttons.addStretch(1)
+        right = vbox(self._ceiling, self._rest, spacing=8)
+        buttons = hbox(self._show, self._suggest, STRETCH, spacing=8)
         right.addLayout(buttons)
         right.addStretch(1)
-        both = QHBoxLayout()
-        both.setSpacing(16)
-        both.addLayout(left, 1)
-        both.addLayout(right, 1)
+        both = hbox((left, 1), (right, 1), spacing=16)
         self.body.addLayout(both)
         self.body.addWidget(self._facts)
         assert self.header is not None

@@ -1,13 +1,14 @@
 """Blind grading: the user labels a group before seeing the judge's scores."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.labels import Agreement
 from studio.store.projects.grading import WANTED, half_width
 from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
@@ -23,14 +24,8 @@ class GradingCard(Card):
         self._meter = Meter("Groups graded")
         self._meter.set_share(0.0, "human")
         self._next = Button("Grade the next group", "outlined", key="B", height=32)
-        left = QVBoxLayout()
-        left.setSpacing(8)
-        left.addWidget(self._words)
-        left.addWidget(self._meter)
-        line = QHBoxLayout()
-        line.setSpacing(16)
-        line.addLayout(left, 1)
-        line.addWidget(self._next)
+        left = vbox(self._words, self._meter, spacing=8)
+        line = hbox((left, 1), self._next, spacing=16)
         self.body.addLayout(line)
         self._next.clicked.connect(self.next_wanted)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config.project import JudgeConfig
 from engine.protocol.records.judging import JudgeOption, TrialPrice
@@ -12,6 +12,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.price_button import PriceButton
 from studio.widgets.forms.form_fields import ChoiceField, TextField, ToggleField
+from studio.widgets.layouts import STRETCH, hbox
 from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
 
@@ -51,18 +52,10 @@ class JudgeChoice(Card):
         self.show_nothing("No run has stored groups yet.")
 
     def _lay_out(self) -> None:
-        top = QHBoxLayout()
-        top.setSpacing(8)
-        for part in (self._pick, self._name, self._use):
-            top.addWidget(part)
-        top.addWidget(self._temperature)
-        top.addWidget(self._passes)
-        top.addStretch(1)
-        bottom = QHBoxLayout()
-        bottom.setSpacing(12)
-        bottom.addWidget(self.price)
-        bottom.addWidget(self._time)
-        bottom.addStretch(1)
+        top = hbox(
+            self._pick, self._name, self._use, self._temperature, self._passes, STRETCH, spacing=8
+        )
+        bottom = hbox(self.price, self._time, STRETCH, spacing=12)
         assert self.header is not None
         self.header.add_right(Text("used for new runs", "caption", 400, "muted"))
         self.header.add_right(self._on)

@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QSplitter, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import (
@@ -33,6 +33,7 @@ from studio.runtime.paths import resource
 from studio.services.session import Session
 from studio.store.projects.grading import Place, graded, next_group
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, hbox, vbox
 
 PRICE_AFTER_MS = 900
 NARROW_PX = 900
@@ -78,17 +79,18 @@ class JudgePage(Page):
 
     def _lay_out(self) -> None:
         right = QWidget()
-        column = QVBoxLayout(right)
-        column.setContentsMargins(16, 16, 16, 16)
-        column.setSpacing(12)
-        for card in (self.choice, self.trial, self.agreement, self.grading):
-            column.addWidget(card)
-        column.addStretch(1)
+        vbox(
+            self.choice,
+            self.trial,
+            self.agreement,
+            self.grading,
+            STRETCH,
+            parent=right,
+            margins=16,
+            spacing=12,
+        )
         left = QWidget()
-        inside = QVBoxLayout(left)
-        inside.setContentsMargins(0, 0, 0, 0)
-        inside.setSpacing(0)
-        inside.addWidget(self.editor, 1)
+        inside = vbox((self.editor, 1), parent=left, spacing=0)
         self._starters = QGridLayout()  # two columns: a single row would be wider than the editor
         self._starters.setContentsMargins(16, 0, 16, 12)
         self._starters.setSpacing(8)
@@ -110,9 +112,7 @@ class JudgePage(Page):
         left.setMinimumWidth(LEFT_PX[0])
         left.setMaximumWidth(LEFT_PX[1])
         self.remember_splitter("judge", self._splitter)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.addWidget(self._splitter)
+        hbox(self._splitter, parent=self)
 
     def _wire(self) -> None:
         session = self.session

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QWidget
+from PySide6.QtWidgets import QScrollArea, QWidget
 
 from engine.protocol.records.judging import Tried
 from studio.text import formatting
 from studio.widgets.cards.card import Card
+from studio.widgets.layouts import hbox
 from studio.widgets.tables.slope_chart import HEIGHT, Slope, SlopeChart, Slopes, ranks
 from studio.widgets.text.text import Text
 
@@ -21,9 +22,7 @@ class TrialCard(Card):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Preview", padding=0, parent=parent)
-        self._row = QHBoxLayout()
-        self._row.setContentsMargins(0, 0, 0, 0)
-        self._row.setSpacing(0)
+        self._row = hbox(spacing=0)
         inside = QWidget()
         inside.setProperty("transparent", True)
         inside.setLayout(self._row)

@@ -4,14 +4,7 @@ import time
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QPaintEvent, QTextCharFormat, QTextCursor
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QMenu,
-    QPlainTextEdit,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QMenu, QPlainTextEdit, QStackedWidget, QWidget
 
 from engine.protocol.records.judging import RubricVersion, RubricView
 from studio.models.projects import ago
@@ -21,6 +14,7 @@ from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.code_editor import CodeEditor, MarkdownColours
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.weight_bar import WeightBar
 from studio.widgets.text.text import Text
@@ -85,30 +79,27 @@ class RubricEditor(QWidget):
     def _lay_out(self) -> None:
         self._stack.addWidget(self.text)
         self._stack.addWidget(self._read)
-        head = QHBoxLayout()
-        head.setContentsMargins(16, 0, 12, 0)
-        head.setSpacing(8)
-        for part in (self._name, self._version):
-            head.addWidget(part)
-        head.addWidget(self._when, 1)
-        head.addWidget(self._changes)
-        head.addWidget(self._as_sent)
-        weights = QVBoxLayout()
-        weights.setContentsMargins(16, 10, 16, 6)
-        weights.setSpacing(4)
-        weights.addWidget(self._weights)
+        head = hbox(
+            self._name,
+            self._version,
+            (self._when, 1),
+            self._changes,
+            self._as_sent,
+            margins=(16, 0, 12, 0),
+            spacing=8,
+        )
+        weights = vbox(self._weights, margins=(16, 10, 16, 6), spacing=4)
         weights.addWidget(self._add, 0, Qt.AlignmentFlag.AlignLeft)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(16, 0, 16, 0)
-        foot.setSpacing(8)
-        foot.addWidget(self._words, 1)
-        foot.addWidget(self._use)
-        foot.addWidget(self._discard)
-        foot.addWidget(self._save)
+        foot = hbox(
+            (self._words, 1),
+            self._use,
+            self._discard,
+            self._save,
+            margins=(16, 0, 16, 0),
+            spacing=8,
+        )
         self._bands: list[QWidget] = []
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
+        column = vbox(parent=self, spacing=0)
         for line, height in ((head, 44), (weights, 0), (None, 0), (foot, 40)):
             if line is None:
                 column.addWidget(self._stack, 1)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QWidget
 
 from engine.protocol.records.judging import Disagreement, Suggestion
 from engine.protocol.records.labels import Agreement
@@ -15,6 +15,7 @@ from studio.theme.theme import theme
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import vbox
 from studio.widgets.tables.table import Table
 from studio.widgets.text.text import Text
 
@@ -118,10 +119,7 @@ class SuggestionSheet(Sheet):
         self._text.setAccessibleName("Suggested rubric, as a diff")
         self._take = Button("Use as draft", "primary", icon="check")
         self._take.clicked.connect(self._accept)
-        column = QVBoxLayout()
-        column.setSpacing(8)
-        column.addWidget(self._words)
-        column.addWidget(self._text, 1)
+        column = vbox(self._words, (self._text, 1), spacing=8)
         self.body.addLayout(column)
         self.foot.addStretch(1)
         self.foot.addWidget(self._take)

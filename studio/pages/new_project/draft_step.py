@@ -1,7 +1,7 @@
 """Step 2 of the wizard: the generated draft, editable while it arrives."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.requests.drafts import Draft, DraftTicked
@@ -9,6 +9,7 @@ from studio.pages.new_project.scenario_table import ScenarioTable
 from studio.store.projects import draft
 from studio.widgets.forms.form_fields import TextField
 from studio.widgets.forms.text_area import TextArea
+from studio.widgets.layouts import vbox
 from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
@@ -150,14 +151,9 @@ class DraftStep(QWidget):
             texts.addWidget(Text(name, "label", 600), 2, column, BOTTOM)
             texts.addWidget(part, 3, column)
             texts.setColumnStretch(column, 1)
-        column_box = QVBoxLayout(self)
-        column_box.setContentsMargins(0, 0, 0, 0)
-        column_box.setSpacing(10)
-        column_box.addLayout(grid)
-        column_box.addWidget(self._problem)
-        column_box.addLayout(texts)
-        column_box.addWidget(self.scenarios, 1)
-        column_box.addWidget(self._left_out)
+        vbox(
+            grid, self._problem, texts, (self.scenarios, 1), self._left_out, parent=self, spacing=10
+        )
 
     def _wire(self) -> None:
         for part in (self.system, self.rubric):

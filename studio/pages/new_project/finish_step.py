@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.choices import ModelInfo
@@ -15,6 +15,7 @@ from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.controls.toggle import Toggle
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import SuggestField
+from studio.widgets.layouts import vbox
 from studio.widgets.text.text import Text
 
 WORDS = (
@@ -40,11 +41,9 @@ class FinishStep(QWidget):
         self.measure = Toggle("Measure the baseline of the untrained model")
         self.measure.setChecked(True)
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(10)
-        column.addWidget(Text(WORDS, "label", 400, "muted", wrap=True))
-        column.addWidget(self._facts)
+        column = vbox(
+            Text(WORDS, "label", 400, "muted", wrap=True), self._facts, parent=self, spacing=10
+        )
         row = FormRow("learner", "Model to train", self.learner, help=LEARNER_HELP,
                       label_px=LABEL_PX)  # fmt: skip
         column.addWidget(row)

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QWidget
 
 from studio.actions.keymap import DRAFT
 from studio.models.draft import DraftTableModel
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.text_area import TextArea
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.tables.table import Table
 from studio.widgets.text.text import Text
 
@@ -50,22 +51,13 @@ class ScenarioTable(QWidget):
             zip(WIDTHS, ("check", "text", "text", "text"), strict=True)
         ):
             self.table.set_column(column, width, kind)
-        line = QHBoxLayout()
-        line.setSpacing(4)
-        line.addWidget(Text("Scenarios", "label", 600))
-        line.addSpacing(8)
-        line.addWidget(self.words, 1)
+        line = hbox(Text("Scenarios", "label", 600), 8, (self.words, 1), spacing=4)
         handlers = self._handlers()
         for words, icon, shown, id in BUTTONS:
             button = Button(words, "quiet", icon=icon, key=shown)
             button.clicked.connect(lambda _=False, call=handlers[id]: call(0))
             line.addWidget(button)
-        column_box = QVBoxLayout(self)
-        column_box.setContentsMargins(0, 0, 0, 0)
-        column_box.setSpacing(6)
-        column_box.addLayout(line)
-        column_box.addWidget(self.table, 1)
-        column_box.addWidget(self.whole)
+        vbox(line, (self.table, 1), self.whole, parent=self, spacing=6)
 
     def _wire(self) -> None:
         handlers = self._handlers()

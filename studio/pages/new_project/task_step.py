@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import JudgeOption
@@ -18,6 +18,7 @@ from studio.store.projects import draft
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import SpinField, TextField
 from studio.widgets.forms.text_area import ParagraphField
+from studio.widgets.layouts import vbox
 from studio.widgets.text.text import Text
 
 WORDS = (
@@ -139,10 +140,7 @@ class TaskStep(QWidget):
         self._rows["name"].set_locked(f"Project folder: {self._workspace / self.name.value()}")
 
     def _build(self) -> None:
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(10)
-        column.addWidget(Text(WORDS, "label", 400, "muted", wrap=True))
+        column = vbox(Text(WORDS, "label", 400, "muted", wrap=True), parent=self, spacing=10)
         for key in ("name", "description"):
             column.addWidget(self._rows[key])
         column.addWidget(self.writer)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from engine.protocol.config.mcp import ServerViews
 from engine.protocol.problems import Problem
@@ -14,6 +14,7 @@ from studio.services.session import Session
 from studio.store.projects import mcp
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.toggle import Toggle
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.text.text import Text
 
 REQUIREMENTS = "requirements.txt"
@@ -67,19 +68,8 @@ class ToolsPart(QWidget):
         self._make(file, lambda: None)
 
     def _build(self) -> None:
-        line = QHBoxLayout()
-        line.setSpacing(8)
-        line.addWidget(self._file)
-        line.addWidget(self._one)
-        line.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self.wanted)
-        column.addWidget(self._words)
-        column.addLayout(line)
-        for part in (self._problem, self._tools):
-            column.addWidget(part)
+        line = hbox(self._file, self._one, STRETCH, spacing=8)
+        vbox(self.wanted, self._words, line, self._problem, self._tools, parent=self, spacing=8)
 
     def _wire(self) -> None:
         self.wanted.clicked.connect(lambda _: self._show())

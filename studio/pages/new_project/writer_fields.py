@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.judging import JudgeOption
 from engine.protocol.requests.drafts import Writer
@@ -11,6 +11,7 @@ from studio.store.projects.draft import writer_problem
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import NumberField, SuggestField, TextField
+from studio.widgets.layouts import hbox, vbox
 
 LABEL_PX = 132
 FOLD_IN_PX = 5
@@ -105,13 +106,10 @@ class WriterFields(QWidget):
         return {"model": writer_problem(self.now()), **wrong}
 
     def _build(self) -> None:
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
+        column = vbox(parent=self, spacing=8)
         for key in ("model", "budget"):
             column.addWidget(self._rows[key])
-        line = QHBoxLayout()
-        line.setContentsMargins(LABEL_PX + FOLD_IN_PX, 0, 0, 0)
+        line = hbox(margins=(LABEL_PX + FOLD_IN_PX, 0, 0, 0))
         line.addWidget(self._fold, 0, Qt.AlignmentFlag.AlignLeft)
         column.addLayout(line)
         for key in ("url", "price_in", "price_out"):

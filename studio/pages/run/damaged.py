@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.runs import RunSummary
@@ -11,6 +11,7 @@ from studio.runtime.tasks import TaskScope
 from studio.services.repair import ask_to_remove, repair_run
 from studio.services.session import Session
 from studio.widgets.cards.error_card import ErrorCard, Remedy
+from studio.widgets.layouts import STRETCH, vbox
 
 WIDEST_PX = 860
 UNKNOWN = Problem(code="store.damaged", message="The run cannot be read.")
@@ -38,9 +39,7 @@ class DamagedRun(QWidget):
         actions.bind(run_repair=self._repair, run_remove=self._remove)
         self._shown: RunSummary | None = None
         self.card: ErrorCard | None = None
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(16, 16, 16, 16)
-        self._column.addStretch(1)
+        self._column = vbox(STRETCH, parent=self, margins=16)
 
     def show_run(self, run: RunSummary) -> None:
         """Show the notice for a run; the same run again changes nothing."""

@@ -1,6 +1,6 @@
 """GPU card of an active run: memory, utilization, temperature, power, other processes."""
 
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from engine.protocol.records.hardware import Card as GraphicsCard
 from studio.store.runs.gpus import CardHistory, CardWatch
@@ -9,6 +9,7 @@ from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.charts.sparkline import Sparkline
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.tables.meter import MeterRow
 from studio.widgets.tables.stack_bar import StackRow, Stretch
 from studio.widgets.text.text import Text
@@ -62,24 +63,24 @@ class CardBlock(QWidget):
         self._heat = KeyValues(1)
         self._lines = [Sparkline("Memory"), Sparkline("Utilization")]
         self._strangers = Text("", "caption", tone="warn", wrap=True)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        for part in (self._name, self._memory, self._busy, self._power, self._heat):
-            column.addWidget(part)
-        column.addSpacing(6)
-        column.addLayout(self._sparklines())
-        column.addSpacing(4)
-        column.addWidget(self._strangers)
+        vbox(
+            self._name,
+            self._memory,
+            self._busy,
+            self._power,
+            self._heat,
+            6,
+            self._sparklines(),
+            4,
+            self._strangers,
+            parent=self,
+            spacing=0,
+        )
 
     def _sparklines(self) -> QHBoxLayout:
-        line = QHBoxLayout()
-        line.setSpacing(12)
+        line = hbox(spacing=12)
         for words, chart in zip(("Memory, 5 min", "Busy, 5 min"), self._lines, strict=True):
-            cell = QVBoxLayout()
-            cell.setSpacing(2)
-            cell.addWidget(Text(words, "caption", tone="faint"))
-            cell.addWidget(chart)
+            cell = vbox(Text(words, "caption", tone="faint"), chart, spacing=2)
             line.addLayout(cell, 1)
         return line
 

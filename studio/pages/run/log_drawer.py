@@ -4,14 +4,7 @@ from datetime import datetime
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QHideEvent, QPainter, QShowEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QListView,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QListView, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from studio.models.log import LogListModel
 from studio.models.paged import Index
@@ -19,6 +12,7 @@ from studio.models.run import RunModel
 from studio.store.runs.parts import LogLine
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import IconButton
+from studio.widgets.layouts import vbox
 from studio.widgets.painting import paint
 
 TONES = {"info": "muted", "warning": "warn", "error": "bad"}
@@ -65,9 +59,7 @@ class LogDrawer(QWidget):
         self._list.setUniformItemSizes(True)
         self._list.setFrameShape(QFrame.Shape.NoFrame)
         card.body.addWidget(self._list)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(card)
+        vbox(card, parent=self)
         self._at_end = True
         """Whether the view was at the end when it was hidden; hidden views have no layout."""
         self._model.rowsInserted.connect(self._follow)

@@ -1,9 +1,10 @@
 """Run page: step strip, charts, side column and log; guide without a run, remedies on failure."""
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QMenu, QStackedWidget, QWidget
 
-from engine.protocol.records.runs import Finding
+from engine.protocol.problems import Problem
+from engine.protocol.records.runs import Finding, Split
 from engine.protocol.requests.runs import EditProject, TrajectoryQuery
 from studio.actions.actions import Actions
 from studio.pages.connection_bar import AwayBar
@@ -18,7 +19,6 @@ from studio.pages.run.charts.main import CHARTS
 from studio.pages.run.charts.sft import SFT_CHARTS
 from studio.pages.run.charts.spec import BoundChart, is_judged
 from studio.pages.run.damaged import DamagedRun
-from studio.pages.run.empty_page import read_well, to_mend
 from studio.pages.run.failure import failure_card, onwards, ways
 from studio.pages.run.log_drawer import LogDrawer
 from studio.pages.run.side_column import SideColumn
@@ -32,6 +32,7 @@ from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.empty_page import EmptyPage, Preparation
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox, vbox
 
 
 class RunPage(Page):
@@ -77,14 +78,9 @@ class RunPage(Page):
         self._log.setVisible(not self._log.isVisible())
 
     def _build(self) -> None:
-        self._body = QHBoxLayout()
-        self._body.setSpacing(12)
-        self._body.addWidget(self._grid, 1)
-        self._body.addWidget(self._side)
+        self._body = hbox((self._grid, 1), self._side, spacing=12)
         live = QWidget()
-        self._column = QVBoxLayout(live)
-        self._column.setContentsMargins(16, 12, 16, 16)
-        self._column.setSpacing(12)
+        self._column = vbox(parent=live, margins=(16, 12, 16, 16), spacing=12)
         self._review = ReviewBar(self.session)
         self._column.addWidget(AwayBar(self.session))
         self._column.addWidget(self._review)
@@ -96,9 +92,7 @@ class RunPage(Page):
         self._stack.addWidget(live)
         self._damaged = DamagedRun(self.session, self.tasks, self._actions)
         self._stack.addWidget(self._damaged)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(self._stack)
+        vbox(self._stack, parent=self)
         self._add = Button("Add chart", "quiet", icon="plus", height=24)
         set_tip(self._add, "Add one of the charts below to the main charts")
         self._strip.add_tool(self._add)
@@ -278,7 +272,7 @@ class RunPage(Page):
         project = self.session.project
         counts = {info.split: info.count for info in (project.view.splits if project.view else ())}
         problems = project.problems
-        read = read_well(counts) if not problems else to_mend(problems)
+        read = _valid(counts) if not problems else _invalid(problems)
         runs = self.session.runs.of(project.path)
         measured = [run for run in runs if run.kind == "baseline" and run.validation]
         if measured and (rate := measured[0].validation):
@@ -399,3 +393,16 @@ class RunPage(Page):
 
 ONE_STEP = {"train.steps": 1}
 """Overrides of "Train one step"."""
+
+
+def _valid(counts: dict[Split, int]) -> Preparation:
+    words = (
+        f"{counts.get('train', 0):,} training and {counts.get('validation', 0):,} "
+        "validation scenarios"
+    )
+    return Preparation("setup", "Project is valid", words, done=True)
+
+
+def _invalid(problems: list[Problem]) -> Preparation:
+    title = f"{formatting.plural(len(problems), 'problem')} to fix"
+    return Preparation("setup", title, problems[0].message, button="Open Setup")

@@ -3,7 +3,7 @@
 import time
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QScrollArea, QWidget
 
 from engine.protocol.records.runs import Finding
 from studio.models.run import RunModel
@@ -18,6 +18,7 @@ from studio.widgets.cards.card import Card, CardHeader
 from studio.widgets.cards.diagnosis_card import DiagnosisCard
 from studio.widgets.cards.facts import Fact, FactRow
 from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.layouts import vbox
 from studio.widgets.steps.phase_bars import Phase, PhaseBars
 from studio.widgets.tables.group_row import GroupRow
 from studio.widgets.tables.meter import MeterRow
@@ -302,9 +303,7 @@ class SideColumn(QScrollArea):
         self.viewport().setAutoFillBackground(False)
         inner = QWidget()
         inner.setAutoFillBackground(False)
-        self._column = QVBoxLayout(inner)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(12)
+        self._column = vbox(parent=inner, spacing=12)
         self._step, self._flight, self._machine = StepCard(), FlightCard(), MachineCard()
         self._cards = CardsCard()
         self._diagnoses: list[DiagnosisCard] = []

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from studio.models.run import RunModel
 from studio.store.runs.backend_labels import programs
@@ -16,6 +16,7 @@ from studio.store.runs.status_words import steps_of
 from studio.text import formatting
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.controls.segmented import Segmented
+from studio.widgets.layouts import vbox
 from studio.widgets.steps.step_strip import StepStrip
 from studio.widgets.steps.strip_layout import StepCell
 from studio.widgets.steps.strip_legend import StripLegend
@@ -152,11 +153,7 @@ class StripBlock(QWidget):
         line.addWidget(self._facts, 1)
         line.addWidget(self._legend)
         line.addWidget(self._axis)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addLayout(line)
-        column.addWidget(self.strip)
+        vbox(line, self.strip, parent=self, spacing=4)
 
 
 def _own_start(run: RunModel) -> list[int]:

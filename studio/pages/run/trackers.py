@@ -4,7 +4,7 @@ import asyncio
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config.tracking import TrackerList, TrackerView, sentence_of
 from engine.protocol.records.runs import ACTIVE_STATES
@@ -12,6 +12,7 @@ from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button, IconButton
+from studio.widgets.layouts import hbox
 from studio.widgets.tables.status_dot import Dot
 from studio.widgets.text.text import Text
 
@@ -94,9 +95,7 @@ class TrackerLine(QWidget):
         self._words = Text("", "label", 400, "muted", wrap=True)
         self._open = IconButton("external-link", "Open the run in the tracker", size=20)
         self._open.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(self._url)))
-        line = QHBoxLayout(self)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(8)
+        line = hbox(parent=self, spacing=8)
         line.addWidget(self._dot, 0, Qt.AlignmentFlag.AlignTop)
         line.addWidget(self._words, 1)
         line.addWidget(self._open, 0, Qt.AlignmentFlag.AlignTop)

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.requests.remote import HostSpec
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import ChoiceField, SegmentedField, SuggestField, TextField
+from studio.widgets.layouts import vbox
 from studio.widgets.text.text import Text
 
 LABEL_PX = 92
@@ -118,9 +119,7 @@ class AddressForm(QWidget):
         return spec
 
     def _build(self) -> None:
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(10)
+        column = vbox(parent=self, spacing=10)
         words = (
             "A Linux machine that you reach over SSH. Atelier surveys it before installing "
             "anything."

@@ -1,11 +1,12 @@
 """Survey report of a server: one row per check, and the requirements of an installation."""
 
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.requests.remote import HostReport
 from studio.store.servers.server_rows import report_facts
 from studio.widgets.cards.check_line import CheckNote
 from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.layouts import vbox
 from studio.widgets.text.text import Text
 
 
@@ -17,13 +18,9 @@ class ReportView(QWidget):
         self._shown: HostReport | None = None
         self._facts = KeyValues(1)
         self._notes: list[CheckNote] = []
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(2)
-        self._column.addWidget(Text("Hardware and software", "label", 600))
-        self._column.addSpacing(2)
-        self._column.addWidget(self._facts)
-        self._column.addSpacing(8)
+        self._column = vbox(
+            Text("Hardware and software", "label", 600), 2, self._facts, 8, parent=self, spacing=2
+        )
 
     def show_report(self, report: HostReport) -> None:
         """Show a report; the same report again changes nothing."""

@@ -1,56 +1,18 @@
 """Row of a server in the list: state, actions, progress and problem."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
-from studio.store.servers.server_rows import Offer, Row
+from studio.pages.offer_line import OfferLine
+from studio.store.servers.server_rows import Row
 from studio.text import formatting
-from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.meter import Meter
 from studio.widgets.tables.status_dot import Dot
 from studio.widgets.text.text import Text
-
-
-class OfferLine(QHBoxLayout):
-    """Layout of action buttons, rebuilt only when they change so that focus stays."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setSpacing(6)
-        self._offers: tuple[Offer, ...] = ()
-
-    def show_offers(self, offers: tuple[Offer, ...], about: str) -> list[Button]:
-        """Show buttons; returns the new ones, or an empty list if nothing has changed."""
-        if offers == self._offers:
-            return []
-        self._offers = offers
-        had_focus = self._clear()
-        made = [self._make(offer, about) for offer in offers]
-        if had_focus and made:
-            made[0].setFocus()
-        return made
-
-    def _make(self, offer: Offer, about: str) -> Button:
-        kind = "quiet" if offer.quiet else "outlined"
-        button = Button(offer.words, kind, icon=offer.icon, price=offer.price, height=28)
-        set_tip(button, offer.tip)
-        button.setAccessibleDescription(f"{about}: {offer.tip}")
-        button.setProperty("verb", offer.verb)
-        self.addWidget(button)
-        return button
-
-    def _clear(self) -> bool:
-        """Remove all buttons; returns True if one of them had the focus."""
-        had_focus = False
-        while (item := self.takeAt(0)) is not None:
-            if (button := item.widget()) is not None:
-                had_focus = had_focus or button.hasFocus()
-                button.hide()
-                button.deleteLater()
-        return had_focus
 
 
 class HostRow(QWidget):
@@ -95,21 +57,14 @@ class HostRow(QWidget):
             button.clicked.connect(lambda _=False, verb=verb: self.pressed.emit(verb))
 
     def _build(self) -> None:
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        for part in (self._dot, self._name):
-            head.addWidget(part)
-        head.addWidget(self._words, 1)
-        head.addWidget(self._share)
-        head.addLayout(self._offers)
-        head.addWidget(self._open)
-        below = QVBoxLayout()
-        below.setContentsMargins(18, 0, 0, 0)
-        below.setSpacing(4)
-        for under in (self._facts, self._problem, self._meter):
-            below.addWidget(under)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 4 if self._first else 8, 0, 10)
-        column.setSpacing(2)
-        column.addLayout(head)
-        column.addLayout(below)
+        head = hbox(
+            self._dot,
+            self._name,
+            (self._words, 1),
+            self._share,
+            self._offers,
+            self._open,
+            spacing=8,
+        )
+        below = vbox(self._facts, self._problem, self._meter, margins=(18, 0, 0, 0), spacing=4)
+        vbox(head, below, parent=self, margins=(0, 4 if self._first else 8, 0, 10), spacing=2)

@@ -4,30 +4,25 @@ import time
 from functools import partial
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.requests.remote import HostView
+from studio.pages.offer_line import OfferLine
 from studio.pages.servers.report import ReportView
-from studio.pages.servers.rows import OfferLine
 from studio.runtime.tasks import TaskScope
 from studio.services.notifications import Choice, ask
 from studio.services.session import Session
+from studio.store.offers import Offer
 from studio.store.runs.gpus import card_words
 from studio.store.runs.status_words import run_words
-from studio.store.servers.server_rows import (
-    Offer,
-    Row,
-    all_offers,
-    engine_lines,
-    removal_words,
-    row_of,
-)
+from studio.store.servers.server_rows import Row, all_offers, engine_lines, removal_words, row_of
 from studio.store.servers.servers import BEHIND, behind_words
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.tables.meter import Meter
 from studio.widgets.tables.status_dot import Dot
 from studio.widgets.text.text import Text
@@ -178,17 +173,12 @@ class HostSheet(Sheet):
     # Building
 
     def _build(self) -> None:
-        state = QHBoxLayout()
-        state.setSpacing(8)
-        state.addWidget(self._dot)
-        state.addWidget(self._words, 1)
+        state = hbox(self._dot, (self._words, 1), spacing=8)
         self.body.addLayout(state)
         for part in (self._problem, self._meter):
             self.body.addWidget(part)
         for line in self._actions:
-            box = QHBoxLayout()
-            box.addLayout(line)
-            box.addStretch(1)
+            box = hbox(line, STRETCH)
             self.body.addLayout(box)
         for section in (self._facts, self._engines, self._runs, self._report):
             self.body.addWidget(section)
@@ -231,12 +221,8 @@ class Section(QWidget):
 
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 4, 0, 0)
-        whole.setSpacing(4)
-        whole.addWidget(Text(title, "label", 600))
-        self.column = QVBoxLayout()
-        self.column.setSpacing(0)
+        whole = vbox(Text(title, "label", 600), parent=self, margins=(0, 4, 0, 0), spacing=4)
+        self.column = vbox(spacing=0)
         whole.addLayout(self.column)
         self._note = Text("", "caption", tone="faint", wrap=True)
         whole.addWidget(self._note)
@@ -246,9 +232,7 @@ class Section(QWidget):
         self._note.setVisible(bool(words))
 
     def add_left(self, widget: QWidget) -> None:
-        line = QHBoxLayout()
-        line.addWidget(widget)
-        line.addStretch(1)
+        line = hbox(widget, STRETCH)
         self.column.addLayout(line)
 
     def clear(self) -> None:

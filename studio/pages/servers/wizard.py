@@ -6,7 +6,7 @@ Each step shows the state of the server. Closing the sheet stops nothing.
 from typing import Literal
 
 from PySide6.QtCore import QTimer, Slot
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.requests.remote import HostView
@@ -21,6 +21,7 @@ from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.controls.toggle import Toggle
+from studio.widgets.layouts import vbox
 from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
@@ -281,11 +282,16 @@ class LiveStep(QWidget):
         self._hint = Text("", "label", 400, "muted", wrap=True, selectable=True)
         self._meter = Meter("Progress", "accent", 4)
         self._kept = Text("", "caption", tone="faint", wrap=True)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 8, 0, 0)
-        column.setSpacing(6)
-        for part in (self._title, self._words, self._hint, self._meter, self._kept):
-            column.addWidget(part)
+        vbox(
+            self._title,
+            self._words,
+            self._hint,
+            self._meter,
+            self._kept,
+            parent=self,
+            margins=(0, 8, 0, 0),
+            spacing=6,
+        )
 
     def show_view(self, title: str, view: HostView | None, words: str) -> None:
         """Show a running operation."""
@@ -324,11 +330,15 @@ class ReadyStep(QWidget):
         self._facts = KeyValues(1)
         self.chosen = Toggle("Train this project here")
         self._words = Text("", "label", 400, "muted", wrap=True)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 8, 0, 0)
-        column.setSpacing(12)
-        for part in (self._title, self._facts, self.chosen, self._words):
-            column.addWidget(part)
+        vbox(
+            self._title,
+            self._facts,
+            self.chosen,
+            self._words,
+            parent=self,
+            margins=(0, 8, 0, 0),
+            spacing=12,
+        )
 
     def show_view(self, view: HostView, project: str, here: bool) -> None:
         name = view.spec.name

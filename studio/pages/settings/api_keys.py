@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.problems import Problem
 from studio.runtime.tasks import TaskScope
@@ -12,6 +12,7 @@ from studio.services.key_lending import tracker_slot
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form_fields import ChoiceField, TextField
+from studio.widgets.layouts import hbox
 from studio.widgets.text.text import Text
 
 PROVIDERS = (
@@ -63,12 +64,7 @@ class KeysCard(Card):
         self._forget = Button("Delete", "quiet", icon="trash-2")
         self._words = Text("", "caption", tone="faint", wrap=True)
         self._provider.setFixedWidth(180)
-        line = QHBoxLayout()
-        line.setSpacing(8)
-        line.addWidget(self._provider)
-        line.addWidget(self._key, 1)
-        line.addWidget(self._keep)
-        line.addWidget(self._forget)
+        line = hbox(self._provider, (self._key, 1), self._keep, self._forget, spacing=8)
         self.body.setSpacing(8)
         self.body.addLayout(line)
         self.body.addWidget(self._words)

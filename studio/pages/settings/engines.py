@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.environments import EnvironmentAction, EnvironmentList
@@ -14,6 +14,7 @@ from studio.store.projects.environments import Row, built_in_row, row_of
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import vbox
 from studio.widgets.text.text import Text
 
 POLL_S = 0.5
@@ -55,9 +56,7 @@ class EnginesCards(QWidget):
         self._tasks.cancel("environments")
 
     def _build(self) -> None:
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(12)
+        column = vbox(parent=self, spacing=12)
         assert self._engines.header is not None
         self._engines.header.add_right(self._back)
         self._back.setVisible(False)

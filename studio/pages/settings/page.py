@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from PySide6.QtCore import Slot
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.hardware import Check
@@ -25,6 +25,7 @@ from studio.widgets.controls.segmented import Segmented
 from studio.widgets.controls.toggle import Toggle
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import PathField, TextField
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.text.text import Text
 
 MODES = ("system", "dark", "light")
@@ -67,9 +68,7 @@ class SettingsPage(Page):
 
     def _build(self) -> None:
         content = QWidget()
-        column = QVBoxLayout(content)
-        column.setContentsMargins(24, 20, 24, 24)
-        column.setSpacing(12)
+        column = vbox(parent=content, margins=(24, 20, 24, 24), spacing=12)
         for card in (
             self._look_card(),
             self._engine_card(),
@@ -82,8 +81,7 @@ class SettingsPage(Page):
             card.setMaximumWidth(WIDEST)
             column.addWidget(card)
         column.addStretch(1)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
+        whole = vbox(parent=self)
         self._area = scrolled(content)
         whole.addWidget(self._area)
 
@@ -94,11 +92,7 @@ class SettingsPage(Page):
         self._mode.chosen.connect(lambda i: self.session.settings.update(theme=MODES[i]))
         self._motion.toggled.connect(lambda on: self.session.settings.update(reduced_motion=on))
         card.body.setSpacing(12)
-        line = QHBoxLayout()
-        line.addWidget(Text("Theme", "label", 500, "muted"))
-        line.addSpacing(16)
-        line.addWidget(self._mode)
-        line.addStretch(1)
+        line = hbox(Text("Theme", "label", 500, "muted"), 16, self._mode, STRETCH)
         card.body.addLayout(line)
         card.body.addWidget(self._motion)
         return card
@@ -159,8 +153,7 @@ class SettingsPage(Page):
         self._check_button.clicked.connect(self._check)
         assert card.header is not None
         card.header.add_right(self._check_button)
-        self._check_list = QVBoxLayout()
-        self._check_list.setSpacing(2)
+        self._check_list = vbox(spacing=2)
         self._hint = Text("Not checked yet.", "body", tone="faint", wrap=True)
         card.body.addLayout(self._check_list)
         card.body.addWidget(self._hint)

@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QTimer, Slot
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
 
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
@@ -36,6 +36,7 @@ from studio.store.runs.status_words import no_train_words
 from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.controls.segmented import Segmented
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting.paint import painting
 from studio.widgets.text.text import Text
 
@@ -103,23 +104,12 @@ class SetupPage(Page):
             self._demonstrations.open_teacher()
 
     def _build(self) -> None:
-        head = QHBoxLayout()
-        head.setContentsMargins(24, 14, 24, 10)
-        head.addWidget(self._title)
-        head.addStretch(1)
-        head.addWidget(self._tabs)
+        head = hbox(self._title, STRETCH, self._tabs, margins=(24, 14, 24, 10))
         self._form.setMaximumWidth(WIDEST_FORM)
         for part in (scrolled(self._form), self._toml, self._scenarios, self._demonstrations):
             self._stack.addWidget(part)
-        left = QVBoxLayout()
-        left.setSpacing(0)
-        left.addLayout(head)
-        left.addWidget(self._stack, 1)
-        whole = QHBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.setSpacing(1)
-        whole.addLayout(left, 1)
-        whole.addWidget(self._preflight)
+        left = vbox(head, (self._stack, 1), spacing=0)
+        hbox((left, 1), self._preflight, parent=self, spacing=1)
 
     def _wire(self) -> None:
         session = self.session

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.pages.tools.packages import AgentPackages
 from studio.pages.tools.servers import ToolServers
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
+from studio.widgets.layouts import vbox
 
 
 class AgentTools(QWidget):
@@ -23,11 +24,7 @@ class AgentTools(QWidget):
         super().__init__()
         self.packages = AgentPackages(session, tasks, of)
         self.servers = ToolServers(session, tasks, host, lambda: of()[0])
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        for part in (self.packages, self.servers):
-            column.addWidget(part)
+        vbox(self.packages, self.servers, parent=self, spacing=8)
         self.packages.changed.connect(self._packages_changed)
         self.servers.changed.connect(self.changed)
 

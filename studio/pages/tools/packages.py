@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.environments import EnvironmentAction, EnvironmentView
@@ -13,6 +13,7 @@ from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
 from studio.store.projects.environments import packages_row
 from studio.widgets.cards.card import Card
+from studio.widgets.layouts import vbox
 
 POLL_S = 0.5
 
@@ -33,9 +34,7 @@ class AgentPackages(QWidget):
         self._row.pressed.connect(self._press)
         card = Card(padding=10)
         card.body.addWidget(self._row)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(card)
+        vbox(card, parent=self)
         self.setVisible(False)
 
     @property

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config.mcp import ServerView
 from engine.protocol.requests.drafts import ToolView
@@ -10,6 +10,7 @@ from studio.store.projects.mcp import chip_of, problem_words
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import IconButton
 from studio.widgets.controls.toggle import Toggle
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
@@ -31,8 +32,7 @@ class ServerRow(QWidget):
         self._address = Text("", "mono-small", 400, "muted", elide=True)
         self._problem = Text("", "caption", 400, "bad", wrap=True, selectable=True)
         self.tools: dict[str, Toggle] = {}
-        self._tool_box = QVBoxLayout()
-        self._tool_box.setSpacing(2)
+        self._tool_box = vbox(spacing=2)
         self._build()
         self.show_view(view)
 
@@ -52,18 +52,10 @@ class ServerRow(QWidget):
     def _build(self) -> None:
         self._remove = IconButton("trash-2", f"Remove {self.name}")
         self._remove.clicked.connect(lambda: self.remove_wanted.emit(self.name))
-        head = QHBoxLayout()
-        head.setSpacing(10)
-        head.addWidget(Text(self.name, "body", 600))
-        head.addWidget(self._chip)
-        head.addWidget(self._address, 1)
-        head.addWidget(self._remove)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 8, 0, 8)
-        column.setSpacing(4)
-        column.addLayout(head)
-        column.addWidget(self._problem)
-        column.addLayout(self._tool_box)
+        head = hbox(
+            Text(self.name, "body", 600), self._chip, (self._address, 1), self._remove, spacing=10
+        )
+        vbox(head, self._problem, self._tool_box, parent=self, margins=(0, 8, 0, 8), spacing=4)
 
     def _make_tools(self, tools: list[ToolView]) -> None:
         while (item := self._tool_box.takeAt(0)) is not None:
@@ -79,15 +71,10 @@ class ServerRow(QWidget):
         toggle.clicked.connect(lambda on: self.tool_chosen.emit(self.name, tool.name, on))
         self.tools[tool.name] = toggle
         line = QWidget()
-        row = QHBoxLayout(line)
-        row.setContentsMargins(0, 2, 0, 2)
-        row.setSpacing(12)
+        row = hbox(parent=line, margins=(0, 2, 0, 2), spacing=12)
         holder = QWidget()
         holder.setMinimumWidth(TOOL_PX)
-        inside = QHBoxLayout(holder)
-        inside.setContentsMargins(0, 0, 0, 0)
-        inside.addWidget(toggle)
-        inside.addStretch(1)
+        hbox(toggle, STRETCH, parent=holder)
         row.addWidget(holder)
         words = " ".join(tool.description.split())
         row.addWidget(Text(words or "No description.", "label", 400, "muted",

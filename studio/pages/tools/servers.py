@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config.mcp import McpServer, ServerViews, SetServer
 from engine.protocol.problems import Problem
@@ -16,6 +16,7 @@ from studio.services.session import Session
 from studio.store.projects import mcp
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import vbox
 from studio.widgets.text.text import Text
 
 
@@ -38,8 +39,7 @@ class ToolServers(Card):
         self.views, self._lacking, self._project = ServerViews(), "", ""
         self.sheet = ServerSheet(host)
         self._rows: dict[str, ServerRow] = {}
-        self._list = QVBoxLayout()
-        self._list.setSpacing(0)
+        self._list = vbox(spacing=0)
         self._empty = Text(mcp.NONE, "label", 400, "muted", wrap=True)
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._note = Text("", "caption", 400, "warn", wrap=True)

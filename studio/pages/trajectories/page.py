@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from engine.protocol.records.runs import GroupSummary, Split, TrajectorySummary
 from engine.protocol.requests.runs import Siblings, TrajectoryQuery
@@ -37,6 +37,7 @@ from studio.pages.trajectories.views import (
 )
 from studio.services.session import Session
 from studio.theme.theme import theme
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting.paint import painting
 
 REFRESH_MS = 1500
@@ -134,27 +135,17 @@ class TrajectoriesPage(Page):
         for part in (self._columns, self._reader, self._table, self._compare, self._scenarios):
             self._body.addWidget(part)
         self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        inner = QVBoxLayout()
-        inner.setContentsMargins(16, 12, 16, 12)
-        inner.setSpacing(8)
+        inner = vbox(margins=(16, 12, 16, 12), spacing=8)
         self._review = ReviewBar(self.session)
         inner.addWidget(self._review)
         inner.addWidget(self._head)
         inner.addWidget(self._body, 1)
         right = QWidget()
-        column = QVBoxLayout(right)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(inner, 1)
-        column.addWidget(self._bar)
+        vbox((inner, 1), self._bar, parent=right, spacing=0)
         self._right = QStackedWidget()
         self._right.addWidget(right)
         self._right.addWidget(self._empty)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(1)
-        line.addWidget(self._panel)
-        line.addWidget(self._right, 1)
+        hbox(self._panel, (self._right, 1), parent=self, spacing=1)
         self._refresh_timer = QTimer(self)
         self._refresh_timer.setInterval(REFRESH_MS)
 

@@ -9,6 +9,7 @@ from engine.protocol.records.environments import (
     EnvironmentStage,
     EnvironmentView,
 )
+from studio.store.offers import Offer
 from studio.text import formatting
 
 Verb = Literal["install", "cancel", "repair", "remove", "use"]
@@ -23,19 +24,6 @@ STAGES: dict[EnvironmentStage, str] = {
     "verifying": "Checking every file",
     "removing": "Removing",
 }
-
-
-@dataclass(frozen=True)
-class Offer:
-    """Button: action, label, tooltip, and the reason if it is disabled."""
-
-    verb: Verb
-    words: str
-    icon: str
-    tip: str
-    price: str = ""
-    refused: str = ""
-    quiet: bool = False
 
 
 @dataclass(frozen=True)

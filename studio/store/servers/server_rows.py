@@ -5,6 +5,7 @@ from typing import Literal
 
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.remote import HostReport, HostView
+from studio.store.offers import Offer
 from studio.store.servers.servers import ENGINES, HostWords, share_of, tick_words, words_of
 from studio.text import formatting
 
@@ -16,18 +17,6 @@ REPORTED = ("host.not_installed", "host.unfit")
 """Problems of a surveyed server without an engine."""
 BROKEN = ("engine.not_started", "engine.unreachable", "host.engine_silent", "host.command_failed")
 """Problems that suggest a damaged engine."""
-
-
-@dataclass(frozen=True)
-class Offer:
-    """Button: action, label, tooltip; an optional price, and whether it is less prominent."""
-
-    verb: Verb
-    words: str
-    icon: str
-    tip: str
-    price: str = ""
-    quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +47,7 @@ ROLL_BACK = Offer("roll_back", "Roll back", "undo-2", "Use the previous engine a
 STOP = Offer("stop_engine", "Stop engine", "square", "Its runs stop and can be resumed")
 REMOVE = Offer("remove", "Remove from this server", "trash-2", "Delete Atelier on the server",
                quiet=True)  # fmt: skip
-FORGET = Offer("forget", "Forget", "x", "Remove it from the list; nothing changes on the server",
+FORGET = Offer("forget", "Remove from the list", "x", "Nothing changes on the server",
                quiet=True)  # fmt: skip
 
 

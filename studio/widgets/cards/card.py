@@ -2,11 +2,12 @@
 right side."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent
+from PySide6.QtGui import QMouseEvent, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
+from studio.widgets.layouts import vbox
 from studio.widgets.painting import paint
-from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.painting.focus import Pressable
 from studio.widgets.text.text import Text
 
 
@@ -64,9 +65,7 @@ class Card(QWidget):
         super().__init__(parent)
         self._tone = tone
         self._chosen = False
-        column = QVBoxLayout(self)
-        column.setContentsMargins(1, 1, 1, 1)
-        column.setSpacing(0)
+        column = vbox(parent=self, margins=1, spacing=0)
         self.header: CardHeader | None = None
         if title:
             self.header = CardHeader(title, words)
@@ -98,7 +97,7 @@ class Card(QWidget):
             paint.box(painter, self.rect(), fill, "accent" if self._chosen else edge, 8)
 
 
-class ChoiceCard(KeyboardFocus, Card):
+class ChoiceCard(Pressable, Card):
     """Selectable card, as used by Setup and Export: name and figure, one line below."""
 
     pressed = Signal()
@@ -117,7 +116,6 @@ class ChoiceCard(KeyboardFocus, Card):
         super().__init__(padding=0, tone="raised", parent=parent)
         self._title, self._figure, self._words = title, figure, words
         self._icon, self._icon_tone = icon, icon_tone
-        self._hovered = False
         self.setFixedHeight(50)
         self.setMinimumWidth(120)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -155,8 +153,5 @@ class ChoiceCard(KeyboardFocus, Card):
         if event.button() == Qt.MouseButton.LeftButton and self.rect().contains(event.pos()):
             self.pressed.emit()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.pressed.emit()
-        else:
-            super().keyPressEvent(event)
+    def press(self) -> None:
+        self.pressed.emit()

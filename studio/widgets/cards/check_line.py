@@ -2,8 +2,9 @@
 
 from PySide6.QtCore import QPointF, QRectF, QSize
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from studio.widgets.layouts import vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.text import Text
 
@@ -59,11 +60,13 @@ class CheckNote(QWidget):
         super().__init__(parent)
         self._icon, self._tone = ICONS[state]
         self.setAccessibleName(f"{name}: {words} {hint}, {state}".replace(" ,", ","))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(22, 4, 0, 4)
-        column.setSpacing(1)
-        column.addWidget(Text(name, "label", 500))
-        column.addWidget(Text(words, "label", 400, "muted", wrap=True))
+        column = vbox(
+            Text(name, "label", 500),
+            Text(words, "label", 400, "muted", wrap=True),
+            parent=self,
+            margins=(22, 4, 0, 4),
+            spacing=1,
+        )
         if hint:
             column.addWidget(Text(hint, "caption", tone=self._tone, wrap=True, selectable=True))
 

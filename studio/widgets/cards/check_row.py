@@ -2,11 +2,12 @@
 
 from PySide6.QtCore import QPointF, Signal
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.check_line import ICONS
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.text import Text
 
@@ -27,18 +28,8 @@ class CheckRow(QWidget):
         self.look = Button("Show", "quiet", height=24)
         self.test = Button("", "outlined", height=24)
         set_tip(self.test, tip)
-        head = QHBoxLayout()
-        head.setSpacing(4)
-        head.addWidget(Text(name, "label", 500))
-        head.addStretch(1)
-        head.addWidget(self.look)
-        head.addWidget(self.test)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(22, 2, 0, 4)
-        column.setSpacing(1)
-        column.addLayout(head)
-        column.addWidget(self._words)
-        column.addWidget(self._hint)
+        head = hbox(Text(name, "label", 500), STRETCH, self.look, self.test, spacing=4)
+        vbox(head, self._words, self._hint, parent=self, margins=(22, 2, 0, 4), spacing=1)
         self.test.clicked.connect(self._pressed)
         self.look.clicked.connect(self.look_wanted)
 

@@ -2,9 +2,10 @@
 
 from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from studio.widgets.controls.buttons import Button, IconButton
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.phrase import Phrase
 from studio.widgets.text.text import Text
@@ -51,32 +52,26 @@ class DiagnosisCard(QWidget):
         self._build_wide() if wide else self._build_tall()
 
     def _build_tall(self) -> None:
-        column = QVBoxLayout(self)
-        column.setContentsMargins(37, 11, 10, 11)
-        column.setSpacing(2)
-        column.addWidget(self._title)
-        column.addWidget(self._words)
-        column.addSpacing(7)
-        column.addLayout(self._buttons())
+        vbox(
+            self._title,
+            self._words,
+            7,
+            self._buttons(),
+            parent=self,
+            margins=(37, 11, 10, 11),
+            spacing=2,
+        )
 
     def _build_wide(self) -> None:
-        line = QHBoxLayout(self)
-        line.setContentsMargins(44, 12, 14, 12)
-        words = QVBoxLayout()
-        words.setSpacing(0)
-        words.addWidget(self._title)
-        words.addWidget(self._words)
+        line = hbox(parent=self, margins=(44, 12, 14, 12))
+        words = vbox(self._title, self._words, spacing=0)
         line.addLayout(words, 1)
         line.addSpacing(16)
         line.addLayout(self._buttons())
         self._close.hide()
 
     def _buttons(self) -> QHBoxLayout:
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        buttons.addWidget(self._action)
-        buttons.addWidget(self._show)
-        buttons.addStretch(1)
+        buttons = hbox(self._action, self._show, STRETCH, spacing=8)
         buttons.addWidget(self._close, 0, Qt.AlignmentFlag.AlignRight)
         return buttons
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QPaintEvent, QPen
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from studio.theme.theme import theme
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.keycap import KeyCap
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.phrase import Phrase
 from studio.widgets.text.text import Text
@@ -51,9 +52,7 @@ class EmptyPage(QWidget):
         super().__init__(parent)
         self._inside = QWidget()
         self._inside.setFixedWidth(_WIDTH)
-        self._column = QVBoxLayout(self._inside)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(8)
+        self._column = vbox(parent=self._inside, spacing=8)
         if drawing != "none":
             self._column.addWidget(_Drawing(drawing, caption))
             self._column.addSpacing(28)
@@ -66,8 +65,7 @@ class EmptyPage(QWidget):
         self._card.hide()
         self._column.addSpacing(12)
         self._column.addWidget(self._card)
-        self._foot = QHBoxLayout()
-        self._foot.setSpacing(8)
+        self._foot = hbox(spacing=8)
         self._column.addSpacing(8)
         self._column.addLayout(self._foot)
         outer = QVBoxLayout(self)
@@ -123,14 +121,13 @@ class _PreparationRow(QWidget):
         self._item, self._first = item, first
         self.setFixedHeight(60)
         self.setAccessibleName(f"{item.title}, {'done' if item.done else 'open'}")
-        words = QVBoxLayout()
-        words.setContentsMargins(0, 11, 0, 11)
-        words.setSpacing(0)
-        words.addWidget(Text(item.title, "body", 500))
-        words.addWidget(Text(item.words, "label", 400, "muted", elide=True))
-        line = QHBoxLayout(self)
-        line.setContentsMargins(52, 0, 16, 0)
-        line.addLayout(words, 1)
+        words = vbox(
+            Text(item.title, "body", 500),
+            Text(item.words, "label", 400, "muted", elide=True),
+            margins=(0, 11, 0, 11),
+            spacing=0,
+        )
+        line = hbox((words, 1), parent=self, margins=(52, 0, 16, 0))
         if item.button:
             button = Button(item.button, "outlined", height=24)
             button.clicked.connect(lambda: self.requested.emit(item.key))

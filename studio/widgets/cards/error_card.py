@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QPainterPath, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.meter import paint_meter
 from studio.widgets.text.phrase import Phrase
@@ -53,9 +54,7 @@ class ErrorCard(QWidget):
         super().__init__(parent)
         self._log = log
         self.setAccessibleName(f"Problem: {title}. {words}")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(1, 1, 1, 1)
-        column.setSpacing(0)
+        column = vbox(parent=self, margins=1, spacing=0)
         self._head = self._build_head(title, words, when)
         column.addWidget(self._head)
         for index, remedy in enumerate(remedies[:3]):
@@ -66,24 +65,18 @@ class ErrorCard(QWidget):
 
     def _build_head(self, title: str, words: str, when: str) -> QWidget:
         head = QWidget()
-        lines = QVBoxLayout(head)
-        lines.setContentsMargins(48, 15, 16, 15)
-        lines.setSpacing(2)
-        first = QHBoxLayout()
-        first.addWidget(Text(title, "title", 600, wrap=True), 1)
+        lines = vbox(parent=head, margins=(48, 15, 16, 15), spacing=2)
+        first = hbox((Text(title, "title", 600, wrap=True), 1))
         first.addWidget(Text(when, "caption", tone="muted"), 0, Qt.AlignmentFlag.AlignTop)
         lines.addLayout(first)
         label = Phrase(words, "body", wrap=True)
-        second = QHBoxLayout()
-        second.addWidget(label, 7)
+        second = hbox((label, 7))
         second.addStretch(3)
         lines.addLayout(second)
         return head
 
     def _build_foot(self, foot: str) -> QHBoxLayout:
-        line = QHBoxLayout()
-        line.setContentsMargins(16, 7, 12, 7)
-        line.addWidget(Text(foot, "label", 400, "muted", elide=True), 1)
+        line = hbox((Text(foot, "label", 400, "muted", elide=True), 1), margins=(16, 7, 12, 7))
         tools = [("Copy report", "copy", self.report_requested)]
         if self._log:
             tools.insert(0, ("Show log", "file-text", self.log_requested))
@@ -113,17 +106,16 @@ class _RemedyRow(QWidget):
         super().__init__()
         self._remedy, self._primary = remedy, primary
         self.setFixedHeight(52)
-        words = QVBoxLayout()
-        words.setSpacing(0)
-        words.setContentsMargins(0, 8, 0, 8)
-        words.addWidget(Text(remedy.title, "body", 500, elide=True))
-        words.addWidget(Text(remedy.cost, "label", 400, "muted", elide=True))
+        words = vbox(
+            Text(remedy.title, "body", 500, elide=True),
+            Text(remedy.cost, "label", 400, "muted", elide=True),
+            margins=(0, 8, 0, 8),
+            spacing=0,
+        )
         self._button = Button(remedy.button, "primary" if primary else "outlined")
         self._button.setFixedWidth(max(132, self._button.sizeHint().width()))
         self._button.clicked.connect(lambda: self.chosen.emit(remedy.key))
-        line = QHBoxLayout(self)
-        line.setContentsMargins(52, 0, 16, 0)
-        line.addLayout(words, 1)
+        line = hbox((words, 1), parent=self, margins=(52, 0, 16, 0))
         self._room = QWidget()
         line.addWidget(self._room)
         line.addWidget(self._button)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from studio.theme.plain_tooltips import set_tip
@@ -11,10 +11,10 @@ from studio.theme.theme import theme
 from studio.widgets.charts.sparkline import paint_sparkline
 from studio.widgets.controls.buttons import IconButton
 from studio.widgets.painting import paint
-from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.painting.focus import Pressable
 
 
-class NowTraining(KeyboardFocus, QWidget):
+class NowTraining(Pressable, QWidget):
     """Active run: `set_run("amber-kestrel", "Step 46 of 120", "2 h 40 min left", rewards)`;
     `clear()` hides it."""
 
@@ -90,8 +90,5 @@ class NowTraining(KeyboardFocus, QWidget):
         if event.button() == Qt.MouseButton.LeftButton:
             self.run_opened.emit()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self.run_opened.emit()
-        else:
-            super().keyPressEvent(event)
+    def press(self) -> None:
+        self.run_opened.emit()

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, Signal
 from PySide6.QtGui import QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.theme.tokens import reward_token
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.steps.strip_layout import StepCell, lay_out, merged_cell
 from studio.widgets.text.phrase import Phrase, Span
@@ -29,20 +30,17 @@ class RunBanner(QWidget):
         self._strip = MiniStrip()
         self._facts = Phrase((), "label")
         self._open = Button("Open run", "outlined")
-        words = QVBoxLayout()
-        words.setSpacing(1)
-        words.addStretch(1)
-        words.addWidget(self._title)
-        words.addWidget(self._words)
-        words.addStretch(1)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(56, 0, 16, 0)
-        line.setSpacing(24)
-        line.addLayout(words)
-        line.addSpacing(20)
-        line.addWidget(self._strip, 3)
-        line.addWidget(self._facts, 2)
-        line.addWidget(self._open)
+        words = vbox(STRETCH, self._title, self._words, STRETCH, spacing=1)
+        hbox(
+            words,
+            20,
+            (self._strip, 3),
+            (self._facts, 2),
+            self._open,
+            parent=self,
+            margins=(56, 0, 16, 0),
+            spacing=24,
+        )
         self._open.clicked.connect(self.run_opened)
         self._facts.link_activated.connect(self.notice_activated)
 

@@ -1,20 +1,20 @@
 """Sample project on the Home page: drawing in theme tokens, name, measured time with its hardware,
 one line."""
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPaintEvent
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QMouseEvent, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from studio.runtime.paths import resource
 from studio.theme.theme import theme
 from studio.widgets.painting import paint
-from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.painting.focus import Pressable
 
 _DRAWING = QSize(280, 120)
 _PLAIN = "own-agent"
 
 
-class SampleCard(KeyboardFocus, QWidget):
+class SampleCard(Pressable, QWidget):
     """Sample: `SampleCard("yes-no-maybe", "Yes, no, maybe", "4 min · CPU", "Learns to say …")`.
 
     A plain drawing is used if resources/icons/samples has none of that name. `badge` marks the
@@ -44,7 +44,7 @@ class SampleCard(KeyboardFocus, QWidget):
         )
         has_drawing = resource("icons", "samples", f"{key}.svg").is_file()
         self._drawing = f"samples/{key if has_drawing else _PLAIN}"
-        self._hovered = False
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFixedHeight(158)
         self.setMinimumWidth(240)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -56,7 +56,7 @@ class SampleCard(KeyboardFocus, QWidget):
         return QSize(372, 158)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        lit = self._hovered or self.keyboard_focus
+        lit = self.underMouse() or self.keyboard_focus
         with paint.painting(self) as painter:
             paint.box(painter, self.rect(), "surface", "border-strong" if lit else "border", 8)
             upper = QRectF(1, 1, self.width() - 2, 100)
@@ -86,20 +86,9 @@ class SampleCard(KeyboardFocus, QWidget):
         paint.box(painter, box, "accent-soft", None, 4)
         paint.text(painter, box, self._badge, "accent", "caption", 500, paint.CENTER, elide=False)
 
-    def enterEvent(self, event: QEnterEvent) -> None:
-        self._hovered = True
-        self.update()
-
-    def leaveEvent(self, event: QEvent) -> None:
-        self._hovered = False
-        self.update()
-
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self.rect().contains(event.pos()):
             self.chosen.emit(self._key)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self.chosen.emit(self._key)
-        else:
-            super().keyPressEvent(event)
+    def press(self) -> None:
+        self.chosen.emit(self._key)

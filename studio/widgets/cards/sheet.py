@@ -3,11 +3,12 @@ readable."""
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QScrollArea, QWidget
 from shiboken6 import isValid
 
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import IconButton
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting.motion import SHEET_MS, Glide
 from studio.widgets.text.text import Text
 
@@ -30,28 +31,16 @@ class Sheet(QWidget):
         self._title = Text(title, "heading", 600, elide=True)
         close = IconButton("x", "Close", size=28, key="Esc")
         close.clicked.connect(self.close_sheet)
-        head = QHBoxLayout()
-        head.setContentsMargins(16, 10, 12, 10)
-        head.addWidget(self._title, 1)
-        head.addWidget(close)
+        head = hbox((self._title, 1), close, margins=(16, 10, 12, 10))
         inside = QWidget()
         inside.setProperty("transparent", True)
-        self.body = QVBoxLayout(inside)
-        self.body.setContentsMargins(16, 16, 16, 16)
-        self.body.setSpacing(12)
+        self.body = vbox(parent=inside, margins=16, spacing=12)
         self._scroll = QScrollArea()
         self._scroll.setWidget(inside)
         self._scroll.setWidgetResizable(True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.foot = QHBoxLayout()
-        self.foot.setContentsMargins(16, 12, 16, 12)
-        self.foot.setSpacing(8)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(1, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(head)
-        column.addWidget(self._scroll, 1)
-        column.addLayout(self.foot)
+        self.foot = hbox(margins=(16, 12, 16, 12), spacing=8)
+        vbox(head, (self._scroll, 1), self.foot, parent=self, margins=(1, 0, 0, 0), spacing=0)
         self.setAccessibleName(title)
         host.installEventFilter(self)
         self.hide()

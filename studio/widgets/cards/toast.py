@@ -2,9 +2,10 @@
 
 from PySide6.QtCore import QEvent, QObject, QPointF, QTimer, Signal
 from PySide6.QtGui import QEnterEvent, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.widgets.controls.buttons import Button, IconButton
+from studio.widgets.layouts import hbox
 from studio.widgets.painting import paint
 from studio.widgets.text.text import Text
 
@@ -29,12 +30,7 @@ class Toast(QWidget):
         self._wait.timeout.connect(self.hide)
         self._undo.clicked.connect(self._undone)
         self._close.clicked.connect(self.hide)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(36, 6, 8, 6)
-        line.setSpacing(8)
-        line.addWidget(self._words)
-        line.addWidget(self._undo)
-        line.addWidget(self._close)
+        hbox(self._words, self._undo, self._close, parent=self, margins=(36, 6, 8, 6), spacing=8)
         host.installEventFilter(self)
         self.hide()
 

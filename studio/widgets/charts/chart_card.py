@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QEnterEvent, QFocusEvent, QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from engine.protocol.records.metrics import Metric
 from studio.text import formatting
@@ -14,9 +14,9 @@ from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import EventTag, Limit, Pane
 from studio.widgets.charts.series import BandSeries, BarSeries, LineSeries, Series, ValidationSeries
 from studio.widgets.charts.view import ChartView
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.painting.focus import BY_KEYBOARD
-from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
 
 LEAST_HEIGHT_PX = 180
@@ -49,11 +49,9 @@ class ChartCard(QWidget):
         self._change = Text("", "mono")
         self._legend = Legend()
         self._entries: list[Entry] = []
-        self._chip = Chip()
         self._info, self._subtitle = InfoMark(self), Text("", "caption", tone="muted", elide=True)
         self._info.hide()
         self._subtitle.hide()
-        self._chip.hide()
         self._build()
         self.view.step_clicked.connect(self.step_clicked)
         self.view.range_selected.connect(self.range_selected)
@@ -137,12 +135,6 @@ class ChartCard(QWidget):
         self._change.setVisible(bool(change))
         self.view.setAccessibleName(f"Chart {self._title}, {value} {change}".strip())
 
-    def set_chip(self, words: str, tone: str = "neutral", icon: str = "") -> None:
-        """Show a verdict in place of the legend ("steady"); empty text removes it."""
-        self._chip.setVisible(bool(words))
-        if words:
-            self._chip.set_state(words, tone, icon)
-
     def set_y(
         self,
         low: float | None,
@@ -214,17 +206,11 @@ class ChartCard(QWidget):
         head.addWidget(self._change)
         head.addStretch(1)
         head.addWidget(self._legend)
-        head.addWidget(self._chip)
         header = QWidget()
         header.setFixedHeight(36)
         header.setLayout(head)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(header)
-        below = QHBoxLayout()
-        below.setContentsMargins(12, 0, 12, 4)
-        below.addWidget(self._subtitle)
+        column = vbox(header, parent=self, spacing=0)
+        below = hbox(self._subtitle, margins=(12, 0, 12, 4))
         column.addLayout(below)
         column.addWidget(self.view, 1)
         self._change.hide()

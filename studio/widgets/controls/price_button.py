@@ -1,9 +1,10 @@
 """Price button: shows the cost of an action in money, time or disk space before it is clicked."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.widgets.controls.buttons import Button, IconButton
+from studio.widgets.layouts import STRETCH, hbox
 from studio.widgets.text.text import Text
 
 
@@ -21,12 +22,7 @@ class PriceButton(QWidget):
         self._cancel = IconButton("x", "Cancel", size=28)
         self._note = Text("", "label", 400, "bad")
         self._raise = Button("Open budget", "quiet", height=24)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(8)
-        for part in (self._button, self._cancel, self._note, self._raise):
-            line.addWidget(part)
-        line.addStretch(1)
+        hbox(self._button, self._cancel, self._note, self._raise, STRETCH, parent=self, spacing=8)
         self._button.clicked.connect(self.pressed)
         self._cancel.clicked.connect(self.cancel_requested)
         self._raise.clicked.connect(self.budget_requested)

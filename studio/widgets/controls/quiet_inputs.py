@@ -6,7 +6,6 @@ from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QComboBox,
-    QDoubleSpinBox,
     QSpinBox,
     QStyle,
     QStyleOptionComboBox,
@@ -69,13 +68,3 @@ class QuietCombo(KeyboardFocus, QComboBox):
         if not self.isEditable():
             painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         painter.end()
-
-
-class QuietDecimal(KeyboardFocus, QDoubleSpinBox):
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFont(theme().font("body"))
-        self.lineEdit().setTextMargins(8, 0, 0, 0)
-        self.setFixedHeight(32)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.installEventFilter(_NoWheel(self))

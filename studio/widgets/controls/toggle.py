@@ -1,18 +1,18 @@
 """Toggle with immediate effect. Its label is clickable too."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from studio.theme.theme import theme
 from studio.widgets.painting import paint
-from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.painting.focus import Pressable
 from studio.widgets.painting.motion import Glide
 
 _WIDTH, _HEIGHT = 28, 16
 
 
-class Toggle(KeyboardFocus, QAbstractButton):
+class Toggle(Pressable, QAbstractButton):
     """Toggle: `Toggle("Teach the judge too")`; the signal is `toggled(bool)` of QAbstractButton."""
 
     ring_radius = 8.0
@@ -52,9 +52,3 @@ class Toggle(KeyboardFocus, QAbstractButton):
                 room = QRectF(_WIDTH + 8, 0, self.width() - _WIDTH - 8, self.height())
                 tone = "muted" if self.isEnabled() else "faint"
                 paint.text(painter, room, self.text(), tone, "label", 400)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.click()
-        else:
-            super().keyPressEvent(event)

@@ -3,11 +3,12 @@
 from typing import Any
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.forms.form_fields import Field
 from studio.widgets.forms.pending_field import Entry
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
 
@@ -47,13 +48,8 @@ class FormRow(QWidget):
         self._note, self._tone = Phrase("", "caption", wrap=True), "faint"
         self._note.hide()
         self._note.link_activated.connect(self.link_activated)
-        right = QVBoxLayout()
-        right.setSpacing(3)
-        right.addWidget(field)
-        right.addWidget(self._note)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(16)
+        right = vbox(field, self._note, spacing=3)
+        line = hbox(parent=self, spacing=16)
         line.addWidget(self._label, 0, Qt.AlignmentFlag.AlignTop)
         line.addLayout(right, 1)
         self.set_help(help)

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QWidget
 
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.inputs import LineInput
-from studio.widgets.controls.quiet_inputs import QuietCombo, QuietDecimal, QuietSpin
+from studio.widgets.controls.quiet_inputs import QuietCombo, QuietSpin
 from studio.widgets.controls.segmented import Segmented
 from studio.widgets.controls.toggle import Toggle
 
@@ -303,36 +303,3 @@ class PathField(Field):
 
     def set_value(self, value: Any) -> None:
         self._line.setText("" if value is None else str(value))
-
-
-class DecimalField(Field):
-    """Real number with a step, such as a temperature or a weight."""
-
-    typed = True
-
-    def __init__(
-        self,
-        name: str,
-        low: float = 0.0,
-        high: float = 1.0,
-        *,
-        step: float = 0.05,
-        decimals: int = 2,
-    ) -> None:
-        self._spin = QuietDecimal()
-        super().__init__(name, self._spin)
-        self._spin.setRange(low, high)
-        self._spin.setSingleStep(step)
-        self._spin.setDecimals(decimals)
-        self._spin.setFixedWidth(148)
-        self._line_layout.setAlignment(self._spin, Qt.AlignmentFlag.AlignLeft)
-        self._spin.valueChanged.connect(lambda value: self.edited.emit(value))
-        self._spin.editingFinished.connect(self.finished)
-
-    def value(self) -> float:
-        return self._spin.value()
-
-    def set_value(self, value: Any) -> None:
-        self._spin.blockSignals(True)
-        self._spin.setValue(float(value))
-        self._spin.blockSignals(False)

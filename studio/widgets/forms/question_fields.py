@@ -1,13 +1,14 @@
 """Fields of SSH prompts: a fingerprint to compare, or a secret that can be stored."""
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.inputs import LineInput
 from studio.widgets.controls.toggle import Toggle
 from studio.widgets.forms.form_fields import Field, TextField
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.text.text import Text
 
 COPIED_MS = 1000
@@ -22,9 +23,7 @@ class FingerprintField(Field):
         kind, _, print_ = detail.partition(" ")
         card = Card(padding=12, tone="raised")
         card.body.setSpacing(4)
-        line = QHBoxLayout()
-        line.addWidget(Text(kind if print_ else "Key", "label", 500, "muted"), 1)
-        line.addWidget(self._copy)
+        line = hbox((Text(kind if print_ else "Key", "label", 500, "muted"), 1), self._copy)
         card.body.addLayout(line)
         self.fingerprint = Text(print_ or kind, "mono", selectable=True)
         self.fingerprint.setAccessibleName(f"Fingerprint {print_ or kind}")
@@ -52,11 +51,7 @@ class SecretField(Field):
         self._keep = Toggle("Store in the system keyring")
         self._keep.setEnabled(not why_not)
         box = QWidget()
-        column = QVBoxLayout(box)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self._secret)
-        column.addWidget(self._keep)
+        column = vbox(self._secret, self._keep, parent=box, spacing=8)
         if why_not:
             column.addWidget(Text(why_not, "caption", tone="faint", wrap=True))
         super().__init__(name, box)

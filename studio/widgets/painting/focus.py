@@ -8,8 +8,8 @@ True` and draw their own with `paint.focus_ring`.
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt
-from PySide6.QtGui import QFocusEvent, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractScrollArea, QWidget
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractButton, QAbstractScrollArea, QWidget
 from shiboken6 import isValid
 
 from studio.theme.theme import theme
@@ -103,6 +103,22 @@ class KeyboardFocus(_Mixin):
         self._keyboard_focus = False
         self.update()
         super().focusOutEvent(event)
+
+
+class Pressable(KeyboardFocus):
+    """Mixin whose `press` Return and Enter call, and Space where the widget is no button."""
+
+    def press(self) -> None:
+        """Do what a click does."""
+        assert isinstance(self, QAbstractButton)
+        self.click()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        space = event.key() == Qt.Key.Key_Space and not isinstance(self, QAbstractButton)
+        if space or event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.press()
+        else:
+            super().keyPressEvent(event)
 
 
 def _ring_of(window: QWidget) -> FocusRing:

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.painting import paint
-from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.painting.focus import Pressable
 from studio.widgets.tables.group_dots import paint_group_dots
 
 _DOTS_PX, _TAIL_PX = 66, 78
 
 
-class GroupRow(KeyboardFocus, QAbstractButton):
+class GroupRow(Pressable, QAbstractButton):
     """Group row: `set_group("Dana's Lisbon flight", rewards, "8/8")`; tail tone warn for "no
     signal"."""
 
@@ -56,9 +56,3 @@ class GroupRow(KeyboardFocus, QAbstractButton):
             paint.text(painter, inside, self._tail, self._tail_tone, "caption", align=paint.RIGHT)
             if self.keyboard_focus:
                 paint.focus_ring(painter, self.rect(), 4)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.click()
-        else:
-            super().keyPressEvent(event)

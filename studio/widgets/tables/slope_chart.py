@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.painting import paint
-from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.painting.focus import Pressable
 
 WIDTH, HEIGHT = 176, 258
 INSET, TOP, BOTTOM = 12, 56, 52
@@ -63,7 +63,7 @@ def _moves(befores: Sequence[float | None], afters: Sequence[float | None]) -> l
     return [0 if a is None or b is None else b - a for b, a in zip(befores, afters, strict=True)]
 
 
-class SlopeChart(KeyboardFocus, QWidget):
+class SlopeChart(Pressable, QWidget):
     """Slope chart: `set_slopes(slopes)`; a click or Enter opens the group."""
 
     opened = Signal()
@@ -154,8 +154,5 @@ class SlopeChart(KeyboardFocus, QWidget):
         if self.rect().contains(event.position().toPoint()):
             self.opened.emit()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self.opened.emit()
-        else:
-            super().keyPressEvent(event)
+    def press(self) -> None:
+        self.opened.emit()

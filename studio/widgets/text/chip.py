@@ -3,8 +3,8 @@
 A plain chip is informative; a filter chip can be removed.
 """
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPaintEvent
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from studio.widgets.painting import paint
@@ -115,8 +115,8 @@ class FilterChip(KeyboardFocus, Chip):
     ) -> None:
         self._active = active
         self._amount = amount
-        self._hovered = False
         super().__init__(words, icon=icon, parent=parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.set_active(active)
 
@@ -128,14 +128,10 @@ class FilterChip(KeyboardFocus, Chip):
         self.updateGeometry()
         self.update()
 
-    def is_active(self) -> bool:
-        """Whether the filter is active."""
-        return self._active
-
     def _looks(self) -> tuple[str, str, str | None]:
         if self._active:
-            return "accent", "accent-soft", "accent-line" if self._hovered else None
-        return "muted", "hover" if self._hovered else "chip", None
+            return "accent", "accent-soft", "accent-line" if self.underMouse() else None
+        return "muted", "hover" if self.underMouse() else "chip", None
 
     def _tail_width(self) -> float:
         tail = 17.0 if self._active else 0.0
@@ -167,11 +163,3 @@ class FilterChip(KeyboardFocus, Chip):
             self._press(removing=True)
         else:
             super().keyPressEvent(event)
-
-    def enterEvent(self, event: QEnterEvent) -> None:
-        self._hovered = True
-        self.update()
-
-    def leaveEvent(self, event: QEvent) -> None:
-        self._hovered = False
-        self.update()

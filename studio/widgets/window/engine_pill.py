@@ -3,17 +3,17 @@
 A click shows latency, version, memory and reconnection.
 """
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.painting import paint
-from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.painting.focus import Pressable
 from studio.widgets.tables.status_dot import STATE_TEXTS, paint_dot
 
 
-class EnginePill(KeyboardFocus, QAbstractButton):
+class EnginePill(Pressable, QAbstractButton):
     """Engine pill: `set_engine("gpu-box · H200", "connected")`; states as in `status_dot`."""
 
     ring_radius = 12.0
@@ -23,7 +23,7 @@ class EnginePill(KeyboardFocus, QAbstractButton):
     ) -> None:
         super().__init__(parent)
         self._state = state
-        self._hovered = False
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.set_engine(words, state)
@@ -49,7 +49,7 @@ class EnginePill(KeyboardFocus, QAbstractButton):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:
-            lit = self._hovered or self.isDown()
+            lit = self.underMouse() or self.isDown()
             paint.box(
                 painter,
                 self.rect(),
@@ -60,17 +60,3 @@ class EnginePill(KeyboardFocus, QAbstractButton):
             paint_dot(painter, QPointF(13, self.height() / 2), self._state)
             room = QRectF(22, 0, self.width() - 32, self.height())
             paint.text(painter, room, self.text(), "muted", "label", 400)
-
-    def enterEvent(self, event: QEnterEvent) -> None:
-        self._hovered = True
-        super().enterEvent(event)
-
-    def leaveEvent(self, event: QEvent) -> None:
-        self._hovered = False
-        super().leaveEvent(event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.click()
-        else:
-            super().keyPressEvent(event)

@@ -2,11 +2,12 @@
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.train_button import TrainButton
+from studio.widgets.layouts import hbox
 from studio.widgets.tables.state_chip import StateChip
 from studio.widgets.text.text import Text
 from studio.widgets.window.engine_pill import EnginePill
@@ -73,15 +74,8 @@ class PageHeader(QWidget):
         self._line.insertWidget(self._line.count() - 1, button)
 
     def _build(self) -> None:
-        self._line = QHBoxLayout(self)
-        self._line.setContentsMargins(16, 0, 16, 1)
-        self._line.setSpacing(8)
-        crumbs = QHBoxLayout()
-        crumbs.setSpacing(0)
-        crumbs.addWidget(self._place)
-        crumbs.addSpacing(9)
-        crumbs.addWidget(self._slash)
-        crumbs.addWidget(self._run)
+        self._line = hbox(parent=self, margins=(16, 0, 16, 1), spacing=8)
+        crumbs = hbox(self._place, 9, self._slash, self._run, spacing=0)
         self._line.addLayout(crumbs)
         for part in (self.pill, self.chip):
             self._line.addWidget(part, 0, Qt.AlignmentFlag.AlignVCenter)

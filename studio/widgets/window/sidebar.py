@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.cards.now_training import NowTraining
 from studio.widgets.controls.keycap import KeyCap
+from studio.widgets.layouts import vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.text import Text
 from studio.widgets.window.sidebar_row import SidebarRow
@@ -98,15 +99,10 @@ class Sidebar(QWidget):
         return self._folded
 
     def _build(self) -> None:
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 0, 9, 9)
-        column.setSpacing(2)
-        column.addWidget(self._brand)
-        column.addWidget(self._rows["home"])
-        column.addSpacing(17)
-        indented = QVBoxLayout()
-        indented.setContentsMargins(8, 0, 8, 5)
-        indented.addWidget(self._heading)
+        column = vbox(
+            self._brand, self._rows["home"], 17, parent=self, margins=(8, 0, 9, 9), spacing=2
+        )
+        indented = vbox(self._heading, margins=(8, 0, 8, 5))
         column.addLayout(indented)
         for key, row in self._rows.items():
             if key not in ("home", "settings"):

@@ -1,7 +1,7 @@
 """Row of the sidebar: icon, label and one live figure."""
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from studio.theme.plain_tooltips import set_tip
@@ -19,7 +19,7 @@ class SidebarRow(KeyboardFocus, QAbstractButton):
         self.setText(words)
         self._icon, self._fact, self._fact_tone = icon, "", "muted"
         self._folded = False
-        self._hovered = False
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setCheckable(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -46,9 +46,9 @@ class SidebarRow(KeyboardFocus, QAbstractButton):
     def paintEvent(self, event: QPaintEvent) -> None:
         on = self.isChecked()
         with paint.painting(self) as painter:
-            if on or (self._hovered and self.isEnabled()):
+            if on or (self.underMouse() and self.isEnabled()):
                 paint.box(painter, self.rect(), "selection" if on else "hover", None, 6)
-            tone = "text" if on or self._hovered else "muted"
+            tone = "text" if on or self.underMouse() else "muted"
             tone = tone if self.isEnabled() else "faint"
             mark = "accent" if on else tone
             mark = mark if self.isEnabled() else "ghost"
@@ -68,14 +68,6 @@ class SidebarRow(KeyboardFocus, QAbstractButton):
             )
             room.setRight(room.right() - used - 6)
         paint.text(painter, room, self.text(), tone, "body", 500)
-
-    def enterEvent(self, event: QEnterEvent) -> None:
-        self._hovered = True
-        super().enterEvent(event)
-
-    def leaveEvent(self, event: QEvent) -> None:
-        self._hovered = False
-        super().leaveEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         match event.key():

@@ -85,8 +85,8 @@ FRAME = [
         "new project",
         new_project,
         [
-            Row("Question: Leave it", "hidden Question New project"),
-            Row("Question: Make the project", "POST /projects .*my-agent"),
+            Row("Question: Cancel", "hidden Question New project"),
+            Row("Question: Create project", "POST /projects .*my-agent"),
         ],
     ),
     Scene(
@@ -107,7 +107,7 @@ FRAME = [
         "extending",
         extending,
         [
-            Row("Question: Leave it", "hidden Question Extend"),
+            Row("Question: Cancel", "hidden Question Extend"),
             Row("Question: Extend", "POST .*/command .*extend", rest=True),
         ],
     ),

@@ -29,7 +29,6 @@ from studio.widgets.controls.train_button import TrainButton
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import (
     ChoiceField,
-    DecimalField,
     NumberField,
     PathField,
     SpinField,
@@ -370,7 +369,6 @@ def form_page() -> QWidget:
     rows = [
         FormRow("steps", "Steps", SpinField("Steps", 1, 10_000)),
         FormRow("rate", "Learning rate", rate),
-        FormRow("temperature", "Temperature", DecimalField("Temperature", 0, 2)),
         FormRow("loss", "Loss", loss),
         FormRow("name", "Name", TextField("Name", "inbox-scout")),
         FormRow("teach", "Teach the judge", ToggleField("Teach the judge", "from each label")),

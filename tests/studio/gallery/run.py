@@ -179,7 +179,6 @@ def _entropy(link: ChartLink) -> ChartCard:
     )
     card.set_y(None, None, zero=False)
     card.set_last("0.71 \u00b7 0.031")
-    card.set_chip("steady", "good", "check")
     return card
 
 

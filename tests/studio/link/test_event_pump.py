@@ -25,17 +25,17 @@ class Ears:
         self.lost: list[Problem] = []
         self.hosts: list[HostList] = []
 
-    def events_arrived(self, run_id: str, events: Events) -> None:
+    def receive_events(self, run_id: str, events: Events) -> None:
         self.batches.append((time.monotonic(), len(events)))
         self.seqs += [event.seq for event in events if event.seq is not None]
 
-    def link_changed(self, state: LinkState) -> None:
+    def receive_link(self, state: LinkState) -> None:
         self.states.append(state)
 
-    def run_lost(self, run_id: str, problem: Problem) -> None:
+    def receive_loss(self, run_id: str, problem: Problem) -> None:
         self.lost.append(problem)
 
-    def hosts_changed(self, found: HostList) -> None:
+    def receive_hosts(self, found: HostList) -> None:
         self.hosts.append(found)
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QWidget
+from PySide6.QtWidgets import QScrollArea, QWidget
 
+from studio.widgets.layouts import hbox
 from studio.widgets.text.text import Text
 
 GAP = 12
@@ -154,9 +155,11 @@ def _bottom(cells: Sequence[Sequence[QRect]]) -> int:
 
 def _heading(section: Section) -> QWidget:
     heading = QWidget()
-    row = QHBoxLayout(heading)
-    row.setContentsMargins(2, 0, 0, 0)
-    row.setSpacing(8)
-    row.addWidget(Text(section.title, "label", 600))
-    row.addWidget(Text(section.words, "caption", tone="muted", elide=True), 1)
+    hbox(
+        Text(section.title, "label", 600),
+        (Text(section.words, "caption", tone="muted", elide=True), 1),
+        parent=heading,
+        margins=(2, 0, 0, 0),
+        spacing=8,
+    )
     return heading

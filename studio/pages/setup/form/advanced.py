@@ -3,7 +3,7 @@
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config.presets import PRESETS
 from engine.protocol.config.project import ProjectConfig
@@ -20,6 +20,7 @@ from studio.pages.setup.form.fields import (
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form import FormRow
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.text.chip import FilterChip
 from studio.widgets.text.chip_line import ChipLine
 from studio.widgets.text.text import Text
@@ -60,24 +61,14 @@ class AdvancedFold(QWidget):
         self._fold.set_icon("chevron-down" if shown else "chevron-right")
 
     def _build(self) -> None:
-        head = QHBoxLayout()
-        head.setContentsMargins(0, 12, 0, 4)
-        head.setSpacing(8)
-        head.addWidget(self._fold)
-        head.addWidget(self._words)
-        head.addWidget(self._chips, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(head)
+        head = hbox(self._fold, self._words, (self._chips, 1), margins=(0, 12, 0, 4), spacing=8)
+        column = vbox(head, parent=self, spacing=0)
         self._fill()
         self._box.hide()
         column.addWidget(self._box)
 
     def _fill(self) -> None:
-        column = QVBoxLayout(self._box)
-        column.setContentsMargins(12, 4, 0, 12)
-        column.setSpacing(8)
+        column = vbox(parent=self._box, margins=(12, 4, 0, 12), spacing=8)
         section = ""
         for spec in specs():
             if spec.key in DIALS:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config.project import BackendConfig, ProjectConfig, TrainConfig
 from engine.protocol.records.backends import BackendFacts
@@ -20,6 +20,7 @@ from studio.widgets.forms.form_fields import (
     SpinField,
     ToggleField,
 )
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.text.text import Text
 
 LABEL_PX, CHOICE_PX = 128, 280
@@ -122,15 +123,11 @@ class BackendCard(Card):
         self._more.set_icon("chevron-down" if shown else "chevron-right")
 
     def _build(self) -> None:
-        column = QVBoxLayout()
-        column.setSpacing(10)
-        inner = QVBoxLayout(self._folded)
-        inner.setContentsMargins(0, 0, 0, 0)
-        inner.setSpacing(10)
+        column = vbox(spacing=10)
+        inner = vbox(parent=self._folded, spacing=10)
         for key in LABELS:
             (column if key in CHOICES else inner).addWidget(self.rows[key])
-        line = QHBoxLayout()
-        line.setSpacing(8)
+        line = hbox(spacing=8)
         line.addSpacing(-INSET_PX)
         line.addWidget(self._more)
         line.addWidget(self._words, 1)

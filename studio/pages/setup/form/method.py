@@ -1,7 +1,7 @@
 """Method card: algorithm preset, when to use it, derived figures, deviations."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.presets import PRESETS
@@ -12,6 +12,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form_fields import ChoiceField
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.text.text import Text
 
 KEY = "train.algorithm.preset"
@@ -36,21 +37,10 @@ class MethodCard(Card):
         self._build()
 
     def _build(self) -> None:
-        head = QHBoxLayout()
-        head.setSpacing(12)
-        head.addWidget(self._choice)
-        head.addWidget(self._when, 1)
+        head = hbox(self._choice, (self._when, 1), spacing=12)
         self._own = QWidget()
-        own = QHBoxLayout(self._own)
-        own.setContentsMargins(0, 0, 0, 0)
-        own.setSpacing(8)
-        own.addWidget(self._differs, 1)
-        own.addWidget(self._back)
-        column = QVBoxLayout()
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addWidget(self._own)
-        column.addWidget(self._numbers)
+        hbox((self._differs, 1), self._back, parent=self._own, spacing=8)
+        column = vbox(head, self._own, self._numbers, spacing=8)
         self.body.addLayout(column)
 
     def show_config(self, config: ProjectConfig) -> None:

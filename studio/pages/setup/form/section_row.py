@@ -1,9 +1,10 @@
 """Row of the setup form: number, name, description and controls."""
 
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.theme.theme import theme
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.text import Text
 
@@ -14,23 +15,19 @@ class ChoiceRow(QWidget):
     def __init__(self, number: int, name: str, words: str) -> None:
         super().__init__()
         self._number, self._tone = number, "muted"
-        self.controls = QVBoxLayout()
-        self.controls.setSpacing(6)
+        self.controls = vbox(spacing=6)
         self._note = Text("", "caption", tone="faint", wrap=True)
-        left = QVBoxLayout()
-        left.setSpacing(2)
-        left.addWidget(Text(name, "body", 600))
-        left.addWidget(Text(words, "label", 400, "muted", wrap=True))
-        left.addStretch(1)
+        left = vbox(
+            Text(name, "body", 600),
+            Text(words, "label", 400, "muted", wrap=True),
+            STRETCH,
+            spacing=2,
+        )
         holder = QWidget()
         holder.setFixedWidth(184)
         left.setContentsMargins(0, 0, 0, 0)
         holder.setLayout(left)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(40, 14, 0, 16)
-        line.setSpacing(16)
-        line.addWidget(holder)
-        line.addLayout(self.controls, 1)
+        hbox(holder, (self.controls, 1), parent=self, margins=(40, 14, 0, 16), spacing=16)
 
     def finish(self) -> None:
         """Add the note after all controls were added."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QWidget
 
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
@@ -24,6 +24,7 @@ from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form_fields import ChoiceField, PathField
 from studio.widgets.forms.pending_field import Entry
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.text.text import Text
 
 AGENT = "agent.file"
@@ -50,9 +51,7 @@ class ChoicesForm(QWidget):
         self._config: ProjectConfig | None = None
         self._path = ""
         """Path of the project shown."""
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(24, 0, 24, 24)
-        self._column.setSpacing(0)
+        self._column = vbox(parent=self, margins=(24, 0, 24, 24), spacing=0)
         self._model_row()
         self._agent_row()
         self._scenario_row()
@@ -75,10 +74,7 @@ class ChoicesForm(QWidget):
     def _with_button(self, field: QWidget, words: str, icon: str, clicked: Any) -> QHBoxLayout:
         button = Button(words, "outlined", icon=icon, height=32)
         button.clicked.connect(clicked)
-        line = QHBoxLayout()
-        line.setSpacing(8)
-        line.addWidget(field, 1)
-        line.addWidget(button)
+        line = hbox((field, 1), button, spacing=8)
         return line
 
     def _model_row(self) -> None:
@@ -147,12 +143,13 @@ class ChoicesForm(QWidget):
         self._column.addWidget(card)
 
     def _heading(self, title: str, words: str) -> None:
-        head = QHBoxLayout()
-        head.setContentsMargins(0, 16, 0, 8)
-        head.setSpacing(10)
-        head.addWidget(Text(title, "label", 600))
-        head.addWidget(Text(words, "label", 400, "muted"))
-        head.addStretch(1)
+        head = hbox(
+            Text(title, "label", 600),
+            Text(words, "label", 400, "muted"),
+            STRETCH,
+            margins=(0, 16, 0, 8),
+            spacing=10,
+        )
         self._column.addLayout(head)
 
     def _where_it_computes(self) -> None:
@@ -171,8 +168,7 @@ class ChoicesForm(QWidget):
 
     def _command(self) -> None:
         card = Card(padding=8)
-        line = QHBoxLayout()
-        line.setContentsMargins(6, 0, 0, 0)
+        line = hbox(margins=(6, 0, 0, 0))
         self._line = Text("", "mono", elide=True)
         self._line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._copy = Button("Copy", "quiet", icon="copy", height=24)
@@ -366,8 +362,5 @@ class ChoicesForm(QWidget):
 
 
 def _beside(*widgets: QWidget) -> QHBoxLayout:
-    line = QHBoxLayout()
-    line.setSpacing(8)
-    for widget in widgets:
-        line.addWidget(widget, 1)
+    line = hbox(*((widget, 1) for widget in widgets), spacing=8)
     return line

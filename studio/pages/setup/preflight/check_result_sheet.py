@@ -10,6 +10,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.cards.check_line import CheckNote
 from studio.widgets.cards.facts import Fact, FactRow
 from studio.widgets.cards.sheet import Sheet
+from studio.widgets.layouts import vbox
 from studio.widgets.text.text import Text
 
 MOST_CHARS = 4_000
@@ -82,19 +83,14 @@ class CheckedSheet(Sheet):
         before, self._inside = self._inside, QWidget()
         self.body.replaceWidget(before, self._inside)
         before.deleteLater()
-        column = QVBoxLayout(self._inside)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(12)
+        column = vbox(parent=self._inside, spacing=12)
         return column
 
 
 def _passage(head: str, text: str) -> QWidget:
     """Widget of one message: its role and its text, which can be selected."""
     box = QWidget()
-    column = QVBoxLayout(box)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(2)
-    column.addWidget(Text(head.capitalize(), "caption", 500, "muted"))
+    column = vbox(Text(head.capitalize(), "caption", 500, "muted"), parent=box, spacing=2)
     shown = text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "…"
     column.addWidget(Text(shown, "label", 400, wrap=True, selectable=True))
     return box

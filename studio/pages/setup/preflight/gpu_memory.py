@@ -6,13 +6,14 @@ from typing import Any
 
 from PySide6.QtCore import QRectF, QSize, Signal
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.hardware import CardPlan, MemoryFix, MemoryPart, VramPlan
 from studio.pages.setup.preflight.drawings import Drawn
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.stack_bar import StackRow, Stretch
 from studio.widgets.text.phrase import Phrase, Span
@@ -63,22 +64,17 @@ class CardMemory(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(8)
+        self._column = vbox(parent=self, spacing=8)
         self._cards: list[_CardBlock] = []
         self._legend = _Legend()
         self._vllm = Text("", "caption", tone="faint", wrap=True)
-        self._fixes = QVBoxLayout()
-        self._fixes.setSpacing(4)
+        self._fixes = vbox(spacing=4)
         self._offered: list[Button] = []
         self._undo_words = Text("", "caption", tone="muted")
         self._undo = Button("Undo", "quiet", icon="undo-2", height=24)
         self._undo_values: dict[str, Any] = {}
         self._undo.clicked.connect(self._undone)
-        line = QHBoxLayout()
-        line.addWidget(self._undo_words, 1)
-        line.addWidget(self._undo)
+        line = hbox((self._undo_words, 1), self._undo)
         for widget in (self._legend, self._vllm):
             self._column.addWidget(widget)
         self._column.addLayout(self._fixes)
@@ -170,12 +166,7 @@ class _CardBlock(QWidget):
             StackRow(words, height=22, bar_px=14, words_px=WORDS_PX, figure_px=FIGURE_PX)
             for words, _ in PHASES
         ]
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self._line)
-        for row in self._rows:
-            column.addWidget(row)
+        vbox(self._line, *self._rows, parent=self, spacing=4)
 
     def show_card(self, card: CardPlan, overlaps: bool, several: bool) -> None:
         title = f"GPU {card.index} memory  " if several else "GPU memory  "

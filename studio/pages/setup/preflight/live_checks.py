@@ -4,7 +4,7 @@ import time
 from contextlib import aclosing
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import JudgeCheck
@@ -17,6 +17,7 @@ from studio.services.session import Session
 from studio.store.projects import check_results
 from studio.store.projects.check_results import Outcome
 from studio.widgets.cards.check_row import CheckRow
+from studio.widgets.layouts import vbox
 
 SECOND_MS = 1000
 MOST_SEED = 2**31
@@ -44,11 +45,7 @@ class ProjectChecks(QWidget):
         self._every_second = QTimer(self)
         self._every_second.setInterval(SECOND_MS)
         self._every_second.timeout.connect(self._tell_time)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        column.addWidget(self.agent)
-        column.addWidget(self.judge)
+        vbox(self.agent, self.judge, parent=self, spacing=2)
         self.agent.wanted.connect(self._test_agent)
         self.agent.stop_wanted.connect(self._stop_agent)
         self.agent.look_wanted.connect(self._show_attempt)

@@ -19,6 +19,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.cards.check_line import CheckLine
 from studio.widgets.cards.facts import Fact, FactRow
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, vbox
 from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
 
@@ -129,26 +130,14 @@ class Preflight(QWidget):
         for part in [*baseline, self._measure]:
             card.body.addWidget(part)
         card.body.addSpacing(4)
-        self._check_box = QVBoxLayout()
-        self._check_box.setSpacing(2)
+        self._check_box = vbox(spacing=2)
         card.body.addLayout(self._check_box)
         self._tests_box = QVBoxLayout()
         card.body.addLayout(self._tests_box)
         inner = QWidget()
-        column = QVBoxLayout(inner)
-        column.setContentsMargins(16, 16, 16, 8)
-        column.addWidget(card)
-        column.addStretch(1)
-        foot = QVBoxLayout()
-        foot.setContentsMargins(16, 8, 16, 16)
-        foot.setSpacing(8)
-        foot.addWidget(self._train)
-        foot.addWidget(self._safe)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.setSpacing(0)
-        whole.addWidget(scrolled(inner), 1)
-        whole.addLayout(foot)
+        vbox(card, STRETCH, parent=inner, margins=(16, 16, 16, 8))
+        foot = vbox(self._train, self._safe, margins=(16, 8, 16, 16), spacing=8)
+        vbox((scrolled(inner), 1), foot, parent=self, spacing=0)
 
 
 def _time_facts(forecast: Forecast) -> list[Fact]:

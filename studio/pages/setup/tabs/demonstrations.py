@@ -3,7 +3,7 @@
 from typing import Any
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
@@ -21,6 +21,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form import FormRow
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.tables.table import Table
 from studio.widgets.text.text import Text
 
@@ -98,21 +99,18 @@ class DemonstrationsTab(QWidget):
             self._file_table.set_column(column, width, "text" if column < 3 else "figure")
         for column, width in enumerate((190, 72, None)):
             self._bad_table.set_column(column, width, "figure" if column == 1 else "text")
-        line = QHBoxLayout()
-        line.setSpacing(8)
-        for button in (self._teacher, self._own, self._again):
-            line.addWidget(button)
-        line.addStretch(1)
-        line.addWidget(self.train)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(24, 8, 24, 16)
-        whole.setSpacing(12)
-        whole.addLayout(line)
-        whole.addWidget(self._words)
-        whole.addWidget(self._file_table)
-        whole.addWidget(self._bad_words)
-        whole.addWidget(self._bad_table, 1)
-        whole.addWidget(self._settings())
+        line = hbox(self._teacher, self._own, self._again, STRETCH, self.train, spacing=8)
+        whole = vbox(
+            line,
+            self._words,
+            self._file_table,
+            self._bad_words,
+            (self._bad_table, 1),
+            self._settings(),
+            parent=self,
+            margins=(24, 8, 24, 16),
+            spacing=12,
+        )
         self._room = QWidget()
         whole.addWidget(self._room, 1)
 
@@ -122,11 +120,9 @@ class DemonstrationsTab(QWidget):
         card.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         card.body.addWidget(self._facts)
         known = {spec.key: spec for spec in specs() if spec.key in SETTINGS}
-        columns = QHBoxLayout()
-        columns.setSpacing(28)
+        columns = hbox(spacing=28)
         for part in (SETTINGS[:3], SETTINGS[3:]):
-            side = QVBoxLayout()
-            side.setSpacing(8)
+            side = vbox(spacing=8)
             for key in part:
                 spec = known[key]
                 help, field = f"{spec.help}\n\n{key}", make_field(spec)
@@ -237,7 +233,7 @@ class DemonstrationsTab(QWidget):
 
         def kept(found: Selection) -> None:
             left = sum(found.left_out.values())
-            message = f"{formatting.plural(found.kept, 'demonstration')} kept, {left} left out."
+            message = f"{formatting.plural(found.kept, 'demonstration')} kept, {left} excluded."
             self._session.said.emit(message)
             self.load()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.curves import CurveQuery, ScenarioCurve
@@ -22,6 +22,7 @@ from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.segmented import Segmented
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting.paint import text_width
 from studio.widgets.tables.table import Table
 from studio.widgets.text.text import Text
@@ -261,24 +262,15 @@ class ScenariosTab(QWidget):
             triggers.DoubleClicked | triggers.EditKeyPressed | triggers.AnyKeyPressed
         )
         self._table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        line = QHBoxLayout()
-        line.setSpacing(8)
-        line.addWidget(self._which)
-        line.addStretch(1)
+        line = hbox(self._which, STRETCH, spacing=8)
         for button, slot in self._tools:
             button.clicked.connect(lambda _=False, call=slot: call())
             line.addWidget(button)
         line.addWidget(self._save)
         self._save.clicked.connect(self.save)
         self._silent.clicked.connect(self._select_silent)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(24, 8, 24, 16)
-        column.setSpacing(8)
-        column.addLayout(line)
-        column.addWidget(self._table, 1)
-        foot = QHBoxLayout()
-        foot.addWidget(self._words, 1)
-        foot.addWidget(self._silent)
+        column = vbox(line, (self._table, 1), parent=self, margins=(24, 8, 24, 16), spacing=8)
+        foot = hbox((self._words, 1), self._silent)
         column.addLayout(foot)
         for keys, slot in (
             (QKeySequence.StandardKey.Undo, lambda: self.model.undo.undo()),

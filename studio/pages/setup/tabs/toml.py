@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
 from engine.protocol.problems import Problem
 from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.text.text import Text
 
 KEPT = "Comments are kept when the form changes a value."
@@ -55,14 +56,8 @@ class TomlTab(QWidget):
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._save.clicked.connect(self.save)
         self.editor.textChanged.connect(self._changed)
-        line = QHBoxLayout()
-        line.setSpacing(8)
-        line.addWidget(self._words, 1)
-        line.addWidget(self._discard)
-        line.addWidget(self._save)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(24, 8, 24, 16)
-        column.setSpacing(8)
+        line = hbox((self._words, 1), self._discard, self._save, spacing=8)
+        column = vbox(parent=self, margins=(24, 8, 24, 16), spacing=8)
         card = Card(padding=6)
         card.body.addWidget(self.editor)
         column.addWidget(card, 1)

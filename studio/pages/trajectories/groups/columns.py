@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent, QWheelEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.runs import GroupSummary, Trajectory
 from engine.protocol.requests.runs import Siblings
@@ -24,6 +24,7 @@ from studio.pages.trajectories.reader.transcript_rows import (
 )
 from studio.text import formatting
 from studio.theme.theme import theme
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.transcript.items import Item
 from studio.widgets.transcript.view import Transcript
@@ -41,11 +42,7 @@ class SiblingColumn(QWidget):
         super().__init__(parent)
         self._chosen = False
         self.head, self.transcript = ColumnHead(), Transcript(compact=True)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(1, 1, 1, 2)
-        column.setSpacing(0)
-        column.addWidget(self.head)
-        column.addWidget(self.transcript, 1)
+        vbox(self.head, (self.transcript, 1), parent=self, margins=(1, 1, 1, 2), spacing=0)
         self.head.pressed.connect(self.focused)
         self.transcript.row_focused.connect(lambda _: self.focused.emit())
 
@@ -93,9 +90,7 @@ class ColumnsView(QWidget):
         self._weights, self._draft = EVEN, Draft()
         self._unfolded = self._blind = False
         self._drop = -1
-        self._line = QHBoxLayout(self)
-        self._line.setContentsMargins(0, 0, 0, 0)
-        self._line.setSpacing(GAP)
+        self._line = hbox(parent=self, spacing=GAP)
 
     @property
     def focused(self) -> int:

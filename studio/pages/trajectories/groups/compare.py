@@ -1,12 +1,13 @@
 """Side-by-side comparison of the focused trajectory with a reference."""
 
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from engine.protocol.records.runs import Trajectory
 from studio.pages.trajectories.groups.alignment import differences, rows_of
 from studio.pages.trajectories.groups.column_header import ColumnHead, HeadFacts
 from studio.pages.trajectories.groups.columns import ColumnsView
 from studio.text import formatting
+from studio.widgets.layouts import vbox
 from studio.widgets.transcript.side_by_side import SideBySide
 
 
@@ -25,11 +26,7 @@ class CompareView(QWidget):
         heads.setSpacing(16)
         for head in self._heads:
             heads.addWidget(head, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        column.addLayout(heads)
-        column.addWidget(self.rows, 1)
+        vbox(heads, (self.rows, 1), parent=self, spacing=6)
 
     def clear(self) -> None:
         """Clear the view; trajectory ids repeat between runs."""

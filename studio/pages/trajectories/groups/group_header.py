@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.runs import GroupSummary, Trajectory
 from studio.pages.trajectories.reader.transcript_rows import (
@@ -19,6 +19,7 @@ from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import IconButton
 from studio.widgets.controls.segmented import Segmented
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.group_dots import GroupDots
 from studio.widgets.text.chip import Chip
@@ -119,28 +120,23 @@ class GroupHead(QWidget):
         self._show_place()
 
     def _build(self) -> None:
-        top = QHBoxLayout()
-        top.setSpacing(8)
-        for part in (self._title, self._step, self._place, self._blind):
-            top.addWidget(part)
-        top.addStretch(1)
-        for other in (self.mode, self._before, self._shown, self._after):
-            top.addWidget(other)
+        top = hbox(
+            self._title,
+            self._step,
+            self._place,
+            self._blind,
+            STRETCH,
+            self.mode,
+            self._before,
+            self._shown,
+            self._after,
+            spacing=8,
+        )
         self._line = QWidget()
-        line = QHBoxLayout(self._line)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(16)
-        line.addWidget(self._words, 1)
-        line.addWidget(self._legend)
-        line.addWidget(self._figures)
+        line = hbox((self._words, 1), self._legend, self._figures, parent=self._line, spacing=16)
         self._dots.setFixedWidth(150)
         line.addWidget(self._dots)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addLayout(top)
-        column.addWidget(self._line)
-        column.addWidget(self._start)
+        vbox(top, self._line, self._start, parent=self, spacing=8)
 
 
 def legend(records: Sequence[Trajectory], weights: Weights) -> list[Span]:
@@ -163,12 +159,14 @@ class SharedStart(QWidget):
         self.setFixedHeight(32)
         self._words = Text("", "label", 400, "muted", elide=True)
         self._link = Phrase((), "label")
-        line = QHBoxLayout(self)
-        line.setContentsMargins(34, 0, 12, 0)
-        line.setSpacing(12)
-        line.addWidget(Text("Shared prefix", "label", 600))
-        line.addWidget(self._words, 1)
-        line.addWidget(self._link)
+        hbox(
+            Text("Shared prefix", "label", 600),
+            (self._words, 1),
+            self._link,
+            parent=self,
+            margins=(34, 0, 12, 0),
+            spacing=12,
+        )
         self._tokens = ""
         self._link.link_activated.connect(lambda _: self._toggle())
 

@@ -6,13 +6,11 @@ from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, QTimer, Sign
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QHBoxLayout,
     QListView,
     QMenu,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -26,6 +24,7 @@ from studio.theme.item_roles import ICON_ROLE
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import IconButton
 from studio.widgets.controls.inputs import SearchInput
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.group_dots import paint_group_dots
 from studio.widgets.text.chip import FilterChip
@@ -196,30 +195,14 @@ class GroupPanel(QWidget):
             (self._labelled, self._unlabelled),
         )
         for row in rows:
-            chips = QHBoxLayout()
-            chips.setSpacing(6)
-            for chip in row:
-                chips.addWidget(chip)
-            chips.addStretch(1)
+            chips = hbox(*row, STRETCH, spacing=6)
             lines.append(chips)
-        top = QVBoxLayout()
-        top.setContentsMargins(12, 12, 12, 6)
-        top.setSpacing(8)
-        top.addWidget(self.search)
+        top = vbox(self.search, margins=(12, 12, 12, 6), spacing=8)
         for line in lines:
             top.addLayout(line)
-        below = QHBoxLayout()
-        below.setSpacing(8)
-        below.addWidget(self._step)
-        below.addWidget(self._words)
-        below.addStretch(1)
-        below.addWidget(self._filters)
+        below = hbox(self._step, self._words, STRETCH, self._filters, spacing=8)
         top.addLayout(below)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(top)
-        column.addWidget(self.list, 1)
+        vbox(top, (self.list, 1), parent=self, spacing=0)
         self._show_step()
 
     def _wire(self) -> None:

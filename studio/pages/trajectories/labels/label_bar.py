@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QMenu, QStackedWidget, QWidget
 
 from studio.actions.keymap import key_of
 from studio.pages.trajectories.labels.draft import score_of
@@ -20,6 +20,7 @@ from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.inputs import LineInput
 from studio.widgets.controls.key_line import KeyLine
 from studio.widgets.controls.toggle import Toggle
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting.paint import painting
 from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
@@ -211,9 +212,7 @@ class LabelBar(QWidget):
         set_tip(self._effect, "Effect of the label  M")
         set_tip(self._teach, "Add this label as an example to the judge's prompt  L")
         ask = QWidget()
-        asking = QHBoxLayout(ask)
-        asking.setContentsMargins(0, 0, 0, 0)
-        asking.setSpacing(8)
+        asking = hbox(parent=ask, spacing=8)
         self._field.setFixedHeight(22)
         self._field.setMaximumWidth(420)
         asking.addWidget(self._question)
@@ -224,23 +223,12 @@ class LabelBar(QWidget):
         self._top.addWidget(self._keys)
         self._top.addWidget(ask)
         self._words.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
-        actions = QHBoxLayout()
-        actions.setSpacing(8)
-        for part in (self._apply, self._effect, self._teach):
-            actions.addWidget(part)
-        actions.addStretch(1)
-        left = QVBoxLayout()
-        left.setSpacing(6)
-        left.addWidget(self._words, 1)
-        left.addLayout(actions)
+        actions = hbox(self._apply, self._effect, self._teach, STRETCH, spacing=8)
+        left = vbox((self._words, 1), actions, spacing=6)
         self._left, self._right = QWidget(), QWidget()
         left.setContentsMargins(0, 0, 0, 0)
         self._left.setLayout(left)
-        right = QVBoxLayout(self._right)
-        right.setContentsMargins(0, 0, 0, 0)
-        right.setSpacing(2)
-        right.addWidget(self._facts)
-        right.addWidget(self._bars, 1)
+        vbox(self._facts, (self._bars, 1), parent=self._right, spacing=2)
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(16, 8, 16, 10)
         self._grid.setHorizontalSpacing(24)

@@ -2,11 +2,12 @@
 
 import time
 
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.labels import Label
 from studio.pages.trajectories.labels.wording import gist
 from studio.theme.theme import theme
+from studio.widgets.layouts import vbox
 from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import plain
 
@@ -17,9 +18,7 @@ _EFFECTS = {"reward": "changes rewards", "again": "trained again", "none": "agre
 def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
     """Build the widget of a label: content, then provenance."""
     entry = QWidget()
-    column = QVBoxLayout(entry)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(2)
+    column = vbox(parent=entry, spacing=2)
     undone = not label.holds()
     content = Text(gist(label, numbers), "label", 600, "faint" if undone else "human", wrap=True)
     font = theme().font("label", 600)

@@ -21,6 +21,7 @@ from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.controls.segmented import Segmented
+from studio.widgets.layouts import vbox
 from studio.widgets.tables.reward_bar import PartsBar
 from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import plain
@@ -59,17 +60,11 @@ class EvidencePanel(QWidget):
         self._columns: list[QVBoxLayout] = []
         for _ in range(3):
             inside = QWidget()
-            column = QVBoxLayout(inside)
-            column.setContentsMargins(2, 4, 10, 8)
-            column.setSpacing(12)
+            column = vbox(parent=inside, margins=(2, 4, 10, 8), spacing=12)
             self._columns.append(column)
             self._stack.addWidget(scrolled(inside))
         self._stack.addWidget(self._raw)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 8, 0, 0)
-        whole.setSpacing(10)
-        whole.addWidget(self.tabs)
-        whole.addWidget(self._stack, 1)
+        vbox(self.tabs, (self._stack, 1), parent=self, margins=(0, 8, 0, 0), spacing=10)
         self.tabs.chosen.connect(self.show_tab)
         self._raw.call_wanted.connect(self.call_wanted)
 

@@ -3,24 +3,24 @@
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import QAbstractListModel, QObject, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import (
     QFrame,
-    QHBoxLayout,
     QListView,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from engine.protocol.records.runs import Trajectory
-from studio.models.paged import ROOT, Index
+from studio.models.paged import Index
+from studio.models.rows import RowsModel
 from studio.pages.trajectories.reader.transcript_rows import Heading
 from studio.text import formatting
 from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.painting.advantage_mark import AdvantageMark
 from studio.widgets.tables.meter import MeterRow
@@ -30,28 +30,14 @@ from studio.widgets.transcript.items import plain
 OUTLINE_PX, ROW_PX = 216, 28
 
 
-class HeadingModel(QAbstractListModel):
+class HeadingModel(RowsModel[Heading]):
     """List model of headings; `UserRole` returns the Heading."""
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.headings: list[Heading] = []
+    columns = ("Heading",)
 
-    def show_headings(self, headings: Sequence[Heading]) -> None:
-        self.beginResetModel()
-        self.headings = list(headings)
-        self.endResetModel()
-
-    def rowCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(self.headings)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self.headings):
-            return None
-        heading = self.headings[index.row()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return f"{plain(heading.words[:200])} {heading.fact}".strip()
-        return heading if role == Qt.ItemDataRole.UserRole else None
+    def cell(self, heading: Heading, column: int, role: int) -> Any:
+        shown = role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
+        return f"{plain(heading.words[:200])} {heading.fact}".strip() if shown else None
 
 
 class _HeadingDelegate(QStyledItemDelegate):
@@ -102,24 +88,15 @@ class Outline(QWidget):
         self._list.setFrameShape(QFrame.Shape.NoFrame)
         self._list.setAccessibleName("Outline")
         self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        head = QHBoxLayout()
-        head.setContentsMargins(4, 8, 0, 8)
-        head.addWidget(self._number)
-        head.addWidget(self._advantage)
-        head.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addLayout(head)
-        column.addWidget(self._list, 1)
-        column.addWidget(self._trained)
-        column.addWidget(self._facts)
+        head = hbox(self._number, self._advantage, STRETCH, margins=(4, 8, 0, 8))
+        vbox(head, (self._list, 1), self._trained, self._facts, parent=self)
         self._list.clicked.connect(self._want)
         self._list.activated.connect(self._want)
 
     def show_outline(self, record: Trajectory, headings: Sequence[Heading]) -> None:
         self._number.set_words(f"{record.index + 1} · {formatting.number(record.reward)}")
         self._advantage.set_advantage(record.advantage)
-        self._model.show_headings(headings)
+        self._model.set_rows(headings)
         total = sum(len(branch.tokens) for branch in record.branches)
         trained = sum(branch.sampled for branch in record.branches)
         share = trained / total if total else None
@@ -134,10 +111,10 @@ class Outline(QWidget):
 
     def show_row(self, row: int) -> None:
         """Mark the heading of a transcript row."""
-        rows = [heading.row for heading in self._model.headings]
+        rows = [heading.row for heading in self._model.rows]
         place = next((i for i, known in reversed(list(enumerate(rows))) if known <= row), -1)
         if place >= 0:
-            self._list.setCurrentIndex(self._model.index(place))
+            self._list.setCurrentIndex(self._model.index(place, 0))
 
     def _want(self, index: Index) -> None:
-        self.row_wanted.emit(self._model.headings[index.row()].row)
+        self.row_wanted.emit(self._model.rows[index.row()].row)

@@ -7,13 +7,14 @@ import json
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QMenu, QPlainTextEdit, QWidget
 
 from engine.protocol.records.judging import Call
 from engine.protocol.records.runs import Trajectory
 from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import break_long_lines, plain
 
@@ -40,16 +41,8 @@ class RawView(QWidget):
         self.text.setReadOnly(True)
         self.text.setUndoRedoEnabled(False)
         self.text.setFont(theme().font("mono-small"))
-        line = QHBoxLayout()
-        line.addWidget(self._choice)
-        line.addStretch(1)
-        line.addWidget(self._copy)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addLayout(line)
-        column.addWidget(self.text, 1)
-        column.addWidget(self._facts)
+        line = hbox(self._choice, STRETCH, self._copy)
+        vbox(line, (self.text, 1), self._facts, parent=self, spacing=8)
         self._choice.clicked.connect(self._open_menu)
         self._copy.clicked.connect(self.copy)
 

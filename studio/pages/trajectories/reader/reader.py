@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from studio.pages.trajectories.reader.evidence import Evidence, EvidencePanel
 from studio.pages.trajectories.reader.outline import Outline
@@ -13,6 +13,7 @@ from studio.pages.trajectories.reader.transcript_rows import (
     turn_rows,
 )
 from studio.widgets.controls.segmented import Segmented
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import Item
 from studio.widgets.transcript.view import Transcript
@@ -83,22 +84,15 @@ class Reader(QWidget):
                 self.tint_chosen.emit(name)
 
     def _build(self) -> None:
-        bar = QHBoxLayout()
-        bar.setContentsMargins(16, 8, 16, 8)
-        bar.setSpacing(10)
-        bar.addWidget(Text("Colour tokens by", "label", 400, "muted"))
-        bar.addWidget(self._tint)
-        bar.addStretch(1)
-        middle = QVBoxLayout()
-        middle.setSpacing(0)
-        middle.addLayout(bar)
-        middle.addWidget(self.transcript, 1)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(12)
-        line.addWidget(self._outline)
-        line.addLayout(middle, 1)
-        line.addWidget(self.evidence)
+        bar = hbox(
+            Text("Colour tokens by", "label", 400, "muted"),
+            self._tint,
+            STRETCH,
+            margins=(16, 8, 16, 8),
+            spacing=10,
+        )
+        middle = vbox(bar, (self.transcript, 1), spacing=0)
+        hbox(self._outline, (middle, 1), self.evidence, parent=self, spacing=12)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -2,11 +2,12 @@
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.judging import Quote, Verdict
 from studio.text import formatting
 from studio.theme.theme import theme
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.meter import MeterRow
 from studio.widgets.text.chip import Chip
@@ -24,9 +25,7 @@ class VerdictView(QWidget):
 
     def __init__(self, verdict: Verdict, chief: bool) -> None:
         super().__init__()
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(8)
+        self._column = vbox(parent=self, spacing=8)
         self._head(verdict, chief)
         if verdict.problem:
             words = f"{verdict.problem.message} {verdict.problem.hint}".strip()
@@ -39,9 +38,7 @@ class VerdictView(QWidget):
         self._passes(verdict)
 
     def _head(self, verdict: Verdict, chief: bool) -> None:
-        line = QHBoxLayout()
-        line.setSpacing(8)
-        line.addWidget(_Icon("scale", "judge"))
+        line = hbox(_Icon("scale", "judge"), spacing=8)
         score_words = (
             f"scored {formatting.number(verdict.score)}"
             if verdict.score is not None
@@ -59,8 +56,7 @@ class VerdictView(QWidget):
         self._meters([(plain(name[:60]), value) for name, value in shown])
 
     def _meters(self, values: list[tuple[str, float]]) -> None:
-        rows = QVBoxLayout()
-        rows.setSpacing(0)
+        rows = vbox(spacing=0)
         for name, value in values:
             row = MeterRow(name, "plot-2", words_px=150, figure_px=44)
             row.set_value(value, formatting.number(value))
@@ -71,9 +67,7 @@ class VerdictView(QWidget):
         if not verdict.quotes:
             return
         found = sum(quote.found for quote in verdict.quotes)
-        line = QHBoxLayout()
-        line.setSpacing(8)
-        line.addWidget(Text("Verified quotes", "label", 600))
+        line = hbox(Text("Verified quotes", "label", 600), spacing=8)
         if found:
             line.addWidget(Chip(f"{found} found", "good", icon="check"))
         if lost := len(verdict.quotes) - found:
@@ -113,9 +107,7 @@ class QuoteLine(QWidget):
             spans.append(Span("Not in the transcript.", "bad", 500))
         phrase = Phrase(spans, "label", wrap=True)
         phrase.link_activated.connect(lambda _: self.wanted.emit(quote.text))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(12, 2, 0, 2)
-        column.addWidget(phrase)
+        vbox(phrase, parent=self, margins=(12, 2, 0, 2))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:

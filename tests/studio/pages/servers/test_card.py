@@ -57,8 +57,10 @@ def test_a_sheet_offers_all_that_can_be_done() -> None:
     report = REPORT.model_copy(update={"engines": engines, "cards": [CARD, CARD]})
     shown = view(state="connected", report=report)
     assert offered(shown) == [
-        ["Disconnect"], ["Roll back", "Stop engine"], ["Remove from this server", "Forget"]
-    ]  # fmt: skip
+        ["Disconnect"],
+        ["Roll back", "Stop engine"],
+        ["Remove from this server", "Remove from the list"],
+    ]
     assert offered(view(state="installing"))[2] == []
     silent = UNREACHABLE.model_copy(update={"code": "host.engine_silent"})
     assert offered(view(state="reconnecting", problem=silent))[1] == ["Repair"]

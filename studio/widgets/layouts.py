@@ -1,0 +1,44 @@
+"""Box layouts written as what they hold, in place of a call per part."""
+
+from typing import Final, TypeVar
+
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
+
+STRETCH: Final = "stretch"
+"""Part that takes the room that is left."""
+Part = QWidget | QLayout | int | str | tuple[QWidget | QLayout, int]
+"""Widget or layout, alone or with its stretch factor; a number is a gap in pixels."""
+Box = TypeVar("Box", bound=QBoxLayout)
+Margins = int | tuple[int, int, int, int]
+"""Pixels, the same on all sides or left, top, right, bottom."""
+
+
+def hbox(
+    *parts: Part, parent: QWidget | None = None, margins: Margins = 0, spacing: int | None = None
+) -> QHBoxLayout:
+    """Lay out parts from left to right; without `spacing` in pixels, the style's is used."""
+    return _fill(QHBoxLayout(parent) if parent else QHBoxLayout(), parts, margins, spacing)
+
+
+def vbox(
+    *parts: Part, parent: QWidget | None = None, margins: Margins = 0, spacing: int | None = None
+) -> QVBoxLayout:
+    """Lay out parts from top to bottom; see `hbox`."""
+    return _fill(QVBoxLayout(parent) if parent else QVBoxLayout(), parts, margins, spacing)
+
+
+def _fill(box: Box, parts: tuple[Part, ...], margins: Margins, spacing: int | None) -> Box:
+    box.setContentsMargins(*((margins,) * 4 if isinstance(margins, int) else margins))
+    if spacing is not None:
+        box.setSpacing(spacing)
+    for part in parts:
+        inner, stretch = part if isinstance(part, tuple) else (part, 0)
+        if isinstance(inner, QWidget):
+            box.addWidget(inner, stretch)
+        elif isinstance(inner, QLayout):
+            box.addLayout(inner, stretch)
+        elif isinstance(inner, int):
+            box.addSpacing(inner)
+        else:
+            box.addStretch(1)
+    return box

@@ -1,0 +1,39 @@
+"""Pages are built when they are first shown, or ahead while the window answers."""
+
+from pathlib import Path
+
+from PySide6.QtWidgets import QApplication
+
+from studio.shell.page_registry import KEYS
+from tests.studio.conftest import Run, until
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.screenshots.pages import studio_on
+
+
+def test_a_page_is_built_when_it_is_shown(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            before = set(studio.pages.built)
+            assert "checkpoints" not in before
+            studio.window.show_page("checkpoints")
+            assert set(studio.pages.built) == before | {"checkpoints"}
+            assert studio.window.page == "checkpoints"
+            assert studio.pages["checkpoints"] is studio.pages.built["checkpoints"]
+
+    run(job())
+
+
+def test_all_pages_are_built_ahead_and_the_one_in_view_stays(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            shown = studio.window.page
+            studio.pages.build_ahead(studio.window)
+            assert len(studio.pages.built) < len(KEYS)  # one after the other
+            await until(lambda: set(studio.pages.built) == set(KEYS))
+            assert studio.window.page == shown
+
+    run(job())
