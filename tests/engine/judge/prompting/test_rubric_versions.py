@@ -91,9 +91,7 @@ def test_a_change_by_another_program_is_stored_before_it_is_replaced(file: Path)
     assert [one.source for one in read_versions(file)] == ["Other.\n", "Mine.\n"]
 
 
-def test_a_read_only_project_is_shown_as_it_is(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_project_is_shown_as_it_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError
 
