@@ -243,6 +243,7 @@ def test_outcomes_use_the_advantage_of_the_project() -> None:
         ("judge.no_score", None, True),
         ("reward.none", None, True),
         ("label.excluded", None, True),
+        ("judge.http.500", None, True),
         ("agent.timeout", None, False),
         ("judges.x", None, False),
         ("agent.timeout", "label.excluded", False),
