@@ -110,7 +110,8 @@ def by_variant(plan: EvaluationPlan, attempts: Attempts) -> list[Standing]:
 
 
 def _side(entries: list[Entry], attempts: Attempts, scenarios: Collection[str] | None) -> Side:
-    variants = {entry.label: entry.variant.name if entry.variant else "" for entry in entries}
+    several = len(entries) > 1  # one variant alone may be compared with another
+    variants = {e.label: e.variant.name if e.variant and several else "" for e in entries}
     rows = [
         row
         for row in attempts.rows
