@@ -49,6 +49,24 @@ def test_hard_is_the_share_that_fails() -> None:
     assert found == pytest.approx({name: share / total for name, share in expected.items()})
 
 
+@pytest.mark.parametrize(
+    ("rewards", "failing"),
+    [
+        ({"solved": 3.0, "half": 1.0, "never": -1.0}, {"solved": 0.25, "half": 0.5, "never": 0.75}),
+        ({"solved": 1.0, "half": 0.5}, {"solved": 0.25, "half": 0.5, "never": 0.5}),
+        ({"solved": 4.0, "half": 2.0}, {"solved": 0.25, "half": 0.5, "never": 0.5}),
+    ],
+)
+def test_rewards_count_by_their_place_between_the_lowest_and_the_highest(
+    rewards: dict[str, float], failing: dict[str, float]
+) -> None:
+    """Of two rewards each, at least from 0 to 1, and a prior of 1 solved among 2."""
+    visits = [Visit(1, name, (reward, reward)) for name, reward in rewards.items()]
+    expected = failing | {"new": 0.5}
+    total = sum(expected.values())
+    assert weights("hard", visits) == pytest.approx({n: w / total for n, w in expected.items()})
+
+
 def test_only_the_last_visits_count() -> None:
     later = [Visit(step, "never", (1.0, 1.0)) for step in (4, 5, 6, 7)]
     found = weights("hard", VISITS + later)
@@ -112,6 +130,16 @@ def test_easy_first_goes_by_rank_and_takes_the_unknown_for_the_middle(
     difficulties: list[float | None], progress: float, places: list[int]
 ) -> None:
     assert opened(difficulties, progress) == places
+
+
+def test_easy_first_ranks_the_measured_among_themselves() -> None:
+    """Of two measured ones, the harder one is behind those that nobody has seen."""
+    visits = [visit for visit in VISITS if visit.scenario_id in ("solved", "half")]
+    found = scenario_weights("easy_first", SCENARIOS, visits, 1 / 6, 0.0)
+    assert found == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3])
+    given = [*SCENARIOS[:2], Scenario(id="never", title="", data={"difficulty": 9})]
+    found = scenario_weights("easy_first", given, VISITS, 1 / 6, 0.0)
+    assert found == pytest.approx([1 / 2, 0, 1 / 2])
 
 
 def test_the_variance_of_a_group_does_not_depend_on_its_size() -> None:
