@@ -1,6 +1,7 @@
 """Why a checkpoint stays, and what happens to those that do not."""
 
 import asyncio
+import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -204,6 +205,16 @@ def test_a_person_deletes_a_checkpoint(in_run: InRun) -> None:
     run.close()
 
 
+def test_files_that_are_gone_already_are_no_obstacle(in_run: InRun) -> None:
+    async def act(run: Run) -> None:
+        shutil.rmtree(run.folder / "checkpoints" / "step-000002")
+        await delete(run, 2)
+
+    run = in_run(act)
+    assert left(run) == ([1, 3], ["step-000001", "step-000003"])
+    run.close()
+
+
 def test_the_newest_checkpoint_is_never_deleted(in_run: InRun) -> None:
     with pytest.raises(Refused, match="Step 3 is the newest checkpoint") as refused:
         in_run(lambda run: delete(run, 3))
@@ -257,9 +268,11 @@ def test_a_mirror_need_not_have_the_files(in_run: InRun, tmp_path: Path) -> None
         pass
 
     run = in_run(nothing)
-    rows = [
-        [row.state for row in checkpoint_rows(folder, run.reader, run.spec, replica)]
-        for folder, replica in ((run.folder, True), (tmp_path, True), (tmp_path, False))
-    ]
-    assert rows == [["whole"] * 3, ["elsewhere"] * 3, ["damaged"] * 3]
+
+    def states(folder: Path, *replica: bool) -> list[str]:
+        return [row.state for row in checkpoint_rows(folder, run.reader, run.spec, *replica)]
+
+    assert states(run.folder, True) == ["whole"] * 3
+    assert states(tmp_path, True) == ["elsewhere"] * 3
+    assert states(tmp_path) == ["damaged"] * 3
     run.close()

@@ -11,6 +11,7 @@ import pytest
 
 from engine.protocol.events.run import BatchClosed, LogWritten, UnknownEvent, decode
 from engine.protocol.problems import Problem, Refused, StoreError
+from engine.protocol.records.curves import CurveQuery
 from engine.protocol.records.judging import Call, Usage, Verdict
 from engine.protocol.records.labels import Label, Word
 from engine.protocol.records.runs import Checkpoint, GroupSummary, Message, Trajectory
@@ -79,8 +80,8 @@ LABELS = {
     for name, split, step, group in (
         ("l1", "train", 1, 0),
         ("l2", "train", 1, 1),
-        ("l3", "train", 2, 0),
-        ("l4", "validation", 3, 2),
+        ("l3", "train", 2, 1),
+        ("l4", "validation", 1, 1),
     )
 }
 CHECKPOINTS = [
@@ -310,20 +311,29 @@ def test_siblings_come_with_verdicts_and_labels(reader: RunReader) -> None:
     assert [one.id for one in siblings.labels] == ["l2"]
 
 
-def test_a_group_that_is_not_complete_has_a_summary_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("members", "rewards"), [(["a1", "a0"], [0.5, None]), (["a1"], [None])])
+def test_a_group_that_is_not_complete_has_a_summary_too(
+    tmp_path: Path, members: list[str], rewards: list[float | None]
+) -> None:
     async def work() -> None:
         writer = RunWriter(tmp_path / "run.db", "run")
-        await writer.add_trajectory(ROLLOUTS["a1"])
-        await writer.add_trajectory(ROLLOUTS["a0"])
+        for member in members:
+            await writer.add_trajectory(ROLLOUTS[member])
         writer.close()
 
     asyncio.run(work())
     reader = RunReader(tmp_path / "run.db")
     assert reader.siblings("train", 1, 0).group == GroupSummary(
         split="train", step=1, group=0, scenario_id="s0", title="Scenario 0",
-        rewards=[0.5, None], mean=None, std=None, signal=False,
+        rewards=rewards, mean=None, std=None, signal=False,
     )  # fmt: skip
     reader.close()
+
+
+def test_curves_of_the_scenarios(reader: RunReader) -> None:
+    page = reader.curves(CurveQuery(limit=2))
+    assert (page.total, len(page.items)) == (2, 2)
+    assert {one.scenario_id for one in page.items} == {"s0", "s1"}
 
 
 def test_what_is_not_there_is_refused(reader: RunReader) -> None:
@@ -333,7 +343,9 @@ def test_what_is_not_there_is_refused(reader: RunReader) -> None:
     with pytest.raises(Refused, match=r"There is no trajectory zz\.") as refused:
         reader.trajectory("zz")
     assert refused.value.problem.code == "run.no_trajectory"
-    with pytest.raises(Refused, match="is not on record") as refused:
+    with pytest.raises(
+        Refused, match=r"^This question to the judge is not on record\.$"
+    ) as refused:
         reader.any_call("k5")
     assert refused.value.problem.code == "judge.no_call"
 
@@ -419,7 +431,8 @@ def test_labels_of_a_place_in_order(reader: RunReader) -> None:
     assert names("validation") == ["l4"]
     assert names("train", 1) == ["l1", "l2", "l5"]
     assert names("train", 1, 1) == ["l2"]
-    assert names(None, None, 0) == ["l1", "l3", "l5"]
+    assert names(None, None, 0) == ["l1", "l5"]
+    assert names(None, 1) == ["l1", "l2", "l4", "l5"]
     assert names("train", 0) == []
 
 
@@ -458,12 +471,13 @@ def test_words_become_a_query(words: str, phrase: str) -> None:
 
 
 def changed(tmp_path: Path, *statements: str) -> RunReader:
-    """A run of two events whose file another program has changed since it was opened."""
+    """A run of two events and a trajectory that another program has changed meanwhile."""
 
     async def work() -> None:
         writer = RunWriter(tmp_path / "run.db", "run")
         for text in ("one", "two"):
             await writer.say(LogWritten(level="info", source="t", text=text))
+        await writer.add_trajectory(ROLLOUTS["a0"])
         writer.close()
 
     asyncio.run(work())
@@ -504,6 +518,20 @@ def test_a_file_that_cannot_be_queried_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no such table: checkpoints") as refused:
         reader.checkpoints()
     assert refused.value.problem.where == str(tmp_path / "run.db")
+    reader.close()
+
+
+def test_a_row_that_is_damaged_is_named(tmp_path: Path) -> None:
+    reader = changed(tmp_path, "UPDATE trajectories SET body = x'00', summary = '{}'")
+    for read in (
+        lambda: reader.trajectory("a0"),
+        lambda: reader.stored("train", 1),
+        lambda: reader.stored("train", 1, 0),
+    ):
+        with pytest.raises(StoreError, match="a packed row is no Trajectory: "):
+            read()
+    with pytest.raises(StoreError, match="a row is no TrajectorySummary: "):
+        reader.trajectories(TrajectoryQuery())
     reader.close()
 
 
