@@ -352,6 +352,19 @@ def test_a_start_forgets_what_flew_and_keeps_the_first_rubric() -> None:
     assert (state.rubric, state.resumes) == ("Be right.", [0, 1])
 
 
+def test_a_resumed_run_continues_after_its_checkpoint() -> None:
+    steps = [e.StepFinished(step=n, metrics={}) for n in (1, 2, 3)]
+    resumed = e.RunStarted(spec=SPEC, resumed_from=2)
+    state = after(STARTED, *steps, PLANNED.model_copy(update={"step": 4}), resumed)
+    assert (state.step, state.done, [one.step for one in state.steps]) == (2, 2, [1, 2])
+
+
+def test_the_last_step_may_start_again() -> None:
+    steps = [e.StepFinished(step=n, metrics={}) for n in (1, 2)]
+    state = after(STARTED, *steps, PLANNED.model_copy(update={"step": 2}))
+    assert (state.step, state.done) == (2, 1)
+
+
 def test_the_policy_says_what_it_is() -> None:
     loaded = e.PolicyLoaded(
         parameters=134, trainable=4, dtype="bfloat16", seconds=3.0, sampler="vLLM fp8"
@@ -389,19 +402,19 @@ def test_groups_fly_from_the_plan_to_their_summary() -> None:
         e.TrajectoryRecorded(trajectory=row(1)),
         e.TrajectoryRecorded(trajectory=row(0, 0.9, split="validation")),
         e.TrajectoryRecorded(trajectory=row(0, 0.8, step=2)),
-        e.TrajectoryRecorded(trajectory=row(0, 0.7, group=3)),
+        e.TrajectoryRecorded(trajectory=row(0, None, group=3)),
         state=state,
     )
     flying = state.flight[0]
     assert (flying.rewards, flying.done, flying.scored) == ({2: 0.5, 1: None}, 2, [0.5])
-    assert (state.trajectories, state.unscored, state.step_unscored) == (5, 1, 1)
+    assert (state.trajectories, state.unscored, state.step_unscored) == (5, 2, 2)
     summary = group_of(0.25, None, 0.5)
     after(e.GroupScored(group=summary), state=state)
     assert state.flight == {
         0: FlightGroup(0, "s0", "Scenario 0", 4, {0: 0.25, 1: None, 2: 0.5}, summary)
     }
     after(PLANNED.model_copy(update={"step": 2}), state=state)
-    assert (state.step, state.step_unscored, state.unscored) == (2, 0, 1)
+    assert (state.step, state.step_unscored, state.unscored) == (2, 0, 2)
 
 
 def test_a_summary_of_another_step_or_split_does_not_fly() -> None:
@@ -523,9 +536,10 @@ def test_calls_are_counted_by_what_they_were_for() -> None:
 
     state = after(
         opened(""), opened(""), opened("t1"),
-        closed(0.5, ""), closed(0.25, "", problem), closed(4.0, "t1", problem), closed(2.0, "t1"),
+        closed(0.5, ""), closed(0.25, "", problem), closed(0.0, "", problem),
+        closed(4.0, "t1", problem), closed(2.0, "t1"),
     )  # fmt: skip
-    assert (state.judge_calls, state.judge_failed, state.judge_usd) == (2, 1, 0.75)
+    assert (state.judge_calls, state.judge_failed, state.judge_usd) == (2, 2, 0.75)
     assert state.attempts_usd == 6.0
 
 
