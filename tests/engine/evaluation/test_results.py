@@ -131,6 +131,7 @@ def test_quantiles() -> None:
     assert quantile([1.0], 0.9) == 1.0
     assert quantile([0.0, 10.0], 0.9) == 9.0
     assert quantile([0.0, 10.0, 40.0], 0.75) == 25.0
+    assert quantile([0.0, 10.0, 40.0], 0.25) == 5.0
     assert quantile([0.0, 10.0, 40.0], 0.5) == 10.0
     assert quantile([0.0, 10.0, 40.0], 1.0) == 40.0
 
@@ -237,9 +238,23 @@ def test_tags_are_texts_or_numbers(data: dict[str, object], tags: set[str]) -> N
     assert found == {tag: {"s"} for tag in tags}
 
 
+def test_tags_come_by_their_scenarios_and_then_by_name() -> None:
+    made = [
+        Scenario(id=f"s{n}", title="", data={"tags": tags})
+        for n, tags in enumerate((["z", "b", "a"], ["z", "c"]))
+    ]
+    plan = EvaluationPlan(contestants=[BASE], attempts=1, scenarios=2, source="validation", seed=0)
+    found = result_of(plan, made, Attempts([], {}, None), judged=False)
+    assert [(one.tag, one.scenarios) for one in found.tags] == [
+        ("z", 2), ("a", 1), ("b", 1), ("c", 1)
+    ]  # fmt: skip
+    assert found.precision == ""
+
+
 @pytest.mark.parametrize(
     ("spans", "seconds"),
     [
+        ([(0, 10), (2, 3), (4, 10.5)], 10.5),
         ([(5, 7)], 2),
         ([(5, 12), (0, 10)], 12),
         ([(0, 10), (2, 3), (4, 11)], 11),

@@ -161,11 +161,19 @@ def test_an_order_by_hand(
     assert scores_in_order(scores, layers) == pytest.approx(found, abs=1e-6)
 
 
+def test_unscored_layers_take_the_place_of_the_one_below() -> None:
+    scores = {"a": None, "b": None, "c": 0.2}
+    found = scores_in_order(scores, [["a"], ["b"], ["c"]])
+    assert found == pytest.approx({"a": 0.3, "b": 0.25, "c": 0.2}, abs=1e-6)
+
+
 def test_many_layers_share_the_span() -> None:
     """Of 26 layers, none can be a twentieth above the next."""
     names = [f"t{n}" for n in range(26)]
     found = scores_in_order(dict.fromkeys(names, 0.5), [[name] for name in names], Span(0.0, 2.0))
     assert found == pytest.approx({name: 2.0 - 0.08 * n for n, name in enumerate(names)})
+    below = scores_in_order(dict.fromkeys(names, 0.5), [[name] for name in names], Span(-2.0, 0.0))
+    assert below == pytest.approx({name: -0.08 * n for n, name in enumerate(names)})
 
 
 def test_an_order_in_a_wider_span() -> None:
