@@ -164,5 +164,5 @@ def _easiest(hardness: Sequence[float], progress: float) -> list[float]:
 
 
 def _floored(raw: Sequence[float], floor: float) -> list[float]:
-    total = math.fsum(raw)
-    return [floor / len(raw) + (1 - floor) * value / total for value in raw]
+    total, equal = math.fsum(raw), 1 / len(raw)
+    return [floor * equal + (1 - floor) * value / total for value in raw]
