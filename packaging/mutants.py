@@ -4,6 +4,7 @@ only.
 """
 
 import argparse
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ def command_mutants(arguments: argparse.Namespace) -> int:
     """Print a line per module, worst first, and every survivor; exit 1 below FLOOR."""
     ensure_environment()
     ensure_packages(["engine-cpu", "studio", "test", NAME])
+    shutil.rmtree(ROOT / "mutants", ignore_errors=True)  # what is there is not tested anew
     mutmut = [str(PYTHON), "-m", "mutmut"]
     chosen = [f"{module}.*" for module in arguments.modules]
     if subprocess.call([*mutmut, "run", *chosen], cwd=ROOT):

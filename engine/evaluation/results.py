@@ -31,9 +31,8 @@ class Attempts(NamedTuple):
 
 
 class Side(NamedTuple):
-    """Results of one contestant: its entries, trajectories and scores."""
+    """Trajectories and scores of one contestant, or of one of its variants."""
 
-    entries: list[Entry]
     rows: list[TrajectorySummary]
     cells: Cells
 
@@ -110,7 +109,8 @@ def by_variant(plan: EvaluationPlan, attempts: Attempts) -> list[Standing]:
 
 
 def _side(entries: list[Entry], attempts: Attempts, scenarios: Collection[str] | None) -> Side:
-    variants = {entry.label: entry.variant.name if entry.variant else "" for entry in entries}
+    several = len(entries) > 1  # one variant alone may be compared with another
+    variants = {e.label: e.variant.name if e.variant and several else "" for e in entries}
     rows = [
         row
         for row in attempts.rows
@@ -121,7 +121,7 @@ def _side(entries: list[Entry], attempts: Attempts, scenarios: Collection[str] |
         if row.reward is not None:
             cell = (row.scenario_id, variants[row.contestant])
             rewards.setdefault(cell, []).append(row.reward)
-    return Side(entries, rows, {cell: statistics.fmean(of) for cell, of in rewards.items()})
+    return Side(rows, {cell: statistics.fmean(of) for cell, of in rewards.items()})
 
 
 def _standing(

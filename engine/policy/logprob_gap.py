@@ -45,14 +45,16 @@ def followed(told: Sequence[float], said: Sequence[float], before: Sequence[floa
     """Share of the trainer's change (`before` to `said`) that the sampler has followed: the
     least-squares a of told − before = a (said − before). None where rounding hides it: the standard
     error of a is above 1 / CLEAR."""
-    moved = [now - then for now, then in zip(said, before, strict=True)]
-    made = [now - then for now, then in zip(told, before, strict=True)]
-    size = sum(step * step for step in moved)
+    steps = [
+        (sampler - then, trainer - then)
+        for sampler, trainer, then in zip(told, said, before, strict=True)
+    ]
+    size = sum(moved * moved for _, moved in steps)
     if not size:
         return None
-    share = sum(a * b for a, b in zip(made, moved, strict=True)) / size
-    rest = sum((a - share * b) ** 2 for a, b in zip(made, moved, strict=True))
-    error = (rest / max(1, len(moved) - 1) / size) ** 0.5
+    share = sum(made * moved for made, moved in steps) / size
+    rest = sum((made - share * moved) ** 2 for made, moved in steps)
+    error = (rest / max(1, len(steps) - 1) / size) ** 0.5
     return share if error * CLEAR <= 1 else None
 
 

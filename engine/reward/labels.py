@@ -57,15 +57,14 @@ def apply_labels(
         else one
         for one in bare
     ]
-    least = min((one.reward for one in changed if one.reward is not None), default=0.0)
+    least = min([0.0, *(one.reward for one in changed if one.reward is not None)])
     found = []
     for before, one in zip(bare, changed, strict=True):
         own = [word.kind for word in ruling if word.trajectory_id == one.id]
         if "exclude" in own:
             one = one.model_copy(update={"reward": None, "problem": LEFT_OUT})
         elif "veto" in own:
-            worth = min(0.0, least)
-            update = {"reward": worth, "parts": {PART: worth}, "problem": None}
+            update = {"reward": least, "parts": {PART: least}, "problem": None}
             one = one.model_copy(update=update)
         found.append(_marked(before, one, words))
     return found

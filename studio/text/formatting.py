@@ -23,8 +23,8 @@ def number(value: float | None, decimals: int = 2) -> str:
 def signed(value: float | None, decimals: int = 2) -> str:
     """Format an advantage or a change with its sign: +0.24, −0.48, 0.00."""
     text = number(value, decimals)
-    positive = text not in (ABSENT,) and not text.startswith(MINUS)
-    return f"+{text}" if positive and any(digit in text for digit in "123456789") else text
+    zero = not any(digit in text for digit in "123456789")
+    return text if zero or text.startswith(MINUS) else f"+{text}"
 
 
 def count(value: int | None) -> str:

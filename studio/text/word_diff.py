@@ -13,27 +13,28 @@ Range = tuple[int, int]
 
 def differing(left: str, right: str) -> tuple[list[Range], list[Range]]:
     """Character ranges of each text that differ from the other."""
+    if left == right:
+        return [], []
     start = _common(left, right)
     start = max(0, left.rfind(" ", 0, start), left.rfind("\n", 0, start))  # beginning of a word
-    end = _common(left[start:][::-1], right[start:][::-1])
-    middle = left[start : len(left) - end], right[start : len(right) - end]
-    if not any(middle):
-        return [], []
-    end = _whole_words(middle, left[len(left) - end :])
+    end = _without_first_word(left, _common(left[start:][::-1], right[start:][::-1]))
     middle = left[start : len(left) - end], right[start : len(right) - end]
     pieces = [_WORDS.findall(text) for text in middle]
     if max(map(len, pieces)) > WORDS_MOST:
         pieces = [text.splitlines(keepends=True) for text in middle]
-    if max(map(len, pieces)) > LINES_MOST:
-        return [[(start, start + len(text))] if text else [] for text in middle]  # type: ignore[return-value]
+        if max(map(len, pieces)) > LINES_MOST:
+            return _whole(middle[0], start), _whole(middle[1], start)
     return _ranges(pieces[0], pieces[1], start)
 
 
-def _whole_words(middle: tuple[str, str], tail: str) -> int:
-    """Length of the common tail without the word in which it begins."""
-    inside = any(text and not text[-1].isspace() for text in middle)
-    cut = _TAIL.match(tail) if inside else None
-    return len(tail) - (cut.end() if cut else 0)
+def _whole(text: str, start: int) -> list[Range]:
+    return [(start, start + len(text))] if text else []
+
+
+def _without_first_word(text: str, end: int) -> int:
+    """Length of the last `end` characters without the word, or end of one, they begin with."""
+    cut = _TAIL.match(text, len(text) - end)
+    return len(text) - cut.end() if cut else end
 
 
 def _common(left: str, right: str) -> int:
@@ -55,15 +56,8 @@ def _ranges(left: list[str], right: list[str], start: int) -> tuple[list[Range],
         if kind != "equal":
             for side, (first, last) in enumerate(((a, b), (c, d))):
                 if last > first:
-                    _add(ranges[side], (ends[side][first], ends[side][last]))
+                    ranges[side].append((ends[side][first], ends[side][last]))
     return ranges
-
-
-def _add(ranges: list[Range], new: Range) -> None:
-    if ranges and new[0] <= ranges[-1][1]:
-        ranges[-1] = (ranges[-1][0], new[1])
-    else:
-        ranges.append(new)
 
 
 def _ends(pieces: list[str], start: int) -> list[int]:

@@ -109,10 +109,9 @@ def to_mean_size_1(
 ) -> list[list[float]]:
     """A / mean |A| over all tokens of the batch, each counted with its sequence's weight (ART
     0.5.18, `packed_tensors_from_tokenized_results`); 0 stays 0."""
-    total = math.fsum(w * len(a_T) for w, a_T in zip(weights_B, advantages_BT, strict=True))
-    size = math.fsum(
-        w * abs(a) for w, a_T in zip(weights_B, advantages_BT, strict=True) for a in a_T
-    )
+    weighted = list(zip(weights_B, advantages_BT, strict=True))
+    total = math.fsum(w * len(a_T) for w, a_T in weighted)
+    size = math.fsum(w * abs(a) for w, a_T in weighted for a in a_T)
     scale = total / size if size > TIE * total else 0.0
     return [[a * scale for a in advantages_T] for advantages_T in advantages_BT]
 

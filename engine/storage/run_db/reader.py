@@ -297,8 +297,8 @@ class RunReader:
 
 def search_phrase(words: str) -> str:
     """Typed words as an FTS5 query: each must occur, the last one may be unfinished."""
-    found = re.findall(r"\w+", words)[:MOST_WORDS]
-    return " ".join(f'"{word}"' for word in found[:-1]) + f' "{found[-1]}"*' if found else '""'
+    found = [f'"{word}"' for word in re.findall(r"\w+", words)[:MOST_WORDS]]
+    return " ".join(found) + "*" if found else '""'
 
 
 def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:

@@ -165,6 +165,4 @@ def _easiest(hardness: Sequence[float], progress: float) -> list[float]:
 
 def _floored(raw: Sequence[float], floor: float) -> list[float]:
     total, equal = math.fsum(raw), 1 / len(raw)
-    if not total:
-        return [equal] * len(raw)
     return [floor * equal + (1 - floor) * value / total for value in raw]

@@ -22,9 +22,9 @@ def validation_seconds(state: RunState) -> float:
 
 def validations_left(state: RunState) -> int:
     """Number of remaining validations: every N steps, and after the last."""
-    every = state.spec.config.train.validate_every if state.spec else 0
     if state.spec is None or not state.validations:
         return 0
+    every = state.spec.config.train.validate_every
     last = state.validations[-1].step
     regular = state.planned // every - last // every if every else 0
     ends_between = not every or state.planned % every != 0
@@ -54,7 +54,7 @@ def usual_phases(state: RunState) -> dict[str, float]:
     return {
         phase: median(values)
         for phase in PHASES
-        if (values := [v for v in list(_recent(state, f"time_s/{phase}")) if v >= 0])
+        if (values := [v for v in _recent(state, f"time_s/{phase}") if v >= 0])
     }
 
 

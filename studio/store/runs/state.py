@@ -274,10 +274,9 @@ class RunState(RunProgress):
         self.progress = None
 
     def _start_step(self, event: e.StepStarted) -> None:
-        self.step, self.step_at, self.step_unscored = event.step, event.at, 0
         if event.step <= self.done:
             self.rewind(event.step)
-            self.step = event.step
+        self.step, self.step_at, self.step_unscored = event.step, event.at, 0
         self.flight = planned_groups(event.groups)
 
     def _record(self, trajectory: TrajectorySummary) -> None:

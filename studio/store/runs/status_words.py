@@ -71,8 +71,6 @@ def run_words(run: RunSummary) -> StateWords:
             if run.kind == "sft":
                 return StateWords(f"Finished, {run.step:,} updates", "good", "check")
             return StateWords(f"Finished, {_steps(run.step)}", "good", "check")
-        case "damaged":
-            return DAMAGED
 
 
 def script_of(run: RunSummary) -> str:
@@ -160,8 +158,6 @@ def empty_words(state: RunState) -> str:
 def _cause(run: RunSummary) -> str:
     code = run.problem.code if run.problem else ""
     return {
-        "policy.out_of_memory": "out of memory",
-        "store.disk_full": "disk full",
         "agent.import": "agent import failed",
         "sampler.not_started": "vLLM did not start",
         "sampler.not_installed": "vLLM is not installed",
@@ -174,7 +170,7 @@ def _cause(run: RunSummary) -> str:
         "model.needs_unsloth": "these weights need Unsloth",
         "backend.too_few_cards": "too few GPUs",
         "run.card_held": "the GPU is in use",
-    }.get(code, code.rsplit(".", 1)[-1].replace("_", " ") or "unknown problem")
+    }.get(code, code.rpartition(".")[2].replace("_", " ") or "unknown problem")
 
 
 def _steps(count: int) -> str:

@@ -6,7 +6,16 @@ import random
 
 import pytest
 
-from engine.evaluation.comparison import LEAST, compare, difference_of, subset_means
+from engine.evaluation.comparison import (
+    LEAST,
+    MOST_EXACT,
+    SAMPLED,
+    compare,
+    difference_of,
+    subset_means,
+    verdict_word,
+)
+from engine.protocol.records.runs import Interval
 from tests.bench.coverage import CASES, continuous, held, ours, pass_or_fail
 
 
@@ -99,3 +108,69 @@ def test_many_subsets_are_drawn_the_same_each_time() -> None:
     assert subset_means(values) == subset_means(values)
     assert len(subset_means(values)) == 7999
     assert len(subset_means(values[:7])) == 2**7 - 1
+
+
+def means_of(values: list[float], subsets: list[int]) -> list[float]:
+    """Sorted means of subsets that are given as bits."""
+    chosen = [[v for n, v in enumerate(values) if bits >> n & 1] for bits in subsets]
+    return sorted(math.fsum(some) / len(some) for some in chosen)
+
+
+@pytest.mark.parametrize("count", [1, 3, MOST_EXACT])
+def test_few_differences_have_all_their_subsets(count: int) -> None:
+    values = [(n * 7 % 11) / 8 for n in range(count)]
+    assert subset_means(values) == pytest.approx(means_of(values, list(range(1, 2**count))))
+
+
+@pytest.mark.parametrize("count", [MOST_EXACT + 1, 16, 17, 30])
+def test_many_differences_have_subsets_by_chance(count: int) -> None:
+    values = [(n * 7 % 11) / 8 for n in range(count)]
+    chance = random.Random(0)
+    drawn = [bits for _ in range(SAMPLED + 99) if (bits := chance.getrandbits(count))]
+    assert subset_means(values) == pytest.approx(means_of(values, drawn[:SAMPLED]))
+
+
+@pytest.mark.parametrize(
+    ("count", "place"), [(6, 0), (7, 2), (8, 5), (MOST_EXACT, 50), (MOST_EXACT + 3, 199)]
+)
+def test_ends_of_the_interval_are_order_statistics(count: int, place: int) -> None:
+    """2.5 of 100 subset means are beyond each end: the first of 63, the sixth of 255."""
+    values = [(n * 7 % 11) / 8 + n / 1000 for n in range(count)]
+    means = subset_means(values)
+    found, p = difference_of(values)
+    assert found is not None
+    assert (found.low, found.high) == (means[place], means[-place - 1])
+    assert (found.mean, found.count) == (math.fsum(values) / count, count)
+    assert p == pytest.approx(2 * (1 + sum(mean <= 1e-9 for mean in means)) / (len(means) + 1))
+
+
+def test_the_interval_of_few_differences_is_their_range_and_zero() -> None:
+    found, p = difference_of([0.5, -0.25, 1.0])
+    assert found == Interval(mean=1.25 / 3, low=-0.25, high=1.0, count=3)
+    assert p == 2 * (1 + 1) / 8
+    assert difference_of([-0.5]) == (Interval(mean=-0.5, low=-0.5, high=0.0, count=1), 1.0)
+    assert difference_of([]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (0.1, 0.2, "better"),
+        (1e-9, 0.2, "no difference shown"),
+        (-0.1, 0.2, "no difference shown"),
+        (-0.1, -1e-9, "no difference shown"),
+        (-0.2, -0.1, "worse"),
+    ],
+)
+def test_the_word_needs_an_interval_without_zero(low: float, high: float, word: str) -> None:
+    assert verdict_word(Interval(mean=0.0, low=low, high=high, count=9)) == word
+    assert verdict_word(None) == "no difference shown"
+
+
+def test_wins_losses_and_ties_are_counted_beyond_rounding() -> None:
+    ours = {"a": 1.0, "b": 0.0, "c": 0.5, "d": 0.5, "e": 0.5, "f": 1.0}
+    theirs = {"a": 0.0, "b": 1.0, "c": 0.5 + 5e-10, "d": 0.5 - 5e-10, "e": 0.5, "f": 0.0}
+    found = compare(ours, theirs)
+    assert (found.wins, found.ties, found.losses, found.against) == (2, 3, 1, "")
+    better = compare({str(n): 1.0 for n in range(6)}, {str(n): 0.5 for n in range(6)})
+    assert (better.word, better.p) == ("better", 2 / 64)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.evaluation.comparison import compare
 from engine.evaluation.results import (
     Attempts,
     covered_seconds,
@@ -9,9 +10,10 @@ from engine.evaluation.results import (
     result_of,
     scenarios_by_tag,
 )
-from engine.protocol.records.comparison import EvaluationResult
+from engine.protocol.records.comparison import EvaluationResult, Standing, TagStandings
 from engine.protocol.records.runs import Scenario, TrajectorySummary
 from engine.protocol.requests.evaluation import Contestant, EvaluationPlan, SystemPrompt
+from engine.reward.advantage.group import interval
 
 BASE = Contestant(name="base", kind="base", model="m")
 OTHER = Contestant(name="openai/x", kind="provider", model="openai/x")
@@ -128,3 +130,137 @@ def test_time_on_this_machine_is_counted_once() -> None:
 def test_quantiles() -> None:
     assert quantile([1.0], 0.9) == 1.0
     assert quantile([0.0, 10.0], 0.9) == 9.0
+    assert quantile([0.0, 10.0, 40.0], 0.75) == 25.0
+    assert quantile([0.0, 10.0, 40.0], 0.25) == 5.0
+    assert quantile([0.0, 10.0, 40.0], 0.5) == 10.0
+    assert quantile([0.0, 10.0, 40.0], 1.0) == 40.0
+
+
+def timed(who: str, scenario: int, reward: float | None, seconds: float, tokens: int, **more):  # type: ignore[no-untyped-def]
+    made = row(who, scenario, 0, reward, sampled_tokens=tokens, **more)
+    return made.model_copy(update={"duration_s": seconds})
+
+
+def test_a_result_says_all() -> None:
+    rows = [
+        timed("base", 0, 0.25, 4.0, 10),
+        timed("base", 1, 0.75, 2.0, 20),
+        timed("base", 3, None, 12.0, 60),
+        timed("openai/x", 0, 0.75, 1.0, 5, cost_usd=0.125),
+        timed("openai/x", 1, 0.5, 3.0, 5),
+    ]
+    spans = {rows[0].id: (0.0, 3600.0), rows[1].id: (3600.0, 5400.0)}
+    plan = EvaluationPlan(
+        contestants=[BASE, OTHER], attempts=2, scenarios=4, source="validation", seed=3
+    )
+    found = result_of(plan, scenarios(), Attempts(rows, spans, 2.0), True, "bfloat16")
+    base = found.standings[0]
+    assert (base.name, base.kind, base.variant, base.versus) == ("base", "base", "", None)
+    assert (base.attempts, base.unscored, base.reward) == (3, 1, interval([0.25, 0.75]))
+    assert (base.latency_median_s, base.tokens_mean, base.usd_per_1000) == (4.0, 30.0, 1000.0)
+    assert base.latency_p90_s == pytest.approx(10.4)
+    assert found.standings[1] == Standing(
+        name="openai/x", kind="provider", attempts=2, unscored=0, reward=interval([0.75, 0.5]),
+        latency_median_s=2.0, latency_p90_s=2.8, tokens_mean=5.0, usd_per_1000=62.5,
+        versus=compare({"s0": 0.75, "s1": 0.5}, {"s0": 0.25, "s1": 0.75}, "base"),
+    )  # fmt: skip
+    assert (found.done, found.total, found.scenarios, found.attempts) == (5, 16, 4, 2)
+    assert (found.seed, found.judged, found.precision) == (3, True, "bfloat16")
+    assert found.variants == []
+    assert [tag.tag for tag in found.tags] == ["easy", "hard", "long"]
+    hard = found.tags[1]
+    assert hard == TagStandings(tag="hard", scenarios=1, standings=hard.standings)
+    assert [one.reward for one in hard.standings] == [interval([0.75]), interval([0.5])]
+    assert [one.attempts for one in hard.standings] == [1, 1]
+    easy = found.tags[0].standings[1].versus
+    assert easy == compare({"s0": 0.75}, {"s0": 0.25}, "base")
+
+
+def test_who_has_no_attempts_has_no_figures() -> None:
+    assert result([], rate=2.0).standings[1] == Standing(
+        name="openai/x", kind="provider", attempts=0, unscored=0, reward=None,
+        latency_median_s=None, latency_p90_s=None, tokens_mean=None, usd_per_1000=None,
+        versus=compare({}, {}, "base"),
+    )  # fmt: skip
+
+
+def test_attempts_that_wait_for_the_judge_are_not_unscored() -> None:
+    found = result([row("base", 0, 0, None, awaits_judge=True), row("base", 1, 0, None)])
+    assert (found.standings[0].attempts, found.standings[0].unscored) == (2, 1)
+
+
+def test_attempts_without_a_time_cost_nothing() -> None:
+    rows = [row("base", 0, n, 1.0) for n in range(2)]
+    assert result(rows, spans={rows[0].id: (0.0, 360.0)}, rate=10.0).standings[
+        0
+    ].usd_per_1000 == pytest.approx(500)
+    assert result(rows, spans={}, rate=10.0).standings[0].usd_per_1000 == 0
+
+
+def test_standings_of_variants_are_like_with_like() -> None:
+    variants = [SystemPrompt(name="short", text="s"), SystemPrompt(name="long", text="l")]
+    plan = EvaluationPlan(
+        contestants=[BASE, OTHER], variants=variants, attempts=1, scenarios=4,
+        source="validation", seed=0,
+    )  # fmt: skip
+    rows = [
+        row("base · short", 0, 0, 0.0), row("base · long", 0, 1, 1.0),
+        row("openai/x · short", 0, 2, 0.5), row("openai/x · long", 0, 3, 0.75),
+        row("openai/x · long", 1, 3, 0.25),
+    ]  # fmt: skip
+    found = result(rows, plan)
+    told = [(one.name, one.kind, one.variant, one.attempts) for one in found.variants]
+    assert told == [
+        ("base", "base", "short", 1), ("base", "base", "long", 1),
+        ("openai/x", "provider", "short", 1), ("openai/x", "provider", "long", 2),
+    ]  # fmt: skip
+    differences = [one.versus.difference for one in found.variants if one.versus]
+    assert [one.mean for one in differences if one] == [1.0, 0.5, -0.25]
+    assert [one.reward.mean for one in found.variants if one.reward] == [0.0, 1.0, 0.5, 0.5]
+    both = found.standings[1]
+    assert both.reward is not None
+    assert (both.reward.mean, both.reward.count, both.attempts) == ((0.625 + 0.25) / 2, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "tags"),
+    [
+        ({"tag": " a "}, {"a"}),
+        ({"tag": 7}, {"7"}),
+        ({"tags": "b"}, {"b"}),
+        ({"tag": "a", "tags": ["b", 3, None, [], " "]}, {"a", "b", "3"}),
+        ({"tag": 1.5, "tags": {"x": 1}}, set()),
+        ({}, set()),
+    ],
+)
+def test_tags_are_texts_or_numbers(data: dict[str, object], tags: set[str]) -> None:
+    found = scenarios_by_tag([Scenario(id="s", title="", data=data)])
+    assert found == {tag: {"s"} for tag in tags}
+
+
+def test_tags_come_by_their_scenarios_and_then_by_name() -> None:
+    made = [
+        Scenario(id=f"s{n}", title="", data={"tags": tags})
+        for n, tags in enumerate((["z", "b", "a"], ["z", "c"]))
+    ]
+    plan = EvaluationPlan(contestants=[BASE], attempts=1, scenarios=2, source="validation", seed=0)
+    found = result_of(plan, made, Attempts([], {}, None), judged=False)
+    assert [(one.tag, one.scenarios) for one in found.tags] == [
+        ("z", 2), ("a", 1), ("b", 1), ("c", 1)
+    ]  # fmt: skip
+    assert found.precision == ""
+
+
+@pytest.mark.parametrize(
+    ("spans", "seconds"),
+    [
+        ([(0, 10), (2, 3), (4, 10.5)], 10.5),
+        ([(5, 7)], 2),
+        ([(5, 12), (0, 10)], 12),
+        ([(0, 10), (2, 3), (4, 11)], 11),
+        ([(0, 1), (1, 2)], 2),
+        ([(-5, -3)], 2),
+    ],
+)
+def test_seconds_that_overlap_count_once(spans: list[tuple[float, float]], seconds: float) -> None:
+    assert covered_seconds(spans) == seconds

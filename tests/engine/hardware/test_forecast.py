@@ -3,14 +3,19 @@
 `atelier bench --json` prints new figures of these shapes on any machine.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from engine.hardware.flops import ModelShape
 from engine.hardware.forecast import (
+    FACTORS,
     PROGRAM_BYTES,
+    Factors,
     Machine,
     WorkShape,
     activation_bytes,
+    copy_bytes,
     sample_seconds,
     sampler_bytes,
     update_seconds,
@@ -65,3 +70,100 @@ def test_more_work_takes_longer():
             lambda work: activation_bytes(shape, work, BATCH_TOKENS),
         ):
             assert seconds(more) > seconds(small)
+
+
+TINY = ModelShape(
+    body=1000,
+    adapter=100,
+    hidden=8,
+    vocabulary=50,
+    query_heads=4,
+    key_heads=2,
+    head_size=2,
+    windows=(None, None),
+    width_bytes=4,
+    intermediate=20,
+)
+"""Of 2 layers: a token keeps 17 · 8 + 3 · 20 = 196 numbers in each, and caches 2 · 2 · 2 · 2 · 4 =
+64 bytes; a pair takes 4 · 2 · 4 · 2 = 64 operations; the head has 50 · 8 = 400 weights."""
+WORK = WorkShape(prompt=10, completion=5, group=4, groups=3)
+NO_FACTORS = Factors(*[0.0] * 10)
+
+
+def test_tokens_of_a_step():
+    assert WORK.attempts == 12
+    assert WORK.unique_tokens == 3 * (10 + 4 * 4)
+    assert WORK.sampled_tokens == 12 * 5
+
+
+@pytest.mark.parametrize(
+    ("term", "seconds"),
+    [
+        ("body", 78 * (4 * 1000 + 6 * 100) / 1e3),
+        ("head", 60 * 4 * 400 / 1e3),
+        # a prompt has 1 + … + 10 pairs; the tokens after it see 11, 12, 13 and 14
+        ("attention", 3 * 64 * 3 * (55 + 4 * (11 + 12 + 13 + 14)) / 1e3),
+        ("activations", 78 * 2 * 196 * 4 / 1e2),
+        ("update_layer_s", 2 * 3),  # 78 tokens in batches of 30
+    ],
+)
+def test_terms_of_an_update(monkeypatch, term, seconds):
+    monkeypatch.setitem(FACTORS, 4, NO_FACTORS._replace(**{term: 1.0}))
+    assert update_seconds(TINY, Machine(1e3, 1e2), WORK, 30) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("batch_tokens", "batches"), [(77, 2), (78, 1), (79, 1), (10**6, 1)])
+def test_tokens_are_split_into_whole_batches(monkeypatch, batch_tokens, batches):
+    monkeypatch.setitem(FACTORS, 4, NO_FACTORS._replace(update_layer_s=1.0))
+    assert update_seconds(TINY, Machine(1, 1), WORK, batch_tokens) == 2 * batches
+
+
+@pytest.mark.parametrize(
+    ("term", "seconds"),
+    [
+        ("prefill", 3 * (10 * 2 * (1000 + 100) + 64 * 55) / 1e3),
+        ("decode", 5 * 12 * 2 * (1000 + 400) / 1e3),
+        ("decode_attention", 5 * 64 * 12 * (10 + 2.5) / 1e3),
+        ("decode_bytes", 5 * (4 * (1000 + 400) + 64 * 12 * 12.5) / 1e2),
+        ("decode_layer_s", 5 * 2),
+    ],
+)
+def test_terms_of_sampling(monkeypatch, term, seconds):
+    monkeypatch.setitem(FACTORS, 4, NO_FACTORS._replace(**{term: 1.0}))
+    assert sample_seconds(TINY, Machine(1e3, 1e2), WORK) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("groups", "batches", "rows"), [(16, 1, 64), (17, 2, 64), (33, 3, 64)])
+def test_more_rollouts_than_rows_are_sampled_in_turn(monkeypatch, groups, batches, rows):
+    work = WORK._replace(groups=groups)
+    monkeypatch.setitem(FACTORS, 4, NO_FACTORS._replace(decode_layer_s=1.0))
+    assert sample_seconds(TINY, Machine(1, 1), work) == 5 * 2 * batches
+    monkeypatch.setitem(FACTORS, 4, NO_FACTORS._replace(decode=1.0))
+    assert sample_seconds(TINY, Machine(1, 1), work) == 5 * batches * rows * 2 * 1400
+
+
+def test_activations_of_a_micro_batch():
+    assert activation_bytes(TINY, WORK, 30) == 30 * 2 * 196 * 4
+    assert activation_bytes(TINY, WORK, 1000) == 78 * 2 * 196 * 4
+    assert activation_bytes(TINY, WORK, 30, recompute=True) == 30 * (2 * 8 + 196) * 4
+
+
+def test_the_samplers_copies_take_up_to_a_quarter_of_the_free_memory():
+    size = (1000 + 100 + 400) * 4
+    assert copy_bytes(TINY, 4 * size) == size
+    assert copy_bytes(TINY, 4 * size - 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("work", "rows", "prefilled"),
+    [(WORK, 12, 30), (WORK._replace(groups=20), 64, 200), (WORK._replace(prompt=700), 12, 2048)],
+)
+def test_memory_of_the_sampler(work, rows, prefilled):
+    torn = 0.7 * prefilled * 2 * 196 * 4
+    assert sampler_bytes(TINY, work, 15, 0) == int(rows * 15 * 64 + torn)
+    assert sampler_bytes(TINY, work, 15, 10**9) == int(rows * 15 * 64 + torn + 1500 * 4)
+
+
+def test_half_the_precision_keeps_other_vectors():
+    half = replace(TINY, width_bytes=2)
+    assert activation_bytes(half, WORK, 30) == 30 * 2 * (16 * 8 + 3 * 20) * 2

@@ -1,5 +1,7 @@
 """Parts of one card, worked out by hand, and what the phases do with them."""
 
+from dataclasses import replace
+
 import pytest
 
 from engine.hardware import vram
@@ -123,3 +125,172 @@ def test_fewer_bits_need_less() -> None:
     job = Job(2048, 1024, 64, sampler="vllm", sleep="all")
     peaks = [plan_of(job._replace(storage=s)).peak for s in ("full", "8bit", "4bit")]
     assert peaks == sorted(peaks, reverse=True)
+
+
+GB = 10**9
+TINY = Job(tokens=10, context=7, rows=4)
+"""Of `SHAPE`: 28 tokens of prompts, 336 bytes of keys and values in each of 4 sequences."""
+TRAINED = {
+    vram.MODEL: (2800, 2800),
+    vram.ADAPTER: (1800, 1800),
+    vram.ACTIVATIONS: (0, 11_280),
+    vram.LOGITS: (0, 5960),
+    vram.PROGRAMS: (GB // 2, GB // 2),
+    vram.HOLES: (0, 862),
+}
+"""18 bytes per adapter weight; 10 tokens in 3 layers of 32 · 8 + 6 · 20 bytes; 10 · (8 · 12 + 50 ·
+10) bytes of logits; a twentieth of both."""
+SAMPLING = GB // 2 + 4600
+"""Sum of what stays."""
+SERVER = 8192 * 2 * (4 * 8 + 3 * 20) + 256 * 50 * 10
+"""Bytes of vLLM's activations."""
+GRAPHS = 600_000_000
+
+
+def parts(job: Job, room: int) -> dict[str, tuple[int, int]]:
+    recipe = vram.recipe_of(SHAPE, job.storage, checkpointing=False)
+    made = vram.plan(SHAPE, REST, job, recipe, room)
+    assert made.overlaps is (job.overlaps and job.trains)
+    return {part.name: (part.sampling, part.training) for part in made.parts}
+
+
+@pytest.mark.parametrize(
+    ("job", "free", "copies", "prompts", "cache"),
+    [
+        pytest.param(TINY, 100_000, 3000, 5152, 4 * 336, id="room for all"),
+        pytest.param(TINY, 11_999, 0, 5152, 336, id="no room for copies"),
+        pytest.param(TINY, 12_000, 3000, 5152, 336, id="just room for copies"),
+        pytest.param(TINY, -1, 0, 5152, 336, id="no room"),
+        pytest.param(
+            Job(10, 1000, 64), 1_000_000, 3000, 2048 * 184, 300_000, id="share of the free memory"
+        ),
+        pytest.param(
+            Job(10, 1000, 64), 500_000, 3000, 2048 * 184, 500_000 - 3000 - 2048 * 184, id="rest"
+        ),
+    ],
+)
+def test_our_sampler_by_hand(job: Job, free: int, copies: int, prompts: int, cache: int) -> None:
+    expected = TRAINED | {vram.PREFILL: (prompts, 0), vram.CACHE: (cache, cache)}
+    if copies:
+        expected[vram.COPIES] = (copies, copies)
+    assert parts(job, SAMPLING + free) == expected
+
+
+def test_our_sampler_beside_the_trainer_by_hand() -> None:
+    """Both at once leave 0.5 MB less than the room, of which copies and prompts take some."""
+    together = sum(max(part) for part in TRAINED.values())
+    job = Job(10, 1000, 64, overlaps=True)
+    cache = 500_000 - 3000 - 2048 * 184
+    assert parts(job, together + 500_000)[vram.CACHE] == (cache, cache)
+
+
+def test_quantised_weights_have_no_copies() -> None:
+    found = parts(TINY._replace(storage="8bit"), GB)
+    assert found[vram.MODEL] == (2300, 2300)
+    assert vram.COPIES not in found
+
+
+@pytest.mark.parametrize(
+    ("sleep", "overlaps", "model", "server", "cache"),
+    [
+        ("off", False, 2800, SERVER, 1344),
+        ("cache", False, 2800, SERVER, 0),
+        ("all", False, 0, 0, 0),
+        ("all", True, 2800, SERVER, 1344),
+    ],
+)
+def test_vllm_by_hand(
+    sleep: vram.Sleep, overlaps: bool, model: int, server: int, cache: int
+) -> None:
+    job = TINY._replace(sampler="vllm", sleep=sleep, overlaps=overlaps)
+    assert parts(job, 10 * GB) == TRAINED | {
+        vram.PROGRAMS: (GB, GB),
+        vram.SERVED: (2800, model),
+        vram.SERVER: (SERVER, server),
+        vram.GRAPHS: (GRAPHS, GRAPHS),
+        vram.CACHE: (1344, cache),
+    }
+
+
+@pytest.mark.parametrize(("sleep", "left"), [("off", 0), ("cache", 18_102), ("all", 18_102)])
+def test_a_sleeping_vllm_caches_in_the_memory_of_the_trainer(sleep: vram.Sleep, left: int) -> None:
+    """Training takes 18 102 bytes that sampling does not."""
+    job = TINY._replace(sampler="vllm", sleep=sleep, context=10_000)
+    sampling = GB + 4600 + 2800 + SERVER + GRAPHS
+    least, room = 480_000, sampling + 18_102 + 500_000
+    assert parts(job, room)[vram.CACHE][0] == 500_000 + left
+    assert parts(job, sampling)[vram.CACHE][0] == least
+
+
+def test_a_card_of_vllm_alone_by_hand() -> None:
+    job = TINY._replace(sampler="vllm", trains=False, overlaps=True)
+    expected = {
+        vram.PROGRAMS: (GB // 2, GB // 2),
+        vram.SERVED: (2800, 2800),
+        vram.SERVER: (SERVER, SERVER),
+        vram.GRAPHS: (GRAPHS, GRAPHS),
+        vram.CACHE: (1344, 1344),
+    }
+    assert parts(job._replace(overlaps=False), 10 * GB) == expected
+    assert parts(job, 10 * GB) == expected
+    assert parts(job._replace(storage="8bit"), 10 * GB)[vram.SERVED] == (2300, 2300)
+    tight = sum(sampling for sampling, _ in expected.values()) - 1
+    assert parts(job, tight)[vram.CACHE] == (1343, 1343)
+
+
+def test_a_share_of_vllm_by_hand() -> None:
+    job = TINY._replace(sampler="vllm", share_bytes=2800 + SERVER + GRAPHS + 500)
+    assert parts(job, GB)[vram.CACHE] == (500, 500)
+    assert vram.CACHE not in parts(job._replace(share_bytes=2800), GB)
+
+
+def test_a_card_that_only_trains_by_hand() -> None:
+    assert parts(TINY._replace(rows=0), GB) == TRAINED
+    with_peers = parts(TINY._replace(rows=0, peers=3), GB)
+    assert with_peers == TRAINED | {vram.PROGRAMS: (800_000_000, 800_000_000)}
+
+
+def test_phases_of_a_plan_by_hand() -> None:
+    two = (vram.Part("a", 5, 3), vram.Part("b", 1, 4))
+    turns, both = Plan(two, False), Plan(two, True)
+    assert (turns.sampling, turns.training, turns.together, turns.peak) == (6, 7, 9, 7)
+    assert (both.sampling, both.training, both.together, both.peak) == (9, 9, 9, 9)
+    assert [turns.bytes_of(*names) for names in (("a",), ("b",), ("a", "b"), ())] == [5, 4, 9, 0]
+
+
+def test_peak_of_a_trainer_by_hand() -> None:
+    recipe = vram.recipe_of(SHAPE, "full", checkpointing=False)
+    assert vram.training_bytes(SHAPE, REST, 10, "full", recipe) == 2800 + 1800 + 11_280 + 5960
+    assert vram.training_bytes(SHAPE, REST, 10, "4bit", recipe) == 1315 + 1800 + 11_280 + 5960
+
+
+def test_the_way_back_by_hand() -> None:
+    """With a vocabulary of 1, the head takes less than a layer."""
+    small = replace(SHAPE, vocabulary=1)
+    recipe = vram.Recipe(32, 6, 0)
+    layer = 10 * 2 * (4 * 8 + 3 * 20)
+    assert vram.working_bytes(small, 10, recipe) == layer
+    again = recipe._replace(checkpointing=True)
+    assert vram.working_bytes(small, 10, again) == layer + 10 * (32 * 8 + 6 * 20)
+    unpacked = recipe._replace(dequantised=True)
+    assert vram.working_bytes(small, 10, unpacked) == layer + 2 * 8 * 20
+
+
+def test_the_head_by_hand() -> None:
+    ours, whole = vram.Recipe(32, 6, 0), vram.Recipe(32, 6, 12.5)
+    assert vram.head_bytes(SHAPE, 10, whole) == 10 * 50 * 12.5
+    wide = replace(SHAPE, vocabulary=5000)
+    assert vram.head_bytes(wide, 2000, ours) == 2000 * 8 * 12 + 1024 * 2048 * (8 + 2)
+
+
+def test_the_adapter_of_a_float32_model_has_no_cast() -> None:
+    whole = replace(SHAPE, width_bytes=4)
+    assert vram.recipe_of(whole, "full", True) == vram.Recipe(68, 12, 0, True, 16, False)
+    assert vram.recipe_of(SHAPE, "4bit", False) == vram.Recipe(32, 6, 0, False, 18, True)
+
+
+def test_queries_may_be_wider_than_the_hidden_vector() -> None:
+    wide = replace(SHAPE, query_heads=6)  # 12 numbers
+    recipe = vram.Recipe(32, 6, 0)
+    assert vram.activation_bytes(wide, 10, recipe) == 10 * 3 * (32 * 12 + 6 * 20)
+    assert vram.server_bytes(wide) == 8192 * 2 * (4 * 12 + 3 * 20) + 256 * 50 * 10

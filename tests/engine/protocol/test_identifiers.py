@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from engine.protocol.identifiers import FileName, RelativePath, RunId, Sha256, check_path
+from engine.protocol.identifiers import (
+    FileName,
+    RelativePath,
+    RunId,
+    Sha256,
+    check_name,
+    check_path,
+    is_run_id,
+)
 from engine.protocol.requests.sync import FileEntry
 from engine.runtime.ids import ulid
 
@@ -75,6 +83,40 @@ def test_ordinary_path_stays_as_it_is(path: str) -> None:
     assert PATH.validate_python(path) == path
 
 
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("a//b", "'' is not a file name"),
+        ("./b", "'.' is not a file name"),
+        ("a/..", "'..' is not a file name"),
+        ("a\\b", "contains a separator or a drive"),
+        ("z:b", "'z:b' contains a separator or a drive"),
+        ("a\u202eb", r"'a\\u202eb' contains a control or an invisible character"),
+        ("a\x00b", r"'a\\x00b' contains a control or an invisible character"),
+        ("ä" * 128, "a file name is longer than 255 bytes"),
+        ("name.", "'name.' ends with a character that some file systems drop"),
+        ("name ", "'name ' ends with a character"),
+        ("b/lpt1.txt", "'lpt1.txt' is the name of a device on Windows"),
+        ("a/.Git", "'.Git' is a folder that belongs to another program"),
+        ("~/x", "'~/x' looks like a home folder"),
+        ("a/" * 32 + "a", "a path is deeper than 32 folders"),
+        ("a" * 1025, "a path is longer than 1024 characters"),
+    ],
+)
+def test_a_refusal_says_why(path: str, why: str) -> None:
+    with pytest.raises(ValueError, match=f"^.*{why}"):
+        check_path(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["a" * 255, "ä" * 127, "a/" * 31 + "a", "/".join(["a" * 127] * 8) + "b", "a~", "b/~"]
+)
+def test_a_path_may_be_as_long_as_its_limits(path: str) -> None:
+    assert len(path) <= 1024
+    assert check_path(path) == path
+    assert check_name("a" * 255) == "a" * 255
+
+
 @given(st.text(max_size=60))
 def test_accepted_path_stays_below_its_folder(text: str) -> None:
     try:
@@ -105,6 +147,24 @@ def test_run_ids_are_ulids() -> None:
     ):
         with pytest.raises(ValidationError):
             RUN.validate_python(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("01JD5MAMBERKESTREW00000000", True),
+        ("7ZZZZZZZZZZZZZZZZZZZZZZZZZ", True),
+        ("8ZZZZZZZZZZZZZZZZZZZZZZZZZ", False),
+        ("01JD5MAMBERKESTREL00000000", False),  # L is no digit
+        ("01JD5MAMBERKESTREW0000000", False),
+        ("01JD5MAMBERKESTREW000000000", False),
+        ("01JD5MAMBERKESTREW00000000\n", False),
+        ("$01JD5MAMBERKESTREW00000000", False),
+        ("", False),
+    ],
+)
+def test_run_ids_are_told_from_other_names(text: str, is_one: bool) -> None:
+    assert is_run_id(text) is is_one
 
 
 @pytest.mark.parametrize(

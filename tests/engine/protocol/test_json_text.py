@@ -25,10 +25,13 @@ def test_what_json_writes_is_read_back(value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("NaN", "not a number"),
-        ("[-Infinity]", "not a number"),
-        ('{"a": 1e999}', "too large"),
-        ('{"a": 1, "a": 2}', "twice"),
+        ("NaN", "NaN is not a number in JSON"),
+        ("[-Infinity]", "-Infinity is not a number in JSON"),
+        ('{"a": 1e999}', "the number 1e999 is too large"),
+        (f"0.{'1' * 30}e999", "the number 0.111111111111111111 is too large"),
+        ('{"a": 1, "b": 1, "b": 2}', "the key 'b' occurs twice"),
+        (f'{{"{"k" * 50}": 1, "{"k" * 50}": 2}}', f"the key '{'k' * 40}' occurs twice"),
+        ('[{"a": [1e999]}]', "too large"),
         ("[" * 100_000, "too deeply"),
         ('{"a":' * 100_000, "too deeply"),
         (b"\xff\xfe", "decode"),
@@ -47,3 +50,10 @@ def test_no_input_raises_anything_else(text: str | bytes) -> None:
         parse_json(text)
     except ValueError:
         return
+
+
+def test_programs_keep_the_last_of_equal_keys() -> None:
+    assert parse_json('{"a": 1, "a": 2}', unique=False) == {"a": 2}
+    for text in ("NaN", "1e999"):
+        with pytest.raises(ValueError, match="number"):
+            parse_json(text, unique=False)

@@ -4,7 +4,7 @@ import pytest
 
 from engine.protocol.config.project import Constraint, RewardConfig
 from engine.protocol.problems import RolloutError
-from engine.reward.blend import blend
+from engine.reward.blend import MOST_REWARD, blend
 
 
 def test_weights_default_to_one() -> None:
@@ -36,3 +36,63 @@ def test_a_constraint_without_its_value_is_unscored() -> None:
     config = RewardConfig(constraints=(Constraint(part="illegal", above=0),))
     with pytest.raises(RolloutError, match="illegal"):
         blend(config, {"rules": 1.0}, {})
+
+
+@pytest.mark.parametrize(
+    ("constraint", "rewards"),
+    [
+        (Constraint(part="n", above=3, effect="penalty", value=0.25), [1.0, 1.0, 0.75]),
+        (Constraint(part="n", below=3, effect="penalty", value=0.25), [0.75, 1.0, 1.0]),
+        (Constraint(part="n", above=3, effect="veto", value=-2), [1.0, 1.0, -2.0]),
+    ],
+)
+def test_a_constraint_holds_beyond_its_bound(constraint: Constraint, rewards: list[float]) -> None:
+    config = RewardConfig(constraints=(constraint,))
+    assert [blend(config, {"rules": 1.0}, {"n": n}) for n in (2, 3, 4)] == rewards
+
+
+def test_a_part_comes_before_a_metric_of_its_name() -> None:
+    config = RewardConfig(constraints=(Constraint(part="rules", above=0, effect="veto", value=9),))
+    assert blend(config, {"rules": 0.0}, {"rules": 1.0}) == 0.0
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_reward_is_bounded(sign: int) -> None:
+    assert blend(RewardConfig(), {"a": sign * MOST_REWARD}, {}) == sign * MOST_REWARD
+    with pytest.raises(RolloutError, match=r"The reward of this trajectory is -?2e\+09\.") as out:
+        blend(RewardConfig(), {"a": sign * 2 * MOST_REWARD}, {})
+    assert out.value.problem.code == "reward.out_of_range"
+    assert out.value.problem.hint is not None
+    assert out.value.problem.hint.startswith("Make its parts, or their weights")
+    with pytest.raises(RolloutError, match="is nan"):
+        blend(RewardConfig(), {"a": float("nan")}, {})
+
+
+@pytest.mark.parametrize(
+    ("config", "parts", "code", "message", "hint"),
+    [
+        (
+            RewardConfig(required=("a", "b")), {"a": 1.0}, "reward.part_missing",
+            "The reward part b is missing.",
+            "Return it from the agent or rewards.py, or take it out of reward.required.",
+        ),
+        (
+            RewardConfig(), {}, "reward.none",
+            "This trajectory has no score: the agent returned no reward and there is no judge.",
+            'Return {"reward": …} from rollout(), or write a rewards.py.',
+        ),
+        (
+            RewardConfig(constraints=(Constraint(part="b", above=0),)), {"a": 1.0},
+            "reward.constraint_blind", "The constraint on b has no value to check.",
+            "Return it as a reward part or metric, or remove the constraint.",
+        ),
+    ],
+    ids=["required", "none", "constraint"],
+)  # fmt: skip
+def test_what_is_unscored_says_why(
+    config: RewardConfig, parts: dict[str, float], code: str, message: str, hint: str
+) -> None:
+    with pytest.raises(RolloutError) as raised:
+        blend(config, parts, {})
+    problem = raised.value.problem
+    assert (problem.code, problem.message, problem.hint) == (code, message, hint)

@@ -6,12 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.protocol.config.project import Constraint, JudgeConfig, ProjectConfig, RewardConfig
+from engine.protocol.config.algorithm import Algorithm, PlainReward
+from engine.protocol.config.project import (
+    Constraint,
+    JudgeConfig,
+    ProjectConfig,
+    RewardConfig,
+    TrainConfig,
+)
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.labels import PART, Label, Word, preferences
-from engine.protocol.records.runs import Trajectory
-from engine.reward.labels import apply_labels, outcomes, without_labels
+from engine.protocol.records.runs import Trajectory, Unlabelled
+from engine.reward.labels import (
+    LabelledScores,
+    apply_labels,
+    may_be_scored,
+    outcomes,
+    scores_with_labels,
+    without_labels,
+)
 from engine.reward.order import LEAST_PAIRS, JudgeToPerson
 from tests.engine.judge.conftest import group
 
@@ -19,6 +33,7 @@ NOBODY = JudgeToPerson([])
 LENIENT = JudgeToPerson([(x / 10, min(1.0, x / 10 + 0.2)) for x in range(LEAST_PAIRS)])
 JUDGED = ProjectConfig(judge=JudgeConfig(enabled=True, models=("openai/a",)))
 RULES = ProjectConfig()
+PLAIN = Algorithm(advantage=PlainReward(), batch_scale="whiten")
 
 
 def word(kind: str, index: int | None = None, **fields: Any) -> Word:
@@ -117,12 +132,86 @@ def test_the_best_is_above_and_says_so_where_it_moved() -> None:
     assert found[0].labels == ("best",)
 
 
+def test_the_worst_is_below_and_says_so_where_it_moved() -> None:
+    found = apply_labels(JUDGED, judged(0.5, 0.1, 0.8), [label(word("worst", 0))], NOBODY)
+    assert rewards(found) == [pytest.approx(0.275), pytest.approx(0.325), 0.8]
+    assert [PART in one.parts for one in found] == [True, True, False]
+    assert found[0].labels == ("worst",)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [word("best", 0), word("worst", 1), word("order", order=(("t0-0",), ("t0-1",)))],
+    ids=lambda said: said.kind,
+)
+def test_rules_that_pay_more_than_1_widen_the_gap(said: Word) -> None:
+    """The span is [0, 3]: a twentieth of it is 0.15."""
+    found = apply_labels(RULES, ruled(3.0, 3.0), [label(said)], NOBODY)
+    assert rewards(found) == [3.0, pytest.approx(2.85)]
+
+
+def test_the_judges_opinion_is_its_part_and_not_the_reward() -> None:
+    """Judged 0.4 and 0.5; with the rules, worth 0.6 and 0.7."""
+    said = label(word("order", order=(("t0-0",), ("t0-1",))))
+    found = apply_labels(JUDGED, judged(0.4, 0.5, rules=0.2), [said], NOBODY)
+    assert [one.parts[PART] for one in found] == [pytest.approx(0.475), pytest.approx(0.425)]
+    assert rewards(found) == [pytest.approx(0.675), pytest.approx(0.625)]
+
+
+def test_without_a_judge_nothing_is_mapped() -> None:
+    found = apply_labels(RULES, ruled(0.1, 0.5), [label(word("score", 0, value=0.9))], LENIENT)
+    assert rewards(found) == [0.9, 0.5]
+
+
+def test_a_score_heals_what_the_judge_could_not_score() -> None:
+    found = apply_labels(JUDGED, judged(None, 0.5), [label(word("score", 0, value=0.9))], NOBODY)
+    assert (found[0].reward, found[0].problem) == (0.9, None)
+    assert found[0].unlabelled == Unlabelled(
+        reward=None, parts={}, problem=Problem(code="judge.no_score", message="?")
+    )
+
+
+def test_a_required_part_that_is_missing_leaves_it_unscored() -> None:
+    config = ProjectConfig(judge=JUDGED.judge, reward=RewardConfig(required=("tests",)))
+    found = apply_labels(config, judged(0.1, 0.5), [label(word("score", 0, value=0.9))], NOBODY)
+    assert (found[0].reward, found[0].parts) == (None, {PART: 0.9})
+    assert found[0].problem is not None
+    assert found[0].problem.code.startswith("reward.")
+
+
+def test_scores_are_taken_from_score_words_of_this_group_alone() -> None:
+    scores = {"a": 0.1, "b": 0.5}
+    foreign = Word(kind="score", trajectory_id="elsewhere", value=0.9)
+    assert scores_with_labels(scores, [foreign], LENIENT) == LabelledScores(scores, set())
+    flagged = Word(kind="flag", trajectory_id="a", value=0.9)
+    assert scores_with_labels(scores, [flagged], LENIENT) == LabelledScores(scores, set())
+    empty = Word(kind="score", trajectory_id="a")
+    assert scores_with_labels(scores, [empty], LENIENT) == LabelledScores(scores, set())
+    for kind in ("best", "worst"):
+        foreign = Word.model_validate({"kind": kind, "trajectory_id": "elsewhere"})
+        assert scores_with_labels(scores, [foreign], NOBODY).scores == scores
+
+
+def test_a_score_is_a_persons_even_where_it_equals_the_judges() -> None:
+    same = Word(kind="score", trajectory_id="a", value=0.1)
+    found = scores_with_labels({"a": 0.1, "b": None}, [same], NOBODY)
+    assert found == LabelledScores({"a": 0.1, "b": None}, {"a"})
+
+
+def test_an_order_marks_whom_it_names_alone() -> None:
+    said = label(word("order", order=(("t0-2",), ("t0-0",))), word("flag", 2))
+    found = apply_labels(JUDGED, judged(0.5, 0.6, 0.7), [said], NOBODY)
+    assert [one.labels for one in found] == [("order",), (), ("flag", "order")]
+
+
 def test_a_veto_is_worth_nothing_or_the_least() -> None:
     said = label(word("veto", 1), word("best", 1))
     assert rewards(apply_labels(JUDGED, judged(0.5, 0.6), [said], NOBODY)) == [0.5, 0.0]
-    assert (
-        rewards(apply_labels(RULES, ruled(-2.0, 1.0), [label(word("veto", 1))], NOBODY))[1] == -2.0
-    )
+    said = label(word("veto", 1))
+    found = apply_labels(RULES, ruled(-2.0, 1.0), [said], NOBODY)[1]
+    assert (found.reward, found.parts, found.problem) == (-2.0, {PART: -2.0}, None)
+    found = apply_labels(JUDGED, judged(None, None), [said], NOBODY)[1]
+    assert (found.reward, found.parts, found.problem) == (0.0, {PART: 0.0}, None)
 
 
 def test_who_is_left_out_is_unscored_and_leaves_the_statistics() -> None:
@@ -131,10 +220,47 @@ def test_who_is_left_out_is_unscored_and_leaves_the_statistics() -> None:
     after = apply_labels(JUDGED, before, [said], NOBODY)
     assert after[1].problem is not None
     assert after[1].problem.code == "label.excluded"
-    told = outcomes(JUDGED, before, after)
-    assert [one.new_reward for one in told] == [0.2, None, 0.4]
-    assert told[1].new_advantage is None
-    assert sum(one.new_advantage or 0.0 for one in told) == pytest.approx(0.0)
+    found = outcomes(JUDGED, before, after)
+    assert [(one.trajectory_id, one.index) for one in found] == [
+        ("t0-0", 0), ("t0-1", 1), ("t0-2", 2)
+    ]  # fmt: skip
+    assert [(one.reward, one.new_reward) for one in found] == [(0.2, 0.2), (0.9, None), (0.4, 0.4)]
+    assert [one.advantage for one in found] == pytest.approx([-0.3, 0.4, -0.1])
+    assert found[1].new_advantage is None
+    assert [found[0].new_advantage, found[2].new_advantage] == pytest.approx([-0.1, 0.1])
+
+
+def test_outcomes_use_the_advantage_of_the_project() -> None:
+    config = JUDGED.model_copy(update={"train": TrainConfig(algorithm=PLAIN)})
+    before = judged(0.25, 0.75)
+    assert [one.advantage for one in outcomes(config, before, before)] == [0.25, 0.75]
+
+
+@pytest.mark.parametrize(
+    ("problem", "now", "scored"),
+    [
+        (None, None, True),
+        ("judge.no_score", None, True),
+        ("reward.none", None, True),
+        ("label.excluded", None, True),
+        ("judge.http.500", None, True),
+        ("agent.timeout", None, False),
+        ("judges.x", None, False),
+        ("agent.timeout", "label.excluded", False),
+        (None, "label.excluded", True),
+    ],
+)
+def test_only_what_ended_well_may_be_scored(
+    problem: str | None, now: str | None, scored: bool
+) -> None:
+    """`now` is the problem after labels."""
+
+    def named(code: str | None) -> Problem | None:
+        return None if code is None else Problem(code=code, message="?")
+
+    before = Unlabelled(reward=None, parts={}, problem=named(problem)) if now else None
+    one = judged(0.5)[0].model_copy(update={"problem": named(now or problem), "unlabelled": before})
+    assert may_be_scored(one) is scored
 
 
 def test_what_is_only_measured_changes_nothing_but_the_mark() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.judge.calibration.agreement import kendall_tau, majority, tau_of
+from engine.judge.calibration.agreement import kendall_tau, majority, order_of, tau_of
 
 numbers = st.lists(st.integers(0, 5).map(float), min_size=2, max_size=9)
 
@@ -44,3 +44,26 @@ def test_the_majority_of_judges_orders_the_attempts() -> None:
     judges = [{"a": 0.9, "b": 0.1, "c": 0.5}, {"a": 0.2, "b": 0.1, "c": 0.0}, {"a": 0.3, "b": 0.4}]
     assert majority(judges, ["a", "b", "c", "d"]) == {"a": 1.0, "b": 0.25, "c": 0.25}
     assert majority([{"a": 0.3}], ["a", "b"]) == {"a": 0.5}
+
+
+def test_orders_of_two() -> None:
+    assert [order_of(*two) for two in ((2, 1), (1, 2), (1, 1), (0, 1e-9), (1.1e-9, 0))] == [
+        1, -1, 0, 0, 1
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("judges", "won"),
+    [
+        ([], {}),
+        ([{"a": 0.3}], {"a": 0.5}),
+        ([{"a": 0.3}, {"b": 0.9}], {"a": 0.5, "b": 0.5}),
+        ([{"a": 0.3, "b": 0.1, "c": 0.0}], {"a": 1.0, "b": 0.5, "c": 0.0}),
+        ([{"a": 1, "b": 0}, {"a": 0, "b": 1}, {"a": 0, "b": 1}], {"a": 0.0, "b": 1.0}),
+        ([{"a": 1, "b": 0}, {"a": 0.4, "b": 0.5}], {"a": 0.5, "b": 0.5}),
+    ],
+)
+def test_a_majority_counts_judges_and_not_points(
+    judges: list[dict[str, float]], won: dict[str, float]
+) -> None:
+    assert majority(judges, ["a", "b", "c", "d"]) == won

@@ -3,12 +3,24 @@
 import pytest
 
 from engine.judge.panel import Panel
-from engine.judge.prompting.canaries import ID, KINDS, canary_results, with_canary
+from engine.judge.prompting.canaries import (
+    ID,
+    KINDS,
+    WORDS,
+    CanaryResult,
+    canary_results,
+    kind_of,
+    with_canary,
+)
 from engine.protocol.events.run import CanaryJudged
+from engine.protocol.problems import Problem
 from engine.protocol.records.judging import Verdict
+from engine.protocol.records.runs import Branch, Message
 from tests.engine.judge.conftest import Court, group, worth
 
 STEP = {"step": 10, "group": 0}
+PROBLEM = Problem(code="agent.timeout", message="?")
+BRANCH = Branch(tokens=[1], spans=[(0, 1)], logprobs=[-1.0])
 
 
 def verdict(name: str, score: float | None, judge: str = "a") -> Verdict:
@@ -23,6 +35,38 @@ def test_a_canary_shares_the_task_and_nothing_else(kind: str) -> None:
     assert canary.id == ID
     assert canary.messages[0] == real[0].messages[0]
     assert "the answer" not in canary.messages[-1].content
+
+
+def test_a_canary_is_the_first_attempt_with_other_words() -> None:
+    task = [Message(role="system", content="Be brief."), Message(role="user", content="Why?")]
+    more = [Message(role="assistant", content="Because."), Message(role="user", content="And?")]
+    real = [
+        one.model_copy(
+            update={"messages": [*task, *more], "problem": PROBLEM, "branches": [BRANCH]}
+        )
+        for one in group("x", "y")
+    ]
+    canary = with_canary(real, "bluster")[-1]
+    assert canary == real[0].model_copy(
+        update={
+            "id": ID,
+            "index": 2,
+            "messages": [*task, Message(role="assistant", content=WORDS["bluster"])],
+            "branches": [],
+            "problem": None,
+        }
+    )
+
+
+def test_kinds_take_turns() -> None:
+    assert [kind_of(turn) for turn in range(4)] == ["flattery", "silence", "bluster", "flattery"]
+
+
+def test_results_have_the_median_of_the_real_ones() -> None:
+    real = [verdict(f"t{n}", score) for n, score in enumerate((0.9, None, 0.2, 0.5))]
+    assert canary_results([*real, verdict(ID, 0.75)]) == [CanaryResult("a", 0.75, 0.5)]
+    assert canary_results([*real[:3]]) == [CanaryResult("a", None, 0.9)]
+    assert canary_results([verdict("t0", None), verdict(ID, 0.5)]) == []
 
 
 def test_it_is_caught_at_the_middle_or_below() -> None:

@@ -119,3 +119,22 @@ def test_a_plain_reward_has_no_baseline() -> None:
     assert has_signal(PlainReward(), [0.5, 0.5])
     assert not has_signal(PlainReward(), [None])
     assert not has_signal(GroupMean(), [0.5, 0.5])
+
+
+def test_only_what_is_not_zero_is_scaled() -> None:
+    assert credit.to_mean_size_1([[1e-12]], [1.0]) == [[0.0]]
+
+
+def test_numbers_of_other_tokens_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        credit.divergence([-1.0], [-1.0, -2.0])
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        credit.kl_in_reward([1.0], [0.1, 0.2], 0.5)
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        credit.to_mean_size_1([[1.0]], [1.0, 1.0])
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        credit.gae([1.0], [0.5, 0.5], 1.0, 1.0)
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        credit.kl_centred([[1.0, 1.0]], [[0.1]], 1.0)
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        credit.kl_centred([[1.0], [1.0]], [[0.1]], 1.0)

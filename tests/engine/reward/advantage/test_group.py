@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.protocol.config.algorithm import GroupMean, GroupStd, LeaveOneOut
-from engine.reward.advantage.group import advantages, interval, mean_and_std, rewards_differ
+from engine.protocol.config.algorithm import GroupMean, GroupStd, LeaveOneOut, PlainReward
+from engine.protocol.records.runs import GroupSummary, Interval, Trajectory
+from engine.reward.advantage.group import (
+    advantages,
+    group_summary,
+    interval,
+    mean_and_std,
+    rewards_differ,
+)
 
 KINDS = [GroupMean(), GroupStd(), LeaveOneOut()]
 rewards = st.lists(st.one_of(st.none(), st.floats(-5, 5)), min_size=1, max_size=18)
@@ -80,3 +87,50 @@ def test_an_interval_covers_about_95_of_100() -> None:
 def test_interval_of_nothing_is_none() -> None:
     assert interval([]) is None
     assert mean_and_std([None]) == (None, None)
+
+
+def test_mean_and_deviation_by_hand() -> None:
+    assert mean_and_std([1.0, None, 4.0, 7.0]) == (4.0, math.sqrt(6.0))
+    assert mean_and_std([2.0]) == (2.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "signal"), [(GroupMean(), True), (PlainReward(), True), (GroupStd(), True)]
+)
+def test_a_summary_describes_its_group(kind: GroupMean, signal: bool) -> None:
+    group = [
+        Trajectory(
+            id=f"t{n}", split="validation", step=3, group=2, index=n, scenario_id="s", title="T",
+            reward=reward,
+        )
+        for n, reward in enumerate((0.25, None, 0.75))
+    ]  # fmt: skip
+    assert group_summary(kind, group) == GroupSummary(
+        split="validation", step=3, group=2, scenario_id="s", title="T",
+        rewards=[0.25, None, 0.75], advantages=advantages(kind, [0.25, None, 0.75]),
+        mean=0.5, std=0.25, signal=signal,
+    )  # fmt: skip
+    alone = group_summary(kind, group[:1])
+    assert (alone.mean, alone.std, alone.signal) == (0.25, 0.0, isinstance(kind, PlainReward))
+
+
+def test_the_interval_of_known_means() -> None:
+    """Its resamples have a fixed seed. Of two means, a quarter of them are twice the lower one."""
+    assert interval([0.0, 1.0]) == Interval(mean=0.5, low=0.0, high=1.0, count=2)
+    assert interval([0.5]) == Interval(mean=0.5, low=0.5, high=0.5, count=1)
+    found = interval([0.0] * 50 + [1.0] * 50)
+    assert found is not None
+    assert (found.mean, found.low, found.high, found.count) == (0.5, 0.4, 0.6, 100)
+
+
+def test_a_group_deviation_has_a_floor() -> None:
+    found = advantages(GroupStd(floor=0.5, epsilon=0.0), [0.0, 0.2])
+    assert found == pytest.approx([-0.2, 0.2])
+    tiny = advantages(GroupStd(floor=0.0, epsilon=0.0), [0.0, 2e-9])
+    assert tiny == pytest.approx([-1.0, 1.0])
+
+
+def test_rewards_that_differ_by_more_than_rounding_have_signal() -> None:
+    assert not rewards_differ([0.0, 1e-9])
+    assert rewards_differ([0.0, 1.1e-9])
+    assert not rewards_differ([])

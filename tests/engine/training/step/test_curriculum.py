@@ -4,7 +4,7 @@ import pytest
 
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import Scenario
-from engine.training.step.curriculum import Visit, scenario_weights
+from engine.training.step.curriculum import Visit, check, difficulty, scenario_weights
 from engine.training.step.scenario_sampling import Choice, choose, choose_further
 
 SCENARIOS = [Scenario(id=name, title="", data={}) for name in ("solved", "half", "never", "new")]
@@ -49,6 +49,24 @@ def test_hard_is_the_share_that_fails() -> None:
     assert found == pytest.approx({name: share / total for name, share in expected.items()})
 
 
+@pytest.mark.parametrize(
+    ("rewards", "failing"),
+    [
+        ({"solved": 3.0, "half": 1.0, "never": -1.0}, {"solved": 0.25, "half": 0.5, "never": 0.75}),
+        ({"solved": 1.0, "half": 0.5}, {"solved": 0.25, "half": 0.5, "never": 0.5}),
+        ({"solved": 4.0, "half": 2.0}, {"solved": 0.25, "half": 0.5, "never": 0.5}),
+    ],
+)
+def test_rewards_count_by_their_place_between_the_lowest_and_the_highest(
+    rewards: dict[str, float], failing: dict[str, float]
+) -> None:
+    """Of two rewards each, at least from 0 to 1, and a prior of 1 solved among 2."""
+    visits = [Visit(1, name, (reward, reward)) for name, reward in rewards.items()]
+    expected = failing | {"new": 0.5}
+    total = sum(expected.values())
+    assert weights("hard", visits) == pytest.approx({n: w / total for n, w in expected.items()})
+
+
 def test_only_the_last_visits_count() -> None:
     later = [Visit(step, "never", (1.0, 1.0)) for step in (4, 5, 6, 7)]
     found = weights("hard", VISITS + later)
@@ -84,11 +102,75 @@ def test_easy_first_measures_what_nobody_told() -> None:
     assert len(scenario_weights("easy_first", mixed, VISITS, 1.0, 0.0)) == 5
 
 
+def opened(difficulties: list[float | None], progress: float) -> list[int]:
+    """Places of the scenarios that `easy_first` takes from."""
+    given = [
+        Scenario(id=f"s{n}", title="", data={} if value is None else {"difficulty": value})
+        for n, value in enumerate(difficulties)
+    ]
+    found = scenario_weights("easy_first", given, [], progress, 0.0)
+    return [n for n, weight in enumerate(found) if weight]
+
+
+@pytest.mark.parametrize(
+    ("difficulties", "progress", "places"),
+    [
+        ([3, 1, None], 0.0, [1]),
+        ([3, 1, None], 0.25, [1, 2]),
+        ([2, None], 0.0, [0, 1]),
+        ([2.5, -1, 0, None], 1 / 6, [1, 2, 3]),
+        ([1, 1, 9, None], 0.0, [0, 1]),
+        ([1, 1, 9, None], 1 / 3, [0, 1, 3]),
+        (list(range(8)), 0.0, [0, 1]),
+        (list(range(8)), 0.2, [0, 1, 2, 3, 4]),
+        (list(range(8)), 0.5, list(range(8))),
+    ],
+)
+def test_easy_first_goes_by_rank_and_takes_the_unknown_for_the_middle(
+    difficulties: list[float | None], progress: float, places: list[int]
+) -> None:
+    assert opened(difficulties, progress) == places
+
+
+def test_easy_first_ranks_the_measured_among_themselves() -> None:
+    """Of two measured ones, the harder one is behind those that nobody has seen."""
+    visits = [visit for visit in VISITS if visit.scenario_id in ("solved", "half")]
+    found = scenario_weights("easy_first", SCENARIOS, visits, 1 / 6, 0.0)
+    assert found == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3])
+    given = [*SCENARIOS[:2], Scenario(id="never", title="", data={"difficulty": 9})]
+    found = scenario_weights("easy_first", given, VISITS, 1 / 6, 0.0)
+    assert found == pytest.approx([1 / 2, 0, 1 / 2])
+
+
+def test_the_variance_of_a_group_does_not_depend_on_its_size() -> None:
+    visits = [Visit(1, "half", (1.0, 0.0)), Visit(1, "solved", (1.0, 0.0, 1.0, 0.0))]
+    assert weights("frontier", visits) == dict.fromkeys(weights("frontier"), 0.25)
+
+
+@pytest.mark.parametrize("kind", ["frontier", "hard", "easy_first"])
+def test_before_the_first_step_all_are_alike(kind: str) -> None:
+    assert weights(kind, []) == dict.fromkeys(weights(kind), 0.25)
+
+
+def test_a_scenario_that_is_gone_is_ignored() -> None:
+    assert weights("hard", [*VISITS, Visit(1, "gone", (1.0, 1.0))]) == weights("hard")
+
+
 @pytest.mark.parametrize("said", ["hard", True, float("nan"), [1]])
 def test_a_difficulty_is_a_number(said: object) -> None:
     bad = [Scenario(id="s7", title="", data={"difficulty": said})]
-    with pytest.raises(ConfigError, match="The difficulty of scenario s7 is no number"):
-        scenario_weights("easy_first", bad, [], 0.0, 0.1)
+    with pytest.raises(ConfigError, match="The difficulty of scenario s7 is no number") as refused:
+        check("easy_first", bad)
+    problem = refused.value.problem
+    assert (problem.code, problem.where) == ("scenarios.bad_difficulty", "scenario s7")
+    assert (problem.hint or "").startswith('Write "difficulty": 2.5, the higher, the harder;')
+    for kind in ("frontier", "hard", "uniform"):
+        check(kind, bad)
+
+
+@pytest.mark.parametrize(("data", "value"), [({}, None), ({"difficulty": 2}, 2.0)])
+def test_a_difficulty_may_be_left_out(data: dict[str, object], value: float | None) -> None:
+    assert difficulty(Scenario(id="s", title="", data=data)) == value
 
 
 def test_a_draw_follows_the_weights_and_takes_each_once() -> None:

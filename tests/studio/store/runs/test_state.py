@@ -1,5 +1,7 @@
 """A run's state is the same however its events arrive."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,12 +10,26 @@ from engine.protocol.events import run as e
 from engine.protocol.events.checkpoints import (
     CheckpointBranched,
     CheckpointDropped,
+    CheckpointExported,
     CheckpointPinned,
+    CheckpointSaved,
 )
+from engine.protocol.events.history import History
+from engine.protocol.events.sft import LossMeasured, WarmupFinished
+from engine.protocol.problems import Problem
 from engine.protocol.records.judging import Usage
-from engine.protocol.records.runs import TrajectorySummary
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import (
+    Checkpoint,
+    Finding,
+    GroupSummary,
+    RunSummary,
+    TrajectorySummary,
+    Unlabelled,
+)
 from studio.store.runs.eta import remaining_seconds, step_seconds, usual_phases, validations_left
-from studio.store.runs.state import RunState, SequenceGap
+from studio.store.runs.parts import FlightGroup, LogLine, StepRecord
+from studio.store.runs.state import HELD_OUT, LOG_LINES, RunState, SequenceGap
 from tests.studio.fakes.golden import GOLDEN
 from tests.studio.fakes.simulated_run import SMALL, Simulation
 
@@ -217,3 +233,389 @@ def test_a_queued_run_waits_and_is_started() -> None:
     assert state.planned == SMALL.steps
     state.fold([e.RunStarted(spec=simulation.made.spec, seq=2)])
     assert (state.status, state.planned) == ("running", SMALL.steps)
+
+
+SPEC = Simulation(train=SMALL).made.spec
+STARTED = e.RunStarted(spec=SPEC)
+
+
+def after(*events: Any, state: RunState | None = None) -> RunState:
+    """State after these events, numbered in turn, at ten times their number of seconds."""
+    state = state or RunState("r")
+    return state.fold(
+        event.model_copy(update={"seq": seq, "at": event.at or 10.0 * seq})
+        for seq, event in enumerate(events, state.seq + 1)
+    )
+
+
+def group_of(*rewards: float | None, step: int = 1, split: Any = "train") -> GroupSummary:
+    return GroupSummary(
+        split=split, step=step, group=0, scenario_id="s0", title="Scenario 0",
+        rewards=list(rewards), mean=None, std=None, signal=True,
+    )  # fmt: skip
+
+
+def row(index: int, reward: float | None = None, **fields: Any) -> TrajectorySummary:
+    known = {"split": "train", "step": 1, "group": 0, "scenario_id": "s0", "title": "Scenario 0"}
+    return TrajectorySummary.model_validate(
+        known | {"id": f"t{index}", "index": index, "reward": reward} | fields
+    )
+
+
+PLANNED = e.StepStarted(
+    step=1, groups=[e.PlannedGroup(group=0, scenario_id="s0", title="Scenario 0", size=4)]
+)
+
+
+def test_a_gap_names_the_run_and_both_events() -> None:
+    with pytest.raises(SequenceGap, match=r"^run r: event 3 after 1$"):
+        after(STARTED).apply(e.RunPaused(step=1, seq=3))
+
+
+def test_apply_tells_whether_an_event_was_new() -> None:
+    state = RunState("r")
+    first = STARTED.model_copy(update={"seq": 1})
+    assert state.apply(first)
+    assert not state.apply(first)
+    assert not state.apply(STARTED)
+    assert state.seq == 1
+
+
+def test_a_tick_is_shown_while_it_fits() -> None:
+    tick = e.ProgressTicked(step=2, phase="rolling_out", done=3, total=8)
+    state = after(STARTED, PLANNED, e.StepFinished(step=1, metrics={}))
+    assert state.apply(tick)
+    assert state.progress == tick
+    same_step = tick.model_copy(update={"step": 1})
+    assert state.apply(same_step)
+    assert not after(STARTED, e.StepFinished(step=3, metrics={})).apply(tick), (
+        "of a step before the last finished one"
+    )
+    after(e.PhaseChanged(step=2, phase="training"), state=state)
+    assert (state.progress, state.phase, state.phase_at, state.step) == (None, "training", 40.0, 2)
+    state.apply(tick)
+    after(e.RunStopped(step=2, reason="x"), state=state)
+    assert (state.progress, state.phase) == (None, None)
+    assert not state.apply(tick)
+
+
+def test_a_phase_never_goes_back_behind_the_finished_steps() -> None:
+    state = after(
+        STARTED, e.StepFinished(step=3, metrics={}), e.PhaseChanged(step=1, phase="training")
+    )
+    assert state.step == 3
+
+
+def in_list(state: Any, seq: int) -> RunSummary:
+    return RunSummary(
+        id="r", name="r", kind="train", project="p", project_path="/p", path="/r", state=state,
+        step=0, steps=1, started_at=0, changed_at=0, seq=seq,
+    )  # fmt: skip
+
+
+def test_the_engines_list_holds_until_a_newer_event() -> None:
+    review = e.ReviewOpened(step=1, until=None, then="train")
+    tick = e.ProgressTicked(step=1, phase="training", done=1, total=2)
+    state = after(STARTED, review, e.PhaseChanged(step=1, phase="training"))
+    state.apply(tick)
+    state.obey(in_list("stopped", 2))
+    assert (state.status, state.phase, state.progress, state.review) == ("stopped",) + (None,) * 3
+    assert (state.engine_status, state.engine_seq) == ("stopped", 2)
+    after(e.LogWritten(level="info", source="t", text="x"), state=state)
+    assert state.status == "stopped"
+    after(e.RunContinued(step=1), state=state)
+    assert state.status == "running"
+
+
+def test_an_older_list_does_not_hold() -> None:
+    state = after(STARTED, e.RunPaused(step=1))
+    state.obey(in_list("running", 1))
+    assert state.status == "paused"
+    state.obey(in_list("starting", 2))
+    assert state.status == "starting"
+
+
+def test_an_active_run_keeps_its_phase_in_the_list() -> None:
+    state = after(STARTED, e.PhaseChanged(step=1, phase="training"))
+    state.obey(in_list("stopping", 2))
+    assert (state.status, state.phase) == ("stopping", "training")
+
+
+def test_a_start_forgets_what_flew_and_keeps_the_first_rubric() -> None:
+    judged = SPEC.model_copy(update={"rubric": "Be brief."})
+    state = after(STARTED, PLANNED, e.PhaseChanged(step=1, phase="training"))
+    assert (state.rubric, state.resumes) == ("", [])
+    after(e.RunStarted(spec=judged, resumed_from=0), state=state)
+    assert (state.rubric, state.flight, state.phase, state.phase_at) == ("Be brief.", {}, None, 40)
+    after(e.RubricChanged(step=1, version="v", source="Be right."), state=state)
+    after(e.RunStarted(spec=judged, resumed_from=1), state=state)
+    assert (state.rubric, state.resumes) == ("Be right.", [0, 1])
+
+
+def test_a_resumed_run_continues_after_its_checkpoint() -> None:
+    steps = [e.StepFinished(step=n, metrics={}) for n in (1, 2, 3)]
+    resumed = e.RunStarted(spec=SPEC, resumed_from=2)
+    state = after(STARTED, *steps, PLANNED.model_copy(update={"step": 4}), resumed)
+    assert (state.step, state.done, [one.step for one in state.steps]) == (2, 2, [1, 2])
+
+
+def test_the_last_step_may_start_again() -> None:
+    steps = [e.StepFinished(step=n, metrics={}) for n in (1, 2)]
+    state = after(STARTED, *steps, PLANNED.model_copy(update={"step": 2}))
+    assert (state.step, state.done) == (2, 1)
+
+
+def test_the_policy_says_what_it_is() -> None:
+    loaded = e.PolicyLoaded(
+        parameters=134, trainable=4, dtype="bfloat16", seconds=3.0, sampler="vLLM fp8"
+    )
+    state = after(STARTED, loaded)
+    assert (state.parameters, state.trainable) == (134, 4)
+    assert (state.dtype, state.sampler) == ("bfloat16", "vLLM fp8")
+
+
+def test_log_lines_are_counted_and_the_last_ones_kept() -> None:
+    lines = [e.LogWritten(level="info", source="t", text=str(n)) for n in range(LOG_LINES + 2)]
+    state = after(*lines)
+    assert (len(state.log), state.logged) == (LOG_LINES, LOG_LINES + 2)
+    assert state.log[0] == LogLine(30.0, "info", "t", "2")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words"),
+    [(1, "It crashed. Restarting."), (2, "It crashed. Restarting (time 2 in a row).")],
+)
+def test_a_restart_is_a_warning_of_its_worker(attempt: int, words: str) -> None:
+    problem = Problem(code="x.y", message="It crashed.")
+    restarted = e.WorkerRestarted(worker="sampler", attempt=attempt, problem=problem)
+    state = after(restarted)
+    assert list(state.log) == [LogLine(10.0, "warning", "sampler", words)]
+    assert [one.attempt for one in state.restarts] == [attempt]
+
+
+def test_groups_fly_from_the_plan_to_their_summary() -> None:
+    state = after(STARTED, PLANNED)
+    assert (state.step, state.step_at) == (1, 20.0)
+    assert state.flight == {0: FlightGroup(0, "s0", "Scenario 0", 4)}
+    after(
+        e.TrajectoryRecorded(trajectory=row(2, 0.5)),
+        e.TrajectoryRecorded(trajectory=row(1)),
+        e.TrajectoryRecorded(trajectory=row(0, 0.9, split="validation")),
+        e.TrajectoryRecorded(trajectory=row(0, 0.8, step=2)),
+        e.TrajectoryRecorded(trajectory=row(0, None, group=3)),
+        state=state,
+    )
+    flying = state.flight[0]
+    assert (flying.rewards, flying.done, flying.scored) == ({2: 0.5, 1: None}, 2, [0.5])
+    assert (state.trajectories, state.unscored, state.step_unscored) == (5, 2, 2)
+    summary = group_of(0.25, None, 0.5)
+    after(e.GroupScored(group=summary), state=state)
+    assert state.flight == {
+        0: FlightGroup(0, "s0", "Scenario 0", 4, {0: 0.25, 1: None, 2: 0.5}, summary)
+    }
+    after(PLANNED.model_copy(update={"step": 2}), state=state)
+    assert (state.step, state.step_unscored, state.unscored) == (2, 0, 2)
+
+
+def test_a_summary_of_another_step_or_split_does_not_fly() -> None:
+    state = after(
+        STARTED, PLANNED, e.GroupScored(group=group_of(0.5, step=2)),
+        e.GroupScored(group=group_of(0.5, split="validation")),
+    )  # fmt: skip
+    assert state.flight[0].summary is None
+
+
+def test_a_summary_without_a_plan_flies() -> None:
+    summary = group_of(0.5, None)
+    state = after(STARTED, e.StepStarted(step=1, groups=[]), e.GroupScored(group=summary))
+    assert state.flight == {0: FlightGroup(0, "s0", "Scenario 0", 2, {0: 0.5, 1: None}, summary)}
+
+
+def test_a_step_that_starts_again_is_rewound() -> None:
+    steps = [e.StepFinished(step=n, metrics={"reward/mean": n / 10}) for n in (1, 2, 3)]
+    state = after(STARTED, *steps, PLANNED.model_copy(update={"step": 2}))
+    assert (state.done, state.step, len(state.flight)) == (1, 2, 1)
+    assert [one.step for one in state.steps] == [1]
+    assert list(state.series["reward/mean"]) == [(1.0, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("begun", "metrics", "seconds"),
+    [
+        (100.0, {"time_s/step": 12.5}, 12.5),
+        (100.0, {"time_s/step": 0.0}, 30.0),
+        (100.0, {}, 30.0),
+        (999.0, {}, 0.0),
+        (None, {}, 0.0),
+    ],
+)
+def test_a_finished_step_is_recorded(
+    begun: float | None, metrics: dict[str, float], seconds: float
+) -> None:
+    """It ends at second 130."""
+    state = RunState("r")
+    if begun is not None:
+        after(e.StepStarted(step=4, groups=[], at=begun), state=state)
+    finished = e.StepFinished(step=4, metrics=metrics, skipped=True, reason="No signal.", at=130.0)
+    after(finished, state=state)
+    assert state.steps == [StepRecord(4, 130.0, True, "No signal.", metrics, seconds)]
+    assert (state.step, state.done) == (4, 4)
+    assert {name: list(one) for name, one in state.series.items()} == {
+        name: [(4.0, value)] for name, value in metrics.items()
+    }
+
+
+def test_losses_and_metrics_of_scripts_are_series() -> None:
+    def loss(step: int, value: float) -> LossMeasured:
+        return LossMeasured(step=step, loss=value, tokens=1, examples=1, seconds=1)
+
+    state = after(
+        loss(0, 2.5), loss(4, 1.5), loss(2, 2.0),
+        e.MetricsLogged(step=1, split="train", values={"a": 1.0, "b": 2.0}),
+        e.MetricsLogged(step=2, split="train", values={"a": 3.0}),
+    )  # fmt: skip
+    assert HELD_OUT == "validation/loss"
+    assert {name: list(one) for name, one in state.series.items()} == {
+        HELD_OUT: [(0.0, 2.5), (2.0, 2.0)],
+        "script/a": [(1.0, 1.0), (2.0, 3.0)],
+        "script/b": [(1.0, 2.0)],
+    }
+
+
+def labelled(*rows: TrajectorySummary) -> e.GroupLabelled:
+    label = Label(id="x", step=1, group=0, words=(Word(kind="flag"),))
+    group = group_of(*(one.reward for one in rows))
+    return e.GroupLabelled(label=label, group=group, trajectories=list(rows))
+
+
+def test_labels_change_rewards_until_they_are_undone() -> None:
+    state = after(
+        STARTED, PLANNED, *(e.TrajectoryRecorded(trajectory=row(n, 0.5)) for n in (0, 1)),
+        e.TrajectoryRecorded(trajectory=row(2)),
+    )  # fmt: skip
+    scored = Unlabelled(reward=0.5, parts={}, problem=None)
+    unscored = scored.model_copy(update={"reward": None})
+    excluded = row(0, None, unlabelled=scored, labels=("exclude",))
+    healed = row(2, 0.9, unlabelled=unscored, labels=("score",))
+    after(labelled(excluded, row(1, 0.5)), state=state)
+    assert (state.unscored, state.relabelled) == (2, {"t0": None})
+    assert state.labelled == {("train", 1, 0)}
+    assert state.flight[0].rewards == {0: None, 1: 0.5}
+    after(labelled(excluded, row(1, 0.5), healed), state=state)
+    assert (state.unscored, state.relabelled) == (1, {"t0": None, "t2": 0.9})
+    after(labelled(row(0, 0.5), row(1, 0.5), row(2)), state=state)
+    assert (state.unscored, state.relabelled, state.labelled) == (1, {}, set())
+    after(labelled(row(0, 0.5)), state=state)
+    assert state.labelled == set()
+
+
+def test_reviews_open_and_close_and_batches_close() -> None:
+    review = e.ReviewOpened(step=1, until=None, then="train")
+    state = after(STARTED, review)
+    assert state.review is not None
+    assert state.review.step == 1
+    after(e.ReviewClosed(step=1, by="person"), state=state)
+    assert state.review is None
+    after(e.BatchClosed(step=3), e.BatchClosed(step=2), state=state)
+    assert state.closed == 3
+    after(review, e.RunFinished(step=1, seconds=1), state=state)
+    assert state.review is None
+
+
+def test_calls_are_counted_by_what_they_were_for() -> None:
+    problem = Problem(code="judge.refused", message="?")
+
+    def opened(attempt: str) -> e.CallOpened:
+        return e.CallOpened(key="k", judge="j", most_usd=1, attempt=attempt)
+
+    def closed(usd: float, attempt: str, problem: Problem | None = None) -> e.CallClosed:
+        usage = Usage(cost_usd=usd)
+        return e.CallClosed(
+            key="k", judge="j", usage=usage, seconds=1, attempt=attempt, problem=problem
+        )
+
+    state = after(
+        opened(""), opened(""), opened("t1"),
+        closed(0.5, ""), closed(0.25, "", problem), closed(0.0, "", problem),
+        closed(4.0, "t1", problem), closed(2.0, "t1"),
+    )  # fmt: skip
+    assert (state.judge_calls, state.judge_failed, state.judge_usd) == (2, 2, 0.75)
+    assert state.attempts_usd == 6.0
+
+
+def test_canaries_findings_and_the_warmup_are_kept() -> None:
+    def canary(caught: bool) -> e.CanaryJudged:
+        return e.CanaryJudged(
+            step=1, group=0, what="w", judge="j", score=0.1, others=0.5, caught=caught
+        )
+
+    findings = [Finding(code=code, title="t", words="w") for code in ("a", "b")]
+    warmup = WarmupFinished(examples=3, losses=[2.0], seconds=1.0)
+    state = after(
+        canary(True), canary(False), warmup,
+        e.DiagnosisChanged(step=1, findings=findings[:1]),
+        e.DiagnosisChanged(step=2, findings=findings),
+    )  # fmt: skip
+    assert (state.canaries, state.findings) == ([True, False], findings)
+    assert state.warmup is not None
+    assert state.warmup.examples == 3
+
+
+def checkpoint(step: int, size: int = 1) -> CheckpointSaved:
+    path = f"checkpoints/step-{step:06d}"
+    return CheckpointSaved(checkpoint=Checkpoint(step=step, path=path, bytes=size, at=0))
+
+
+def test_a_checkpoint_replaces_those_from_its_step_on() -> None:
+    state = after(checkpoint(2), checkpoint(4), checkpoint(6), checkpoint(4, 9))
+    assert [(one.step, one.bytes) for one in state.checkpoints] == [(2, 1), (4, 9)]
+
+
+def test_an_export_is_kept_and_counted() -> None:
+    exported = CheckpointExported(
+        step=4, format="merged", dtype="bfloat16", path="/x", bytes=1, verdict="equal"
+    )
+    state = after(exported, exported)
+    assert ([one.step for one in state.exports], state.spoken) == ([4, 4], 2)
+
+
+def history(first: int, last: int, *events: Any, **fields: Any) -> History:
+    lines = [
+        e.encode(event.model_copy(update={"seq": seq, "at": 10.0 * seq}))
+        for seq, event in enumerate(events, first)
+    ]
+    return History(first=first, lines=lines, seq=last, at=500.0, **fields)
+
+
+def test_a_history_stands_for_its_events() -> None:
+    state = RunState("r", awaiting={"a", "b", "c", "d"}, trajectories=1, unscored=2, logged=3)
+    state.judge_calls, state.judge_failed, state.judge_usd, state.attempts_usd = 4, 5, 6.0, 7.0
+    unknown = '{"kind": "moon.risen", "seq": 3, "at": 30}'
+    told = history(
+        1, 9, STARTED, e.RunPaused(step=1), trajectories=10, unscored=20, logged=30,
+        judge_calls=40, judge_failed=50, judge_usd=60.0, attempts_usd=70.0,
+        recorded=("d", "e"), awaiting=("e",),
+        settled=(("a", False, True), ("b", False, False), ("c", True, True), ("z", False, True)),
+    )  # fmt: skip
+    told = told.model_copy(update={"lines": [*told.lines, unknown]})
+    assert state.apply(told)
+    assert (state.seq, state.at, state.status) == (9, 500.0, "paused")
+    assert state.awaiting == {"c", "e"}
+    assert (state.trajectories, state.unscored, state.logged) == (11, 2 + 1 + 20, 33)
+    assert (state.judge_calls, state.judge_failed) == (44, 55)
+    assert (state.judge_usd, state.attempts_usd) == (66.0, 77.0)
+
+
+def test_a_history_has_to_follow_too() -> None:
+    state = after(STARTED)
+    with pytest.raises(SequenceGap, match="event 3 after 1"):
+        state.apply(history(3, 9))
+    assert not state.apply(history(1, 1))
+    assert state.apply(history(2, 4))
+    assert state.seq == 4
+
+
+def test_a_history_never_turns_the_clock_back() -> None:
+    state = after(STARTED.model_copy(update={"at": 900.0}))
+    state.apply(history(2, 4))
+    assert state.at == 900.0
