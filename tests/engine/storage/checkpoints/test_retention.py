@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from engine.protocol.events.base import BaseEvent
 
 from engine.protocol.config.project import ProjectConfig, TrainConfig
-from engine.protocol.events.base import BaseEvent
 from engine.protocol.events.checkpoints import (
     CheckpointBranched,
     CheckpointDropped,
@@ -236,10 +236,7 @@ def test_pins_are_stored_with_their_note(in_run: InRun) -> None:
 
     run = in_run(act)
     pins = [e for e in run.reader.events_of(*SPOKEN) if isinstance(e, CheckpointPinned)]
-    assert [(e.step, e.pinned, e.note) for e in pins] == [
-        (1, True, "the good one"),
-        (2, False, ""),
-    ]
+    assert [(e.step, e.pinned, e.note) for e in pins] == [(1, True, "the good one"), (2, False, "")]
     run.close()
 
 
