@@ -8,6 +8,7 @@ from engine.environments.agent_packages import packages_name
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused, readable
 from engine.protocol.records.runs import ACTIVE_STATES, ProjectView, RunSummary, SplitInfo
+from engine.remote.mirror.record import FILE as RECORD
 from engine.server.services.fingerprints import fingerprint, fingerprints
 from engine.server.services.summaries import damaged_run, problem_of, same_id, summarise
 from engine.storage.project import FILE, check_text, is_outside, load_config, read_toml, split_info
@@ -191,10 +192,10 @@ def _split_infos(path: Path, config: ProjectConfig) -> list[SplitInfo]:
 
 
 def _stamp(folder: Path) -> tuple[float, ...]:
-    """Modification times of a run's spec and database, WAL included."""
+    """Modification times of what a summary is made of: database (with its WAL), spec and record."""
 
     def changed(name: str) -> float:
         file = folder / name
         return file.stat().st_mtime if file.exists() else 0.0
 
-    return changed(DATABASE), changed(f"{DATABASE}-wal"), changed(SPEC)
+    return changed(DATABASE), changed(f"{DATABASE}-wal"), changed(SPEC), changed(RECORD)
