@@ -14,7 +14,7 @@ from studio.pages.page import Page
 from studio.pages.trust_bar import TrustBar
 from studio.services.settings import SettingsStore
 from studio.widgets.cards.error_card import ErrorCard, Remedy
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.window.page_header import PageHeader
 from studio.widgets.window.sidebar import Sidebar
 
@@ -101,9 +101,7 @@ class MainWindow(QMainWindow):
         self._slot_box = QWidget()
         self._slot = vbox(parent=self._slot_box, margins=(16, 16, 16, 0))
         self._slot_box.hide()
-        for part in (self.header, self._slot_box, self.trust_bar):
-            column.addWidget(part)
-        column.addWidget(self._stack, 1)
+        add(column, self.header, self._slot_box, self.trust_bar, (self._stack, 1))
         whole = QWidget()
         hbox(self.sidebar, (right, 1), parent=whole, spacing=0)
         self.setCentralWidget(whole)

@@ -7,7 +7,7 @@ from studio.pages.offer_line import OfferLine
 from studio.store.projects.environments import Row
 from studio.text import formatting
 from studio.theme.theme import theme
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.meter import Meter
 from studio.widgets.text.chip import Chip
@@ -74,5 +74,4 @@ class EnvironmentRow(QWidget):
             spacing=4,
         )
         far = hbox((self._progress, 1), self._share, margins=(0, 4, 0, 0))
-        column.addLayout(far)
-        column.addWidget(self._meter)
+        add(column, far, self._meter)

@@ -17,7 +17,7 @@ from engine.protocol.problems import Problem
 from studio.widgets.cards.toast import Toast
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form_fields import Field
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.text.text import Text
 
 WIDTH_PX = 480
@@ -100,8 +100,7 @@ class Question(QDialog):
         )
         if field is not None:
             column.addWidget(field)
-        column.addSpacing(8)
-        column.addLayout(self._buttons(choices))
+        add(column, 8, self._buttons(choices))
         primary = next((choice.key for choice in choices if choice.kind == "primary"), None)
         line = getattr(field, "line", field.editor if field else None)
         if primary is not None and isinstance(line, QLineEdit):

@@ -17,20 +17,18 @@ def hbox(
     *parts: Part, parent: QWidget | None = None, margins: Margins = 0, spacing: int | None = None
 ) -> QHBoxLayout:
     """Lay out parts from left to right; without `spacing` in pixels, the style's is used."""
-    return _fill(QHBoxLayout(parent) if parent else QHBoxLayout(), parts, margins, spacing)
+    return _filled(QHBoxLayout(parent) if parent else QHBoxLayout(), parts, margins, spacing)
 
 
 def vbox(
     *parts: Part, parent: QWidget | None = None, margins: Margins = 0, spacing: int | None = None
 ) -> QVBoxLayout:
     """Lay out parts from top to bottom; see `hbox`."""
-    return _fill(QVBoxLayout(parent) if parent else QVBoxLayout(), parts, margins, spacing)
+    return _filled(QVBoxLayout(parent) if parent else QVBoxLayout(), parts, margins, spacing)
 
 
-def _fill(box: Box, parts: tuple[Part, ...], margins: Margins, spacing: int | None) -> Box:
-    box.setContentsMargins(*((margins,) * 4 if isinstance(margins, int) else margins))
-    if spacing is not None:
-        box.setSpacing(spacing)
+def add(box: QBoxLayout, *parts: Part) -> None:
+    """Append parts to a layout."""
     for part in parts:
         inner, stretch = part if isinstance(part, tuple) else (part, 0)
         if isinstance(inner, QWidget):
@@ -41,4 +39,11 @@ def _fill(box: Box, parts: tuple[Part, ...], margins: Margins, spacing: int | No
             box.addSpacing(inner)
         else:
             box.addStretch(1)
+
+
+def _filled(box: Box, parts: tuple[Part, ...], margins: Margins, spacing: int | None) -> Box:
+    box.setContentsMargins(*((margins,) * 4 if isinstance(margins, int) else margins))
+    if spacing is not None:
+        box.setSpacing(spacing)
+    add(box, *parts)
     return box

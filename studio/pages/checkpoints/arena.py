@@ -23,7 +23,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.controls.inputs import LineInput
 from studio.widgets.controls.toggle import Toggle
-from studio.widgets.layouts import hbox
+from studio.widgets.layouts import add, hbox
 from studio.widgets.text.text import Text
 
 TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
@@ -306,8 +306,7 @@ class ArenaCard(Card):
             self.header.add_right(tool)
         self._nothing.setContentsMargins(48, 24, 48, 24)
         self.body.setSpacing(0)
-        self.body.addWidget(self._nothing, 1)
-        self.body.addLayout(self._room, 1)
+        add(self.body, (self._nothing, 1), (self._room, 1))
         foot = hbox(
             (self._ask, 1),
             self._stop,

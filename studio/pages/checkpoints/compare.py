@@ -16,7 +16,7 @@ from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.charts.legend import Entry, Legend
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.tables.interval_axis import Interval
 from studio.widgets.tables.interval_chart import TagChart, TagRow
 from studio.widgets.tables.table import Table
@@ -80,8 +80,7 @@ class CompareCard(Card):
             spacing=10,
         )
         line = hbox(self._open, STRETCH)
-        rows.addLayout(line)
-        rows.addStretch(1)
+        add(rows, line, STRETCH)
         self.body.addWidget(scrolled(inside))
 
     def show_evaluated(self, result: EvaluationResult, words: Mapping[str, str]) -> None:
@@ -134,8 +133,7 @@ class CompareCard(Card):
         for old in self._lines:
             old.deleteLater()
         self._lines = [Text(words, "label", 400, tone, wrap=True) for words, tone in told]
-        for line in self._lines:
-            self._words.addWidget(line)
+        add(self._words, *self._lines)
 
     def _fit_table(self, rows: Sequence[Standing]) -> None:
         """Fit the table to its rows and hide empty columns."""

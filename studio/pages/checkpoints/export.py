@@ -23,7 +23,7 @@ from studio.widgets.cards.sheet import Sheet
 from studio.widgets.charts.gap_histogram import GapHistogram
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form_fields import ChoiceField, PathField
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.tables.meter import MeterRow
 from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
@@ -216,8 +216,7 @@ class ExportSheet(Sheet):
 
     def _build(self) -> None:
         choices = hbox(*((card, 1) for card in self._cards.values()), spacing=8)
-        self.body.addWidget(Text("Format", "label", 500, "muted"))
-        self.body.addLayout(choices)
+        add(self.body, Text("Format", "label", 500, "muted"), choices)
         form = QGridLayout()
         form.setVerticalSpacing(8)
         form.addWidget(Text("Precision", "label", 400, "muted"), 0, 0)
@@ -225,14 +224,17 @@ class ExportSheet(Sheet):
         form.addWidget(Text("Folder", "label", 400, "muted"), 1, 0)
         form.addWidget(self._folder, 1, 1)
         form.setColumnStretch(1, 1)
-        self.body.addLayout(form)
-        for part in (self._phase, self._progress, self._proof, self._commands):
-            self.body.addWidget(part)
-        self.body.addStretch(1)
-        self.body.addWidget(self._words)
-        self.foot.addStretch(1)
-        self.foot.addWidget(self._cancel)
-        self.foot.addWidget(self._go)
+        add(
+            self.body,
+            form,
+            self._phase,
+            self._progress,
+            self._proof,
+            self._commands,
+            STRETCH,
+            self._words,
+        )
+        add(self.foot, STRETCH, self._cancel, self._go)
 
 
 WORDS = {
@@ -343,8 +345,7 @@ class Commands(QWidget):
         for row in self._rows:
             row.deleteLater()
         self._rows = [self._row(one.tool, one.command, one.note) for one in report.commands]
-        for row in self._rows:
-            self._column.addWidget(row)
+        add(self._column, *self._rows)
 
     def _row(self, tool: str, command: str, note: str) -> QWidget:
         row = QWidget()
@@ -353,8 +354,7 @@ class Commands(QWidget):
         copy = Button("Copy", "quiet", icon="copy", height=24)
         copy.clicked.connect(lambda: QApplication.clipboard().setText(command))
         head.addWidget(copy)
-        column.addLayout(head)
-        column.addWidget(Text(command, "mono-small", 400, "text", wrap=True, selectable=True))
+        add(column, head, Text(command, "mono-small", 400, "text", wrap=True, selectable=True))
         if note:
             column.addWidget(Text(note, "caption", 400, "faint", wrap=True))
         return row

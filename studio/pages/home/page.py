@@ -22,7 +22,7 @@ from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.run_banner import RunBanner
 from studio.widgets.controls.inputs import SearchInput
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.tables.table import Table
 from studio.widgets.text.phrase import Span
 from studio.widgets.text.text import Text
@@ -68,11 +68,7 @@ class HomePage(Page):
         content.setMaximumWidth(WIDEST)
         self._column = vbox(parent=content, margins=(24, 16, 24, 24), spacing=0)
         self._projects = self._projects_part()
-        self._column.addWidget(self._banner)
-        self._column.addSpacing(8)
-        self._column.addWidget(self._projects)
-        self._column.addWidget(self._samples)
-        self._column.addStretch(1)
+        add(self._column, self._banner, 8, self._projects, self._samples, STRETCH)
         whole = hbox(parent=self)
         outer = QWidget()
         hbox((content, 1000), STRETCH, parent=outer)

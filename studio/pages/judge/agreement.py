@@ -11,7 +11,7 @@ from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.facts import Fact, FactRow
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.tables.interval_axis import Interval, IntervalAxis
 from studio.widgets.text.text import Text
 
@@ -45,16 +45,12 @@ class AgreementCard(Card):
     def _lay_out(self) -> None:
         left = vbox(spacing=4)
         line = hbox(self._figure, (self._under, 1), spacing=10)
-        left.addLayout(line)
-        left.addWidget(self._axis)
-        left.addStretch(1)
+        add(left, line, self._axis, STRETCH)
         right = vbox(self._ceiling, self._rest, spacing=8)
         buttons = hbox(self._show, self._suggest, STRETCH, spacing=8)
-        right.addLayout(buttons)
-        right.addStretch(1)
+        add(right, buttons, STRETCH)
         both = hbox((left, 1), (right, 1), spacing=16)
-        self.body.addLayout(both)
-        self.body.addWidget(self._facts)
+        add(self.body, both, self._facts)
         assert self.header is not None
         self.header.add_right(self._compare)
 

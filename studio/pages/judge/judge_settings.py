@@ -12,7 +12,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.price_button import PriceButton
 from studio.widgets.forms.form_fields import ChoiceField, TextField, ToggleField
-from studio.widgets.layouts import STRETCH, hbox
+from studio.widgets.layouts import STRETCH, add, hbox
 from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
 
@@ -59,8 +59,7 @@ class JudgeChoice(Card):
         assert self.header is not None
         self.header.add_right(Text("used for new runs", "caption", 400, "muted"))
         self.header.add_right(self._on)
-        self.body.addLayout(top)
-        self.body.addLayout(bottom)
+        add(self.body, top, bottom)
 
     def show_judge(
         self, judge: JudgeConfig, options: Sequence[JudgeOption], used: Sequence[str]

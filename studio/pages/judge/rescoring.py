@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QScrollArea, QWidget
 from engine.protocol.records.judging import Tried
 from studio.text import formatting
 from studio.widgets.cards.card import Card
-from studio.widgets.layouts import hbox
+from studio.widgets.layouts import add, hbox
 from studio.widgets.tables.slope_chart import HEIGHT, Slope, SlopeChart, Slopes, ranks
 from studio.widgets.text.text import Text
 
@@ -39,8 +39,7 @@ class TrialCard(Card):
             wrap=True,
         )
         self._nothing.setContentsMargins(12, 0, 12, 12)
-        self.body.addWidget(self._nothing)
-        self.body.addWidget(self._area)
+        add(self.body, self._nothing, self._area)
         self._area.hide()
         assert self.header is not None
         self._legend = [Text("— moves up", "caption", 500, "accent")]

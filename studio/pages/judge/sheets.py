@@ -15,7 +15,7 @@ from studio.theme.theme import theme
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import STRETCH, add, vbox
 from studio.widgets.tables.table import Table
 from studio.widgets.text.text import Text
 
@@ -46,8 +46,11 @@ class DisagreementSheet(Sheet):
             f"The judge scores {case.worse + 1} at {formatting.number(case.worse_score)} and "
             f"{case.better + 1} at {formatting.number(case.better_score)}."
         )
-        card.body.addWidget(Text(you, "label", 500, "human", wrap=True))
-        card.body.addWidget(Text(judge, "label", 400, "judge", wrap=True))
+        add(
+            card.body,
+            Text(you, "label", 500, "human", wrap=True),
+            Text(judge, "label", 400, "judge", wrap=True),
+        )
         for words, who in ((case.why, "You"), (case.reason, "Judge")):
             if words:
                 reason = f"{who}: {words[:400]}"
@@ -55,8 +58,7 @@ class DisagreementSheet(Sheet):
         line = QHBoxLayout()
         open_it = Button("Open the group", "quiet", icon="git-fork", height=24)
         open_it.clicked.connect(lambda: self.group_wanted.emit(case.split, case.step, case.group))
-        line.addWidget(open_it)
-        line.addStretch(1)
+        add(line, open_it, STRETCH)
         card.body.addLayout(line)
         return card
 
@@ -121,8 +123,7 @@ class SuggestionSheet(Sheet):
         self._take.clicked.connect(self._accept)
         column = vbox(self._words, (self._text, 1), spacing=8)
         self.body.addLayout(column)
-        self.foot.addStretch(1)
-        self.foot.addWidget(self._take)
+        add(self.foot, STRETCH, self._take)
 
     def show_suggestion(self, found: Suggestion, now: str) -> None:
         self._source = found.source

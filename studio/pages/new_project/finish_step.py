@@ -15,7 +15,7 @@ from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.controls.toggle import Toggle
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import SuggestField
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import STRETCH, add, vbox
 from studio.widgets.text.text import Text
 
 WORDS = (
@@ -46,13 +46,9 @@ class FinishStep(QWidget):
         )
         row = FormRow("learner", "Model to train", self.learner, help=LEARNER_HELP,
                       label_px=LABEL_PX)  # fmt: skip
-        column.addWidget(row)
-        column.addWidget(self.judge)
-        column.addWidget(self.measure)
+        add(column, row, self.judge, self.measure)
         words = MEASURE.format(attempts=ATTEMPTS)
-        column.addWidget(Text(words, "label", 400, "muted", wrap=True))
-        column.addWidget(self._problem)
-        column.addStretch(1)
+        add(column, Text(words, "label", 400, "muted", wrap=True), self._problem, STRETCH)
 
     def set_models(self, models: Sequence[ModelInfo]) -> None:
         self.learner.set_choices([one.name for one in models])

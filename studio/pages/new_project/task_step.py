@@ -18,7 +18,7 @@ from studio.store.projects import draft
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import SpinField, TextField
 from studio.widgets.forms.text_area import ParagraphField
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import STRETCH, add, vbox
 from studio.widgets.text.text import Text
 
 WORDS = (
@@ -143,11 +143,7 @@ class TaskStep(QWidget):
         column = vbox(Text(WORDS, "label", 400, "muted", wrap=True), parent=self, spacing=10)
         for key in ("name", "description"):
             column.addWidget(self._rows[key])
-        column.addWidget(self.writer)
-        column.addWidget(self._rows["count"])
-        column.addWidget(self.tools)
-        column.addWidget(self._problem)
-        column.addStretch(1)
+        add(column, self.writer, self._rows["count"], self.tools, self._problem, STRETCH)
         for row in self._rows.values():
             row.edited.connect(self._edited)
         self.writer.edited.connect(self.edited)

@@ -24,6 +24,7 @@ from studio.services.session import Session
 from studio.store.projects import draft
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import add
 from studio.widgets.text.text import Text
 
 Step = Literal["task", "draft", "finish"]
@@ -247,14 +248,8 @@ class DescribeSheet(Sheet):
     # Building
 
     def _build(self) -> None:
-        self.body.addWidget(self._step)
-        for part in self._parts.values():
-            self.body.addWidget(part, 1)
-        self.foot.addWidget(self._back)
-        self.foot.addWidget(self._anew)
-        self.foot.addWidget(self._note, 1)
-        for button in (self._stop, self._more, self._main):
-            self.foot.addWidget(button)
+        add(self.body, self._step, *((part, 1) for part in self._parts.values()))
+        add(self.foot, self._back, self._anew, (self._note, 1), self._stop, self._more, self._main)
 
     def _wire(self) -> None:
         self._main.clicked.connect(self._press)

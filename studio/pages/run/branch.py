@@ -14,6 +14,7 @@ from studio.widgets.controls.segmented import Segmented
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import ChoiceField, NumberField, SpinField
 from studio.widgets.forms.run_request_sheet import OrderSheet
+from studio.widgets.layouts import add
 from studio.widgets.text.text import Text
 
 WAYS = ("Continue training", "Replay exactly")
@@ -115,12 +116,7 @@ class BranchSheet(OrderSheet):
         )
 
     def _build(self) -> None:
-        self.body.addWidget(self._way)
-        self.body.addWidget(self._words)
-        self.body.addWidget(self._where)
-        self.body.addWidget(self._line)
-        for row in self._rows:
-            self.body.addWidget(row)
+        add(self.body, self._way, self._words, self._where, self._line, *self._rows)
         self.add_end()
 
     def _refresh(self) -> None:

@@ -32,7 +32,7 @@ from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.empty_page import EmptyPage, Preparation
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import add, hbox, vbox
 
 
 class RunPage(Page):
@@ -82,11 +82,14 @@ class RunPage(Page):
         live = QWidget()
         self._column = vbox(parent=live, margins=(16, 12, 16, 16), spacing=12)
         self._review = ReviewBar(self.session)
-        self._column.addWidget(AwayBar(self.session))
-        self._column.addWidget(self._review)
-        self._column.addWidget(self._strip)
-        self._column.addLayout(self._body, 1)
-        self._column.addWidget(self._log)
+        add(
+            self._column,
+            AwayBar(self.session),
+            self._review,
+            self._strip,
+            (self._body, 1),
+            self._log,
+        )
         self._log.hide()
         self._stack.addWidget(self._empty)
         self._stack.addWidget(live)

@@ -18,7 +18,7 @@ from studio.widgets.cards.card import Card, CardHeader
 from studio.widgets.cards.diagnosis_card import DiagnosisCard
 from studio.widgets.cards.facts import Fact, FactRow
 from studio.widgets.cards.key_values import KeyValues
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import STRETCH, add, vbox
 from studio.widgets.steps.phase_bars import Phase, PhaseBars
 from studio.widgets.tables.group_row import GroupRow
 from studio.widgets.tables.meter import MeterRow
@@ -56,8 +56,7 @@ class StepCard(_Headed):
         super().__init__("Step", " ")
         self._bars, self._facts = PhaseBars(), FactRow()
         self.body.setSpacing(10)
-        self.body.addWidget(self._bars)
-        self.body.addWidget(self._facts)
+        add(self.body, self._bars, self._facts)
 
     def show_run(self, state: RunState) -> None:
         now = time.time()
@@ -225,11 +224,16 @@ class MachineCard(_Headed):
         self._best_tokens_per_s = 1.0
         self._hardware: dict[str, float] = {}
         self.body.setSpacing(0)
-        for part in (self._cores, self._memory, self._tokens):
-            self.body.addWidget(part)
-        self.body.addSpacing(4)
-        for told in (self._programs, self._unlike, self._gap):
-            self.body.addWidget(told)
+        add(
+            self.body,
+            self._cores,
+            self._memory,
+            self._tokens,
+            4,
+            self._programs,
+            self._unlike,
+            self._gap,
+        )
 
     def show_run(self, state: RunState) -> None:
         if state.progress is not None and state.progress.hardware:
@@ -314,9 +318,7 @@ class SideColumn(QScrollArea):
         self._hushed: tuple[str, int] = ("", 0)
         """Run and number of worker restarts at the last dismissal."""
         self._run_id, self._restarted = "", 0
-        for card in (self._step, self._flight, self._cards, self._machine):
-            self._column.addWidget(card)
-        self._column.addStretch(1)
+        add(self._column, self._step, self._flight, self._cards, self._machine, STRETCH)
         self.setWidget(inner)
         self._flight.group_opened.connect(self.group_opened)
         self._clock = QTimer(self)

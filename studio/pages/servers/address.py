@@ -11,7 +11,7 @@ from engine.protocol.requests.remote import HostSpec
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import ChoiceField, SegmentedField, SuggestField, TextField
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import add, vbox
 from studio.widgets.text.text import Text
 
 LABEL_PX = 92
@@ -124,12 +124,9 @@ class AddressForm(QWidget):
             "A Linux machine that you reach over SSH. Atelier surveys it before installing "
             "anything."
         )
-        column.addWidget(Text(words, "label", 400, "muted", wrap=True))
-        for row in self._rows.values():
-            column.addWidget(row)
+        add(column, Text(words, "label", 400, "muted", wrap=True), *self._rows.values())
         column.addWidget(self._fold, 0, Qt.AlignmentFlag.AlignLeft)
-        for row in self._more:
-            column.addWidget(row)
+        add(column, *self._more)
         self.address.edited.connect(self._addressed)
         self.name.edited.connect(lambda words: self._named(str(words)))
         self._fold.clicked.connect(lambda: self.unfold(self._more[0].isHidden()))

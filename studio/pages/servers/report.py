@@ -6,7 +6,7 @@ from engine.protocol.requests.remote import HostReport
 from studio.store.servers.server_rows import report_facts
 from studio.widgets.cards.check_line import CheckNote
 from studio.widgets.cards.key_values import KeyValues
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import add, vbox
 from studio.widgets.text.text import Text
 
 
@@ -33,5 +33,4 @@ class ReportView(QWidget):
             self._column.removeWidget(note)
             note.deleteLater()
         self._notes = [CheckNote(c.state, c.name, c.words, c.hint) for c in report.checks]
-        for note in self._notes:
-            self._column.addWidget(note)
+        add(self._column, *self._notes)

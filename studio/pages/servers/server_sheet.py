@@ -22,7 +22,7 @@ from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.tables.meter import Meter
 from studio.widgets.tables.status_dot import Dot
 from studio.widgets.text.text import Text
@@ -174,18 +174,12 @@ class HostSheet(Sheet):
 
     def _build(self) -> None:
         state = hbox(self._dot, (self._words, 1), spacing=8)
-        self.body.addLayout(state)
-        for part in (self._problem, self._meter):
-            self.body.addWidget(part)
+        add(self.body, state, self._problem, self._meter)
         for line in self._actions:
             box = hbox(line, STRETCH)
             self.body.addLayout(box)
-        for section in (self._facts, self._engines, self._runs, self._report):
-            self.body.addWidget(section)
-        self.body.addStretch(1)
-        self.foot.addLayout(self._ending)
-        self.foot.addStretch(1)
-        self.foot.addWidget(self._edit)
+        add(self.body, self._facts, self._engines, self._runs, self._report, STRETCH)
+        add(self.foot, self._ending, STRETCH, self._edit)
         self._edit.clicked.connect(self._change)
 
     def _change(self) -> None:

@@ -14,6 +14,7 @@ from studio.store.servers.servers import amount_words
 from studio.text import formatting
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, add
 from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
@@ -46,12 +47,8 @@ class MoveSheet(Sheet):
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._cancel = Button("Cancel", "quiet", height=32)
         self._go = Button("Move", "primary", height=32)
-        for part in (self._words, self._now, self._meter, self._share, self._problem):
-            self.body.addWidget(part)
-        self.body.addStretch(1)
-        self.foot.addStretch(1)
-        self.foot.addWidget(self._cancel)
-        self.foot.addWidget(self._go)
+        add(self.body, self._words, self._now, self._meter, self._share, self._problem, STRETCH)
+        add(self.foot, STRETCH, self._cancel, self._go)
         self._cancel.clicked.connect(self._leave)
         self._go.clicked.connect(self._begin)
 

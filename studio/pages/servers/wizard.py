@@ -21,7 +21,7 @@ from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.controls.toggle import Toggle
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import STRETCH, add, vbox
 from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
@@ -252,14 +252,17 @@ class AddServerSheet(Sheet):
     # Building
 
     def _build(self) -> None:
-        for part in (self._step, self._note, self._form, self._live, self._report, self._ready):
-            self.body.addWidget(part)
-        self.body.addStretch(1)
-        self.foot.addWidget(self._back)
-        self.foot.addWidget(self._later)
-        self.foot.addStretch(1)
-        self.foot.addWidget(self._again)
-        self.foot.addWidget(self._main)
+        add(
+            self.body,
+            self._step,
+            self._note,
+            self._form,
+            self._live,
+            self._report,
+            self._ready,
+            STRETCH,
+        )
+        add(self.foot, self._back, self._later, STRETCH, self._again, self._main)
 
     def _wire(self) -> None:
         self._hosts.changed.connect(self._heard)

@@ -12,7 +12,7 @@ from studio.services.key_lending import tracker_slot
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form_fields import ChoiceField, TextField
-from studio.widgets.layouts import hbox
+from studio.widgets.layouts import add, hbox
 from studio.widgets.text.text import Text
 
 PROVIDERS = (
@@ -66,8 +66,7 @@ class KeysCard(Card):
         self._provider.setFixedWidth(180)
         line = hbox(self._provider, (self._key, 1), self._keep, self._forget, spacing=8)
         self.body.setSpacing(8)
-        self.body.addLayout(line)
-        self.body.addWidget(self._words)
+        add(self.body, line, self._words)
         self._provider.edited.connect(lambda _: self.look())
         self._keep.clicked.connect(self._put)
         self._forget.clicked.connect(self._delete)

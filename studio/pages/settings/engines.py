@@ -14,7 +14,7 @@ from studio.store.projects.environments import Row, built_in_row, row_of
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import add, vbox
 from studio.widgets.text.text import Text
 
 POLL_S = 0.5
@@ -64,8 +64,7 @@ class EnginesCards(QWidget):
         for card in (self._engines, self._others):
             card.body.setSpacing(0)
             column.addWidget(card)
-        self._engines.body.addWidget(self._words)
-        self._engines.body.addWidget(self._by_hand)
+        add(self._engines.body, self._words, self._by_hand)
         self._others.setVisible(False)
 
     async def _watch(self) -> None:

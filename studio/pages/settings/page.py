@@ -25,7 +25,7 @@ from studio.widgets.controls.segmented import Segmented
 from studio.widgets.controls.toggle import Toggle
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import PathField, TextField
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.text.text import Text
 
 MODES = ("system", "dark", "light")
@@ -93,8 +93,7 @@ class SettingsPage(Page):
         self._motion.toggled.connect(lambda on: self.session.settings.update(reduced_motion=on))
         card.body.setSpacing(12)
         line = hbox(Text("Theme", "label", 500, "muted"), 16, self._mode, STRETCH)
-        card.body.addLayout(line)
-        card.body.addWidget(self._motion)
+        add(card.body, line, self._motion)
         return card
 
     def _engine_card(self) -> Card:
@@ -136,14 +135,15 @@ class SettingsPage(Page):
             button = Button(words, "outlined", icon=icon)
             button.clicked.connect(lambda _=False, a=action: self._actions.trigger(a))
             line.addWidget(button)
-        line.addWidget(
+        add(
+            line,
             Text(
                 "An active run stops at its last checkpoint and can be resumed.",
                 "caption",
                 tone="faint",
-            )
+            ),
+            STRETCH,
         )
-        line.addStretch(1)
         card.body.addLayout(line)
         return card
 
@@ -155,8 +155,7 @@ class SettingsPage(Page):
         card.header.add_right(self._check_button)
         self._check_list = vbox(spacing=2)
         self._hint = Text("Not checked yet.", "body", tone="faint", wrap=True)
-        card.body.addLayout(self._check_list)
-        card.body.addWidget(self._hint)
+        add(card.body, self._check_list, self._hint)
         return card
 
     def _keys_card(self) -> Card:
@@ -224,8 +223,7 @@ class SettingsPage(Page):
             self._check_list.removeWidget(line)
             line.deleteLater()
         self._checks = [CheckLine(c.state, f"{c.name}: {c.words}") for c in checks]
-        for line in self._checks:
-            self._check_list.addWidget(line)
+        add(self._check_list, *self._checks)
         hints = [check.hint for check in checks if check.hint]
         self._hint.setVisible(bool(hints))
         self._hint.set_words("\n".join(hints))

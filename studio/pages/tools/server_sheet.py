@@ -10,6 +10,7 @@ from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import Field, NumberField, SegmentedField, TextField
+from studio.widgets.layouts import STRETCH, add
 from studio.widgets.text.text import Text
 
 LABEL_PX = 104
@@ -92,17 +93,17 @@ class ServerSheet(Sheet):
         )
 
     def _build(self) -> None:
-        self.body.addWidget(Text(WORDS, "label", 400, "muted", wrap=True))
-        for row in self._rows.values():
-            self.body.addWidget(row)
-        self.body.addWidget(self._problem)
-        self.body.addWidget(Text(SECRETS, "caption", 400, "faint", wrap=True))
-        self.body.addStretch(1)
+        add(
+            self.body,
+            Text(WORDS, "label", 400, "muted", wrap=True),
+            *self._rows.values(),
+            self._problem,
+            Text(SECRETS, "caption", 400, "faint", wrap=True),
+            STRETCH,
+        )
         cancel = Button("Cancel", "quiet", height=32)
         cancel.clicked.connect(self.close_sheet)
-        self.foot.addStretch(1)
-        self.foot.addWidget(cancel)
-        self.foot.addWidget(self._add)
+        add(self.foot, STRETCH, cancel, self._add)
         self.way.edited.connect(lambda _: self._show_way())
         self._add.clicked.connect(self._accept)
         for field in (self.name, self.command, self.url, self.timeout):

@@ -16,7 +16,7 @@ from studio.services.session import Session
 from studio.store.projects import mcp
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import add, vbox
 from studio.widgets.text.text import Text
 
 
@@ -92,9 +92,7 @@ class ToolServers(Card):
         assert self.header is not None
         self.header.add_right(self._look)
         self.header.add_right(self._add)
-        self.body.addLayout(self._list)
-        for part in (self._empty, self._problem, self._note):
-            self.body.addWidget(part)
+        add(self.body, self._list, self._empty, self._problem, self._note)
         self._look.clicked.connect(self.look)
         self._add.clicked.connect(self.add)
         self.sheet.entered.connect(self._enter)

@@ -37,7 +37,7 @@ from studio.pages.trajectories.views import (
 )
 from studio.services.session import Session
 from studio.theme.theme import theme
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.painting.paint import painting
 
 REFRESH_MS = 1500
@@ -137,9 +137,7 @@ class TrajectoriesPage(Page):
         self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         inner = vbox(margins=(16, 12, 16, 12), spacing=8)
         self._review = ReviewBar(self.session)
-        inner.addWidget(self._review)
-        inner.addWidget(self._head)
-        inner.addWidget(self._body, 1)
+        add(inner, self._review, self._head, (self._body, 1))
         right = QWidget()
         vbox((inner, 1), self._bar, parent=right, spacing=0)
         self._right = QStackedWidget()

@@ -5,7 +5,7 @@ from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from studio.widgets.controls.buttons import Button, IconButton
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.phrase import Phrase
 from studio.widgets.text.text import Text
@@ -65,9 +65,7 @@ class DiagnosisCard(QWidget):
     def _build_wide(self) -> None:
         line = hbox(parent=self, margins=(44, 12, 14, 12))
         words = vbox(self._title, self._words, spacing=0)
-        line.addLayout(words, 1)
-        line.addSpacing(16)
-        line.addLayout(self._buttons())
+        add(line, (words, 1), 16, self._buttons())
         self._close.hide()
 
     def _buttons(self) -> QHBoxLayout:

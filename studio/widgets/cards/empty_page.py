@@ -11,7 +11,7 @@ from studio.theme.theme import theme
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.keycap import KeyCap
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.phrase import Phrase
 from studio.widgets.text.text import Text
@@ -54,20 +54,16 @@ class EmptyPage(QWidget):
         self._inside.setFixedWidth(_WIDTH)
         self._column = vbox(parent=self._inside, spacing=8)
         if drawing != "none":
-            self._column.addWidget(_Drawing(drawing, caption))
-            self._column.addSpacing(28)
+            add(self._column, _Drawing(drawing, caption), 28)
         self._line = Text(line, "display", 600, wrap=True)
         self._words = Phrase(words, "body", wrap=True)
-        self._column.addWidget(self._line)
-        self._column.addWidget(self._words)
+        add(self._column, self._line, self._words)
         self._card = Card(padding=0)
         self._card.body.setSpacing(0)
         self._card.hide()
-        self._column.addSpacing(12)
-        self._column.addWidget(self._card)
+        add(self._column, 12, self._card)
         self._foot = hbox(spacing=8)
-        self._column.addSpacing(8)
-        self._column.addLayout(self._foot)
+        add(self._column, 8, self._foot)
         outer = QVBoxLayout(self)
         outer.addStretch(1)
         outer.addWidget(self._inside, 0, Qt.AlignmentFlag.AlignHCenter)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.meter import paint_meter
 from studio.widgets.text.phrase import Phrase
@@ -117,8 +117,7 @@ class _RemedyRow(QWidget):
         self._button.clicked.connect(lambda: self.chosen.emit(remedy.key))
         line = hbox((words, 1), parent=self, margins=(52, 0, 16, 0))
         self._room = QWidget()
-        line.addWidget(self._room)
-        line.addWidget(self._button)
+        add(line, self._room, self._button)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         wide = self.width() > _METER_FROM_PX and self._remedy.share is not None

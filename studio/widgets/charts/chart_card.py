@@ -14,7 +14,7 @@ from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import EventTag, Limit, Pane
 from studio.widgets.charts.series import BandSeries, BarSeries, LineSeries, Series, ValidationSeries
 from studio.widgets.charts.view import ChartView
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.painting.focus import BY_KEYBOARD
 from studio.widgets.text.text import Text
@@ -211,8 +211,7 @@ class ChartCard(QWidget):
         header.setLayout(head)
         column = vbox(header, parent=self, spacing=0)
         below = hbox(self._subtitle, margins=(12, 0, 12, 4))
-        column.addLayout(below)
-        column.addWidget(self.view, 1)
+        add(column, below, (self.view, 1))
         self._change.hide()
         self._last.hide()
         self.setMinimumHeight(LEAST_HEIGHT_PX)

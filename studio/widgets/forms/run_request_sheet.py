@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QWidget
 from engine.protocol.problems import Problem
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import STRETCH, add
 from studio.widgets.text.text import Text
 
 
@@ -59,15 +60,16 @@ class OrderSheet(Sheet):
 
     def add_end(self) -> None:
         """Add problem, command and buttons after the fields."""
-        self.body.addWidget(self._problem)
-        self.body.addStretch(1)
-        self.body.addWidget(Text("In a terminal", "caption", 500, "faint"))
-        self.body.addWidget(self._command)
+        add(
+            self.body,
+            self._problem,
+            STRETCH,
+            Text("In a terminal", "caption", 500, "faint"),
+            self._command,
+        )
         cancel = Button("Cancel", "quiet", height=32)
         cancel.clicked.connect(self.close_sheet)
-        self.foot.addStretch(1)
-        self.foot.addWidget(cancel)
-        self.foot.addWidget(self._go)
+        add(self.foot, STRETCH, cancel, self._go)
 
     def _accept(self) -> None:
         if not self._go.is_busy():

@@ -14,7 +14,7 @@ from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.cards.now_training import NowTraining
 from studio.widgets.controls.keycap import KeyCap
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import STRETCH, add, vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.text import Text
 from studio.widgets.window.sidebar_row import SidebarRow
@@ -107,10 +107,7 @@ class Sidebar(QWidget):
         for key, row in self._rows.items():
             if key not in ("home", "settings"):
                 column.addWidget(row)
-        column.addStretch(1)
-        column.addWidget(self.now_training)
-        column.addSpacing(6)
-        column.addWidget(self._rows["settings"])
+        add(column, STRETCH, self.now_training, 6, self._rows["settings"])
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)

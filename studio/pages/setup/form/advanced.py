@@ -20,7 +20,7 @@ from studio.pages.setup.form.fields import (
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form import FormRow
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.text.chip import FilterChip
 from studio.widgets.text.chip_line import ChipLine
 from studio.widgets.text.text import Text
@@ -75,8 +75,7 @@ class AdvancedFold(QWidget):
                 continue
             if section_of(spec.key) != section:
                 section = section_of(spec.key)
-                column.addSpacing(8)
-                column.addWidget(Text(section, "label", 600, "muted"))
+                add(column, 8, Text(section, "label", 600, "muted"))
             row = self.rows[spec.key] = make_row(spec)
             row.entered.connect(self.edited)
             column.addWidget(row)

@@ -20,7 +20,7 @@ from studio.widgets.forms.form_fields import (
     SpinField,
     ToggleField,
 )
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.text.text import Text
 
 LABEL_PX, CHOICE_PX = 128, 280
@@ -129,10 +129,8 @@ class BackendCard(Card):
             (column if key in CHOICES else inner).addWidget(self.rows[key])
         line = hbox(spacing=8)
         line.addSpacing(-INSET_PX)
-        line.addWidget(self._more)
-        line.addWidget(self._words, 1)
-        column.addLayout(line)
-        column.addWidget(self._folded)
+        add(line, self._more, (self._words, 1))
+        add(column, line, self._folded)
         self._folded.hide()
         self.body.addLayout(column)
 

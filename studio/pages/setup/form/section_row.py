@@ -4,7 +4,7 @@ from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from studio.theme.theme import theme
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.text.text import Text
 
@@ -31,8 +31,7 @@ class ChoiceRow(QWidget):
 
     def finish(self) -> None:
         """Add the note after all controls were added."""
-        self.controls.addWidget(self._note)
-        self.controls.addStretch(1)
+        add(self.controls, self._note, STRETCH)
 
     def say(self, words: str, tone: str = "faint") -> None:
         """Show a note; tone "bad" also colours the number."""

@@ -24,7 +24,7 @@ from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form_fields import ChoiceField, PathField
 from studio.widgets.forms.pending_field import Entry
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.text.text import Text
 
 AGENT = "agent.file"
@@ -173,11 +173,9 @@ class ChoicesForm(QWidget):
         self._line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._copy = Button("Copy", "quiet", icon="copy", height=24)
         self._copy.clicked.connect(self._copied)
-        line.addWidget(self._line, 1)
-        line.addWidget(self._copy)
+        add(line, (self._line, 1), self._copy)
         card.body.addLayout(line)
-        self._column.addSpacing(16)
-        self._column.addWidget(card)
+        add(self._column, 16, card)
 
     def _copied(self) -> None:
         QApplication.clipboard().setText(self._line.words())

@@ -10,7 +10,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.cards.check_line import CheckNote
 from studio.widgets.cards.facts import Fact, FactRow
 from studio.widgets.cards.sheet import Sheet
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import STRETCH, add, vbox
 from studio.widgets.text.text import Text
 
 MOST_CHARS = 4_000
@@ -24,8 +24,7 @@ class CheckedSheet(Sheet):
     def __init__(self, host: QWidget) -> None:
         super().__init__("Test", host, WIDE_PX)
         self._inside = QWidget()
-        self.body.addWidget(self._inside)
-        self.body.addStretch(1)
+        add(self.body, self._inside, STRETCH)
 
     def show_attempt(self, attempt: Trajectory) -> None:
         column = self._begin(f"Test of the agent: {attempt.title}")

@@ -13,7 +13,7 @@ from studio.pages.setup.preflight.drawings import Drawn
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.stack_bar import StackRow, Stretch
 from studio.widgets.text.phrase import Phrase, Span
@@ -75,10 +75,7 @@ class CardMemory(QWidget):
         self._undo_values: dict[str, Any] = {}
         self._undo.clicked.connect(self._undone)
         line = hbox((self._undo_words, 1), self._undo)
-        for widget in (self._legend, self._vllm):
-            self._column.addWidget(widget)
-        self._column.addLayout(self._fixes)
-        self._column.addLayout(line)
+        add(self._column, self._legend, self._vllm, self._fixes, line)
         self.offer_undo("", {})
 
     def show_plan(self, plan: VramPlan) -> None:
@@ -116,8 +113,7 @@ class CardMemory(QWidget):
                 old.deleteLater()
         shown = fixes if len(fixes) <= MOST_FIXES else [*fixes[:4], fixes[-1]]
         self._offered = [self._button(fix) for fix in shown]
-        for button in self._offered:
-            self._fixes.addWidget(button)
+        add(self._fixes, *self._offered)
 
     def _button(self, fix: MemoryFix) -> Button:
         icon = "check" if fix.fits else "minus"

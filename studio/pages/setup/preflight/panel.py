@@ -19,7 +19,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.cards.check_line import CheckLine
 from studio.widgets.cards.facts import Fact, FactRow
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import STRETCH, vbox
+from studio.widgets.layouts import STRETCH, add, vbox
 from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
 
@@ -100,8 +100,7 @@ class Preflight(QWidget):
             self._check_box.removeWidget(line)
             line.deleteLater()
         self._checks = [CheckLine(state, words) for state, words in checks]
-        for line in self._checks:
-            self._check_box.addWidget(line)
+        add(self._check_box, *self._checks)
 
     def set_train(self, words: str, price: str, enabled: bool, why: str = "") -> None:
         self._train.set_words(words, price)
@@ -124,12 +123,7 @@ class Preflight(QWidget):
         card.body.setSpacing(10)
         memory: list[QWidget] = [self._memory_line, self._memory, self.cards, self._facts]
         baseline: list[QWidget] = [self._baseline_line, self._band, self._spread, self._advice]
-        for part in memory:
-            card.body.addWidget(part)
-        card.body.addSpacing(6)
-        for part in [*baseline, self._measure]:
-            card.body.addWidget(part)
-        card.body.addSpacing(4)
+        add(card.body, *memory, 6, *[*baseline, self._measure], 4)
         self._check_box = vbox(spacing=2)
         card.body.addLayout(self._check_box)
         self._tests_box = QVBoxLayout()

@@ -10,7 +10,7 @@ from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.text.text import Text
 
 KEPT = "Comments are kept when the form changes a value."
@@ -60,8 +60,7 @@ class TomlTab(QWidget):
         column = vbox(parent=self, margins=(24, 8, 24, 16), spacing=8)
         card = Card(padding=6)
         card.body.addWidget(self.editor)
-        column.addWidget(card, 1)
-        column.addLayout(line)
+        add(column, (card, 1), line)
 
     @property
     def dirty(self) -> bool:

@@ -7,7 +7,7 @@ from studio.pages.trajectories.groups.alignment import differences, rows_of
 from studio.pages.trajectories.groups.column_header import ColumnHead, HeadFacts
 from studio.pages.trajectories.groups.columns import ColumnsView
 from studio.text import formatting
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import add, vbox
 from studio.widgets.transcript.side_by_side import SideBySide
 
 
@@ -24,8 +24,7 @@ class CompareView(QWidget):
         bar = self.rows.verticalScrollBar().sizeHint().width()
         heads.setContentsMargins(6, 0, 6 + bar, 0)
         heads.setSpacing(16)
-        for head in self._heads:
-            heads.addWidget(head, 1)
+        add(heads, *((head, 1) for head in self._heads))
         vbox(heads, (self.rows, 1), parent=self, spacing=6)
 
     def clear(self) -> None:

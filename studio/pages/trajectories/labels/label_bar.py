@@ -20,7 +20,7 @@ from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.inputs import LineInput
 from studio.widgets.controls.key_line import KeyLine
 from studio.widgets.controls.toggle import Toggle
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.painting.paint import painting
 from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
@@ -215,9 +215,7 @@ class LabelBar(QWidget):
         asking = hbox(parent=ask, spacing=8)
         self._field.setFixedHeight(22)
         self._field.setMaximumWidth(420)
-        asking.addWidget(self._question)
-        asking.addWidget(self._field, 2)
-        asking.addWidget(self._hint, 1)
+        add(asking, self._question, (self._field, 2), (self._hint, 1))
         self._top = QStackedWidget()
         self._top.setFixedHeight(28)
         self._top.addWidget(self._keys)

@@ -21,7 +21,7 @@ from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.controls.segmented import Segmented
-from studio.widgets.layouts import vbox
+from studio.widgets.layouts import STRETCH, add, vbox
 from studio.widgets.tables.reward_bar import PartsBar
 from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import plain
@@ -85,9 +85,7 @@ class EvidencePanel(QWidget):
         column = self._columns[tab]
         _clear(column)
         fill = (self._fill_evidence, self._fill_reward, self._fill_labels)[tab]
-        for part in fill(self._evidence):
-            column.addWidget(part)
-        column.addStretch(1)
+        add(column, *fill(self._evidence), STRETCH)
 
     def show_call(self, call: Call) -> None:
         """Show the requested judge exchange."""
@@ -133,8 +131,7 @@ class EvidencePanel(QWidget):
         bar.set_parts(adds)
         rows = [(plain(part.name), formatting.signed(part.value)) for part in adds]
         sums.set_values([*rows, ("reward", formatting.number(record.reward))])
-        parts.body.addWidget(bar)
-        parts.body.addWidget(sums)
+        add(parts.body, bar, sums)
         found: list[QWidget] = [parts]
         if before := record.unlabelled:
             was = Card("Before your label")

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QWidget
 from engine.protocol.records.judging import Quote, Verdict
 from studio.text import formatting
 from studio.theme.theme import theme
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.meter import MeterRow
 from studio.widgets.text.chip import Chip
@@ -45,8 +45,7 @@ class VerdictView(QWidget):
             else ("gave no score")
         )
         name = "Judge" if chief else "Judge, not in the reward,"
-        line.addWidget(Text(f"{name} {score_words}", "heading", 600))
-        line.addStretch(1)
+        add(line, Text(f"{name} {score_words}", "heading", 600), STRETCH)
         self._column.addLayout(line)
         source = f"{short_model(verdict.judge)} · rubric {verdict.rubric[:6]}"
         self._column.addWidget(Text(source, "caption", tone="faint"))
