@@ -115,9 +115,9 @@ def test_an_adapter_made_elsewhere(
     [
         ("{run}@9", {}, "Stored steps of this run: 1."),
         ("nobody@1", {}, "no trained run called nobody"),
-        ("{run}@1", {}, "ask for more"),
+        ("{run}@1", {}, "set a larger train.steps"),
         ("{run}@1", {"overrides": {"train.steps": 3, "model.rank": 2}}, "model.rank cannot change"),
-        ("{run}@0", {"replay": True, "overrides": {"train.lr": 1}}, "no setting can change"),
+        ("{run}@0", {"replay": True, "overrides": {"train.lr": 1}}, "settings cannot change"),
         ("{run}@1", {"replay": True}, "no finished step behind 1"),
         ("/nowhere", {}, "neither RUN@STEP nor a folder"),
     ],

@@ -110,5 +110,5 @@ def test_a_difficulty_that_is_no_number_is_said_before_anything_is_sampled(
 ) -> None:
     file = project / "scenarios" / "train.jsonl"
     file.write_text(json.dumps({"id": "s1", "q": "Say 1", "difficulty": "hard"}) + "\n")
-    with pytest.raises(AtelierError, match="The difficulty of scenario s1 is no number"):
+    with pytest.raises(AtelierError, match="The difficulty of scenario s1 is not a number"):
         engine.train(project, **{"train.curriculum": "easy_first"})

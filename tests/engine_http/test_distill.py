@@ -101,7 +101,7 @@ def test_what_a_teacher_did_well_is_kept_and_paid_once(
     assert (found.kept, found.scenarios, found.of, found.mean) == (6, 3, 4, 1.0)
     assert found.left_out == {"unscored: provider.refused": 1, "unscored: provider.server": 1}
     assert kept(engine, run, "above:1.5").left_out["reward below 1.5"] == 6
-    with pytest.raises(AtelierError, match="does not say what to keep"):
+    with pytest.raises(AtelierError, match="is not a selection rule"):
         kept(engine, run, "some")
 
     asked = len(chat.asked)

@@ -176,7 +176,7 @@ def test_a_broken_engine_gives_place_and_says_so(installed: Checkout) -> None:
     python.rename(home / "gone")
     try:
         engine = Started(installed)
-        assert engine.notice.startswith("The GPU engine is gone from")
+        assert engine.notice.startswith("The GPU engine is missing in")
         engine.end(installed)
         assert engine.pid
     finally:
@@ -222,7 +222,7 @@ def test_a_job_of_the_engine_is_seen_cancelled_and_resumed(checkout: Checkout) -
     assert engine.act("install").action == "install"  # is under way
     until(lambda: (tick := engine.view().tick) and tick.done >= 1)
     assert engine.view().tick.share > 0.02  # type: ignore[union-attr]
-    with pytest.raises(Refused, match="another job is under way"):
+    with pytest.raises(Refused, match="another job is running"):
         engine.act("repair")
     with pytest.raises(Refused, match="is not installed"):
         engine.call(lambda client: client.use_engine(NAME))

@@ -207,7 +207,7 @@ def check_refusals(engine: Engine, project: Path, run: RunSummary, training: Run
         engine.call(lambda client: client.command(run.id, Command(action="resume")))
     with pytest.raises(Refused, match="no steps"):
         engine.call(lambda client: client.command(run.id, Command(action="extend", steps=9)))
-    with pytest.raises(Refused, match="is no evaluation"):
+    with pytest.raises(Refused, match="is not an evaluation"):
         engine.call(lambda client: client.evaluation(training.id))
     for wrong, said in {
         "nobody": "no trained run called nobody.*PROVIDER/MODEL",

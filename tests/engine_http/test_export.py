@@ -151,7 +151,7 @@ def test_the_command_line_exports_without_an_engine(tiny_model: Path, tmp_path: 
     asked = ("--format", "adapter", "--out", out)
     for wrong, words in (
         (("--format", "merged", "--dtype", "q8_0", "--out", out), "q8_0 is a precision of gguf"),
-        (("--push", "me/it", *asked), "needs a token"),
+        (("--push", "me/it", *asked), "needs a Hub token"),
     ):
         done = command_line(run, *wrong)
         assert done.returncode == 2

@@ -60,7 +60,7 @@ FAULTS = (
     ("raise KeyError('sources')", "agent.raised", "KeyError: 'sources'"),
     ("return None", "reward.none", "has no score"),
     ("return {{'reward': float('nan')}}", "agent.bad_result", "nan"),
-    ("return {{'reward': 'high'}}", "agent.bad_result", "no number"),
+    ("return {{'reward': 'high'}}", "agent.bad_result", "not a number"),
     ("await asyncio.sleep(60)", "agent.timeout", "timed out after 6 s"),
     ("print('x' * 50_000_000); raise ValueError('flooded')", "agent.raised", "flooded"),
 )

@@ -108,7 +108,7 @@ REASONS = {
     "tiny": ("agent.bad_result", "out of range"),
     "metric": ("agent.bad_result", "metrics.x"),
     "long_name": ("agent.bad_result", "10000000 characters"),
-    "big_int": ("agent.bad_result", "no number"),
+    "big_int": ("agent.bad_result", "not a number"),
     "no_json": ("agent.died", "unreadable"),
     "number": ("agent.died", "unreadable"),
     "no_id": ("agent.died", "unreadable"),

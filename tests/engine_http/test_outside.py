@@ -180,7 +180,7 @@ def test_what_cannot_be_handed_in_is_not_sampled(script: Script) -> None:
         headers={"Authorization": f"Bearer {script.key}"},
     )
     assert answer.status_code == 400
-    assert "cannot be handed in for training" in answer.text
+    assert "cannot be used for training" in answer.text
 
 
 def test_steps_alike_teach_nothing_and_count(script: Script) -> None:

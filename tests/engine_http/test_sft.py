@@ -129,7 +129,7 @@ def test_bad_lines_stop_the_start_until_they_may_be_left_out(engine: Engine, pro
     for words in (
         "3 of the 9 lines",
         "line 7: ",
-        "line 9: It is no JSON",
+        "line 9: It is not valid JSON",
         "model.max_context is 200",
     ):
         assert words in problem.message
@@ -194,7 +194,7 @@ def test_a_look_before_the_start_lists_every_bad_line(project: Path) -> None:
         more.write("nonsense\n" * 120)
     done = typed([sys.executable, "-m", "engine", "sft", str(project), "--check"])
     assert done.returncode == 1
-    named = [line for line in done.stdout.splitlines() if "It is no JSON" in line]
+    named = [line for line in done.stdout.splitlines() if "It is not valid JSON" in line]
     assert [line.split(":")[0] for line in named] == [f"  line {n}" for n in range(3, 123)]
 
 
@@ -217,7 +217,7 @@ def test_from_the_terminal(engine: Engine, project: Path) -> None:
         more.write("nonsense\n")
     refused = typed(command)
     assert refused.returncode == 1
-    assert "line 13: It is no JSON" in refused.stderr
+    assert "line 13: It is not valid JSON" in refused.stderr
 
 
 def typed(command: list[str]) -> "subprocess.CompletedProcess[str]":
@@ -271,7 +271,7 @@ def test_stop_and_resume(engine: Engine, project: Path) -> None:
     engine.call(lambda c: c.command(run.id, Command(action="stop_after_step")))
     stopped = engine.wait(run)[-1]
     assert isinstance(stopped, RunStopped)
-    with pytest.raises(AtelierError, match="are those of its epochs"):
+    with pytest.raises(AtelierError, match="is set by its epochs"):
         engine.call(lambda c: c.command(run.id, Command(action="extend", steps=500)))
     engine.call(lambda c: c.command(run.id, Command(action="resume")))
     until(lambda: engine.call(lambda c: c.run(run.id)).step > stopped.step)

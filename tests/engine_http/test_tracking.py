@@ -244,7 +244,7 @@ def test_a_run_that_was_never_tracked_is_sent_when_asked(
     run = engine.train(project, **{"train.steps": 1})
     engine.wait(run)
     assert trackers(engine, run).trackers == []
-    with pytest.raises(Refused, match="No tracker is on"):
+    with pytest.raises(Refused, match="No tracker is enabled"):
         engine.call(lambda client: client.track(run.id))
     to_otel(project, collector)
     argv = [sys.executable, "-m", "engine", "track", run.path, "--workspace", str(engine.workspace)]
@@ -265,7 +265,7 @@ def test_a_wrong_key_is_said_and_mended_by_another(
     until(lambda: trackers(engine, run).trackers[0].problem is not None)
     problem = trackers(engine, run).trackers[0].problem
     assert problem is not None
-    assert problem.message == "OpenTelemetry refuses the key (it answers 401)."
+    assert problem.message == "OpenTelemetry rejected the key (it answers 401)."
     assert SECRET not in problem.model_dump_json()
     engine.call(lambda c: c.lend_tracker_keys({"otel": "x-key=another"}))
     collector.reply = b""

@@ -141,7 +141,7 @@ def test_hanging_up_cancels_and_the_run_can_go_on(
     async def hang_up(client: EngineClient) -> None:
         job = asyncio.create_task(peek(client))
         await asyncio.to_thread(until, lambda: bool(script.asked), 60)
-        with pytest.raises(Refused, match="judge is at work"):
+        with pytest.raises(Refused, match="judge is scoring this run"):
             await client.command(stored.id, Command(action="resume", steps=2))
         job.cancel()
         await asyncio.gather(job, return_exceptions=True)
@@ -205,7 +205,7 @@ def test_a_label_teaches_the_judge_and_makes_another_rubric_of_it(
 
 def test_without_a_judge_the_trial_says_so(engine: Engine, project: Path) -> None:
     run = bring_two_groups(engine, project)
-    with pytest.raises(Refused, match="No judge is named"):
+    with pytest.raises(Refused, match="No judge is set"):
         tried(engine, run, TryJudge(source=RUBRIC))
 
 

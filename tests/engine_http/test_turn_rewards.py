@@ -64,7 +64,7 @@ def test_each_turn_keeps_its_own(engine: Engine, workspace: Path, tiny_model: Pa
     ("returned", "words"),
     [
         ("turns[:2]", "The agent returned 2 turn_rewards for 3 answers of the model."),
-        ("turns[:2] + [None]", "something that is no number as turn_rewards[2]"),
+        ("turns[:2] + [None]", "a value that is not a number as turn_rewards[2]"),
         ("turns[:2] + [float('nan')]", "The agent returned nan as turn_rewards[2]"),
         ("'high'", "turn_rewards that are no list"),
     ],

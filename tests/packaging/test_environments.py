@@ -265,7 +265,7 @@ def test_a_file_that_is_referred_to_counts(checkout: Checkout, tmp_path: Path, l
 
 
 def test_agents_do_not_stand_in_each_other_s_way(checkout: Checkout, tmp_path: Path) -> None:
-    """One is removed while the agent of another is at work; the former one of an edited file is
+    """One is removed while the agent of another is running; the former one of an edited file is
     found and removed by its key."""
     one = make_agent(tmp_path / "one", "thrift\n")
     other = make_agent(tmp_path / "other", "pyarrow\n")
@@ -282,7 +282,7 @@ def test_agents_do_not_stand_in_each_other_s_way(checkout: Checkout, tmp_path: P
         assert known["one"]["name"] not in kept(checkout)
         done = checkout.run("environments", "remove", name)
         assert done.returncode == 1
-        assert f"Process {agent.pid} is at work" in done.stderr
+        assert f"Process {agent.pid} is running" in done.stderr
     finally:
         agent.communicate(b"\n")
     (other / "requirements.txt").write_text("thrift>=0.5\n")

@@ -56,7 +56,7 @@ def read_line(line: bytes) -> Example:
         raise ValueError("It is nested too deeply.") from None
     value = {"messages": value} if isinstance(value, list) else value
     if not isinstance(value, dict):
-        raise ValueError(f"It is a {type(value).__name__} , not an object.")
+        raise ValueError(f"It is a {type(value).__name__}, not an object.")
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -137,7 +137,7 @@ def _message(value: Any, number: int) -> Message:
     if calls:
         _check_calls(calls, number)
     elif message["content"] in (None, "", []) and role == "assistant":
-        raise ValueError(f"Message {number}of the assistant is empty.")
+        raise ValueError(f"Message {number} of the assistant is empty.")
     if message.get("function_call"):
         raise ValueError(f'Message {number} has the old "function_call": write "tool_calls".')
     return message

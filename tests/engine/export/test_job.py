@@ -90,7 +90,10 @@ def test_a_flipped_byte_is_found_and_only_force_keeps_it(
     report, listener = export(run, format="merged", out=str(out), force=True, prompts=2)
     assert report.parity.verdict == "differs"
     assert report.parity.forced
-    assert "1 files are not as they were written: model.safetensors" in report.parity.failures[0]
+    assert (
+        "1 files were changed after they were written: model.safetensors"
+        in report.parity.failures[0]
+    )
     assert (listener.events[0].verdict, listener.events[0].step) == ("differs", 3)
     assert "It was kept although it differs" in (out / "README.md").read_text()
     report, listener = export(run, format="adapter", out=str(tmp_path / "other"), prompts=2)

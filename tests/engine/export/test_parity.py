@@ -71,7 +71,7 @@ def test_what_llama_cpp_has_converted_is_close_at_best() -> None:
         ({"files": FilesCheck(files=3, bytes=1, wrong=["a"])}, "not as they were written: a"),
         ({"weights": GOOD_WEIGHTS.model_copy(update={"outside": 2, "first": "w"})}, "first in w"),
         ({"weights": GOOD_WEIGHTS.model_copy(update={"missing": ["w"]})}, "missing: w"),
-        ({"weights": GOOD_WEIGHTS.model_copy(update={"unexpected": ["w"]})}, "too many: w"),
+        ({"weights": GOOD_WEIGHTS.model_copy(update={"unexpected": ["w"]})}, "unexpected: w"),
         ({"weights": None}, "could not be compared with"),
         ({"logprobs": gap(2e-4)}, "largest .* 0.0002 nats; 0.0001 are allowed"),
         ({"logprobs": None}, "could not be computed"),

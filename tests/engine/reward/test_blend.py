@@ -74,7 +74,7 @@ def test_a_reward_is_bounded(sign: int) -> None:
         (
             RewardConfig(required=("a", "b")), {"a": 1.0}, "reward.part_missing",
             "The reward part b is missing.",
-            "Return it from the agent or rewards.py, or take it out of reward.required.",
+            "Return it from the agent or rewards.py, or remove it from reward.required.",
         ),
         (
             RewardConfig(), {}, "reward.none",

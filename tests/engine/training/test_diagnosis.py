@@ -82,7 +82,7 @@ def test_unscored_rollouts_are_explained_by_their_own_reasons() -> None:
     found = blamed(*failed("agent.crashed", 9, "The agent raised KeyError."), *budget)
     assert [one.code for one in found] == ["unscored", "unscored_too"]
     assert found[0].title == "40 of 64 rollouts are unscored."
-    assert "agent is not to blame. The judge's budget is used up." in found[0].words
+    assert "agent is not the cause. The judge's budget is used up." in found[0].words
     assert found[0].suggestion == "Raise budget_usd."
     assert "The agent failed. The agent raised KeyError." in found[1].words
     assert found[1].suggestion

@@ -125,7 +125,7 @@ def test_keys_of_trackers_are_bound_to_their_addresses() -> None:
         ("mlflow", MlflowConfig(uri=EVIL)),
         ("otel", OtelConfig(endpoint=EVIL)),
     ):
-        with pytest.raises(ConfigError, match="it is not confirmed"):
+        with pytest.raises(ConfigError, match="is not confirmed"):
             tracker_key(name, settings, "k")  # type: ignore[arg-type]
         confirm_address(name, EVIL)
         assert tracker_key(name, settings, "k") == "k"  # type: ignore[arg-type]

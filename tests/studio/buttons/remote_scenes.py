@@ -224,7 +224,7 @@ REMOTE = [
         [
             Row("HostSheet: Stop engine", "shown Question Stop the engine"),
             Row("HostSheet: Remove from this server", "shown Question Remove Atelier"),
-            Row("HostSheet: Remove from the list", "shown Question Remove box"),
+            Row("HostSheet: Remove entry", "shown Question Remove box"),
             Row("HostSheet: Disconnect", "POST /hosts/box .*disconnect"),
         ],
         fake=SSH,

@@ -105,7 +105,7 @@ class FakeAuthoring:
             words = f"Writing scenarios {have + 1} to {min(asked.count, have + AT_ONCE)}"
             if not draft.system:
                 words = "Writing the system prompt and the rubric"
-            left_out = {"like another one": 3, "no JSON": 1} if have > AT_ONCE else {}
+            left_out = {"like another one": 3, "not valid JSON": 1} if have > AT_ONCE else {}
             values: dict[str, Any] = {"spent_usd": spent, "draft": draft, "left_out": left_out}
             if draft.system and self.problem and have >= self.stop_after:
                 yield DraftTicked(words="Written", problem=self.problem, ended=True, **values)

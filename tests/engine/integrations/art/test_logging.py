@@ -82,6 +82,6 @@ def test_what_no_store_can_hold_is_left_out_and_said(tmp_path: Path) -> None:
     model = Model(tmp_path)
     told = telling(model)
     figures = {"x": 1.0, "best": float("-inf"), "most": float("inf"), "none": float("nan")}
-    with pytest.warns(UserWarning, match="finite number are left out: val/best, val/most"):
+    with pytest.warns(UserWarning, match="not finite were skipped: val/best, val/most"):
         asyncio.run(model.log(metrics=figures, step=1))
     assert told == [("val", 1, [], {"val/x": 1.0})]

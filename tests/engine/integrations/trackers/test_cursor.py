@@ -46,7 +46,7 @@ def test_another_address_is_another_target_and_another_wish_is_not() -> None:
 def test_one_sends_at_a_time(tmp_path: Path) -> None:
     with hold_tracker(tmp_path, "wandb"), hold_tracker(tmp_path, "mlflow"):
         with (
-            pytest.raises(Refused, match=r"sends this run to W&B"),
+            pytest.raises(Refused, match=r"already uploads this run to W&B"),
             hold_tracker(tmp_path, "wandb"),
         ):
             pass

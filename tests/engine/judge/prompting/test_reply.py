@@ -212,7 +212,7 @@ def test_reasons_and_quotes_are_bounded(
 )
 def test_complaints_name_every_fault(given: list[object], complaint: str) -> None:
     found = read_reply(entries(*given), ["BC"], PLAIN)
-    assert found.complaint == f"The answer is not right: {complaint}."
+    assert found.complaint == f"The answer is invalid: {complaint}."
     assert found.fault == "form"
     assert set(found.opinions) <= {"BC"}
 
@@ -225,15 +225,15 @@ def test_complaints_name_every_fault(given: list[object], complaint: str) -> Non
         (f"{DRAFT} {LAST}", "There are 2 different answers, not one."),
         (
             entries({"id": "BC", "score": 0.5}, {"id": "BC", "score": 0.6}),
-            "BC is there twice, with different scores.",
+            "BC occurs twice, with different scores.",
         ),
         (
             entries({"id": "BC", "score": 0.5}, {"id": "BC"}),
-            "BC is there twice, with different scores.",
+            "BC occurs twice, with different scores.",
         ),
         (
             entries({"id": "BC", "score": -(10**30)}),
-            "BC: the score is -1000000000000000000, and scores are numbers from 0 to 1.",
+            "BC: the score is -1000000000000000000, but scores are numbers from 0 to 1.",
         ),
     ],
 )
@@ -262,7 +262,7 @@ def test_the_same_criteria_twice_are_no_contradiction() -> None:
     assert read_reply(entries(entry, entry), ["BC"], WEIGHTED).opinions["BC"].score == 0.75
     other = {"id": "BC", "criteria": {"right": 0.75, "short": 0.75}}
     found = read_reply(entries(entry, other), ["BC"], WEIGHTED)
-    assert found.complaint == "BC is there twice, with different scores."
+    assert found.complaint == "BC occurs twice, with different scores."
 
 
 @pytest.mark.parametrize(
@@ -275,13 +275,13 @@ def test_the_same_criteria_twice_are_no_contradiction() -> None:
 )
 def test_criteria_that_are_missing_are_named(criteria: object, complaint: str) -> None:
     found = read_reply(entries({"id": "BC", "criteria": criteria}), ["BC"], WEIGHTED)
-    assert found == Reading({}, f"The answer is not right: {complaint}.", "form")
+    assert found == Reading({}, f"The answer is invalid: {complaint}.", "form")
 
 
 def test_a_criterion_out_of_range_is_named() -> None:
     entry = {"id": "BC", "criteria": {"right": 1.5, "short": 0}}
     assert read_reply(entries(entry), ["BC"], WEIGHTED).complaint == (
-        "BC: right is 1.5, and scores are numbers from 0 to 1."
+        "BC: right is 1.5, but scores are numbers from 0 to 1."
     )
 
 
@@ -290,7 +290,7 @@ def test_the_form_of_art_is_read_whole() -> None:
     found = read_art_reply(json.dumps({"scores": scores}), 2)
     assert found == Reading(
         {"1": RolloutScore(0.5, "Good.", {}, [])},
-        "The answer is not right: an entry without id was not asked for; 2 is missing.",
+        "The answer is invalid: an entry without id was not asked for; 2 is missing.",
         "form",
     )
     assert read_art_reply("no", 1) == Reading({}, "That was not a JSON object.", "form")

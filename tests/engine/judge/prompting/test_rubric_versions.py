@@ -184,7 +184,7 @@ def test_a_line_that_is_no_version_is_named(file: Path) -> None:
     save_rubric(file, "One.\n", "Dana")
     beside = versions_file(file)
     beside.write_text(beside.read_text() + '{"number": "x"}\n')
-    with pytest.raises(ConfigError, match=r"This line is no version of a rubric\.") as refused:
+    with pytest.raises(ConfigError, match=r"This line is not a version of a rubric\.") as refused:
         read_versions(file)
     problem = refused.value.problem
     assert (problem.code, problem.where) == ("rubric.bad_history", f"{beside}:2")
@@ -203,5 +203,5 @@ def test_a_history_that_is_a_link_is_not_followed(file: Path) -> None:
         read_versions(file)
     problem = refused.value.problem
     assert (problem.code, problem.where) == ("rubric.bad_history", str(beside))
-    assert problem.hint == "Move the file away; the rubric itself is not touched."
+    assert problem.hint == "Move the file away; the rubric itself is not changed."
     assert len(problem.message) < 300

@@ -226,7 +226,7 @@ def test_no_key_is_accepted(desk: Desk, far: FarSide, ssh_keys: Keys) -> None:
     assert str(other) in problem.message
     assert str(open_to_all) in problem.message
     desk.configure("IdentityFile none")
-    assert "there is none to show" in desk.problem(far.address).message
+    assert "you have none" in desk.problem(far.address).message
 
 
 def test_too_many_keys(desk: Desk, far: FarSide, ssh_keys: Keys) -> None:

@@ -111,7 +111,7 @@ def test_silence_is_found_out(desk: Desk, line: FaultProxy) -> None:
         assert problem
         assert problem.code == "ssh.lost"
         assert time.monotonic() - began < 15
-        with pytest.raises(LaunchError, match="is gone"):
+        with pytest.raises(LaunchError, match="was lost"):
             await running
 
     desk.with_connection(address(line.port), work)

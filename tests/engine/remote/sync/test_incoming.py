@@ -133,7 +133,7 @@ def test_no_file_leaves_the_folder(tmp_path: Path, path: str) -> None:
     asked = SyncFolder.model_construct(
         folder="p", run="", place="workspace", manifest=Manifest.model_construct(files=[entry])
     )
-    with pytest.raises(Refused, match="would leave its folder or is no safe name"):
+    with pytest.raises(Refused, match="is outside its folder or not a safe name"):
         incoming.commit(asked)
     assert not (tmp_path / "out").exists()
     assert not (workspace / "p").exists()

@@ -84,7 +84,7 @@ def test_an_old_driver_is_said_before_anything_is_installed(tmp_path: Path) -> N
     report = asyncio.run(survey(with_cards(tmp_path, "535.10")))
     with pytest.raises(LaunchError, match=r"driver 535\.10") as error:
         refuse_unfit(report)
-    assert "update it, or train on the processor" in error.value.problem.hint
+    assert "update it, or train on the CPU" in error.value.problem.hint
     other = tmp_path / "other"
     other.mkdir()
     refuse_unfit(asyncio.run(survey(with_cards(other, "535.10"), "engine-cpu")))
@@ -100,7 +100,7 @@ def test_a_disk_without_room_is_said_before(tmp_path: Path) -> None:
     shell = Shell(Tight(tmp_path), str(tmp_path / "ours"))
     with pytest.raises(LaunchError, match=r"1.0 GB free") as error:
         refuse_unfit(asyncio.run(survey(shell)))
-    assert "make room" in error.value.problem.hint
+    assert "free some space" in error.value.problem.hint
 
 
 @pytest.mark.parametrize(

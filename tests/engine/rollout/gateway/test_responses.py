@@ -88,7 +88,7 @@ def test_what_is_cut_is_incomplete(served: Served) -> None:
     ("options", "words"),
     [
         ({"tools": [{"type": "web_search"}]}, "run by a provider"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "means nothing here"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "is not supported here"),
         ({"previous_response_id": "resp_x"}, "no response resp_x"),
         (
             {
@@ -128,6 +128,6 @@ def test_a_model_of_a_provider_answers_in_either_form(served: Served) -> None:
     assert answer.output_text == "Hi"
     told = client.chat.completions.create(model="policy", messages=ASK, stream=True)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in told) == "Ho"
-    with pytest.raises(openai.BadRequestError, match="refuses the key"):
+    with pytest.raises(openai.BadRequestError, match="rejected the key"):
         client.responses.create(model="policy", input="Hello")
     assert session.trouble == trouble

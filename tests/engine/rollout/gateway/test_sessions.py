@@ -93,7 +93,7 @@ def test_a_stream_has_the_whole_answer() -> None:
 def test_a_question_without_an_answer_is_remembered_and_paid() -> None:
     trouble = Problem(code="provider.key", message="The provider rejected the key.")
     session = RemoteSession("t1", Scripted(trouble, {"content": "Hi"}), max_turns=3)
-    with pytest.raises(NoProviderAnswer, match="refuses the key"):
+    with pytest.raises(NoProviderAnswer, match="rejected the key"):
         ask(session)
     assert [said.message["content"] for said in ask(session)] == ["Hi"]
     assert session.trouble == trouble

@@ -41,7 +41,9 @@ def test_a_damaged_checkpoint_is_passed_over_or_refused(project: Path, run: RunS
     file = project / "runs" / run.id / "checkpoints/step-000008/adapter/adapter_model.safetensors"
     file.write_bytes(b"9")
     assert find_checkpoint(project, "amber-kestrel").step == 6
-    with pytest.raises(ConfigError, match="amber-kestrel@8 are missing or not what was written"):
+    with pytest.raises(
+        ConfigError, match="amber-kestrel@8 are missing or were changed after they were written"
+    ):
         find_checkpoint(project, "amber-kestrel@8")
 
 

@@ -97,7 +97,7 @@ def compare(run: Path, moves: int, tmp_path: Path, seed: int = 3) -> None:
 
 
 BAD_EVENTS = {
-    "no JSON": "{",
+    "not valid JSON": "{",
     "nested": '{"a":' * 100_000,
     "no event": "{}",
     "wrong type": '{"kind": "step.finished", "seq": 100, "step": "one"}',

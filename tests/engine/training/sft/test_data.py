@@ -99,5 +99,5 @@ def test_a_run_keeps_the_very_lines(tmp_path: Path, chat: ChatFormat) -> None:
     assert [e.items for e in learned] == [e.items for e in data.train]
     assert [e.items for e in held_out] == [e.items for e in data.held_out]
     (tmp_path / TRAIN).write_text("{")
-    with pytest.raises(StoreError, match="cannot be read any more"):
+    with pytest.raises(StoreError, match="cannot be read anymore"):
         stored_examples(tmp_path, chat, 1024)

@@ -67,20 +67,20 @@ def test_answers_to_one_question_have_one_beginning() -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"{", "no JSON"),
+        (b"{", "not valid JSON"),
         (b"\xff\xfe", "not UTF-8"),
-        (b"3", "is a int and no object"),
+        (b"3", "is a int, not an object"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"text": "\\ud800"}', "half a character"),
-        (line({"instruction": "a", "output": "b"}), 'but "instruction", "output"'),
+        (b'{"text": "\\ud800"}', "a lone surrogate"),
+        (line({"instruction": "a", "output": "b"}), 'only "instruction", "output"'),
         (line({"prompt": "a", "chosen": "b", "rejected": "c"}), "preference pair"),
-        (line({"messages": []}), "no list of messages, or empty"),
+        (line({"messages": []}), "not a list of messages, or is empty"),
         (line({"messages": [ASK]}), "no assistant message"),
         (line({"messages": [ASK, {**SAY, "weight": 0}]}), "no assistant message"),
         (line({"messages": [ASK, {**SAY, "weight": 0.5}]}), "the weight 0.5"),
-        (line({"messages": [ASK, {"role": "assistant", "content": ""}]}), "says nothing"),
+        (line({"messages": [ASK, {"role": "assistant", "content": ""}]}), "is empty"),
         (line({"messages": [{"role": "robot", "content": "x"}]}), "the role 'robot'"),
-        (line({"messages": ["x"]}), "Message 1 is no object"),
+        (line({"messages": ["x"]}), "Message 1 is not an object"),
         (line({"messages": [{"role": "user", "content": 3}, SAY]}), "neither text nor parts"),
         (
             line({"messages": [{"role": "user", "content": [{"type": "image_url"}]}, SAY]}),
@@ -93,7 +93,7 @@ def test_answers_to_one_question_have_one_beginning() -> None:
         (line({"prompt": [ASK], "completion": [ASK]}), "no assistant message"),
         (line({"prompt": "a", "completion": ""}), "is empty"),
         (line({"text": " "}), "is empty"),
-        (line({"text": 3}), "no text"),
+        (line({"text": 3}), "not a string"),
     ],
 )
 def test_a_bad_line_says_why(content: bytes, reason: str) -> None:

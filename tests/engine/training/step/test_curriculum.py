@@ -159,7 +159,9 @@ def test_a_scenario_that_is_gone_is_ignored() -> None:
 @pytest.mark.parametrize("said", ["hard", True, float("nan"), [1]])
 def test_a_difficulty_is_a_number(said: object) -> None:
     bad = [Scenario(id="s7", title="", data={"difficulty": said})]
-    with pytest.raises(ConfigError, match="The difficulty of scenario s7 is no number") as refused:
+    with pytest.raises(
+        ConfigError, match="The difficulty of scenario s7 is not a number"
+    ) as refused:
         check("easy_first", bad)
     problem = refused.value.problem
     assert (problem.code, problem.where) == ("scenarios.bad_difficulty", "scenario s7")

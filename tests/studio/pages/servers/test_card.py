@@ -59,7 +59,7 @@ def test_a_sheet_offers_all_that_can_be_done() -> None:
     assert offered(shown) == [
         ["Disconnect"],
         ["Roll back", "Stop engine"],
-        ["Remove from this server", "Remove from the list"],
+        ["Remove from this server", "Remove entry"],
     ]
     assert offered(view(state="installing"))[2] == []
     silent = UNREACHABLE.model_copy(update={"code": "host.engine_silent"})
