@@ -165,7 +165,7 @@ def test_only_the_newest_policy_is_sampled_and_others_are_refused(script: Script
     assert late.status_code == 400
     assert f"samples {script.name}@{done.step} now" in late.json()["error"]["message"]
     other = script.post([{"role": "user", "content": "x"}], model="gpt-5")
-    assert f"There is no model gpt-5 behind this key: it is {script.name}" in other.text
+    assert f"This key belongs to {script.name}, not to gpt-5" in other.text
 
 
 def test_a_stream_carries_the_log_probs_that_name_it(script: Script) -> None:
@@ -212,13 +212,15 @@ def test_a_second_script_waits_and_another_base_is_refused(
     script: Script, tiny_model: Path, tmp_path: Path
 ) -> None:
     other = Script(script.engine, tiny_model, script.name)
-    with pytest.raises(Refused, match=f"Another script trains {script.name} already"):
+    with pytest.raises(Refused, match=f"Another script is already training {script.name}"):
         other.open(pid=os.getppid())
     with pytest.raises(Refused, match="is training on this machine"):
         Script(script.engine, tiny_model, "agent-xyz").open()
     with pytest.raises(Refused, match="There is no model called gpt-9"):
         Script(script.engine, tiny_model, script.name).open(base_model="gpt-9", project="other")
-    with pytest.raises(Refused, match=r"was begun with .*, and smollm2-135m-instruct is asked for"):
+    with pytest.raises(
+        Refused, match=r"was started with .*, but smollm2-135m-instruct is requested"
+    ):
         other.open(base_model="smollm2-135m-instruct")
 
 

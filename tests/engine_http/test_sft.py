@@ -140,7 +140,7 @@ def test_bad_lines_stop_the_start_until_they_may_be_left_out(engine: Engine, pro
     plan = read_spec(Path(run.path)).supervised
     assert plan is not None
     assert (plan.skipped, plan.train.examples + plan.held_out.examples) == (3, 6)
-    assert any("3 bad lines" in getattr(event, "text", "") for event in events)
+    assert any("3 invalid lines" in getattr(event, "text", "") for event in events)
 
 
 def test_there_must_be_something_to_learn(engine: Engine, project: Path) -> None:

@@ -285,8 +285,8 @@ def test_one_that_is_not_installed_is_said_once(
     said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
     assert said == [
         "OpenTelemetry receives nothing: its environment otel is not installed. Install it under "
-        "Settings, Engines, or with `atelier environments install otel`; what is missing "
-        "is sent then. The run continues."
+        "Settings, Engines, or with `atelier environments install otel`; unsent data "
+        "follows then. The run continues."
     ]
     assert trackers(own_engine, run).trackers[0].state == "missing"
     assert collector.asked == 0

@@ -63,10 +63,10 @@ def test_each_turn_keeps_its_own(engine: Engine, workspace: Path, tiny_model: Pa
 @pytest.mark.parametrize(
     ("returned", "words"),
     [
-        ("turns[:2]", "The agent returned 2 turn_rewards for 3 answers of the model."),
+        ("turns[:2]", "The agent returned 2 turn_rewards for 3 model responses."),
         ("turns[:2] + [None]", "a value that is not a number as turn_rewards[2]"),
         ("turns[:2] + [float('nan')]", "The agent returned nan as turn_rewards[2]"),
-        ("'high'", "turn_rewards that are no list"),
+        ("'high'", "turn_rewards that are not a list"),
     ],
 )
 def test_what_does_not_fit_is_said_and_is_no_zero(

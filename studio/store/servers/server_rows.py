@@ -47,7 +47,7 @@ ROLL_BACK = Offer("roll_back", "Roll back", "undo-2", "Use the previous engine a
 STOP = Offer("stop_engine", "Stop engine", "square", "Its runs stop and can be resumed")
 REMOVE = Offer("remove", "Remove from this server", "trash-2", "Delete Atelier on the server",
                quiet=True)  # fmt: skip
-FORGET = Offer("forget", "Remove entry", "x", "Remove it from the list; nothing changes on the server",
+FORGET = Offer("forget", "Remove entry", "x", "Remove it from the list; the server stays as it is",
                quiet=True)  # fmt: skip
 
 

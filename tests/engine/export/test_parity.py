@@ -68,7 +68,10 @@ def test_what_llama_cpp_has_converted_is_close_at_best() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"files": FilesCheck(files=3, bytes=1, wrong=["a"])}, "not as they were written: a"),
+        (
+            {"files": FilesCheck(files=3, bytes=1, wrong=["a"])},
+            "changed after they were written: a",
+        ),
         ({"weights": GOOD_WEIGHTS.model_copy(update={"outside": 2, "first": "w"})}, "first in w"),
         ({"weights": GOOD_WEIGHTS.model_copy(update={"missing": ["w"]})}, "missing: w"),
         ({"weights": GOOD_WEIGHTS.model_copy(update={"unexpected": ["w"]})}, "unexpected: w"),

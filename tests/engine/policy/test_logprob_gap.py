@@ -62,12 +62,12 @@ def test_a_sampler_that_keeps_the_old_adapter_is_named_even_when_it_is_near() ->
     assert problem is not None
     assert problem.code == "policy.stale_adapter"
     assert problem.message == (
-        "The sampler did not take the new adapter: it made 0% of the trainer's change "
-        "(they differ by 0.03 nats per token)."
+        "The sampler did not load the new adapter: its log-probs followed 0% of the trainer's "
+        "change (difference 0.03 nats per token)."
     )
     assert problem.hint == (
-        'Resume from the last checkpoint; if it comes again, backend.sampler = "torch" '
-        "samples without a server."
+        'Resume from the last checkpoint. If it happens again, set backend.sampler = "torch" '
+        "to sample without a server."
     )
 
 

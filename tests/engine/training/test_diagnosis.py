@@ -87,8 +87,8 @@ def test_unscored_rollouts_are_explained_by_their_own_reasons() -> None:
     assert "The agent failed. The agent raised KeyError." in found[1].words
     assert found[1].suggestion
     for code, words in (
-        ("judge.unreachable", "not to blame"),
-        ("gateway.bad_message", "request of the agent was refused"),
+        ("judge.unreachable", "not the cause"),
+        ("gateway.bad_message", "request of the agent was rejected"),
         ("reward.missing", "gave no reward"),
         ("policy.died", "rollout itself failed"),
     ):

@@ -29,4 +29,4 @@ def unreachable(address: str, error: Exception) -> SinkError:
 def refused(what: str, detail: str = "") -> SinkError:
     """`what` it answers."""
     hint = "Set a valid key under Settings, Tracker keys, or in its environment variable."
-    return SinkError("key", f"refuses the key ({what}).", hint, detail)
+    return SinkError("key", f"rejected the key ({what}).", hint, detail)

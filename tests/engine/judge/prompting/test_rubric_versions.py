@@ -189,7 +189,7 @@ def test_a_line_that_is_no_version_is_named(file: Path) -> None:
     problem = refused.value.problem
     assert (problem.code, problem.where) == ("rubric.bad_history", f"{beside}:2")
     assert problem.hint is not None
-    assert problem.hint.startswith("Take the line out, or move the file away;")
+    assert problem.hint.startswith("Delete the line, or move the file away;")
     assert (problem.detail or "").startswith("5 validation errors for RubricVersion")
     assert len(problem.detail or "") == 500
 

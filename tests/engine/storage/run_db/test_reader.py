@@ -343,9 +343,7 @@ def test_what_is_not_there_is_refused(reader: RunReader) -> None:
     with pytest.raises(Refused, match=r"There is no trajectory zz\.") as refused:
         reader.trajectory("zz")
     assert refused.value.problem.code == "run.no_trajectory"
-    with pytest.raises(
-        Refused, match=r"^This question to the judge is not on record\.$"
-    ) as refused:
+    with pytest.raises(Refused, match=r"^This judge request is not stored\.$") as refused:
         reader.any_call("k5")
     assert refused.value.problem.code == "judge.no_call"
 

@@ -88,7 +88,7 @@ def test_answers_to_one_question_have_one_beginning() -> None:
         ),
         (line({"messages": [ASK, {"role": "assistant", "tool_calls": [{}]}]}), "names no function"),
         (line({"messages": [ASK, {**SAY, "function_call": {"name": "f"}}]}), 'old "function_call"'),
-        (line({"messages": [ASK, SAY], "tools": "f"}), "no list of objects"),
+        (line({"messages": [ASK, SAY], "tools": "f"}), "not a list of objects"),
         (line({"prompt": "a", "completion": [SAY]}), "both be text"),
         (line({"prompt": [ASK], "completion": [ASK]}), "no assistant message"),
         (line({"prompt": "a", "completion": ""}), "is empty"),

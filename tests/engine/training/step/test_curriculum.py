@@ -165,7 +165,7 @@ def test_a_difficulty_is_a_number(said: object) -> None:
         check("easy_first", bad)
     problem = refused.value.problem
     assert (problem.code, problem.where) == ("scenarios.bad_difficulty", "scenario s7")
-    assert (problem.hint or "").startswith('Write "difficulty": 2.5, the higher, the harder;')
+    assert (problem.hint or "").startswith('Write "difficulty": 2.5, where higher is harder;')
     for kind in ("frontier", "hard", "uniform"):
         check(kind, bad)
 
