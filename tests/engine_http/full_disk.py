@@ -35,7 +35,8 @@ def happen(engine: Engine, folder: Path, model: Path) -> dict[str, object]:
     filler = folder / "filler"
     fill(filler)
     failed = ended(engine, run)
-    fill(more := folder / "more")  # the run has written its WAL into its database, and freed it
+    settle(Path(run.path))
+    fill(more := folder / "more")
     refused = label(engine, run)
     filler.unlink()
     more.unlink()
@@ -65,6 +66,15 @@ def fill(file: Path) -> None:
                     out.write(b"x" * size)
             except OSError:
                 continue
+
+
+def settle(folder: Path) -> None:
+    """Wait until no file of the run changes: after its end its WAL goes into its database."""
+    sizes, last = {}, None
+    while last is None or sizes != last:
+        last = sizes
+        time.sleep(0.5)
+        sizes = {file.name: file.stat().st_size for file in folder.glob("run.db*")}
 
 
 def ended(engine: Engine, run: RunSummary) -> RunSummary:

@@ -1,6 +1,7 @@
 """Hostile templates and tokenizers: each is ended by a limit, said in words, and nothing waits."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -170,8 +171,11 @@ def test_a_round_trip_is_cheap_and_the_same_prompt_is_rendered_once(chat: ChatFo
 
 def newest_renderer() -> psutil.Process:
     """The renderer process that was started last; other tests of this worker keep theirs."""
-    children = psutil.Process().children()
-    renderers = [one for one in children if "engine.rollout.rendering.worker" in one.cmdline()]
+    renderers = []
+    for one in psutil.Process().children():
+        with contextlib.suppress(psutil.ZombieProcess):  # another one has just exited
+            if "engine.rollout.rendering.worker" in one.cmdline():
+                renderers.append(one)
     return max(renderers, key=psutil.Process.create_time)
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from engine.protocol.events.base import BaseEvent
 
+from engine.protocol.base import BaseEvent
 from engine.protocol.config.project import ProjectConfig, TrainConfig
 from engine.protocol.events.checkpoints import (
     CheckpointBranched,

@@ -62,7 +62,9 @@ def test_a_paragraph_becomes_a_project_by_keyboard(
             assert (asked.writer.model, asked.count, asked.tools) == ("openai/gpt-5.4", 60, [])
             assert sheet.draft.system.text() == SYSTEM
             assert sheet.draft.scenarios.words.words() == "48 for training, 12 for validation"
-            assert sheet.draft._left_out.words() == "Left out: 3 like another one · 1 no JSON"
+            assert (
+                sheet.draft._left_out.words() == "Left out: 3 like another one · 1 not valid JSON"
+            )
 
             table = sheet.draft.scenarios.table
             first = rows_of(sheet)[0].now.input
