@@ -277,6 +277,7 @@ def test_weights_and_whole_runs_change_machines(pair: Pair, project: Path, tmp_p
     assert pair.home.call(lambda client: client.run(run.id)).host == NAME
     longer = Command(action="extend", steps=4, key="even longer")
     pair.home.call(lambda client: client.command(run.id, longer))
+    until(lambda: pair.home.call(lambda client: client.run(run.id)).steps == 4)  # mirrored
     events = pair.home.wait(run)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     until(lambda: not pair.view().behind)
