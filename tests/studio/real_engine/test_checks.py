@@ -32,7 +32,7 @@ def texts(sheet: CheckedSheet) -> str:
     return "\n".join(one.words() for one in sheet.findChildren(Text) if one.isVisible())
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(290)
 def test_agent_and_judge_are_tested_before_a_training(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from tests.studio.buttons.every_button import obstacle
 from tests.studio.conftest import Run, until
 from tests.studio.real_window import page_of, window
 
-SOON_S = 60.0
+SOON_S = 120.0
 
 
 def click(button: Button) -> None:
@@ -37,7 +37,7 @@ def click(button: Button) -> None:
     QTest.mouseClick(button, Qt.MouseButton.LeftButton, pos=button.rect().center())
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(280)
 def test_rejudge_is_pressed_and_its_trial_is_shown(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +70,7 @@ def test_rejudge_is_pressed_and_its_trial_is_shown(
         run(job(script))
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(280)
 def test_a_run_whose_engine_was_killed_is_stopped_and_can_be_resumed(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_run_whose_engine_was_killed_is_stopped_and_can_be_resumed(
     run(job())
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(280)
 def test_a_damaged_run_is_repaired_and_another_removed_with_the_mouse(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path
 ) -> None:
@@ -173,7 +173,7 @@ def test_a_damaged_run_is_repaired_and_another_removed_with_the_mouse(
     run(job())
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(280)
 def test_files_that_another_program_has_changed_are_seen_and_not_overwritten(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path
 ) -> None:
