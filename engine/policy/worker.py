@@ -43,8 +43,9 @@ VARIABLES = {
     **KEPT_PAGES,
 }
 """Environment variables of every policy process."""
-_limits: dict[tuple[str, str], tuple[float, float]] = {}
-"""Peak rates of this machine by precision and visible cards, as the first policy measured them."""
+_limits: dict[tuple[str, ...], tuple[float, float]] = {}
+"""Peak rates of this machine by precision, visible cards and program, as the first policy with
+these measured them."""
 TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
 
 
@@ -68,8 +69,9 @@ async def unsloth_program(cuda: bool) -> tuple[str, ...]:
 class TorchPolicy:
     """Owns one policy process. Make it with `start`, end it with `close`."""
 
-    def __init__(self, child: Child, base_name: str, cards: str = "") -> None:
-        self._child, self._cards = child, cards
+    def __init__(self, child: Child, base_name: str, setup: tuple[str, ...] = ()) -> None:
+        """`setup` is what peak rates depend on beside the precision."""
+        self._child, self._setup = child, setup
         self._base_name = base_name
         self._held, self._holding = Outages(), contextlib.ExitStack()
         self.version = 0
@@ -91,7 +93,8 @@ class TorchPolicy:
         child = await Child.spawn(
             "policy", [*program], cwd=ROOT, log=log, environment=variables, start=start
         )
-        return cls(child, base_name, variables.get("CUDA_VISIBLE_DEVICES", ""))
+        cards = variables.get("CUDA_VISIBLE_DEVICES", "")
+        return cls(child, base_name, (cards, *program))
 
     @property
     def away_s(self) -> float:
@@ -107,7 +110,7 @@ class TorchPolicy:
         return found
 
     async def load(self, spec: PolicySpec) -> PolicyInfo:
-        place = spec.model.dtype, self._cards
+        place = (spec.model.dtype, *self._setup)
         known = spec.model_copy(update={"limits": spec.limits or _limits.get(place)})
         info = PolicyInfo.model_validate(await self._child.ask("load", spec=known.model_dump()))
         if info.peak_flops and info.bandwidth:

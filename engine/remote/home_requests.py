@@ -286,6 +286,6 @@ def _size(value: Any) -> int:
 def _refused(host: str, errand: HomeRequest, why: str) -> Refused:
     return Refused.of(
         "errand.refused",
-        f"{host} requested a judge for run {errand.run_id}and was refused: {why}.",
+        f"{host} requested a judge for run {errand.run_id} and was refused: {why}.",
         "Nothing was sent to a provider. If this was not you, check what runs on that server.",
     )

@@ -205,7 +205,7 @@ def test_what_no_store_can_hold_is_left_out_and_said(script: Script) -> None:
     assert answer.status_code == 200, answer.text
     said = [one.text for one in _events(script, "log.written") if one.source == "script"]
     step = answer.json()["step"]
-    assert said[-1] == f"2 metrics of attempts of step {step} left out: no finite number."
+    assert said[-1] == f"2 metrics of attempts of step {step} skipped: they are not finite."
 
 
 def test_a_second_script_waits_and_another_base_is_refused(

@@ -265,8 +265,8 @@ def test_a_file_that_is_referred_to_counts(checkout: Checkout, tmp_path: Path, l
 
 
 def test_agents_do_not_stand_in_each_other_s_way(checkout: Checkout, tmp_path: Path) -> None:
-    """One is removed while the agent of another is running; the former one of an edited file is
-    found and removed by its key."""
+    """An environment is removed while the agent of another is running; that of a file as it was
+    before an edit is found and removed by its key."""
     one = make_agent(tmp_path / "one", "thrift\n")
     other = make_agent(tmp_path / "other", "pyarrow\n")
     for project in (one, other):

@@ -62,7 +62,7 @@ def trajectories_of(
 def dropped_words(step: int, dropped: int) -> str:
     """For the run's log."""
     many = "1 metric" if dropped == 1 else f"{dropped} metrics"
-    return f"{many} of attempts of step {step} left out: no finite number."
+    return f"{many} of attempts of step {step} skipped: they are not finite."
 
 
 def _as_art(sent: SentGroup, place: int) -> ArtGroup:

@@ -84,7 +84,7 @@ TINY = ModelShape(
     width_bytes=4,
     intermediate=20,
 )
-"""Of 2 layers: a token keeps 17 · 8 + 3 · 20 = 196 numbers in each, and caches 2 · 2 · 2 · 2 · 4 =
+"""Two layers: a token keeps 17 · 8 + 3 · 20 = 196 numbers in each, and caches 2 · 2 · 2 · 2 · 4 =
 64 bytes; a pair takes 4 · 2 · 4 · 2 = 64 operations; the head has 50 · 8 = 400 weights."""
 WORK = WorkShape(prompt=10, completion=5, group=4, groups=3)
 NO_FACTORS = Factors(*[0.0] * 10)

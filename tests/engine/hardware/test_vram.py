@@ -129,7 +129,7 @@ def test_fewer_bits_need_less() -> None:
 
 GB = 10**9
 TINY = Job(tokens=10, context=7, rows=4)
-"""Of `SHAPE`: 28 tokens of prompts, 336 bytes of keys and values in each of 4 sequences."""
+"""Work on `SHAPE`: 28 tokens of prompts, 336 bytes of keys and values in each of 4 sequences."""
 TRAINED = {
     vram.MODEL: (2800, 2800),
     vram.ADAPTER: (1800, 1800),

@@ -168,7 +168,7 @@ def test_unscored_layers_take_the_place_of_the_one_below() -> None:
 
 
 def test_many_layers_share_the_span() -> None:
-    """Of 26 layers, none can be a twentieth above the next."""
+    """Scores of 26 layers cannot all be a twentieth above the next."""
     names = [f"t{n}" for n in range(26)]
     found = scores_in_order(dict.fromkeys(names, 0.5), [[name] for name in names], Span(0.0, 2.0))
     assert found == pytest.approx({name: 2.0 - 0.08 * n for n, name in enumerate(names)})

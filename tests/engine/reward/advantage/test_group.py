@@ -115,7 +115,7 @@ def test_a_summary_describes_its_group(kind: GroupMean, signal: bool) -> None:
 
 
 def test_the_interval_of_known_means() -> None:
-    """Its resamples have a fixed seed. Of two means, a quarter of them are twice the lower one."""
+    """Resamples of two means, with a fixed seed: a quarter are twice the lower mean."""
     assert interval([0.0, 1.0]) == Interval(mean=0.5, low=0.0, high=1.0, count=2)
     assert interval([0.5]) == Interval(mean=0.5, low=0.5, high=0.5, count=1)
     found = interval([0.0] * 50 + [1.0] * 50)

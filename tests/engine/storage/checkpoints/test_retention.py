@@ -54,7 +54,7 @@ def measured(step: int, loss: float) -> LossMeasured:
 
 
 def facts(*events: BaseEvent) -> CheckpointFacts:
-    """Of a run with these events."""
+    """Checkpoints of a run with these events."""
 
     def events_of(*kinds: str) -> list[BaseEvent]:
         assert kinds == SPOKEN

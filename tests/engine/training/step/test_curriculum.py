@@ -60,7 +60,7 @@ def test_hard_is_the_share_that_fails() -> None:
 def test_rewards_count_by_their_place_between_the_lowest_and_the_highest(
     rewards: dict[str, float], failing: dict[str, float]
 ) -> None:
-    """Of two rewards each, at least from 0 to 1, and a prior of 1 solved among 2."""
+    """Two rewards per scenario on a scale of at least 0 to 1; the prior is 1 solved of 2."""
     visits = [Visit(1, name, (reward, reward)) for name, reward in rewards.items()]
     expected = failing | {"new": 0.5}
     total = sum(expected.values())
@@ -133,7 +133,7 @@ def test_easy_first_goes_by_rank_and_takes_the_unknown_for_the_middle(
 
 
 def test_easy_first_ranks_the_measured_among_themselves() -> None:
-    """Of two measured ones, the harder one is behind those that nobody has seen."""
+    """The harder of two measured scenarios ranks behind those without a visit."""
     visits = [visit for visit in VISITS if visit.scenario_id in ("solved", "half")]
     found = scenario_weights("easy_first", SCENARIOS, visits, 1 / 6, 0.0)
     assert found == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3])

@@ -452,7 +452,7 @@ def test_a_step_that_starts_again_is_rewound() -> None:
 def test_a_finished_step_is_recorded(
     begun: float | None, metrics: dict[str, float], seconds: float
 ) -> None:
-    """It ends at second 130."""
+    """The step ends at second 130."""
     state = RunState("r")
     if begun is not None:
         after(e.StepStarted(step=4, groups=[], at=begun), state=state)
