@@ -30,6 +30,10 @@ from tests.engine_http.conftest import Engine, make_project, start_engine, stop_
 from tests.engine_http.outside_script import Script
 
 
+SHARED: list[Script] = []
+"""Script of the module, while its run may be open."""
+
+
 @pytest.fixture(scope="module")
 def held(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """An engine over the workspace of the module."""
@@ -40,11 +44,20 @@ def held(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engin
 
 @pytest.fixture(scope="module")
 def script(held: Engine, tiny_model: Path) -> Iterator[Script]:
-    """One run for all tests that only go on with it; the first that needs another closes it."""
+    """One run for all tests that only go on with it; `free` closes it for those after them."""
     script = Script(held, tiny_model)
     script.open()
+    SHARED.append(script)
     yield script
+    SHARED.clear()
     script.close()
+
+
+@pytest.fixture
+def free() -> None:
+    """The machine trains nothing, whichever tests of this module this worker has run before."""
+    for script in SHARED:
+        script.close()
 
 
 def read(script: Script, **query: Any) -> list[Any]:
@@ -237,6 +250,7 @@ def test_a_project_with_an_agent_keeps_its_name_and_a_script_has_no_agent(
         held.call(lambda client: client.start_run(StartRun(project=str(home / "2048"))))
 
 
+@pytest.mark.usefixtures("free")
 def test_a_person_stops_it_and_only_a_new_start_goes_on(held: Engine, tiny_model: Path) -> None:
     script = Script(held, tiny_model, "agent-stopped")
     run = script.open().run
@@ -253,6 +267,7 @@ def test_a_person_stops_it_and_only_a_new_start_goes_on(held: Engine, tiny_model
     assert script.close().state == "finished"
 
 
+@pytest.mark.usefixtures("free")
 def test_the_run_stops_when_its_script_is_gone(held: Engine, tiny_model: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         script = Script(held, tiny_model, "agent-gone")
@@ -262,6 +277,7 @@ def test_the_run_stops_when_its_script_is_gone(held: Engine, tiny_model: Path) -
     assert _events(script, "run.stopped")[-1].reason == "Its script has ended."
 
 
+@pytest.mark.usefixtures("free")
 def test_a_killed_engine_forgets_nothing_that_it_answered(
     own_engine: Engine, tiny_model: Path
 ) -> None:
@@ -290,6 +306,7 @@ def test_a_killed_engine_forgets_nothing_that_it_answered(
         stop_engine(script.engine)
 
 
+@pytest.mark.usefixtures("free")
 def test_a_step_that_was_handed_in_is_trained_after_a_kill(
     own_engine: Engine, tiny_model: Path
 ) -> None:
