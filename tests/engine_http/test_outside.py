@@ -29,7 +29,6 @@ from engine.protocol.requests.scripts import (
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine, until
 from tests.engine_http.outside_script import Script
 
-
 SHARED: list[Script] = []
 """Script of the module, while its run may be open."""
 
