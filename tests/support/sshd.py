@@ -133,23 +133,31 @@ class Sshd:
         return self
 
     def stop(self) -> None:
-        """With all connections and what runs in them."""
+        """End the server, its connections, and the commands that run in them."""
         if self._process is None:
             return
-        ours = psutil.Process(self._process.pid).children(recursive=True)
+        self.drop()
         self._process.terminate()
         self._process.wait()
-        for process in ours:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(ours, timeout=5)
 
     def drop(self) -> None:
-        """All connections, and what runs in them."""
+        """Kill all connections, and the commands that run in them.
+
+        They are stopped first: a connection that is killed while it starts a command leaves
+        the command to nobody.
+        """
         assert self._process
-        for process in psutil.Process(self._process.pid).children(recursive=True):
+        listener = psutil.Process(self._process.pid)
+        stopped: set[psutil.Process] = set()
+        while new := set(listener.children(recursive=True)) - stopped:
+            for process in new:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.suspend()
+            stopped |= new
+        for process in stopped:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+        psutil.wait_procs(stopped, timeout=5)
 
     def _write(self) -> None:
         lines = Path("/etc/passwd").read_text().splitlines()
