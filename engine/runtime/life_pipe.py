@@ -36,11 +36,16 @@ def fork_under_guardian(life: int) -> None:
         signal.signal(signal.SIGCHLD, before)
         os.close(wake_read)
         os.close(wake_write)
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         return
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     _close_all_but(life, wake_read, wake_write)
     _guard(child, life, wake_read)
+
+
+def end_with_parent() -> None:
+    """Have the system kill this process when the thread that has started it ends (Linux)."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:

@@ -20,9 +20,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from transformers.conversion_mapping import get_checkpoint_conversion_mapping
-
-import engine.policy.torch.serve  # noqa: F401 - in memory before the first fork
+from engine.runtime.life_pipe import end_with_parent
 
 IDLE_S = 900.0
 """Memory is given back after this long without a request."""
@@ -34,13 +32,19 @@ ARGUMENTS = (48, 49)
 
 
 def main() -> None:
+    end_with_parent()  # the imports take seconds, in which nothing watches the pipe
     requests, life = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     prepare()
     serve_forks(requests, life)
 
 
 def prepare() -> None:
-    """Fill what every load of a model fills, and keep it. Raises SystemExit where a thread runs."""
+    """Import what policies and exports import, and fill what every load of a model fills. Raises
+    SystemExit where a thread runs."""
+    from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+
+    import engine.policy.torch.serve  # noqa: F401
+
     get_checkpoint_conversion_mapping("llama")  # compiles 600 patterns for all families
     if len(os.listdir("/proc/self/task")) > 1:
         raise SystemExit("an import has started a thread: processes cannot be forked safely")
