@@ -53,7 +53,7 @@ LOST = {"engine.unreachable"}
 
 @dataclass
 class Followed:
-    """A run that is mirrored as it goes on, over one connection."""
+    """Run that is mirrored continuously over one connection."""
 
     client: EngineClient
     replica: Replica

@@ -33,7 +33,7 @@ class Client(asyncssh.SSHClient):
 
     @property
     def typed(self) -> bool:
-        """Whether the person typed a password, code or passphrase for the server."""
+        """Whether the person typed a password or a code for the server."""
         return bool(self._passwords or self._rounds)
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:

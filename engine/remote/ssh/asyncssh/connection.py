@@ -1,7 +1,7 @@
 """AsyncSSH connections in the engine's event loop.
 
 Each server of the route is a separate connection through the one before, with its own host key,
-client keys, prompts and timeout. Agent, keys and X11 are never forwarded to any server.
+client keys, prompts and timeout. The agent and X11 are never forwarded to any server.
 """
 
 import asyncio

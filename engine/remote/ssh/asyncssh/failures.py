@@ -1,4 +1,4 @@
-"""Failed AsyncSSH connections as problems."""
+"""Conversion of AsyncSSH connection errors into problems."""
 
 import errno
 import os

@@ -228,7 +228,7 @@ def describe_certificate(certificate: asyncssh.SSHCertificate) -> str:
 
 
 def _decrypt(data: bytes, passphrase: str | None) -> asyncssh.SSHKey | None:
-    """Decrypt a private key; None for a wrong or missing passphrase. Else raises ValueError."""
+    """Decrypt a private key; None if the passphrase is wrong. Raises ValueError for bad data."""
     try:
         return asyncssh.import_private_key(data, passphrase)
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
