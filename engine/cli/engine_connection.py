@@ -1,4 +1,4 @@
-"""The engine of a workspace, or the one that works on a run."""
+"""Connection to the engine of a workspace, or to the one that has a run open."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ CLOSING_S = 10
 
 @asynccontextmanager
 async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
-    """Client of the engine of a workspace, which is started if there is none. An engine started
-    here ends with the block unless it has work: then it ends by itself when it is idle."""
+    """Client of the engine of a workspace, started if necessary. An engine started here ends with
+    the block; if it has active runs then, it exits by itself when it is idle."""
     place = Path(workspace) if workspace else default_workspace()
     endpoint = await find(place)
     ours = endpoint is None
@@ -35,7 +35,7 @@ async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
 
 
 async def _end(client: EngineClient) -> None:
-    """A run that has just said its last word is still being closed: that is waited for."""
+    """Shut the engine down once no run is active; gives up after `CLOSING_S` seconds."""
     for _ in range(CLOSING_S * 10):
         if not (await client.info()).living_runs:
             await client.shut_down()
@@ -45,8 +45,8 @@ async def _end(client: EngineClient) -> None:
 
 @asynccontextmanager
 async def engine_of(folder: Path, workspace: str | None) -> AsyncIterator[EngineClient | None]:
-    """Client of the engine that has this run open; None if none has. Raises Refused where it cannot
-    be found."""
+    """Client of the engine that has this run open; None if none has. Raises Refused if the engine
+    is not found."""
     if not await asyncio.to_thread(is_locked, folder):
         yield None
         return

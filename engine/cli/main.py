@@ -6,7 +6,7 @@ import sys
 from engine.cli.parser import parse
 
 CLOSED_PIPE = 141
-"""Exit code of a program that writes into a closed pipe: 128 + SIGPIPE."""
+"""Exit code for writing to a closed pipe: 128 + SIGPIPE."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Parser of the command line. Bad usage is exit 2 with one sentence."""
+"""Parser of the command line. Bad usage exits with code 2 and one sentence."""
 
 import argparse
 import importlib
@@ -10,7 +10,7 @@ from engine.cli.options.general import Parser
 GROUPS = (projects, runs, judging, sft, models, hosts, machine)
 """Groups of commands, in the order of the help."""
 MODULES = {"import": "imports", "eval": "evaluate", "serve-model": "serve_model"}
-"""Modules of commands whose name is not that of their module."""
+"""Module names of commands whose modules are named differently."""
 ABOUT = "Train LLM agents by reinforcement learning on your own machine."
 
 
@@ -47,7 +47,7 @@ def _listing() -> str:
 
 
 def _importing(name: str) -> Callable[[argparse.Namespace], int]:
-    """A function that imports the command's module and runs it; the exit code of a refusal is 2 for
+    """Function that imports and runs the command's module; for a refusal its exit code is 2 for
     usage and settings, else 1."""
 
     def run(arguments: argparse.Namespace) -> int:

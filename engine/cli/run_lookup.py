@@ -19,14 +19,14 @@ from engine.storage.run_folder.run import read_spec, run_reader, specs_of
 
 
 class RunAndStep(NamedTuple):
-    """A run folder and a checkpoint of it; step None is the newest whole checkpoint."""
+    """Run folder and checkpoint step; None is the newest complete checkpoint."""
 
     folder: Path
     step: int | None
 
 
 def find_run_folder(text: str) -> Path:
-    """The folder of a run, whatever is in it. Raises ConfigError for an unknown or ambiguous
+    """Folder of a run, whatever its content. Raises ConfigError for an unknown or ambiguous
     name."""
     folder = Path(text).expanduser()
     if folder.is_dir():
@@ -52,8 +52,8 @@ def find_run_folder(text: str) -> Path:
 
 
 def find_run_and_step(text: str) -> RunAndStep:
-    """The run and checkpoint of `RUN`, `RUN@STEP`, `RUN@best` or `RUN@newest`. Raises ConfigError
-    where there is none."""
+    """Run and checkpoint of `RUN`, `RUN@STEP`, `RUN@best` or `RUN@newest`. Raises ConfigError if
+    there is no match."""
     name, at, which = text.rpartition("@")
     if not at or Path(text).expanduser().is_dir():
         return RunAndStep(find_run_folder(text), None)
@@ -63,8 +63,8 @@ def find_run_and_step(text: str) -> RunAndStep:
 
 @contextmanager
 def reading(text: str) -> Iterator[RunReader]:
-    """Open the database of a run for reading. Raises ConfigError for an unknown name, StoreError
-    for a folder that is no run, or one of a newer version."""
+    """Open the database of a run for reading. Raises ConfigError for an unknown name, StoreError if
+    the folder is not a run, or one of a newer version."""
     folder = find_run_folder(text)
     read_spec(folder)
     with run_reader(folder) as reader:
@@ -72,7 +72,7 @@ def reading(text: str) -> Iterator[RunReader]:
 
 
 def _projects() -> Iterator[Path]:
-    """Projects here and in the workspace, each once."""
+    """Projects of the current folder and the workspace, without duplicates."""
     here = Path.cwd()
     seen: set[Path] = set()
     around = [*(place for place in (here, *here.parents) if (place / FILE).is_file())][:1]

@@ -1,5 +1,5 @@
-"""Words, tables and progress on a terminal. All text that is written to one passes `visible`: names
-and messages come from servers, agents and models, and a terminal obeys what it is sent."""
+"""Text, tables and progress on a terminal. All text passes `visible`: names and messages come from
+servers, agents and models, and may contain terminal control sequences."""
 
 import json
 import math
@@ -18,13 +18,13 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Characters that a terminal does something for instead of showing them: C0 and C1 controls but tab
-and line feed, bidirectional marks and overrides, line separators, and halves of surrogate pairs."""
+"""Characters that control a terminal or the text direction: C0 and C1 controls except tab and line
+feed, bidirectional marks and overrides, line separators, and lone surrogates."""
 
 
 def visible(text: str, lines: bool = True) -> str:
-    """Text with an escape as Python writes it in place of every control; without `lines`, in place
-    of tabs and line feeds too."""
+    """Text with Python escapes instead of control characters; without `lines`, also instead of tabs
+    and line feeds."""
     text = OBEYED.sub(_escaped, text)
     return text if lines else text.replace("\n", "\\n").replace("\t", "\\t")
 
@@ -39,13 +39,13 @@ def say(text: str = "") -> None:
 
 
 def write(text: str) -> None:
-    """Write to stdout at once, without adding a line feed."""
+    """Write to stdout and flush, without adding a line feed."""
     sys.stdout.write(visible(text))
     sys.stdout.flush()
 
 
 def warn(text: str) -> None:
-    """A line on stderr."""
+    """Write a line to stderr."""
     sys.stderr.write(visible(text) + "\n")
 
 
@@ -54,13 +54,13 @@ def say_json(record: BaseModel) -> None:
 
 
 def _write_json(text: str) -> None:
-    """The same JSON, with controls that JSON may hold as they are written as its own escapes."""
+    """Write JSON with control characters escaped."""
     sys.stdout.write(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     sys.stdout.flush()
 
 
 def complain(problem: Problem, as_json: bool = False) -> None:
-    """A problem, on stderr (as JSON on stdout where a program reads it)."""
+    """Write a problem to stderr, with `as_json` also to stdout as JSON."""
     if as_json:
         _write_json(json.dumps({"problem": problem.model_dump()}))
     warn(str(problem))
@@ -87,7 +87,7 @@ class Progress:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side; a cell is one line, whatever it holds."""
+    """Table with aligned columns; line feeds in a cell are escaped."""
     lines = [[visible(cell, lines=False) for cell in line] for line in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

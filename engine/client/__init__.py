@@ -1,7 +1,7 @@
-"""Typed client of an engine, and its event stream. Studio and command line use nothing else.
+"""Typed client of an engine with its event stream; the only interface for studio and command line.
 
-Raises `Refused` (the engine's own problem) for anything it declines, and `LaunchError` with code
-`engine.unreachable` when nothing answers.
+Raises `Refused` with the engine's problem for a refused request, and `LaunchError` with code
+`engine.unreachable` if the engine does not respond.
 """
 
 from engine.client.engine import EngineCalls

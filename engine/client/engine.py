@@ -25,15 +25,15 @@ class EngineCalls(Transport):
         return await self._ask("GET", "/engine", EngineInfo)
 
     async def shut_down(self) -> None:
-        """Ask the engine to stop its runs after what is acknowledged, and exit."""
+        """Ask the engine to exit; its runs stop after acknowledged data is stored."""
         await self._send("POST", "/engine/shutdown")
 
     async def lend_keys(self, keys: dict[str, str]) -> None:
-        """API keys of judges by provider; the engine keeps them in memory only."""
+        """Lend API keys of judges by provider; the engine keeps them in memory only."""
         await self._send("POST", "/keys", json={"keys": keys})
 
     async def lend_tracker_keys(self, keys: dict[str, str]) -> None:
-        """API keys by tracker; the engine keeps them in memory only."""
+        """Lend API keys by tracker; the engine keeps them in memory only."""
         await self._send("POST", "/keys", json={"trackers": keys})
 
     async def doctor(self) -> list[Check]:
@@ -50,7 +50,7 @@ class EngineCalls(Transport):
         return await self._ask("GET", "/environments", EnvironmentList)
 
     async def act_on_environment(self, name: str, action: EnvironmentAction) -> EnvironmentList:
-        """Begin a job, or cancel the one under way. Raises Refused with what stands against it."""
+        """Start a job, or cancel the active one. Raises Refused with the reason."""
         body = ActOnEnvironment(action=action)
         return await self._ask("POST", f"/environments/{name}", EnvironmentList, body=body)
 
@@ -60,7 +60,7 @@ class EngineCalls(Transport):
         return parse(said, TypeAdapter(EnvironmentView)) if said.content else None
 
     async def act_on_packages(self, project: str, action: EnvironmentAction) -> EnvironmentView:
-        """As `act_on_environment`."""
+        """Start or cancel a job on the packages of a project's agent, like `act_on_environment`."""
         body, params = ActOnEnvironment(action=action), {"path": project}
         return await self._ask("POST", "/project/packages", EnvironmentView, body, params)
 

@@ -20,7 +20,7 @@ class JudgingCalls(Transport):
     """Calls about judges, rubrics and labels."""
 
     async def call(self, run_id: str, key: str) -> Call:
-        """Question to a judge with its answer, verbatim."""
+        """Request to a judge with its response, verbatim."""
         return await self._ask("GET", f"/runs/{run_id}/calls/{key}", Call)
 
     async def agreement(self, run_id: str) -> list[Agreement]:
@@ -28,23 +28,23 @@ class JudgingCalls(Transport):
         return await self._list(f"/runs/{run_id}/agreement", Agreement)
 
     async def disagreements(self, run_id: str, judge: str, rubric: str) -> list[Disagreement]:
-        """Pairs that a judge puts the other way round than the person, the widest first."""
+        """Pairs that a judge orders differently than the person, largest difference first."""
         params = {"judge": judge, "rubric": rubric}
         return await self._list(f"/runs/{run_id}/disagreements", Disagreement, params=params)
 
     async def price_trial(self, run_id: str, request: TryJudge) -> TrialPrice:
-        """Number of questions and cost of a rescoring; nothing is asked. Starts the judge
+        """Number of requests and cost of a rescoring, without sending any. Starts the judge
         process."""
         path, timeout = f"/runs/{run_id}/judge/price", STARTING_S
         return await self._ask("POST", path, TrialPrice, body=request, timeout=timeout)
 
     def try_judge(self, run_id: str, request: TryJudge) -> AsyncGenerator[Tried, None]:
-        """Group by group as they are judged; leaving the loop cancels the rest."""
+        """Yield groups as they are judged; closing the iterator cancels the rest."""
         return self._told(f"/runs/{run_id}/judge", request, Tried)
 
     async def check_judges(self, project: str) -> JudgeCheck:
-        """Ask each judge of a project one real question; it is paid. The first question installs
-        the judge's environment where it is missing."""
+        """Send each judge of a project one real, paid request. The first request installs the
+        judge's environment if it is missing."""
         path, params = "/judges/check", {"path": project}
         return await self._ask("POST", path, JudgeCheck, params=params, timeout=STARTING_S)
 
@@ -54,7 +54,7 @@ class JudgingCalls(Transport):
         return await self._ask("POST", path, Suggestion, body=request, timeout=timeout)
 
     async def labels(self, run_id: str) -> list[Label]:
-        """Oldest first, with those that were undone."""
+        """Labels of a run, oldest first, including undone ones."""
         return await self._list(f"/runs/{run_id}/labels", Label)
 
     async def preview_label(self, run_id: str, label: Label) -> LabelPreview:
@@ -63,12 +63,12 @@ class JudgingCalls(Transport):
         return await self._ask("POST", path, LabelPreview, body=label.for_run(run_id))
 
     async def add_label(self, run_id: str, label: Label) -> Labelled:
-        """Store a label. Raises Refused where it names another run."""
+        """Store a label. Raises Refused if it names another run."""
         path = f"/runs/{run_id}/labels"
         return await self._ask("POST", path, Labelled, body=label.for_run(run_id))
 
     async def undo_label(self, run_id: str) -> Labelled:
-        """Take back the newest that holds."""
+        """Undo the newest label in force."""
         return await self._ask("POST", f"/runs/{run_id}/labels/undo", Labelled)
 
     async def redo_label(self, run_id: str) -> Labelled:

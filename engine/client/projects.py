@@ -24,7 +24,7 @@ from engine.protocol.requests.runs import (
 from engine.protocol.requests.trust import Confirmation
 
 IMPORTING_S = 3600.0
-"""A large folder, and maybe what reads it has to be installed first."""
+"""Timeout in seconds: a folder may be large, and its reader may have to be installed first."""
 TOOLS_S = 120.0
 
 
@@ -50,11 +50,11 @@ class ProjectCalls(Transport):
         return await self._ask("POST", "/projects", ProjectView, body=request)
 
     async def edit_project(self, path: str, request: EditProject) -> ProjectView:
-        """Raises Refused with the file's problems when the result would not parse."""
+        """Edit project.toml. Raises Refused with its problems if it would become invalid."""
         return await self._ask("PUT", "/project", ProjectView, body=request, params={"path": path})
 
     async def project_files(self, path: str) -> ProjectFiles:
-        """Fingerprints of the project's files as they are now."""
+        """Current fingerprints of the project's files."""
         return await self._ask("GET", "/project/files", ProjectFiles, params={"path": path})
 
     async def scenarios(
@@ -70,8 +70,8 @@ class ProjectCalls(Transport):
         return await self._ask("PUT", "/scenarios", ProjectView, body=request, params=params)
 
     async def import_run(self, path: str, request: ImportRun) -> RunSummary:
-        """Everything of the source as a run of the project, or nothing. Raises Refused with what is
-        wrong, and where. It may take minutes."""
+        """Import a source completely as a run of the project, or not at all. May take minutes.
+        Raises Refused with the error and its position."""
         return await self._ask(
             "POST", "/import", RunSummary, body=request, params={"path": path}, timeout=IMPORTING_S
         )
@@ -82,8 +82,7 @@ class ProjectCalls(Transport):
         return await self._ask("GET", "/forecast", Forecast, params=params)
 
     async def demonstrations(self, path: str) -> Demonstrations:
-        """Demonstrations that an SFT run of the project in folder `path` would train on, every
-        line checked."""
+        """Validated demonstrations for an SFT run of the project in folder `path`."""
         params = {"path": path}
         return await self._ask(
             "GET", "/demonstrations", Demonstrations, params=params, timeout=IMPORTING_S
@@ -94,7 +93,7 @@ class ProjectCalls(Transport):
         return await self._ask("GET", "/rubric", RubricView, params={"path": path})
 
     async def save_rubric(self, path: str, request: SaveRubric) -> RubricView:
-        """Raises Refused where nobody could judge by it."""
+        """Save a rubric. Raises Refused if no judge could use it."""
         return await self._ask("PUT", "/rubric", RubricView, body=request, params={"path": path})
 
     async def judges(self) -> list[JudgeOption]:
@@ -102,25 +101,25 @@ class ProjectCalls(Transport):
         return await self._list("/judges", JudgeOption)
 
     def write_draft(self, request: DescribeTask) -> AsyncGenerator[DraftTicked, None]:
-        """Write a draft from a description: progress before and after each question to the LLM.
-        Leaving the loop stops; answers of an earlier call cost nothing."""
+        """Write a draft from a description; yields progress before and after each LLM call. Closing
+        the iterator stops it; stored responses of an earlier call are reused without cost."""
         return self._told("/drafts", request, DraftTicked)
 
     async def finish_project(self, request: FinishProject) -> ProjectView:
-        """Make a project of a draft. Raises ConfigError where the draft cannot be trained on."""
+        """Turn a draft into a project. Raises ConfigError if the draft cannot be trained on."""
         return await self._ask("PUT", "/drafts", ProjectView, request)
 
     async def begin_with_tools(self, request: BeginWithTools) -> ServerViews:
         """Begin a project with the servers of an mcp.json, without connecting to them. Raises
-        ConfigError where the file names no servers, or the folder holds something else."""
+        ConfigError if the file names no servers, or the folder contains other files."""
         return await self._ask("POST", "/drafts/tools", ServerViews, request)
 
     async def servers(self, project: str) -> ServerViews:
-        """MCP servers of mcp.json, with the tools that were found last."""
+        """MCP servers of mcp.json, with their last known tools."""
         return await self._ask("GET", "/project/servers", ServerViews, params={"path": project})
 
     async def set_server(self, project: str, request: SetServer) -> ServerViews:
-        """Change a server of mcp.json. Raises ConfigError where the entry is invalid."""
+        """Change a server of mcp.json. Raises ConfigError if the entry is invalid."""
         params = {"path": project}
         return await self._ask("PUT", "/project/servers", ServerViews, request, params)
 

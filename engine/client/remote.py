@@ -1,4 +1,4 @@
-"""Calls about servers that train for us."""
+"""Calls about remote servers."""
 
 from collections.abc import AsyncGenerator
 from typing import Annotated
@@ -22,15 +22,15 @@ _MOVED: TypeAdapter[MoveTicked | Moved] = TypeAdapter(
 
 
 class HostCalls(Transport):
-    """The list, what is done with one, and answers to what it asks."""
+    """Calls about the server list, server actions, and questions of servers to the person."""
 
     async def hosts(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """With `after` as soon as the list is newer than that, at most after `wait_s` (20)."""
+        """List servers once the revision exceeds `after`, or after `wait_s` (20) seconds."""
         params = {"after": after, "wait": wait_s}
         return await self._ask("GET", "/hosts", HostList, params=params)
 
     async def known_hosts(self) -> HostList:
-        """With the aliases of the user's SSH configuration that are not in the list."""
+        """List with the aliases of the user's SSH configuration that are not in it."""
         return await self._ask("GET", "/hosts/known", HostList)
 
     async def add_host(self, request: AddHost) -> HostList:
@@ -40,17 +40,17 @@ class HostCalls(Transport):
         return await self._ask("POST", f"/hosts/{name}", HostList, body=request)
 
     def fetch_checkpoint(self, run_id: str, step: int) -> AsyncGenerator[MoveTicked | Moved, None]:
-        """A checkpoint of a run that is elsewhere comes here; asked again it goes on."""
+        """Download a checkpoint of a remote run; a repeated call resumes."""
         return self._told(f"/runs/{run_id}/checkpoints/{step}/fetch", None, _MOVED)
 
     def bring_home(self, run_id: str) -> AsyncGenerator[MoveTicked | Moved, None]:
-        """A run that is elsewhere is this machine's from then on."""
+        """Move a remote run to this machine."""
         return self._told(f"/runs/{run_id}/bring_home", None, _MOVED)
 
     def send_run(self, run_id: str, request: SendRun) -> AsyncGenerator[MoveTicked | Moved, None]:
-        """A run of this machine is the server's from then on."""
+        """Move a run of this machine to the server."""
         return self._told(f"/runs/{run_id}/send", request, _MOVED)
 
     async def answer_host(self, name: str, request: Answer) -> None:
-        """Raises Refused where nobody waits for it any more."""
+        """Answer a question of a server. Raises Refused if the question has expired."""
         await self._send("POST", f"/hosts/{name}/answer", json=request.model_dump(mode="json"))

@@ -1,4 +1,4 @@
-"""Calls about runs: start, steer, read and follow them; their checkpoints, trackers and scripts."""
+"""Calls about runs: start, commands, stored data, events, checkpoints, trackers and scripts."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -38,7 +38,7 @@ from engine.protocol.requests.scripts import (
 )
 
 STARTING_S = 300.0
-"""The judge's environment may have to be installed first."""
+"""Timeout in seconds: the judge's environment may have to be installed first."""
 _EXPORT: TypeAdapter[ExportTicked | ExportReport] = TypeAdapter(
     Annotated[ExportTicked | ExportReport, Field(discriminator="kind")]
 )
@@ -48,19 +48,19 @@ class RunCalls(Transport):
     """Calls about runs."""
 
     async def runs(self, project: str | None = None) -> list[RunSummary]:
-        """Newest first; of one project folder, or of all that the engine knows."""
+        """Runs of one project folder, or all runs that the engine knows, newest first."""
         return await self._list(
             "/runs", RunSummary, params={"project": project} if project else None
         )
 
     async def start_run(self, request: StartRun) -> RunSummary:
-        """A branch copies what its parent has stored: that may take minutes. On a server, model and
-        project go up first: that takes as long as it takes."""
+        """Start a run. Copying the parent of a branch may take minutes; uploads to a remote server
+        have no timeout."""
         limit = None if request.host else STARTING_S
         return await self._ask("POST", "/runs", RunSummary, body=request, timeout=limit)
 
     async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
-        """Compare models; it goes on as a run does."""
+        """Start an evaluation of models; it can be resumed like a run."""
         limit = None if request.host else STARTING_S
         return await self._ask("POST", "/evaluations", RunSummary, body=request, timeout=limit)
 
@@ -81,7 +81,7 @@ class RunCalls(Transport):
         return await self._ask("POST", f"/runs/{run_id}/repair", RunSummary, timeout=STARTING_S)
 
     async def remove_run(self, run_id: str) -> None:
-        """Delete a run on which nobody works, with its checkpoints."""
+        """Delete an inactive run with its checkpoints."""
         await self._send("DELETE", f"/runs/{run_id}")
 
     async def command(self, run_id: str, command: Command) -> RunSummary:
@@ -94,7 +94,7 @@ class RunCalls(Transport):
         return await self._ask("GET", f"/runs/{run_id}/trajectories/{trajectory_id}", Trajectory)
 
     async def groups(self, run_id: str, query: TrajectoryQuery) -> GroupPage:
-        """Groups that hold a match of the query's filters, newest first."""
+        """Groups with a trajectory that matches the query's filters, newest first."""
         return await self._ask("POST", f"/runs/{run_id}/groups", GroupPage, body=query)
 
     async def curves(self, run_id: str, query: CurveQuery) -> CurvePage:
@@ -105,16 +105,16 @@ class RunCalls(Transport):
         return await self._ask("GET", f"/runs/{run_id}/groups/{split}/{step}/{group}", Siblings)
 
     async def log(self, run_id: str) -> str:
-        """The end of the run's log: what engine, policy and agents wrote."""
+        """End of the run's log, with output of engine, policy and agents."""
         return (await self._send("GET", f"/runs/{run_id}/log")).text
 
     async def events(
         self, run_id: str, after: int = 0
     ) -> AsyncGenerator[Event | UnknownEvent, None]:
-        """Replay from `after`, then follow, until the engine closes the stream or falls silent.
+        """Replay events after `after`, then follow, until the engine closes the stream or is
+        silent.
 
-        Events with a `seq` arrive once and in order: the caller keeps the last one it has used and
-        asks again from there.
+        Events with a `seq` arrive once and in order. To resume, pass the last processed `seq`.
         """
         async with aclosing(self._streamed(f"/runs/{run_id}/events", after=after)) as lines:
             async for line in lines:
@@ -123,8 +123,8 @@ class RunCalls(Transport):
     async def told(
         self, run_id: str, after: int = 0
     ) -> AsyncGenerator[Event | UnknownEvent | History, None]:
-        """As `events`, for whoever only folds them: what is far in the past comes in long
-        stretches."""
+        """Yield events like `events`, with old ones combined into `History` records, for callers
+        that only fold them."""
         path = f"/runs/{run_id}/events"
         async with aclosing(self._streamed(path, after=after, brief=1)) as lines:
             async for line in lines:
@@ -148,24 +148,24 @@ class RunCalls(Transport):
     def export(
         self, run_id: str, step: int | None, request: ExportCheckpoint
     ) -> AsyncGenerator[ExportTicked | ExportReport, None]:
-        """Export a checkpoint (None: the newest whole one): progress, then the report. Leaving the
-        loop cancels it, and nothing is left behind. Raises Refused with what is wrong."""
+        """Export a checkpoint (None: the newest complete one): progress, then the report. Closing
+        the iterator cancels it and removes partial files. Raises Refused with the reason."""
         path = f"/runs/{run_id}/checkpoints/{step or 0}/export"
         return self._told(path, request, _EXPORT)
 
     async def trackers(self, run_id: str) -> TrackerList:
-        """Trackers that are, were or should have been sent the run."""
+        """Trackers that are enabled for the run or received it before."""
         return await self._ask("GET", f"/runs/{run_id}/trackers", TrackerList)
 
     async def track(self, run_id: str, to: Sequence[TrackerName] = ()) -> TrackerList:
-        """Send what has not been sent to these trackers; none named: to all that the project
-        configures."""
+        """Send what these trackers lack of a run; without names, all trackers in the project's
+        settings."""
         asked = TrackRun(to=list(to))
         return await self._ask("POST", f"/runs/{run_id}/track", TrackerList, body=asked)
 
     def ask_arena(self, request: AskArena) -> AsyncGenerator[ArenaTicked, None]:
-        """Ask several models the same question: their answers as they come. The first question
-        loads the models; leaving the loop cancels the rest."""
+        """Send one question to several models; yields text as it is generated. The first call loads
+        the models; closing the iterator cancels the rest."""
         return self._told("/arena", request, ArenaTicked)
 
     async def tally(self, project: str) -> Tally:
@@ -182,7 +182,7 @@ class RunCalls(Transport):
         return await self._ask("POST", path, Trained, body=request, timeout=None)
 
     async def log_outside(self, run_id: str, request: LogOutside) -> None:
-        """Store what a script logs. The same key is never stored twice."""
+        """Store log data of a script. The same key is never stored twice."""
         body = request.model_dump_json().encode()
         await self._send("POST", f"/runs/{run_id}/outside/log", content=body, timeout=None)
 
@@ -192,7 +192,7 @@ class RunCalls(Transport):
 
 
 def _history(line: str) -> History:
-    """With its events decoded."""
+    """Parsed `History` with decoded events."""
     history = History.model_validate_json(line)
     _ = history.events
     return history

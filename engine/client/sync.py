@@ -1,4 +1,4 @@
-"""Calls of a home machine to an engine that works for it: folders, contents, files of runs."""
+"""Calls of a home machine to a remote engine: folders, contents, files of runs."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -32,14 +32,14 @@ SLACK_S = 20.0
 
 @dataclass(frozen=True)
 class Changes:
-    """A page of changes, as the engine sent it."""
+    """Page of changes as sent by the engine."""
 
     page: bytes
-    """Empty where nothing came in time."""
+    """Compressed page; empty if no event arrived in time."""
     last: int
-    """The `seq` of the last event in the page; what was asked for, where it is empty."""
+    """`seq` of the last event in the page; for an empty page, the requested one."""
     known: int
-    """The last event of the run."""
+    """`seq` of the last event of the run."""
 
 
 class ReplicaCalls(Transport):
@@ -62,8 +62,8 @@ class ReplicaCalls(Transport):
         return Changes(response.content, _seq(response, LAST), _seq(response, KNOWN, after))
 
     async def ticks(self, run_id: str) -> AsyncGenerator[ProgressTicked, None]:
-        """Signs of life as they come, and nothing that is stored; until the engine closes the
-        stream or falls silent."""
+        """Yield progress ticks without stored events, until the engine closes the stream or is
+        silent."""
         path = f"/runs/{run_id}/ticks"
         async with aclosing(self._streamed(path, most_line_bytes=MOST_TICK_BYTES)) as lines:
             async for line in lines:
@@ -82,7 +82,7 @@ class ReplicaCalls(Transport):
 
 
 def _seq(response: httpx.Response, header: str, otherwise: int | None = None) -> int:
-    """The number of an event in a header. Raises LaunchError where it is none."""
+    """Event number in a header. Raises LaunchError if it is invalid."""
     text = response.headers.get(header, "" if otherwise is None else str(otherwise))
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < MOST_SEQ):
         raise bad_answer(response, f"its header {header} is no number of an event")
@@ -102,14 +102,14 @@ class SyncCalls(Transport):
         return await self._ask("POST", "/sync/missing", Missing, body=request, timeout=COMMITTING_S)
 
     async def commit(self, request: SyncFolder) -> Synced:
-        """The folder is so from now on. Raises Refused where contents are missing."""
+        """Change the folder to the manifest. Raises Refused if contents are missing."""
         return await self._ask("POST", "/sync/commit", Synced, body=request, timeout=COMMITTING_S)
 
     async def send_content(
         self, file: Path, sha256: str, size: int, sent: Callable[[int], None]
     ) -> None:
-        """From where it stopped; whole and checked when this returns. Raises Refused where the
-        file has changed since it was hashed."""
+        """Upload a file from where an earlier upload stopped; verified by the engine. Raises
+        Refused if the file has changed since it was hashed."""
         path = f"/sync/contents/{sha256}"
         begun = (await self._ask("GET", path, Begun)).bytes
         sent(begun)
@@ -125,11 +125,11 @@ class SyncCalls(Transport):
         await self._send("PUT", path, params=params, content=blocks(), timeout=None)
 
     async def lease(self, request: Lease) -> Leased:
-        """Be who this engine works for. Raises Refused where another home is."""
+        """Take or renew the lease of the engine. Raises Refused if another home machine has it."""
         return await self._ask("POST", "/lease", Leased, body=request)
 
     async def errands(self, wait_s: float) -> list[HomeRequest]:
-        """Open requests to this machine; waits until there is one."""
+        """Open home requests; waits until there is one."""
         found = await self._ask("GET", "/errands", HomeRequestList, params={"wait": wait_s})
         return found.errands
 
@@ -137,24 +137,24 @@ class SyncCalls(Transport):
         await self._send("POST", f"/errands/{errand_id}", json=done.model_dump(mode="json"))
 
     async def hand_over(self, run_id: str) -> None:
-        """Delete the run on the server after all of it has arrived here. Raises Refused while it is
+        """Delete a run on the server after it was moved here completely. Raises Refused while it is
         active."""
         await self._send("POST", f"/runs/{run_id}/hand_over")
 
     async def forget_files(self, run_id: str, below: str) -> None:
-        """Delete fetched files that were made for us in that folder of the run."""
+        """Delete files in that folder of the run that were made for download."""
         await self._send("DELETE", f"/runs/{run_id}/files", params={"below": below})
 
     async def run_files(self, run_id: str, below: str) -> Manifest:
-        """Files of a run folder below a path in it, hashes and all; never its database."""
+        """Files of a run below a path, with hashes; never its database."""
         path, params = f"/runs/{run_id}/files", {"below": below}
         return await self._ask("GET", path, Manifest, params=params, timeout=COMMITTING_S)
 
     async def fetch_file(
         self, run_id: str, path: str, target: BinaryIO, begin: int, size: int, came: Progress
     ) -> None:
-        """Write what follows byte `begin` to `target`, `size` bytes in all at most. Raises
-        LaunchError where more comes."""
+        """Write the file from byte `begin` on to `target`; `size` is its announced size. Raises
+        LaunchError if more arrives."""
         left = size - begin
         params: dict[str, str | int] = {"path": path, "offset": begin}
         try:

@@ -1,9 +1,9 @@
 """HTTP transport to an engine.
 
-Raises `Refused` (the engine's own problem) for anything it declines, and `LaunchError` with code
-`engine.unreachable` when nothing answers, or `engine.bad_answer` when a response is too large,
-malformed, compressed (an engine never does that), or no text: the engine may be on an untrusted
-server.
+Raises `Refused` with the engine's problem for a refused request, and `LaunchError` with code
+`engine.unreachable` if the engine does not respond, or `engine.bad_answer` if a response is too
+large, malformed, compressed (an engine never compresses) or not text: the engine may be on an
+untrusted server.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -24,7 +24,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 
 
 async def blocks_of(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """Blocks of the body as they arrive. Raises LaunchError where the body is compressed."""
+    """Blocks of the body as they arrive. Raises LaunchError if the body is compressed."""
     if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
         raise bad_answer(response, "it is compressed, which no engine does")
     raw = response.aiter_raw()
@@ -36,8 +36,8 @@ async def blocks_of(response: httpx.Response) -> AsyncGenerator[bytes, None]:
 
 
 async def _end(response: httpx.Response, raw: AsyncIterator[bytes]) -> None:
-    """End a body that nobody reads to its end. The generators inside httpx wait at a `yield` then,
-    and are ended only by reading on; a closed connection ends the reading."""
+    """End a body that was not read completely. The generators inside httpx are suspended at a
+    `yield` and end only by further reading, which a closed connection stops."""
     await response.aclose()
     with suppress(httpx.StreamError, httpx.TransportError):
         async for _ in raw:
@@ -45,7 +45,7 @@ async def _end(response: httpx.Response, raw: AsyncIterator[bytes]) -> None:
 
 
 async def read_body(response: httpx.Response, most: int = MOST_ANSWER_BYTES) -> bytes:
-    """The whole body. Raises LaunchError where it is larger than `most` bytes."""
+    """Read the whole body. Raises LaunchError if it is larger than `most` bytes."""
     body = bytearray()
     async with aclosing(blocks_of(response)) as blocks:
         async for block in blocks:
@@ -58,8 +58,8 @@ async def read_body(response: httpx.Response, most: int = MOST_ANSWER_BYTES) -> 
 async def lines_of(
     response: httpx.Response, most: int = MOST_LINE_BYTES
 ) -> AsyncGenerator[str, None]:
-    """Lines of the body, split at line feeds only, since JSON may hold the other line separators of
-    Unicode. Raises LaunchError where a line is longer than `most` bytes or is not UTF-8."""
+    """Lines of the body, split at line feeds only, since JSON may contain other line separators of
+    Unicode. Raises LaunchError if a line is longer than `most` bytes or is not UTF-8."""
     rest = bytearray()
     async with aclosing(blocks_of(response)) as blocks:
         async for block in blocks:
@@ -100,10 +100,10 @@ A = TypeVar("A")
 
 MOST_REFUSAL_BYTES = 2**20
 SILENCE_S = 20.0
-"""A stream carries a comment every 5 s: this long without a byte, the engine is gone."""
+"""Read timeout in seconds: a stream carries a comment every 5 s."""
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=3.0)
-"""Idle connections are closed here after 3 s, before the engine closes them after 5 s: a request on
-a connection that is just being closed would be lost."""
+"""Idle connections are closed after 3 s, before the engine closes them after 5 s: a request on a
+connection that is being closed would be lost."""
 
 
 class Transport:
@@ -113,7 +113,7 @@ class Transport:
     def __init__(
         self, port: int, token: str, timeout_s: float = 30.0, socket: Path | None = None
     ) -> None:
-        """`socket` leads to an engine on another machine, where `port` is its own."""
+        """`socket` is the local end of a tunnel to a remote engine, whose port is `port`."""
         self.port = port
         uds = str(socket) if socket else None
         self._http = httpx.AsyncClient(
@@ -126,7 +126,7 @@ class Transport:
 
     @property
     def http(self) -> httpx.AsyncClient:
-        """For who passes on what others have asked."""
+        """HTTP client for forwarding requests of others."""
         return self._http
 
     async def __aenter__(self) -> Self:
@@ -154,7 +154,7 @@ class Transport:
     async def _told(
         self, path: str, body: BaseModel | None, item: type[T] | TypeAdapter[T]
     ) -> AsyncGenerator[T, None]:
-        """Records as they come, one a line; leaving the loop cancels what is still to come."""
+        """Yield records of a JSON Lines response; closing the iterator cancels the rest."""
         try:
             json_body = body.model_dump(mode="json") if body else {}
             async with self._http.stream("POST", path, json=json_body, timeout=None) as response:
@@ -169,7 +169,7 @@ class Transport:
     async def _streamed(
         self, path: str, most_line_bytes: int = MOST_LINE_BYTES, **params: Any
     ) -> AsyncGenerator[str, None]:
-        """The data lines of a stream that goes on until the engine closes it or falls silent."""
+        """Yield data lines of a stream until the engine closes it or is silent."""
         timeout = httpx.Timeout(SILENCE_S, connect=5.0)
         try:
             async with self._http.stream("GET", path, params=params, timeout=timeout) as response:
@@ -191,8 +191,8 @@ class Transport:
     async def _send(
         self, method: str, path: str, most_bytes: int = MOST_ANSWER_BYTES, **arguments: Any
     ) -> httpx.Response:
-        """The answer with its whole body. Raises LaunchError where that is larger than
-        `most_bytes`."""
+        """Send a request; returns the response with its body. Raises LaunchError if the body is
+        larger than `most_bytes`."""
         try:
             async with self._http.stream(method, path, **arguments) as response:
                 most = MOST_REFUSAL_BYTES if response.is_error else most_bytes
@@ -207,7 +207,7 @@ class Transport:
 
 
 def parse(response: httpx.Response, form: TypeAdapter[A]) -> A:
-    """The body as what was asked for. Raises LaunchError where it is something else."""
+    """Parse the body. Raises LaunchError if it does not match the expected type."""
     try:
         return form.validate_json(response.content)
     except ValidationError as error:
@@ -228,7 +228,7 @@ def _line(line: str, item: type[T] | TypeAdapter[T], response: httpx.Response) -
 
 
 def refusal(response: httpx.Response, body: bytes) -> Refused:
-    """The engine's own problem, or one that says what it answered."""
+    """Error with the engine's problem, or with the HTTP status if the body contains none."""
     try:
         return Refused(Problem.model_validate_json(body))
     except ValidationError:

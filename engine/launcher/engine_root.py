@@ -1,9 +1,9 @@
-"""Root folder of an engine in an environment that holds a complete one.
+"""Root folder of an engine in an environment that contains a complete one.
 
 Such an environment may have a package named studio (Unsloth installs one), and a process started in
-the checkout would import ours instead. So the engine gets a folder inside the environment that
-links to `engine`, `resources` and `packaging` of the checkout and to nothing else. Standard library
-only: bootstrap.py runs this module as a script in a new environment.
+the checkout would import Atelier's package instead. The engine therefore gets a folder inside the
+environment that links only to `engine`, `resources` and `packaging` of the checkout. Standard
+library only: bootstrap.py runs this module as a script in a new environment.
 """
 
 import hashlib
@@ -17,15 +17,15 @@ ORIGIN, STAMP = "origin.txt", "stamp.txt"
 
 
 def checkout() -> Path:
-    """The folder that we come from; of a copy, the one it is a copy of."""
+    """Root folder of the source code; for a copied root, the folder that was copied."""
     root = Path(__file__).resolve().parents[2]
     origin = root / ORIGIN
     return Path(origin.read_text().strip()) if origin.exists() else root
 
 
 def make_engine_root(home: Path, root: Path) -> Path:
-    """The folder from which an engine of the checkout `root` is started in the environment `home`;
-    made or mended where it is not right."""
+    """Folder from which an engine of the checkout `root` is started in the environment `home`;
+    created or repaired if necessary."""
     root = root.resolve()
     stand = home / "atelier" / hashlib.sha256(str(root).encode()).hexdigest()[:12]
     if not all(_same(stand / part, root / part) for part in PARTS):

@@ -1,4 +1,4 @@
-"""The interpreters that an engine can be started with, in the order in which they are tried."""
+"""Python interpreters for starting an engine, in the order in which they are tried."""
 
 import json
 import os
@@ -22,8 +22,8 @@ def choice_file() -> Path:
 
 
 def read_choice() -> EngineChoice:
-    """The built-in engine where nobody has chosen. Raises LaunchError where the file says nothing
-    that can be understood."""
+    """Read the chosen engine; the built-in one without a choice. Raises LaunchError if the file is
+    invalid."""
     file = choice_file()
     try:
         return EngineChoice.model_validate_json(file.read_bytes())
@@ -40,7 +40,7 @@ def read_choice() -> EngineChoice:
 
 
 def choose(engine: ChosenEngine) -> EngineChoice:
-    """From now on this one is started; the one of before is kept as the previous one. Choosing the
+    """Choose the engine for the next start; the current one becomes the previous one. Choosing the
     current one again changes nothing."""
     try:
         before = read_choice()
@@ -67,7 +67,7 @@ TITLES = {BUILT_IN: "built-in engine", "engine-gpu": "GPU engine"}
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python, and the folder to start the engine in."""
+    """Interpreter, and the folder to start the engine in."""
 
     name: str
     python: str
@@ -89,13 +89,13 @@ class Interpreter:
 
 
 def title_of(name: str) -> str:
-    """As it stands in a sentence."""
+    """Name of an engine for messages."""
     return TITLES.get(name, f"engine of {name}")
 
 
 def chosen_interpreters() -> tuple[list[Interpreter], list[str]]:
-    """The current engine, the previous one, our own, each once; and a sentence for each that
-    cannot even be tried."""
+    """Current, previous and built-in engine without duplicates, and a message if the current engine
+    is missing."""
     told: list[str] = []
     found: list[Interpreter] = []
     try:
@@ -113,7 +113,7 @@ def chosen_interpreters() -> tuple[list[Interpreter], list[str]]:
 
 
 def _of_choice(one: ChosenEngine) -> Interpreter | None:
-    """None where it is not there any more, or was never finished."""
+    """Interpreter of a chosen engine; None if it was removed or is incomplete."""
     if not Path(one.python).exists() or engine_home(Path(one.python)) is None:
         return None
     try:
@@ -136,8 +136,8 @@ def given_interpreter(python: str, name: str = "") -> Interpreter:
 
 
 def engine_home(python: Path) -> Path | None:
-    """The folder of the environment that an interpreter belongs to, where that is a whole one with
-    an engine in it."""
+    """Environment folder of an interpreter; None unless it is a complete environment with an
+    engine."""
     home = python.absolute().parent.parent
     try:
         return home if json.loads((home / MARK).read_text()).get("engine") else None
@@ -146,7 +146,7 @@ def engine_home(python: Path) -> Path | None:
 
 
 def running_engine() -> ChosenEngine:
-    """The one that this process is, or would start by itself."""
+    """Engine of this process, or the one that it starts by default."""
     home = engine_home(Path(sys.executable))
     if home is None:
         return ChosenEngine()
@@ -155,7 +155,7 @@ def running_engine() -> ChosenEngine:
 
 
 def why_broken(one: Interpreter) -> str:
-    """Error output of this interpreter when it imports the engine; empty where that works."""
+    """Error message of this interpreter when it imports the engine; empty if the import works."""
     try:
         done = subprocess.run(
             [one.python, "-c", "import engine.server.serve"],

@@ -1,8 +1,8 @@
-"""Find the living engine of a workspace on this machine, or start one; prove it before trusting it.
+"""Find the running engine of a workspace on this machine, or start one; verify it before use.
 
-The engine's discovery file (0600, in a 0700 folder) holds port and token. Whoever answers on the
-port must first show, by an HMAC over our nonce, that it knows the token; only then is the token
-ever sent.
+The engine's discovery file (0600, in a 0700 folder) contains port and token. The program that
+listens on the port must first prove, by an HMAC over a nonce, that it has the token; only then is
+the token sent.
 """
 
 import asyncio
@@ -48,13 +48,13 @@ class Endpoint:
 
 
 def default_workspace() -> Path:
-    """`$ATELIER_WORKSPACE`, else the folder `Atelier` in the user's documents."""
+    """Path from `$ATELIER_WORKSPACE`, else the folder `Atelier` in the user's documents."""
     chosen = os.environ.get("ATELIER_WORKSPACE")
     return Path(chosen) if chosen else Path(platformdirs.user_documents_dir()) / "Atelier"
 
 
 def runtime_dir() -> Path:
-    """The user's private folder for sockets, locks and discovery files: 0700, ours, no link."""
+    """The user's private folder for sockets, locks and discovery files: 0700, not a link."""
     session = os.environ.get("XDG_RUNTIME_DIR")  # unset on servers and in containers
     state = Path(platformdirs.user_state_dir("atelier"))
     path = Path(session) / "atelier" if session else state / "runtime"
@@ -81,7 +81,7 @@ def proof(token: str, nonce: str) -> str:
 
 
 async def find(workspace: Path) -> Endpoint | None:
-    """The proven living engine of this workspace, or None. A stale file is simply not believed."""
+    """Verified running engine of this workspace, or None. A stale discovery file is ignored."""
     try:
         record = json.loads(discovery_file(workspace).read_text())
         endpoint = Endpoint(
@@ -102,11 +102,11 @@ async def find(workspace: Path) -> Endpoint | None:
 
 
 async def start(workspace: Path, python: str | None = None) -> Endpoint:
-    """Start an engine that outlives us; returns when it can be called.
+    """Start an engine that outlives this process; returns when it accepts requests.
 
-    With `python` that interpreter and no other; else the chosen engine, and where that one is
-    broken the previous one or our own: the endpoint's notice says so. Raises LaunchError with the
-    end of what the engine said when none comes up.
+    With `python` only that interpreter is tried. Otherwise the chosen engine is started or, if it
+    is broken, the previous or built-in one, with a message in the endpoint's `notice`. Raises
+    LaunchError with the engine's last output if none starts.
     """
     workspace.mkdir(parents=True, exist_ok=True)
     if python:
@@ -188,7 +188,7 @@ MOST_PROOF_BYTES = 1024
 
 
 async def verify_engine(port: int, token: str, socket: Path | None = None) -> bool:
-    """Whether who answers there knows the token, which is not sent."""
+    """Whether the program at this address has the token, which is not sent."""
     nonce = secrets.token_hex(16)
     url = f"http://127.0.0.1:{port}{PROOF_PATH}"
     uds = str(socket) if socket else None

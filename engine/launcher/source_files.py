@@ -1,4 +1,4 @@
-"""Our own source: its files, and a name for what is in them."""
+"""Source files of Atelier, and a hash that identifies their content."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from engine.launcher.engine_root import checkout
 
 PARTS = ("engine", "packaging", "resources")
 LEFT_OUT = {"__pycache__", "fonts", "icons", "screenshots", "theme"}
-"""Excluded: parts that only a window needs, and compiled files."""
+"""Excluded names: parts that only the desktop window needs, and compiled files."""
 
 
 @cache
 def build() -> str:
-    """12 hex digits that change with any file of the source."""
+    """Build id: 12 hexadecimal digits that change with any source file."""
     digest = hashlib.sha256()
     for name, file in source_files():
         digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
@@ -23,12 +23,12 @@ def build() -> str:
 
 
 def engine_id(kind: str) -> str:
-    """The name of the folder that this source's engine has on a server."""
+    """Folder name of this source's engine on a server."""
     return f"{__version__}-{build()}-{kind}"
 
 
 def source_files() -> Iterator[tuple[str, Path]]:
-    """Files of the checkout that an engine needs, with their names in it."""
+    """Files of the checkout that an engine needs, with their relative names."""
     root = checkout()
     for part in PARTS:
         for file in sorted((root / part).rglob("*")):

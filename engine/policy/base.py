@@ -1,7 +1,7 @@
-"""The interface of a policy, shaped like Tinker's: load, sample, score, forward_backward,
-optim_step, publish, save, restore, load_adapter; and two for the local judge. Token ids go in,
-token ids and log-probabilities come out; text is not its business. `TorchPolicy` (worker.py) is
-one, `VllmPolicy` (vllm/policy.py) another; start.py chooses. A cluster can be a third.
+"""Interface of a policy, modelled on Tinker's: load, sample, score, forward_backward, optim_step,
+publish, save, restore, load_adapter, and two methods for the local judge. It takes token ids and
+returns token ids and log-probabilities, never text. Implementations are `TorchPolicy` (worker.py)
+and `VllmPolicy` (vllm/policy.py), chosen in start.py.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,13 +22,13 @@ far."""
 
 
 class PolicyValue(Value):
-    """Value with numbers of a model, which need not be finite."""
+    """Value with numbers from a model, which may be infinite or NaN."""
 
     model_config = ConfigDict(allow_inf_nan=True)
 
 
 class PolicySpec(PolicyValue):
-    """Parameters with which a policy is built."""
+    """Parameters for loading a policy."""
 
     model_path: str
     model: ModelConfig
@@ -37,11 +37,11 @@ class PolicySpec(PolicyValue):
     weights: Literal["full", "8bit", "4bit"] = "full"
     """Precision of the frozen weights in memory."""
     recompute: bool = False
-    """Compute each layer again in the backward pass instead of keeping what it computed."""
+    """Gradient checkpointing: recompute layers in the backward pass."""
     value_lr: float | None = None
-    """Learning rate of a value head; without one there is none."""
+    """Learning rate of the value head; None for no value head."""
     limits: tuple[float, float] | None = None
-    """Peak FLOP/s and bytes/s of this machine, where they are known; else they are measured."""
+    """Peak FLOP/s and bytes/s of this machine; measured if None."""
 
 
 class AdamStep(PolicyValue):
@@ -49,9 +49,9 @@ class AdamStep(PolicyValue):
 
     lr: float
     weight_decay: float = 0.0
-    """Decoupled: parameters shrink by lr · weight_decay before the update."""
+    """Decoupled weight decay: parameters shrink by lr · weight_decay before the update."""
     max_grad_norm: float = 1.0
-    """Larger gradients are scaled down to this norm first."""
+    """Gradients of a larger norm are scaled down to it first."""
 
 
 class PolicyInfo(PolicyValue):
@@ -60,30 +60,30 @@ class PolicyInfo(PolicyValue):
     dtype: str
     device: str
     seconds: float
-    """Time it took to load."""
+    """Load time in seconds."""
     shares_prefixes: bool = True
-    """False where the model's layers keep a state that cannot branch, and nothing is shared."""
+    """False if layers keep a state that cannot branch, so that prefixes are not shared."""
     peak_flops: float = 0.0
-    """Floating-point operations a second that it does at best; 0 where it was not measured."""
+    """Peak floating-point operations per second; 0 if not measured."""
     bandwidth: float = 0.0
-    """Bytes a second that it reads at best."""
+    """Peak memory bandwidth in bytes per second."""
     eos_tokens: list[int] = Field(default_factory=list)
     on_card: bool = False
-    """Whether it works on an NVIDIA card."""
+    """Whether the policy runs on an NVIDIA GPU."""
     cached_token_bytes: int = 0
-    """Keys and values of one token."""
+    """Bytes of the keys and values of one token."""
     sampler: str = ""
-    """Name and precision of the sampler, where that is another program."""
+    """Name and precision of the sampler, if it is another program."""
 
 
 class SampleRequest(PolicyValue):
     """Request for one completion."""
 
     tokens: list[int]
-    """The prompt."""
+    """Token ids of the prompt."""
     max_tokens: int
     temperature: float = 1.0
-    """0 takes the likeliest token; its log-prob is then that of temperature 1."""
+    """0 selects the most likely token, with its log-prob at temperature 1."""
     top_p: float = 1.0
     stop_tokens: list[int] = Field(default_factory=list)
     ignore_eos: bool = False
@@ -93,14 +93,14 @@ class SampleRequest(PolicyValue):
 
     @property
     def room(self) -> int:
-        """Tokens of prompt and completion at most."""
+        """Maximum number of tokens of prompt and completion together."""
         return len(self.tokens) + self.max_tokens
 
 
 class SampledToken(NamedTuple):
     token: int
     logprob: float
-    """Natural log-probability under the distribution it was drawn from."""
+    """Natural log-probability under the distribution that the token was sampled from."""
     top: list[tuple[int, float]]
 
 
@@ -111,14 +111,14 @@ class TrainItem(PolicyValue):
     spans: list[tuple[int, int]]
     """Half-open ranges of trained tokens; never starts at 0."""
     logprobs: list[float] = Field(default_factory=list)
-    """The sampler's, one per trained token, as in all lists below; `supervised` needs none."""
+    """Log-probs by the sampler, one per trained token, as in all lists below."""
     advantages: list[float] = Field(default_factory=list)
     weight: float = 1.0
     """Weight of each trained token, before the division by the normaliser."""
     old_logprobs: list[float] = Field(default_factory=list)
-    """The trainer's before the first update of the batch; empty where this is the first."""
+    """Log-probs of the trainer before the first update of the batch; empty for the first update."""
     values: list[float] = Field(default_factory=list)
-    """The value head's before the first update; empty where it has nothing to learn."""
+    """Estimates of the value head before the first update; empty without a value loss."""
     returns: list[float] = Field(default_factory=list)
     """Target values of the value head."""
 
@@ -136,12 +136,12 @@ class TrainBatch(PolicyValue):
 
 
 class ScoreBatch(PolicyValue):
-    """Sequences to score without training; of the items, tokens and spans count."""
+    """Sequences to score without training; only tokens and spans of the items are used."""
 
     items: list[TrainItem]
     temperature: float = 1.0
     reference: bool = False
-    """Whether to score with the base model too: a second forward pass."""
+    """Whether to score with the base model too, in a second forward pass."""
     values: bool = False
     """Also return the value head's estimates."""
 
@@ -150,7 +150,7 @@ class Scores(PolicyValue):
     """Scores of one item, one number per trained token."""
 
     logprobs: list[float]
-    """The trainer's, natural logarithm."""
+    """Log-probs (natural) by the trainer."""
     reference: list[float] = Field(default_factory=list)
     values: list[float] = Field(default_factory=list)
 
@@ -161,13 +161,13 @@ class Pair(NamedTuple):
     better: int
     worse: int
     group: int
-    """Pairs of one group are held out together."""
+    """Group of the pair; in cross-validation, groups are held out as a whole."""
     weight: float = 1.0
 
 
 class PreferenceModel(PolicyValue):
     """Utility u(x) = Σ weights_D · (x_D − mean_D) / scale_D; i is better than j with probability
-    σ(u_i − u_j) (Bradley and Terry 1952). Over the fitted attempts, the mean of u is 0."""
+    σ(u_i − u_j) (Bradley and Terry 1952). The mean of u over the fitted rollouts is 0."""
 
     mean: list[float]
     scale: list[float]
@@ -175,17 +175,17 @@ class PreferenceModel(PolicyValue):
     strength: float
     """Strength of the L2 penalty, chosen by cross-validation."""
     spread: float
-    """Standard deviation of u over the fitted attempts."""
+    """Standard deviation of u over the fitted rollouts."""
     accuracy: float | None
-    """Share of the pairs, each held out with its group, that were ordered rightly; ties count half.
-    None where there was but one group."""
+    """Share of held-out pairs, by group, that were ordered correctly; ties count half. None for a
+    single group."""
     count: int
-    """Pairs that were held out."""
+    """Number of held-out pairs."""
 
 
 class Policy(Protocol):
-    """Interface of a policy. Its methods raise PolicyError for errors of the policy, ChildDied when
-    its process is gone."""
+    """Interface of a policy. Methods raise PolicyError for errors of the policy, ChildDied if its
+    process ended."""
 
     version: int
     """Number of updates behind the published weights."""
@@ -194,7 +194,7 @@ class Policy(Protocol):
 
     @property
     def away_s(self) -> float:
-        """Seconds so far in which the policy could not answer: it was held, or being restarted."""
+        """Total seconds in which the policy could not sample: held, or restarting."""
         ...
 
     @property
@@ -205,34 +205,32 @@ class Policy(Protocol):
     async def load(self, spec: PolicySpec) -> PolicyInfo: ...
 
     def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
-        """Tokens as they come, in small lists; many requests run at once."""
+        """Yield sampled tokens in small lists; many requests may run concurrently."""
         ...
 
     async def hold(self) -> None:
-        """Suspend sampling where it is, until `go_on`."""
+        """Suspend sampling until `go_on`; running requests keep their tokens."""
         ...
 
     async def go_on(self) -> None: ...
 
     async def sampling(self) -> dict[str, float]:
-        """Metrics of sampling's use of the hardware since the last call; empty when nothing is
-        known."""
+        """Hardware utilisation of sampling since the last call; empty if there was none."""
         ...
 
     async def score(self, batch: ScoreBatch) -> list[Scores]:
-        """Score the items; one result per item, in their order. Changes nothing."""
+        """Score the items; returns one result per item in their order. Weights do not change."""
         ...
 
     async def features(self, items: list[TrainItem]) -> list[list[float]]:
-        """Feature vector of each item's sampled tokens by the untrained model, all of one length D.
-        Of the items, tokens and spans count; each has sampled tokens. Training does not change
-        it."""
+        """Feature vector [D] of each item by the base model. Only tokens and spans of the items are
+        used; each needs sampled tokens. Training does not change features."""
         ...
 
     async def fit_preferences(
         self, features_ND: list[list[float]], pairs: list[Pair]
     ) -> PreferenceModel:
-        """A Bradley–Terry model of the pairs; deterministic. There is at least one pair."""
+        """Fit a Bradley–Terry model to at least one pair; deterministic."""
         ...
 
     async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
@@ -240,15 +238,15 @@ class Policy(Protocol):
         ...
 
     async def optim_step(self, step: AdamStep) -> dict[str, float]:
-        """Clip, update, clear. Returns `grad_norm`."""
+        """Clip gradients, update weights, clear gradients. Returns `grad_norm`."""
         ...
 
     async def optim_reset(self) -> None:
-        """Forget the optimizer's moments: a new objective starts without those of the old one."""
+        """Reset the optimizer's moments, for the start of a different objective."""
         ...
 
     async def publish(self, version: int) -> dict[str, float]:
-        """Make the trained adapter what `sample` uses, verified on a probe (`publish_gap`)."""
+        """Make `sample` use the trained adapter, verified on a fixed text (`publish_gap`)."""
         ...
 
     async def save(self, folder: Path) -> None:
@@ -261,14 +259,14 @@ class Policy(Protocol):
         ...
 
     async def restore(self, folder: Path) -> None:
-        """Load the output of `save`, or only an `adapter` in the PEFT layout: the optimizer then
-        starts from zero. Layers that the adapter leaves out keep the weights they have. Raises
-        PolicyError where it does not fit the model."""
+        """Load the output of `save`, or a folder with only an `adapter` in the PEFT layout, which
+        resets the optimizer. Layers without saved weights stay unchanged. Raises PolicyError if the
+        adapter does not fit the model."""
         ...
 
     async def load_adapter(self, folder: Path) -> None:
-        """Take the adapter of a PEFT folder, of the rank that the policy was loaded with, and
-        nothing else: enough to sample. `publish` makes it what `sample` uses."""
+        """Load the adapter of a PEFT folder, of the rank that the policy was loaded with, without
+        optimizer state. `sample` uses it after `publish`."""
         ...
 
     async def close(self) -> None: ...

@@ -1,9 +1,9 @@
-"""Several trainers that share each batch, one a card: data-parallel LoRA.
+"""Data-parallel LoRA training: several trainers share each batch, one per GPU.
 
-Every process has the whole model. A batch is split where its sequences have least in common; each
-process computes the gradients of its share, and they add them up before all take the same step
-(torch/ranks.py). Attempts are sampled by whichever has the fewest. One that dies takes the others
-with it: the run goes on from its last checkpoint.
+Every process has the whole model. A batch is split where its sequences share the shortest prefixes.
+Each process computes the gradients of its share, which are summed before all take the same step
+(torch/ranks.py). The process with the fewest active rollouts samples the next. If one dies, all
+end, and the run resumes from its last checkpoint.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ from engine.runtime.closing import cancel
 T = TypeVar("T")
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 SUMMED = ("tokens/forwarded",)
-"""Metrics of the shares that are added; the others of how well they worked are averaged."""
+"""Metrics that are summed over processes; other utilisation metrics are averaged."""
 
 
 class ParallelPolicy:
-    """Owns its trainers. Make it with `start`, end it with `close`."""
+    """Policy with several trainer processes. Create it with `start`, end it with `close`."""
 
     def __init__(self, trainers: list[TorchPolicy], scratch: Path) -> None:
         self._trainers, self._scratch = trainers, scratch
@@ -139,7 +139,7 @@ class ParallelPolicy:
         await _all(trainer.optim_reset() for trainer in self._trainers)
 
     async def publish(self, version: int) -> dict[str, float]:
-        """The largest gap of all."""
+        """Publish in all processes; returns the largest `publish_gap`."""
         answers = await _all(trainer.publish(version) for trainer in self._trainers)
         self.version = version
         return {"publish_gap": max(answer["publish_gap"] for answer in answers)}
@@ -170,8 +170,8 @@ class ParallelPolicy:
 
 
 def partition_sequences(sequences: Sequence[list[int]], count: int) -> list[list[int]]:
-    """Numbers of the sequences for each of `count`: like beginnings together, and about as many
-    tokens that are not shared with the sequence before for each."""
+    """Split sequences among `count` processes; returns the indices for each. Common prefixes stay
+    together, and the numbers of distinct tokens are balanced."""
     order = sorted(range(len(sequences)), key=sequences.__getitem__)
     new, before = [], list[int]()
     for number in order:
@@ -187,7 +187,7 @@ def partition_sequences(sequences: Sequence[list[int]], count: int) -> list[list
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results; the first failure ends the others and is raised itself."""
+    """Results of concurrent coroutines; the first failure cancels the others and is raised."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         return list(await asyncio.gather(*tasks))

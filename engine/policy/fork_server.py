@@ -1,8 +1,8 @@
-"""Client of the fork server of torch processes (`torch/preloaded.py`): policies and exports.
+"""Client of the fork server of torch processes (`torch/preloaded.py`) for policies and exports.
 
-A process that is forked from one with torch, transformers and PEFT in memory is there in
-milliseconds; newly started it needs seconds. Linux only, and only without CUDA, which does not
-survive a fork. Whatever fails here, the process is started the usual way.
+A process forked from one with torch, transformers and PEFT in memory starts in milliseconds instead
+of seconds. Linux only, and only without CUDA, which does not survive a fork. If forking fails, the
+process is started the usual way.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from engine.runtime.variables import allowed_environment
 
 PROGRAM = (sys.executable, "-m", "engine.policy.torch.preloaded")
 FORK_S = 60.0
-"""Longest wait for a fork in seconds, the imports of a server that has just begun included."""
+"""Timeout of a fork in seconds, including the imports of a new server."""
 INHERITED = "ATELIER_FORK_SERVER"
 """Variable with the request socket, the life pipe and the PID of a fork server that is a child of
-this process already: descriptors, which only the process that has started this one can give."""
+this process already: descriptors that are inherited from the program that started this process."""
 _current: "ForkServer | None" = None
 
 
@@ -33,7 +33,7 @@ class ForkedProcess:
     """Child process that the fork server has forked."""
 
     def __init__(self, pid: int) -> None:
-        """Raises OSError where there is no such child."""
+        """Watch a child process. Raises OSError if there is no such child."""
         self.pid = pid
         self.returncode: int | None = None
         self._ended = asyncio.Event()
@@ -72,7 +72,7 @@ class ForkServer:
         return [self._process.pid] if self._process and self._process.returncode is None else []
 
     async def warm(self) -> None:
-        """Start it, unless it runs: what it imports takes seconds, and this does not wait."""
+        """Start the server unless it runs, without waiting for its imports, which take seconds."""
         async with self._turn:
             with contextlib.suppress(OSError):  # then the processes are started the usual way
                 await self._ensured()
@@ -80,8 +80,8 @@ class ForkServer:
                 self._requests.send(b"{}")
 
     async def launch(self, launch: Launch) -> Process:
-        """Fork the process, or start it the usual way where that is not possible: libraries have
-        read the variables at the server's start, so that others need a process of their own."""
+        """Fork a process, or start it the usual way if forking fails or its environment differs:
+        libraries have read the variables when the server started."""
         async with self._turn:
             try:
                 await self._ensured()
@@ -106,7 +106,7 @@ class ForkServer:
         self._environment = allowed_environment(VARIABLES)
 
     async def _ensured(self) -> None:
-        """`_ensure`, which is not left half done: a cancellation waits for it."""
+        """Call `_ensure` to its end; a cancellation waits for it."""
         starting = asyncio.create_task(self._ensure(), name="fork server")
         try:
             await asyncio.shield(starting)
@@ -115,7 +115,7 @@ class ForkServer:
             raise
 
     async def _ensure(self) -> None:
-        """Raises OSError where it cannot be started."""
+        """Start the server unless it runs. Raises OSError if that fails."""
         if self.pids:
             return
         await self._end()
@@ -155,7 +155,7 @@ class ForkServer:
         return await asyncio.shield(self._answering)
 
     async def _answer(self, requests: socket.socket) -> Process:
-        """Process that was requested; after a cancellation its line is closed, and it ends."""
+        """Process that was requested; after a cancellation its socket closes, and it ends."""
         async with asyncio.timeout(FORK_S):
             answer = await asyncio.get_running_loop().sock_recv(requests, 1000)
         return ForkedProcess(int(json.loads(answer)["pid"]))
@@ -180,24 +180,24 @@ class ForkServer:
 
 
 def launcher() -> Callable[[Launch], Awaitable[Process]]:
-    """The way to start a torch process without a card."""
+    """Function that starts a torch process without a GPU."""
     return _current.launch if _current else start_program
 
 
 def server_pids() -> list[int]:
-    """PIDs of the fork server of this process; none where there is none."""
+    """PIDs of this process's fork server; empty if there is none."""
     return _current.pids if _current else []
 
 
 async def warm_up() -> None:
-    """Have the fork server ready soon, where policy processes are forked."""
+    """Start the fork server in advance if policy processes will be forked."""
     if _current and not (await asyncio.to_thread(read_gpus)).cards:
         await _current.warm()
 
 
 @contextlib.asynccontextmanager
 async def forking() -> AsyncIterator[None]:
-    """Within the block, policy processes of this process are forked, where the system can."""
+    """Fork torch processes during the block if the operating system supports it."""
     global _current
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):
         _current = ForkServer()

@@ -1,9 +1,9 @@
-"""Does the sampler have what the trainer has? Log-probs of one fixed text, from both. Pure.
+"""Comparison of sampler and trainer by the log-probs of one fixed text. Pure functions.
 
-Two questions, for an answer to the first can hide one to the second: are they near enough for the
-precision, and, where the update has visibly moved the trainer, has the sampler moved along? A small
-update changes log-probs by less than bfloat16 rounds them, and a sampler that still has the adapter
-before would pass the first.
+Two checks are needed: whether the log-probs agree within the precision, and, if the update has
+changed the trainer measurably, whether the sampler changed likewise. A small update changes
+log-probs by less than bfloat16 rounding, so a sampler with the previous adapter would pass the
+first check.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from engine.protocol.problems import Problem
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.15, "float16": 0.05}
 """Mean |Δ log-prob| in nats between trainer and sampler, by the coarser precision of the two."""
 FOLLOWED = 0.5
-"""Share of the trainer's movement that the sampler must have made."""
+"""Least share of the trainer's change that the sampler must show."""
 CLEAR = 4.0
-"""A movement is visible when that share is known to within a quarter of itself: the rounding's
-standard error, times this."""
+"""A change counts as measurable if the standard error of that share, times this, is at most 1."""
 
 
 def stale_or_different(
     told: Sequence[float], said: Sequence[float], before: Sequence[float], dtype: str
 ) -> Problem | None:
-    """`told` by the sampler, `said` by the trainer now and `before` the update (or empty)."""
+    """Problem, if any, from log-probs by sampler (`told`), trainer (`said`) and trainer
+    `before`."""
     gap = mean_gap(told, said)
     if before and (share := followed(told, said, before)) is not None and share < FOLLOWED:
         return Problem(
@@ -42,8 +42,8 @@ def stale_or_different(
 
 
 def followed(told: Sequence[float], said: Sequence[float], before: Sequence[float]) -> float | None:
-    """Share of the trainer's change (`before` to `said`) that the sampler has followed: the
-    least-squares a of told − before = a (said − before). None where rounding hides it: the standard
+    """Share of the trainer's change (`before` to `said`) that the sampler (`told`) shows: the
+    least-squares a of told − before = a (said − before). None if rounding hides it: the standard
     error of a is above 1 / CLEAR."""
     steps = [
         (sampler - then, trainer - then)

@@ -1,8 +1,8 @@
-"""Common prefixes of token sequences. Pure."""
+"""Common prefixes of token sequences."""
 
 
 def shared(one: list[int], other: list[int]) -> int:
-    """Length of the common beginning."""
+    """Length of the common prefix."""
     low, high = 0, min(len(one), len(other))
     if one[:high] == other[:high]:
         return high

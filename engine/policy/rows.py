@@ -1,5 +1,5 @@
-"""Rows of numbers on the line between engine and policy: one string of float32, for JSON's digits
-take four times the room and ten times as long to write. Both ends are one machine.
+"""Rows of numbers in messages between engine and policy, as base64 of float32: JSON digits would be
+four times larger and ten times slower. Both processes are on one machine.
 """
 
 import base64
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 
 def pack_rows(rows_ND: Sequence[Sequence[float]]) -> str:
-    """Base64 of the rows behind one another."""
+    """Encode rows [N, D], concatenated, in base64."""
     return base64.b64encode(b"".join(array("f", row).tobytes() for row in rows_ND)).decode()
 
 
 def unpack_rows(text: str, count: int) -> list[list[float]]:
-    """The `count` rows, all of one length."""
+    """Decode `count` rows of equal length."""
     values = array("f", base64.b64decode(text)).tolist()
     width = len(values) // count if count else 0
     return [values[start : start + width] for start in range(0, width * count, width or 1)]

@@ -1,4 +1,4 @@
-"""The policy that a project's [backend] asks for, on the cards that it gets."""
+"""Start of the policy that a project's [backend] selects, on its GPUs."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from engine.protocol.records.hardware import Card
 from engine.runtime.child import start_program
 
 MOST_ROWS = 256
-"""Sequences that the server works on at once."""
+"""Maximum number of concurrent sequences of the vLLM server."""
 
 
 async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name: str) -> Policy:
@@ -43,13 +43,13 @@ async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name:
 
 
 def in_one_process(config: ProjectConfig) -> ProjectConfig:
-    """The same weights without a server and without other trainers, beside other work."""
+    """Settings for the same weights in one torch process, for use beside other work."""
     backend = config.backend.model_copy(update={"sampler": "torch", "processes": 1})
     return config.model_copy(update={"backend": backend})
 
 
 def without_sampler(config: ProjectConfig) -> ProjectConfig:
-    """The same trainers without a server that samples."""
+    """Settings for the same trainers without a vLLM server."""
     backend = config.backend.model_copy(update={"sampler": "torch"})
     return config.model_copy(update={"backend": backend})
 

@@ -2,10 +2,10 @@
 
 Started as `python -P isolated.py engine.policy.unsloth LINE LIFE`.
 
-Unsloth loads the model in 4, 8 or 16 bits and puts its adapter and kernels on it, by its public
-functions alone; trees, losses and sampling are ours. On NVIDIA cards it also replaces the forward
-methods of attention, layer and model by its own, which know nothing of segments: those are put back
-as transformers wrote them, and what then still differs is found by a trial, not believed.
+Unsloth loads the model in 4, 8 or 16 bits and adds its adapter and kernels, by its public
+functions; trees, losses and sampling are the engine's. On NVIDIA GPUs it also replaces the forward
+methods of attention, layer and model by its own, which do not support segments. Those are restored
+to transformers' code, and remaining differences are detected by a trial run.
 """
 
 # ruff: noqa: I001 - Unsloth wants to be imported before what it changes
@@ -30,12 +30,12 @@ from engine.policy.torch.training.prefix_tree import shares_prefixes
 from engine.protocol.problems import ModelError
 
 QUANTISED = {"8bit": "Linear8bitLt", "4bit": "Linear4bit"}
-"""The layers of bitsandbytes."""
+"""Names of the layer classes of bitsandbytes."""
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftModel:
-    """Raises ModelError where it cannot be loaded, or segments would not be seen."""
+    """Load a model with Unsloth. Raises ModelError if that fails or segments are not supported."""
     try:
         config = AutoConfig.from_pretrained(spec.model_path, local_files_only=True)
         with forwards_kept(modelling(config)):
@@ -81,7 +81,7 @@ def forwards_kept(module: ModuleType) -> Iterator[None]:
 
 
 def own_attention(base: PreTrainedModel) -> None:
-    """Attention by segments, and position embeddings as transformers computes them."""
+    """Set segment attention, and restore the position embeddings of transformers."""
     module, decoder = modelling(base.config), base.get_decoder()
     for name, part in list(decoder.named_modules()):
         own = getattr(module, type(part).__name__, None)
@@ -91,7 +91,7 @@ def own_attention(base: PreTrainedModel) -> None:
 
 
 def prove_storage(trained: PeftModel, weights: str) -> None:
-    """Raises ModelError where Unsloth has taken another storage than it was asked for."""
+    """Raises ModelError if Unsloth stored the weights in another precision than requested."""
     kinds = {type(part).__name__ for part in trained.get_base_model().modules()}
     if weights != "full" and QUANTISED[weights] not in kinds:
         raise ModelError.of(
@@ -103,7 +103,7 @@ def prove_storage(trained: PeftModel, weights: str) -> None:
 
 
 def prove_segments(trained: PeftModel, device: torch.device) -> None:
-    """Raises ModelError where a tree of two branches is not what the two sequences are."""
+    """Raises ModelError if a tree of two branches differs from the two sequences."""
     decoder = trained.get_base_model().get_decoder()
 
     def hidden(plan: Plan) -> Tensor:
@@ -128,7 +128,7 @@ def prove_segments(trained: PeftModel, device: torch.device) -> None:
 
 
 def modelling(config: PreTrainedConfig) -> ModuleType:
-    """The module that transformers has the model's classes in."""
+    """Transformers module that defines the model's classes."""
     return importlib.import_module(AutoModelForCausalLM._model_mapping[type(config)].__module__)
 
 

@@ -1,4 +1,4 @@
-"""The torch policy as the engine sees it: the `Policy` interface over its child process."""
+"""Torch policy of the engine: the `Policy` interface over its child process."""
 
 import asyncio
 import contextlib
@@ -44,14 +44,14 @@ VARIABLES = {
 }
 """Environment variables of every policy process."""
 _limits: dict[tuple[str, ...], tuple[float, float]] = {}
-"""Peak rates of this machine by precision, visible cards and program, as the first policy with
-these measured them."""
+"""Peak rates of this machine by precision, visible GPUs and program, measured by the first policy
+with these values."""
 TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
 
 
 async def unsloth_program(cuda: bool) -> tuple[str, ...]:
-    """The policy process with Unsloth's loading, in the engine's own environment where that has it;
-    else, without a card, in the one for the processor. Raises PolicyError, EnvironmentMissing."""
+    """Command of the policy process with Unsloth, from the engine's environment or, without a GPU,
+    from that for the CPU. Raises PolicyError, EnvironmentMissing."""
     python = sys.executable
     if importlib.util.find_spec("unsloth") is None:
         if cuda:
@@ -67,10 +67,10 @@ async def unsloth_program(cuda: bool) -> tuple[str, ...]:
 
 
 class TorchPolicy:
-    """Owns one policy process. Make it with `start`, end it with `close`."""
+    """Policy in one child process. Create it with `start`, end it with `close`."""
 
     def __init__(self, child: Child, base_name: str, setup: tuple[str, ...] = ()) -> None:
-        """`setup` is what peak rates depend on beside the precision."""
+        """`setup` identifies hardware and program, for the cache of peak rates."""
         self._child, self._setup = child, setup
         self._base_name = base_name
         self._held, self._holding = Outages(), contextlib.ExitStack()
@@ -87,8 +87,8 @@ class TorchPolicy:
         program: Sequence[str] = TORCH,
         start: Callable[[Launch], Awaitable[Process]] = start_program,
     ) -> "TorchPolicy":
-        """Start the process: `environment` has more variables for it, `program` is its command and
-        `start` the way to start it."""
+        """Start the process with additional variables `environment` and the command `program`, by
+        the function `start`."""
         variables = {**VARIABLES, **(environment or {})}
         child = await Child.spawn(
             "policy", [*program], cwd=ROOT, log=log, environment=variables, start=start
@@ -105,7 +105,7 @@ class TorchPolicy:
         return [self._child.pid]
 
     async def peak_bytes(self) -> int | None:
-        """Peak GPU memory of its tensors, as torch counts it; None without a GPU."""
+        """Peak GPU memory allocated by torch, in bytes; None without a GPU."""
         found: int | None = (await self._child.ask("memory"))["peak_bytes"]
         return found
 
@@ -155,7 +155,7 @@ class TorchPolicy:
         return await self._work("forward_backward", batch)
 
     async def _work(self, op: str, batch: ScoreBatch | TrainBatch) -> dict[str, Any]:
-        """A pass over a batch, which says how far it is."""
+        """Execute a pass over a batch, reporting its progress."""
         answer: dict[str, Any] = {}
         async for answer in self._child.stream(op, batch=batch.model_dump()):
             if "done" in answer:

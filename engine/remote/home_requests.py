@@ -1,9 +1,9 @@
-"""Questions of runs on servers to judges and providers, asked here with the keys that stay here.
+"""Judge and provider requests of remote runs, executed here with API keys that stay on this
+machine.
 
-An errand is answered for a run that was started from here, on the server that brings it, while the
-run goes on or the person has its judge tried. Address, provider, models, limits and budget are
-those of the settings kept at home (`started`); what is left of the errand is text and a few bounded
-numbers.
+A request is executed only for a run that was started from this machine on the same server, while
+the run is active or the person tests its judge. Address, provider, models, limits and budget are
+taken from the settings kept here (`started`), text and a few bounded numbers from the request.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ ENDING = ("run.stopped", "run.failed", "run.finished")
 
 
 class Purpose(NamedTuple):
-    """Purpose of a question (`judge` or `evaluate`), and the settings that apply to it."""
+    """Purpose of a request (`judge` or `evaluate`), and the settings that apply to it."""
 
     name: str
-    """`judge` or `evaluate`: whose budget pays."""
+    """`judge` or `evaluate`: the section whose budget pays."""
     config: JudgeConfig | EvaluateConfig
     max_tokens: int
 
@@ -58,7 +58,7 @@ class Trial:
 
 
 class HomeRequestService:
-    """Service that answers questions of remote runs to judges and providers; one per engine.
+    """Service that executes requests of remote runs to judges and providers; one per engine.
     `speaker` returns the judge's process with the current API keys."""
 
     def __init__(self, runs: StartedRuns, speaker: Callable[[], Awaitable[ProviderClient]]) -> None:
@@ -88,8 +88,8 @@ class HomeRequestService:
             self._runs.add(_adopted(host, folder.parents[1], folder.name))
 
     async def answer(self, host: str, errand: HomeRequest) -> Any:
-        """Answer of the judge's process to an errand. Raises Refused for a question that the run
-        may not ask."""
+        """Execute a request of a run and return the result. Raises Refused for a request that the
+        run is not allowed to make."""
         trials = (one for one in self._trials if (one.run_id, one.host) == (errand.run_id, host))
         trial = next(trials, None)
         run = self._runs.find(errand.run_id, host)
@@ -150,8 +150,8 @@ class HomeRequestService:
         asked: PriceFields | CountFields | Asking,
         trial: Trial | None,
     ) -> Purpose:
-        """Purpose of a question by its model and address. Raises Refused for a model or an address
-        that the run was not started with."""
+        """Return the purpose of a request by its model and address. Raises Refused for a model or
+        an address that the run was not started with."""
         config, model = run.config, asked.model
         found = []
         if errand.op != "chat":
@@ -185,7 +185,7 @@ class HomeRequestService:
         usage: Usage,
         more: dict[str, Any],
     ) -> Any:
-        """Reserve the highest possible cost, ask, then record the true cost."""
+        """Reserve the highest possible cost, send the request, then record the true cost."""
         config = purpose.config
         price = await self._price(purpose, asked.model)
         most = price.of(usage)
@@ -208,7 +208,7 @@ class HomeRequestService:
         return answer
 
     async def _price(self, purpose: Purpose, model: str) -> Price:
-        """Price of a model. Raises ConfigError where none is known."""
+        """Price of a model. Raises ConfigError if its price is unknown."""
         key = (purpose.config.model_dump_json(), model)
         if key not in self._prices:
             self._prices[key] = await price_of(await self._speaker(), purpose.config, model)
@@ -247,7 +247,7 @@ def _adopted(host: str, project: Path, run_id: str) -> StartedRun:
 
 
 def _last(folder: Path) -> tuple[int, bool]:
-    """The last event that begins or ends a run, and whether it is an end."""
+    """`seq` of the last event that begins or ends a run, and whether it is an end."""
     if not (folder / DATABASE).is_file():
         return 0, False
     with run_reader(folder) as reader:
@@ -268,7 +268,7 @@ def _true_cost(price: Price, answer: dict[str, Any], most: float) -> float:
 
 
 def _size(value: Any) -> int:
-    """Size of a JSON value: bytes of all texts and keys in it, and one for everything else."""
+    """Size of a JSON value: bytes of all texts and keys in it, and one for every other leaf."""
     total, left = 0, [value]
     while left:
         match left.pop():

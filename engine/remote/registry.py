@@ -1,4 +1,4 @@
-"""All servers of this engine: written down, connected, asked; and judges asked on their behalf."""
+"""Registry of remote servers: list, connections, and judge requests on their behalf."""
 
 import asyncio
 import contextlib
@@ -29,8 +29,8 @@ from engine.runtime.child import ChildDied
 
 
 class HostService:
-    """Remote servers of an engine. `projects` are folders whose runs may be remote, `runs` all runs
-    known here."""
+    """Remote servers of an engine. `projects` are folders whose runs may be remote, `runs` lists
+    all runs of this engine, mirrored ones included."""
 
     def __init__(
         self,
@@ -55,16 +55,16 @@ class HostService:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody elsewhere counts on us: runs go on there that we watch, or judge for."""
+        """Whether a connected server has active runs, which this engine mirrors or judges."""
         return any(host.living for host in self._hosts.values())
 
     @property
     def pids(self) -> list[int]:
-        """Children that are no run's."""
+        """PID of the judge process that serves remote runs; empty if it was never started."""
         return [self._judge.pid] if self._judge else []
 
     async def open(self) -> None:
-        """Read the book; servers on which runs of ours went on are looked for again."""
+        """Load the server list, and reconnect to servers whose runs were active."""
         with contextlib.suppress(Refused):  # a damaged list: who asks for it is told
             self._load()
         for name in await asyncio.to_thread(self._waited_for):
@@ -81,7 +81,7 @@ class HostService:
     # The list
 
     async def listed(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """As soon as it is newer than `after`, or after `wait_s`."""
+        """List the servers once the revision exceeds `after`, or after `wait_s` seconds."""
         self._load()
         if self._revision <= after and not self._leaving:
             self._changed.clear()
@@ -97,7 +97,7 @@ class HostService:
         return [one for one in found if one not in addresses]
 
     async def add(self, spec: HostSpec) -> None:
-        """Add a server; one of the same name is replaced, and connected again when needed."""
+        """Add a server, replacing one of the same name, which is disconnected first."""
         self._load()
         book = read_server_list()
         others = [one for one in book.hosts if one.name != spec.name]
@@ -108,7 +108,7 @@ class HostService:
         self._tell()
 
     async def act(self, name: str, asked: ActOnHost) -> None:
-        """Raises Refused for a server that nobody wrote down."""
+        """Carry out a server action or queue a tunnel job. Raises Refused for an unknown server."""
         host = self.host(name)
         match asked.action:
             case "connect":
@@ -134,7 +134,7 @@ class HostService:
     # Runs that are elsewhere
 
     async def start(self, request: StartRun | StartEvaluation) -> Path:
-        """The folder of a run that begins on `request.host`. Raises Refused, LaunchError,
+        """Start a run on `request.host` and return its folder here. Raises Refused, LaunchError,
         ConfigError."""
         project = Path(request.project).expanduser().resolve()
         return await self.host(request.host).start(project, request)
@@ -160,7 +160,7 @@ class HostService:
         write_server_list(book.model_copy(update={"hosts": kept}))
 
     def _waited_for(self) -> set[str]:
-        """Servers with runs that were going on when they were last heard of."""
+        """Servers with runs that were active at the last update."""
         return {run.host for run in self._runs() if run.host and run.state in ACTIVE_STATES}
 
     def _load(self) -> None:
@@ -189,15 +189,15 @@ class HostService:
     # Judges that are asked here for runs elsewhere
 
     async def _run_errand(self, host: str, errand: HomeRequest) -> Any:
-        """Answer an errand by a judge's process here, with the keys of this machine. Raises Refused
-        for a question that the run may not ask."""
+        """Execute a remote run's request in the local judge process, with the keys of this machine.
+        Raises Refused for a request that the run is not allowed to make."""
         try:
             return await self.errands.answer(host, errand)
         except ChildDied:  # another one is asked once more
             return await self.errands.answer(host, errand)
 
     async def _speaker(self) -> BoundWorker:
-        """The living process, with the keys as they are now."""
+        """Return the judge process with the current API keys; starts it if it is not running."""
         async with self._starting:
             if self._judge is None or not self._judge.alive:
                 if self._judge:

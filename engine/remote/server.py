@@ -29,9 +29,9 @@ from engine.trust.addresses import check_addresses, confirmed_addresses
 
 ERRAND_WAIT_S = 15.0
 MOST_ERRANDS = 256
-"""HomeRequests of one server that are answered at the same time."""
+"""Home requests of one server that are executed at the same time."""
 IDLE_S = 1.0
-"""Pause in seconds before a server that answered at once with no errands is asked again."""
+"""Minimum pause in seconds after an empty list of home requests that came at once."""
 MOST_NOTICES = 20
 
 
@@ -44,8 +44,8 @@ class PendingQuestion:
 
 
 class Host:
-    """Connection to one remote server and its runs: create it, `connect` it, `close` it. Everything
-    received of its runs stays on this machine."""
+    """Connection to one remote server and its runs: create it, `connect` it, `close` it. All data
+    received from its runs stays on this machine."""
 
     def __init__(self, spec: HostSpec, home: LocalMachine, connect: Connect) -> None:
         self.spec, self.home = spec, home
@@ -83,8 +83,8 @@ class Host:
         )
 
     def notice(self, problem: Problem) -> None:
-        """Show a refused action of this server: as its problem until it is disconnected, and among
-        its notices from then on."""
+        """Record a refused action of this server: as its problem until it is disconnected, and in
+        its list of notices, which stays."""
         self._noticed = problem
         self._notices.pop(problem.message, None)
         self._notices[problem.message] = problem
@@ -105,14 +105,13 @@ class Host:
 
     @property
     def living(self) -> bool:
-        """Whether runs are going on there that this machine mirrors or answers judge questions
+        """Whether the server has active runs that this machine mirrors or executes judge requests
         for."""
         there = self.tunnel.state in ("connected", "reconnecting", "connecting", "starting")
         return there and any(run.state in ACTIVE_STATES for run in self.mirrors.runs)
 
     def answer(self, question: str, value: str | None) -> None:
-        """Deliver the person's reply to a question. Raises Refused where nobody waits for it any
-        more."""
+        """Deliver the person's reply to a question. Raises Refused if the question has expired."""
         asked = self._questions.get(question)
         if asked is None or asked.answer.done():
             raise Refused.of("host.no_question", "This question has expired.")
@@ -126,7 +125,7 @@ class Host:
     # While it is connected
 
     async def _serve(self, client: EngineClient) -> None:
-        """Mirror runs and answer errands until the connection is lost (LaunchError)."""
+        """Mirror runs and execute home requests until the connection is lost (LaunchError)."""
         tasks = [
             asyncio.create_task(self.mirrors.keep_up(client), name=f"runs of {self.spec.name}"),
             asyncio.create_task(self._run_errands(client), name=f"errands of {self.spec.name}"),
@@ -138,8 +137,7 @@ class Host:
             await self.mirrors.stop_all()
 
     async def _run_errands(self, client: EngineClient) -> None:
-        """Answer errands, each in a task of its own; answers that nobody waits for any more are
-        dropped."""
+        """Execute home requests, each in its own task; results of expired requests are dropped."""
         running: set[asyncio.Task[None]] = set()
         try:
             while True:
@@ -172,9 +170,8 @@ class Host:
     # Runs that begin there
 
     async def start(self, project: Path, request: StartRun | StartEvaluation) -> Path:
-        """Upload the project as it is now, and start the run there. Returns the folder of its
-        replica, in which the first events have arrived. Raises Refused, LaunchError,
-        ConfigError."""
+        """Upload the project's current files and start the run on the server. Returns the folder of
+        the replica, which contains the first events. Raises Refused, LaunchError, ConfigError."""
         client = self.tunnel.client
         key = request.key or uuid.uuid4().hex
         async with self._syncing:
@@ -207,8 +204,8 @@ class Host:
     def _keys_for(
         self, request: StartRun | StartEvaluation, config: ProjectConfig, models: list[str]
     ) -> dict[str, object]:
-        """API keys that are lent to the run: only those it needs, and only where the person lends
-        keys."""
+        """API keys that are lent to the run: only the keys it needs, and none if the person does
+        not lend keys."""
         if not request.lend_keys:
             return {"keys_at_home": True}
         needed = providers_of(config, models)
@@ -220,8 +217,8 @@ class Host:
     async def _prepare(
         self, client: EngineClient, project: Path, request: StartRun | StartEvaluation
     ) -> str:
-        """Bring model and project to the server where they differ; returns the project's folder
-        there."""
+        """Upload model and project to the server where they differ; returns the project's folder on
+        the server."""
         config = await asyncio.to_thread(load_config, project, request.overrides)
         wanted = await asyncio.to_thread(project_manifest, project)
         asked = SyncFolder(folder=self.home.folder_name(project), manifest=wanted)

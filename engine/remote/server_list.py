@@ -1,4 +1,4 @@
-"""The servers that a person wrote down, and who we are to them: one small file of the user's."""
+"""List of remote servers and the id of this machine for them: one small file of the user."""
 
 import hashlib
 import uuid
@@ -17,7 +17,7 @@ class ServerList(BaseModel):
 
     schema_version: int = 1
     machine: str = Field(default_factory=lambda: uuid.uuid4().hex)
-    """A number of this machine's; servers know us by it."""
+    """Random id of this machine, from which the ids that servers see are derived."""
     hosts: list[HostSpec] = Field(default_factory=list)
 
 
@@ -26,7 +26,7 @@ def server_list_file() -> Path:
 
 
 def read_server_list() -> ServerList:
-    """An empty one where nobody has written anything. Raises Refused where it cannot be read."""
+    """Read the server list, created if missing. Raises Refused if it is unreadable."""
     file = server_list_file()
     try:
         return ServerList.model_validate_json(file.read_bytes())
@@ -50,5 +50,5 @@ def write_server_list(book: ServerList) -> ServerList:
 
 
 def home_id(book: ServerList, workspace: Path) -> str:
-    """Id of a workspace on this machine, by which a server's engine knows whom it works for."""
+    """Id of a workspace on this machine, by which a server's engine recognises it."""
     return hashlib.sha256(f"{book.machine} {workspace.resolve()}".encode()).hexdigest()[:32]

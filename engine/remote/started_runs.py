@@ -1,8 +1,8 @@
-"""Runs that this machine started on servers, with the settings that the person started them with.
+"""Records of runs that this machine started on servers, with their original settings.
 
-A server's word about a run decides nothing that costs money, names an address or runs code: which
-judge is asked, by which address, with which budget, what trackers are told, which agent runs. That
-is taken from here. One small file of the user's for each run, beside the list of servers.
+Data from a server decides nothing that costs money, names an address or runs code: the judge, its
+address and budget, experiment tracking and the agent always follow the settings recorded here. Each
+run has one small user file beside the list of servers.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ from engine.storage.project import load_config
 
 FOLDER = "remote_runs"
 GUARDED = ("agent", "judge", "evaluate", "track", "scenarios", "reward")
-"""Sections of the settings that name code, files, addresses or money."""
+"""Sections of the settings that contain code, files, addresses or budgets."""
 
 
 class StartedRun(BaseModel):
@@ -38,11 +38,11 @@ class StartedRun(BaseModel):
     """The project's folder on this machine."""
     config: ProjectConfig
     providers: list[str] = Field(default_factory=list)
-    """Models of providers that an evaluation compares."""
+    """Provider models that an evaluation compares."""
     keys_at_home: bool = True
     """Whether the run may ask judges through this machine."""
     spent_usd: dict[str, float] = Field(default_factory=dict)
-    """Cost in USD of the questions asked from here, at most, for `judge` and for `evaluate`."""
+    """Upper bound of the cost in USD of requests made from here, for `judge` and for `evaluate`."""
 
     @property
     def folder(self) -> Path:
@@ -71,8 +71,8 @@ class StartedRuns:
         return found if found.host == host else None
 
     def add(self, run: StartedRun) -> None:
-        """Store a new run. Raises Refused for an id that another run has already, since the server
-        chose it."""
+        """Store a new run. Raises Refused if the server chose an id that another run has
+        already."""
         if self.find(run.run_id, run.host) or (self._folder / f"{run.run_id}.json").exists():
             known = self._known.get(run.run_id)
             if known is None or (known.host, known.project) != (run.host, run.project):
@@ -111,7 +111,7 @@ def settings_of(project: Path, request: StartRun | StartEvaluation) -> ProjectCo
 
 
 def _parent(project: Path, origin: str) -> RunSpec | None:
-    """Spec of the run that a branch starts from, where it is known here."""
+    """Spec of the run that a branch starts from; None if it is not on this machine."""
     if "@" not in origin or "/" in origin:
         return None
     try:
@@ -121,7 +121,7 @@ def _parent(project: Path, origin: str) -> RunSpec | None:
 
 
 def provider_models(request: StartRun | StartEvaluation) -> list[str]:
-    """Models of providers that an evaluation compares."""
+    """Provider models that an evaluation compares."""
     models = request.models if isinstance(request, StartEvaluation) else []
     return [model for model in models if "/" in model]
 
@@ -133,7 +133,7 @@ def providers_of(config: ProjectConfig, models: list[str]) -> set[str]:
 
 
 def check_spec(spec: RunSpec, run_id: str, known: ProjectConfig, host: str) -> None:
-    """Check a server's spec of a run. Raises Refused where it is not what was started from here."""
+    """Check a server's spec of a run. Raises Refused if it differs from the run started here."""
     if spec.id != run_id:
         raise Refused.of(
             "host.other_run", f"{host} answers with run {spec.id[:40]!a} instead of {run_id}."

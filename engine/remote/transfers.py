@@ -1,4 +1,4 @@
-"""Runs, checkpoints and exports that change machines: fetched, brought home, sent."""
+"""Transfers of runs, checkpoints and exports between machines: fetch, move, export."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ STAYS = (
 
 
 async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress) -> Path:
-    """The checkpoint's folder here, whole. Raises Refused, LaunchError (call it again)."""
+    """Download a checkpoint; returns its local folder. Raises Refused, LaunchError (retry it)."""
     name = f"checkpoints/step-{step:06d}"
     found = await fetch(host.tunnel.client, run.name, run, name, progress)
     if not found:
@@ -47,9 +47,9 @@ async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress)
 
 
 async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> None:
-    """Everything of a run is here, checked, and it is this machine's from now on; there it goes.
+    """Move a run to this machine: download and verify all its files, then delete it on the server.
 
-    Raises Refused while it goes on, LaunchError where the way is cut: call it again.
+    Raises Refused while the run is active, LaunchError if the connection is lost (may be retried).
     """
     client = host.tunnel.client
     there = await client.run(run.name)
@@ -68,11 +68,11 @@ async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> Non
 
 
 async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
-    """A run of this machine that nobody works on meanwhile is a server's from now on; what lies
-    here is its replica.
+    """Move an inactive run of this machine to a server; the local folder becomes its replica. No
+    other process may use the run meanwhile.
 
-    Raises Refused while it goes on here or is somewhere else, LaunchError where the way is cut:
-    call it again.
+    Raises Refused while the run is active here or is on a server, LaunchError if the connection is
+    lost (may be retried).
     """
     if record := read_record(run):
         raise Refused.of(
@@ -103,7 +103,7 @@ async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
 
 FOLDER = "exports"
 SHARE_THERE = 0.7
-"""Share of the progress that is done on the server."""
+"""Share of an export's progress that is done on the server."""
 
 
 async def export_remote(
@@ -113,8 +113,8 @@ async def export_remote(
     asked: ExportCheckpoint,
     say: Callable[[BaseModel], None],
 ) -> ExportReport:
-    """The report, with files at `asked.out` on this machine. Raises ConfigError for a folder that
-    cannot be one, Refused, LaunchError; nothing is left behind there."""
+    """Export a checkpoint on the server and download it to `asked.out`; returns the report. Raises
+    ConfigError for an unusable folder, Refused, LaunchError; the server's copy is removed."""
     client = host.tunnel.client
     await client.forget_files(run.name, FOLDER)  # of one that was cut off
     place = Place.claim(asked.out, 0)
@@ -148,8 +148,8 @@ async def export_remote(
 
 
 def _ours(report: ExportReport, run: Path, asked: ExportCheckpoint, target: Path) -> ExportReport:
-    """Report with the local folder, and commands that are built here: a person runs them, so the
-    server's text is not used."""
+    """Report with the local folder. Commands are built here: the person runs them, so text from the
+    server is not used."""
     spec = read_spec(run)
     commands = commands_for(
         target,

@@ -1,4 +1,4 @@
-"""Rewards of trajectories: named parts, constraints, labels, orders. Pure.
+"""Rewards of trajectories: named parts, constraints, labels, orders. Pure functions.
 
-Imported by every room from `judge` up.
+Importable by every package from `judge` up.
 """

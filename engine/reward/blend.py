@@ -1,4 +1,4 @@
-"""Reward = Σ weight · part, then constraints. Pure. A missing required part is never a zero."""
+"""Reward = Σ weight · part, then constraints. A missing required part never counts as zero."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,12 @@ from engine.protocol.config.project import Constraint, RewardConfig
 from engine.protocol.problems import RolloutError
 
 MOST_REWARD = 1e9
-"""Size of a reward: sums and squares of a whole run stay finite."""
+"""Largest absolute value of a reward: sums and squares over a whole run stay finite."""
 
 
 def blend(config: RewardConfig, parts: Mapping[str, float], metrics: Mapping[str, float]) -> float:
-    """Weighted sum of the reward parts, after constraints. Raises RolloutError where a required
-    part is missing: the trajectory is unscored."""
+    """Weighted sum of the reward parts, after constraints. Raises RolloutError if a required part
+    is missing: the trajectory is unscored."""
     missing = [name for name in config.required if name not in parts]
     if missing:
         raise RolloutError.of(

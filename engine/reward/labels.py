@@ -1,14 +1,15 @@
-"""A person's labels → the rewards of one group. Pure.
+"""Rewards of one group after a person's labels. Pure functions.
 
-With a judge, words change the judge's scores: a score stands in for the judge's; where a group
-mixes attempts with and without one, the others pass through the run's monotone map from judge to
-person, so that a lenient person does not bias the baseline of the group; orders move the scores to
-the nearest ones that obey them. Without a judge, words change the rewards themselves.
+With a judge, labels change its scores. A score label replaces the judge's score; the group's other
+scores then pass through the run's monotone map from judge to person, so that a lenient person does
+not bias the baseline. Order labels move scores to the nearest ones that satisfy them. Without a
+judge, labels change the rewards.
 
-The changed score is the reward part `label`, in place of what it overrules. A veto is worth
-nothing, or as little as the least sibling; who is left out is unscored.
+The changed score is the reward part `label`, which replaces the parts that it overrules. A vetoed
+trajectory gets 0, or the lowest reward of the group if that is negative. An excluded one is
+unscored.
 
-It always starts from what was there before any label, so that an undo brings back every byte.
+Every computation starts from the state before any label, so that an undo restores it exactly.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ def apply_labels(
     labels: Sequence[Label],
     to_person: JudgeToPerson,
 ) -> list[Trajectory]:
-    """The attempts as these labels, oldest first, make them; without any as they were before."""
+    """Apply labels, oldest first, to the unlabelled state of a group's trajectories."""
     bare = [without_labels(one) for one in siblings]
     words = [word for label in labels for word in label.words]
     ruling = [word for label in labels if label.effect != "none" for word in label.words]
@@ -71,7 +72,7 @@ def apply_labels(
 
 
 def without_labels(one: Trajectory) -> Trajectory:
-    """As it was before any label."""
+    """Trajectory in its state before any label."""
     update: dict[str, object] = {"labels": (), "unlabelled": None}
     if kept := one.unlabelled:
         update |= {"reward": kept.reward, "parts": kept.parts, "problem": kept.problem}
@@ -83,15 +84,14 @@ class LabelledScores(NamedTuple):
 
     scores: dict[str, float | None]
     spoken: set[str]
-    """Trajectories whose scores a label has set or moved; others have only passed through the
-    map."""
+    """Trajectories whose scores a label has set or moved; other scores were at most mapped."""
 
 
 def scores_with_labels(
     scores: Scores, words: Sequence[Word], to_person: JudgeToPerson
 ) -> LabelledScores:
     """Scores after all labels: score labels first (a later one replaces an earlier one of the same
-    trajectory), then order labels in turn."""
+    trajectory), then order labels in sequence."""
     given = {
         word.trajectory_id: word.value
         for word in words
@@ -118,7 +118,7 @@ def scores_with_labels(
 def outcomes(
     config: ProjectConfig, before: Sequence[Trajectory], after: Sequence[Trajectory]
 ) -> list[Outcome]:
-    """Rewards and advantages, side by side."""
+    """Rewards and advantages before and after a label."""
     kind = config.train.algorithm.advantage
     sides = [group_summary(kind, list(side)).advantages for side in (before, after)]
     return [
@@ -135,7 +135,7 @@ def outcomes(
 
 
 def may_be_scored(one: Trajectory) -> bool:
-    """Whether the rollout ended well: only then can it be scored."""
+    """Whether the rollout itself succeeded, so that a score is possible."""
     problem = one.unlabelled.problem if one.unlabelled else one.problem
     return problem is None or problem.code.partition(".")[0] in ("judge", "reward", "label")
 
@@ -143,7 +143,7 @@ def may_be_scored(one: Trajectory) -> bool:
 def _rewarded(
     config: ProjectConfig, one: Trajectory, score: float | None, spoken: bool
 ) -> Trajectory:
-    """With the changed score in its reward."""
+    """Trajectory with the changed score and the resulting reward."""
     assert score is not None
     judged = config.judge.enabled
     kept = {n: v for n, v in one.parts.items() if n != RULER} if judged else {}
@@ -157,8 +157,8 @@ def _rewarded(
 
 
 def _weighing(config: RewardConfig, judged: bool) -> RewardConfig:
-    """A person's word weighs as the judge's would; where it stands for everything, nothing else is
-    required."""
+    """Reward settings for labelled scores: the part `label` has the weight of the judge's part.
+    Without a judge no part is required."""
     weights = dict(config.weights)
     required = tuple(name for name in config.required if judged and name != RULER)
     if judged and RULER in weights:
@@ -167,7 +167,7 @@ def _weighing(config: RewardConfig, judged: bool) -> RewardConfig:
 
 
 def _marked(before: Trajectory, now: Trajectory, words: Sequence[Word]) -> Trajectory:
-    """With the kinds of its labels, and what an undo needs."""
+    """Trajectory with the kinds of its labels, and the original reward for an undo."""
     kinds = [w.kind for w in words if w.trajectory_id == now.id]
     kinds += [w.kind for w in words if w.kind == "order" and any(now.id in la for la in w.order)]
     update: dict[str, object] = {"labels": tuple(dict.fromkeys(kinds))}
@@ -179,6 +179,6 @@ def _marked(before: Trajectory, now: Trajectory, words: Sequence[Word]) -> Traje
 
 
 def _span(scores: Scores) -> Span:
-    """[0, 1], or wider where rules have paid more or less than that."""
+    """Score range [0, 1], extended to the given scores."""
     known = [score for score in scores.values() if score is not None]
     return Span(min([UNIT.low, *known]), max([UNIT.high, *known]))

@@ -1,7 +1,7 @@
-"""Scores that obey what a person says about their order. Pure.
+"""Scores that satisfy a person's order labels. Pure functions.
 
-Scores lie in a span [low, high]; what is said to be better ends up at least `GAP` of it higher.
-Everything is the nearest in least squares, so nobody moves who does not stand in the way.
+Scores lie in a span [low, high]; a preferred trajectory gets a score at least `GAP` of the span
+higher. The result is nearest in least squares, so scores that already satisfy the order stay.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import NamedTuple
 GAP = 0.05
 """Smallest gap between two trajectories of which a label prefers one, as a share of the span."""
 LEAST_PAIRS = 10
-"""Labelled scores from which on the map from judge to person is fitted."""
+"""Number of labelled scores from which the map from judge to person is fitted."""
 
 Scores = Mapping[str, float | None]
 """Score by trajectory; None if unscored."""
@@ -31,7 +31,7 @@ UNIT = Span()
 
 
 def isotonic(values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
-    """The non-decreasing sequence nearest to `values` in (weighted) least squares: pool adjacent
+    """Non-decreasing sequence nearest to `values` in (weighted) least squares: pool adjacent
     violators (Barlow et al. 1972)."""
     pools: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights or [1.0] * len(values), strict=True):
@@ -45,7 +45,7 @@ def isotonic(values: Sequence[float], weights: Sequence[float] | None = None) ->
 
 
 class JudgeToPerson:
-    """A monotone map of scores, fitted to pairs of (judge, person); identity while they are few."""
+    """Monotone map of scores, fitted to (judge, person) pairs; the identity for few pairs."""
 
     def __init__(self, pairs: Iterable[tuple[float, float]]) -> None:
         by_judge: dict[float, list[float]] = {}
@@ -62,7 +62,7 @@ class JudgeToPerson:
         return bool(self._person)
 
     def __call__(self, score: float) -> float:
-        """Straight between the fitted points, level beyond them."""
+        """Interpolate linearly between the fitted points, constant beyond them."""
         if not self._person:
             return score
         place = bisect_left(self._judge, score)
@@ -78,8 +78,8 @@ class JudgeToPerson:
 def scores_in_order(
     scores: Scores, layers: Sequence[Sequence[str]], span: Span = UNIT
 ) -> dict[str, float]:
-    """The scores nearest to these with every layer a gap above the next and equal within itself.
-    Unscored ones take the place that the order gives them."""
+    """Nearest scores with each layer a gap above the next and equal scores within a layer. Unscored
+    trajectories get the score of their layer."""
     known = {name: score for name, score in scores.items() if score is not None}
     levels: list[float] = []
     masses: list[float] = []
@@ -99,8 +99,8 @@ def scores_in_order(
 
 
 def scores_with_best(scores: Scores, best: str, span: Span = UNIT) -> dict[str, float]:
-    """The scores nearest to these with `best` a gap above every sibling: those that are too high
-    come down, and `best` goes up, by equal shares."""
+    """Nearest scores with `best` a gap above every sibling: higher siblings are lowered and `best`
+    is raised to satisfy this, by equal shares."""
     gap = span.gap
     others = {n: s for n, s in scores.items() if s is not None and n != best}
     own = scores.get(best)
@@ -120,7 +120,7 @@ def scores_with_best(scores: Scores, best: str, span: Span = UNIT) -> dict[str, 
 
 
 def scores_with_worst(scores: Scores, worst: str, span: Span = UNIT) -> dict[str, float]:
-    """The mirror image: `worst` a gap below every sibling."""
+    """Nearest scores with `worst` a gap below every sibling."""
     total = span.low + span.high
     mirrored = {name: None if s is None else total - s for name, s in scores.items()}
     return {name: total - score for name, score in scores_with_best(mirrored, worst, span).items()}

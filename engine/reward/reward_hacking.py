@@ -1,7 +1,7 @@
-"""Signs that an agent pleases its grader instead of doing its task. Pure.
+"""Indicators of reward hacking: the agent pleases its grader instead of doing its task.
 
-They say "look here", never "this is cheating": each is a plain count over what the agent wrote,
-kept as a metric of the attempt, so that a constraint can veto or penalise it.
+They are hints, not proof: counts over the agent's text, stored as metrics of the trajectory, which
+a constraint can veto or penalise. Pure functions.
 """
 
 import re
@@ -33,8 +33,8 @@ TO_THE_JUDGE = re.compile("|".join(PHRASES), re.IGNORECASE)
 
 
 def signs(messages: Sequence[Message]) -> dict[str, float]:
-    """By name: whether it speaks to a grader (0 or 1), the share of its phrases that it has said
-    before, and how many tools it called."""
+    """Indicators by name: whether the text addresses a grader (0 or 1), the share of repeated
+    phrases, and the number of tool calls."""
     own = [message for message in messages if message.role == "assistant"]
     text = "\n".join(message.content for message in own)
     return {
@@ -45,7 +45,7 @@ def signs(messages: Sequence[Message]) -> dict[str, float]:
 
 
 def repetition(text: str) -> float:
-    """Share of the phrases of `GRAM` words that stood in the text before; 0 for short ones."""
+    """Share of phrases of `GRAM` words that occurred before in the text; 0 for short texts."""
     words = WORD.findall(text.lower())
     phrases = [tuple(words[i : i + GRAM]) for i in range(len(words) - GRAM + 1)]
     return 1 - len(set(phrases)) / len(phrases) if phrases else 0.0

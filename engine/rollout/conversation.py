@@ -1,10 +1,10 @@
 """Conversation of one rollout with the policy, recorded as token sequences.
 
-Token ids and log-probs are kept exactly as they were sampled. When the agent sends back earlier
-messages, our assistant messages enter the template as their raw sampled text, so a prompt that
-extends the conversation extends the recorded tokens: nothing is re-tokenised, and the trajectory
-stays one branch. A prompt that extends nothing starts a new branch; one that forks from an earlier
-turn starts a branch whose shared tokens are context and not trained again.
+Token ids and log-probs are kept exactly as sampled. When the agent sends earlier messages again,
+the policy's messages enter the template as their raw sampled text, so a prompt that extends the
+conversation extends the recorded tokens without re-tokenisation, and the trajectory stays one
+branch. A prompt that extends nothing starts a new branch. A prompt that forks from an earlier turn
+starts a branch whose shared tokens are context and are not trained twice.
 """
 
 import json
@@ -24,9 +24,9 @@ class Turn:
     """Model call: the prompt and the sampled completion."""
 
     asked: list[str]
-    """The request's messages, normalised."""
+    """Messages of the request in canonical form."""
     returned: str
-    """The assistant message we gave back, normalised."""
+    """Assistant message returned to the agent, in canonical form."""
     raw: str
     """Text exactly as sampled, without the end token."""
     branch: int
@@ -35,7 +35,7 @@ class Turn:
     length: int
     """Tokens of the branch up to the end of this turn."""
     id: str = ""
-    """Id of the completion, where completions are submitted one by one."""
+    """Id of the completion, if completions are submitted separately."""
 
 
 @dataclass
@@ -69,13 +69,13 @@ class Conversation:
         self._branches: list[OpenBranch] = []
         self.turns: list[Turn] = []
         self.messages: list[dict[str, Any]] = []
-        """The longest exchange so far, for reading."""
+        """Longest list of messages so far, for display."""
         self.tools: list[dict[str, Any]] = []
         self.truncated = False
         self.cut_by: CutBy = ""
         """The limit that cut the last truncated completion."""
         self._choices: Counter[int] = Counter()
-        """Completions recorded so far, by the call that they answer."""
+        """Number of recorded completions by model call."""
         self._begun = time.monotonic()
 
     async def prompt(
@@ -85,8 +85,8 @@ class Conversation:
         most_tokens: int,
         call: int = 1,
     ) -> Prompt:
-        """Turn a request into tokens that extend what is recorded, where they do. Raises
-        RolloutError where the template refuses it, or it cannot fit into `most_tokens`."""
+        """Convert a request into tokens that extend the recorded ones if possible. Raises
+        RolloutError if the template refuses it, or it exceeds `most_tokens`."""
         asked, at = [_normal(message) for message in messages], self._seconds()
         answers: dict[int, str] = {}
         parent: Turn | None = None
@@ -109,7 +109,7 @@ class Conversation:
         raw: str,
         completion: Completion,
     ) -> dict[str, Any]:
-        """Keep what was sampled; returns the assistant message for the agent."""
+        """Record a completion; returns the assistant message for the agent."""
         number = self._branch_for(prompt)
         branch = self._branches[number]
         if not branch.spans:
@@ -153,7 +153,7 @@ class Conversation:
         ]
 
     def places(self) -> list[list[int]]:
-        """For each of the branches, which of the turns its spans are, from 0."""
+        """Turn numbers, from 0, of the spans of each branch."""
         found: dict[int, list[int]] = {}
         for place, turn in enumerate(self.turns):
             found.setdefault(turn.branch, []).append(place)
@@ -163,7 +163,7 @@ class Conversation:
         return time.monotonic() - self._begun
 
     def _turn(self, asked: list[str], place: int) -> Turn | None:
-        """The turn that answered the messages before this place with the one that stands there."""
+        """Turn whose prompt and response equal the messages up to and including `place`."""
         for turn in reversed(self.turns):
             same = turn.returned == asked[place] and len(turn.asked) == place
             if same and turn.asked == asked[:place]:
@@ -181,8 +181,7 @@ class Conversation:
 
 
 def _normal(message: dict[str, Any]) -> str:
-    """Canonical form of a message, by which messages are compared whatever a client library
-    adds."""
+    """Canonical form of a message, independent of fields that client libraries add."""
     calls = [
         (call.get("function", {}).get("name"), _meaning(call.get("function", {}).get("arguments")))
         for call in message.get("tool_calls") or []

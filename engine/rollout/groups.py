@@ -1,4 +1,4 @@
-"""Roll out whole groups: each attempt is stored as it ends, each group as it is complete."""
+"""Roll out whole groups: each trajectory is stored when it ends, each group when it is complete."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ async def roll_out_groups(
 
 
 class Progress:
-    """Counts attempts and says so; `words` is what is tried right now."""
+    """Progress of a group rollout as ticks; `words` describes the current subject."""
 
     def __init__(
         self, run: Run, split: Split, step: int, groups: range, size: int, done: int
@@ -94,8 +94,8 @@ async def _group(
 async def close_group(
     run: Run, judge: Panel | None, siblings: list[Trajectory]
 ) -> list[Trajectory]:
-    """Have a complete group judged where that is still to be done, and store what it is as a
-    group; what is stored already stays. Returns the siblings with their advantages."""
+    """Let the judge score a complete group if necessary, and store the group unless it is stored.
+    Returns the siblings with their advantages."""
     if judge and any(sibling.awaits_judge for sibling in siblings):
         siblings = await judge_group(run, judge, siblings)
     summary = group_summary(run.config.train.algorithm.advantage, siblings)

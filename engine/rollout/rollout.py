@@ -26,12 +26,12 @@ from engine.runtime.text import replace_surrogates
 
 SHORT_CHARS, SHORT_TOKENS = 20_000, 4_000
 TURNS = "turns"
-"""The reward part that is the sum of what an agent says of each turn."""
+"""Name of the reward part that is the sum of an agent's turn rewards."""
 
 
 @dataclass(frozen=True)
 class RolloutPlace:
-    """Position of a rollout in the run: it gives the trajectory's id and seed."""
+    """Position of a rollout in the run, which determines the trajectory's id and seed."""
 
     split: Split
     step: int
@@ -48,7 +48,7 @@ class RolloutPlace:
 
 @dataclass(frozen=True)
 class Stage:
-    """Everything rollouts with the policy share, and who judges them."""
+    """Resources shared by all rollouts with the policy, and their judges."""
 
     config: ProjectConfig
     chat: ChatFormat
@@ -60,10 +60,10 @@ class Stage:
     contestant: str = ""
     """Name of the contestant, in an evaluation."""
     system: str | None = None
-    """Takes the place of the agent's system message."""
+    """System message that replaces the agent's."""
 
     def away(self) -> float:
-        """Seconds, so far, in which the policy could not answer."""
+        """Total seconds in which the policy could not respond."""
         return self.policy.away_s
 
     def session(self, place: RolloutPlace, seed: int) -> Session:
@@ -83,7 +83,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class RemoteStage:
-    """The same of rollouts with a model that a provider runs."""
+    """Resources shared by all rollouts with a provider's model."""
 
     config: ProjectConfig
     remote: Remote
@@ -104,9 +104,9 @@ class RemoteStage:
 async def roll_out(
     stage: Stage | RemoteStage, place: RolloutPlace, scenario: Scenario, seed: int
 ) -> Trajectory:
-    """Run the agent once. The trajectory is unscored where its reward cannot be known.
+    """Run the agent once. The trajectory is unscored if its reward cannot be determined.
 
-    Raises what the policy raises when its process is gone: that is no attempt at all.
+    Raises the policy's error if its process died; no trajectory exists then.
     """
     session = stage.session(place, seed)
     version = stage.policy.version if isinstance(stage, Stage) else 0
@@ -134,7 +134,7 @@ async def roll_out(
 
 
 def _is_short(conversation: Conversation | Exchange) -> bool:
-    """Whether its record is made in a moment."""
+    """Whether the conversation is short enough to be recorded on the event loop."""
     said = sum(len(text_of(one.get("content"))) for one in conversation.messages)
     turns = conversation.turns if isinstance(conversation, Conversation) else []
     return said < SHORT_CHARS and all(turn.length < SHORT_TOKENS for turn in turns)
@@ -150,7 +150,7 @@ class Timing(NamedTuple):
 
 
 def _identity(place: RolloutPlace, scenario: Scenario) -> dict[str, Any]:
-    """The fields that say which attempt it is, and at what."""
+    """Fields of the trajectory that identify rollout and scenario."""
     return {
         "id": place.trajectory_id,
         "split": place.split,
@@ -165,8 +165,8 @@ def _identity(place: RolloutPlace, scenario: Scenario) -> dict[str, Any]:
 def _unrecorded(
     place: RolloutPlace, scenario: Scenario, seed: int, timing: Timing, error: Exception
 ) -> Trajectory:
-    """The attempt without its record, which cannot be made: whatever an agent sends is the problem
-    of its attempt alone."""
+    """Unscored trajectory without messages, for data of an agent that cannot be recorded. The error
+    affects no other rollout."""
     return Trajectory(
         **_identity(place, scenario),
         reward=None,
@@ -193,7 +193,7 @@ def _recorded(
     problem: Problem | None,
     timing: Timing,
 ) -> Trajectory:
-    """The trajectory of an attempt that has ended; in a thread, for long ones take their time."""
+    """Trajectory of a finished rollout; called in a thread if it is long."""
     conversation = session.conversation
     messages = [_message(replace_surrogates(message)) for message in conversation.messages]
     metrics = {**signs(messages), **result.metrics}
@@ -235,7 +235,7 @@ def _recorded(
 def _with_length(
     train: TrainConfig, split: Split, parts: dict[str, float], conversation: Conversation | Exchange
 ) -> dict[str, float]:
-    """In training, what the length of the completions adds to what others have scored."""
+    """Reward parts, with the length penalty added in training."""
     share = train.algorithm.overlong
     if not (share and parts) or split != "train":
         return parts
@@ -286,7 +286,7 @@ def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Proble
 def _valued(
     conversation: Conversation | Exchange, turns: Sequence[float], config: RewardConfig
 ) -> list[Branch]:
-    """The branches, each span with what its turn was worth."""
+    """Branches with the weighted turn rewards of their spans."""
     branches = conversation.branches()
     if not turns or not isinstance(conversation, Conversation):
         return branches

@@ -1,4 +1,4 @@
-"""Runtime parts without a subject of their own: child processes, files, ids, seeds, timeouts.
+"""Runtime support: child processes, files, ids, seeds, timeouts.
 
-Importable by every room above `protocol`.
+Importable by every package above `protocol`.
 """

@@ -1,10 +1,9 @@
-"""A child process of the engine and its line: JSON, one message a line, over a socket pair.
+"""Child process of the engine, connected by a socket pair with one JSON message per line.
 
-We send `{"id", "op", …}`; the child answers `{"id", "part"}` any number of times, then
+The engine sends `{"id", "op", …}`; the child answers `{"id", "part"}` any number of times, then
 `{"id", "ok"}` or `{"id", "error"}` (a Problem). Every child also holds the read end of a *life
-pipe* whose write end only the engine has: end of file there means that the engine is gone, and the
-child exits.
-Children get an allow-listed environment and no other descriptor.
+pipe* whose write end only the engine has: end of file means that the engine has exited, and the
+child exits. Children inherit allow-listed environment variables and no other descriptor.
 """
 
 import asyncio
@@ -27,14 +26,14 @@ from engine.runtime.variables import allowed_environment
 
 LINE_LIMIT = 256 * 2**20
 BATCH_LINES, BATCH_BYTES = 200, 2**18
-"""Lines and bytes read from one child before the event loop gets to run something else."""
+"""Lines and bytes read from one child before other tasks of the event loop may run."""
 SETTLED_S = 1.0
 MOST_WORDS = 20_000
-"""Characters of each field of a problem that a child names."""
+"""Longest field, in characters, of a problem that a child reports."""
 
 
 class ChildDied(AtelierError):
-    """The process ended (or was killed) while somebody waited for it."""
+    """Error of a request whose process ended (or was killed) before its answer."""
 
 
 class Answer(NamedTuple):
@@ -47,8 +46,8 @@ class Answer(NamedTuple):
 
 
 def read_answer(line: bytes) -> Answer:
-    """A message as a child may send it. Raises ValueError for everything else: an agent's code can
-    write to its line whatever it likes."""
+    """Parse a message of a child. Raises ValueError for any other text, since an agent's code can
+    write to the socket itself."""
     try:
         message = json.loads(line)
     except RecursionError:
@@ -62,7 +61,7 @@ def read_answer(line: bytes) -> Answer:
 
 
 def _problem(value: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a problem. Raises ValueError where they are none."""
+    """Validated fields of a problem, shortened. Raises ValueError if they are invalid."""
     found = Problem.model_validate(value).model_dump()
     return {name: text[:MOST_WORDS] for name, text in found.items()}
 
@@ -78,12 +77,12 @@ class Process(Protocol):
 
 
 class Launch(NamedTuple):
-    """Program to start as a child, in a session of its own."""
+    """Program to start as a child process in its own session."""
 
     argv: list[str]
     """Program and arguments; the last two are the numbers of `descriptors`."""
     descriptors: tuple[int, int]
-    """Line and life pipe."""
+    """Descriptors of the socket and the life pipe."""
     output: int
     """Descriptor of the log, for stdout and stderr."""
     cwd: Path
@@ -120,7 +119,7 @@ class Child:
         self.process = process
         self._reader, self._writer, self._life = reader, writer, life
         self._waiting: dict[int, asyncio.Queue[Answer | None]] = {}
-        """Queue of messages by request number; None in it means that the process is gone."""
+        """Queue of messages by request number; a None in it means that the process has ended."""
         self._ended: Problem | None = None
         self._pump = asyncio.create_task(self._read(), name=f"{name} reader")
         self._shortening = asyncio.create_task(_keep_short(log), name=f"{name} log")
@@ -137,8 +136,8 @@ class Child:
         line_limit: int = LINE_LIMIT,
         start: Callable[[Launch], Awaitable[Process]] = start_program,
     ) -> "Child":
-        """Start `argv` with two descriptor numbers appended: the line and the life pipe. A message
-        of more than `line_limit` bytes ends it."""
+        """Start `argv` with two descriptor numbers appended: socket and life pipe. A message longer
+        than `line_limit` bytes ends the process."""
         ours, theirs = socket.socketpair()
         life_read, life_write = os.pipe()
         try:
@@ -185,16 +184,16 @@ class Child:
         raise AssertionError("an exchange ends with an answer")
 
     async def stream(self, op: str, **fields: Any) -> AsyncIterator[dict[str, Any]]:
-        """Parts as they come, then the final answer; leaving early cancels the request."""
+        """Yield partial answers, then the final one; closing the iterator cancels the request."""
         async for _, value in self._exchange(op, fields):
             yield value
 
     async def close(self, grace_s: float = 5.0) -> None:
-        """End the process and everything it has started; returns when all of it is gone."""
+        """End the process and all its descendants; returns when they have ended."""
         await self._end(descendants(self.process.pid), grace_s)
 
     async def kill(self) -> None:
-        """End it without grace."""
+        """Kill the process and its descendants at once."""
         family = descendants(self.process.pid)  # afterwards they are somebody else's
         _signal(self.process.pid, signal.SIGKILL)
         await self._end(family, 0.5)
@@ -273,8 +272,7 @@ class Child:
             queue.put_nowait(None)
 
     async def _gone_soon(self) -> None:
-        """Wait up to 5 s for the process to exit, then kill it: its line is closed or broken, so it
-        is of no more use."""
+        """Wait up to 5 s for the process to exit, then kill it: its socket is closed or broken."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.process.wait(), 5)
         if self.process.returncode is None:
@@ -294,15 +292,15 @@ class Child:
 
 
 async def _keep_short(log: Path) -> None:
-    """Shorten the child's log again and again, so that it cannot fill the disk."""
+    """Shorten the child's log periodically, so that it cannot fill the disk."""
     while True:
         await asyncio.sleep(LOOK_S)
         shorten(log)
 
 
 def end_processes(processes: list[psutil.Process]) -> None:
-    """Kill those of the processes that still run, and wait until they are gone; a process is
-    identified by PID plus start time."""
+    """Kill the processes that still run and wait for their end; a process is identified by PID and
+    start time."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -310,11 +308,11 @@ def end_processes(processes: list[psutil.Process]) -> None:
 
 
 def reap_orphans(spared: Callable[[], Collection[int]] = tuple) -> int:
-    """Kill the grandchildren that came back to us, to be called while no child of ours is left but
-    those in `spared`, who keep their own. One that has only just begun may be ours and not be named
-    yet: it is looked at again a moment later.
+    """Kill orphaned descendants that were reparented to this process. Call it only while all other
+    children are in `spared`; their descendants are kept. A child that has just started may not be
+    in `spared` yet, so the list is read again after a moment.
 
-    Returns how many strays there were.
+    Returns the number of killed processes.
     """
     strays = _strays(spared)
     if any(time.time() - _begun_at(one) < SETTLED_S for one in strays):
@@ -338,7 +336,7 @@ def _begun_at(process: psutil.Process) -> float:
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """All descendants of a process, in any session; they can only be found while it lives."""
+    """All descendants of a process, in any session; they can be found only while it runs."""
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:

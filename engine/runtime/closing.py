@@ -1,4 +1,4 @@
-"""End what asynchronous code has begun: resources are closed, tasks are cancelled."""
+"""Cleanup of asynchronous code: close resources and cancel tasks."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,6 @@
-"""Durable files: every fsync, every replacement by rename and every content hash of the engine.
+"""Durable files: every fsync, atomic replacement and content hash of the engine.
 
-After a crash a reader finds the old content or the new one, never a part. Standard library only.
+After a crash a reader finds the old content or the new one, never a mixture. Standard library only.
 """
 
 import hashlib
@@ -34,14 +34,14 @@ def sync_open(target: IO[Any]) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Flush all files of a folder, then the folders that name them. Raises OSError."""
+    """Flush all files of a folder, then its folders, to the disk. Raises OSError."""
     for path in [*sorted(folder.rglob("*"), key=Path.is_dir), folder]:
         sync(path)
 
 
 def replace_file(file: Path, content: str | bytes, mode: int = 0o666) -> None:
-    """Replace the content of a file: write a scratch file beside it, fsync, rename, fsync the
-    folder. `mode` is the permissions, less the umask. Raises OSError."""
+    """Replace the content of a file: write a temporary file beside it, fsync, rename, fsync the
+    folder. `mode` is the file mode before the umask applies. Raises OSError."""
     scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
 
     def create(path: str, flags: int) -> int:
@@ -57,8 +57,8 @@ def replace_file(file: Path, content: str | bytes, mode: int = 0o666) -> None:
 
 
 def move_into_place(scratch: Path, target: Path) -> Path:
-    """Rename a finished file or folder to its name, and flush the entry; returns `target`. A file
-    replaces a file. Raises OSError, also where `target` is a folder that is not empty."""
+    """Rename a finished file or folder and flush the folder entry; returns `target`. A file may
+    replace a file. Raises OSError, also if `target` is a folder that is not empty."""
     scratch.replace(target)
     sync(target.parent)
     return target
@@ -77,8 +77,8 @@ LOOK_S = 1.0
 
 
 def shorten(log: Path, most: int = MOST_BYTES, kept: int = KEPT_BYTES) -> bool:
-    """Leave the end of a log that has grown too long; whether it had. Programs that have opened it
-    to append go on behind that."""
+    """Truncate a log longer than `most` bytes to its last `kept` bytes; returns whether it was
+    longer. Processes that have it open in append mode continue after the new end."""
     try:
         size = log.stat().st_size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Ids that sort by time, and run names that people can say."""
+"""Ids that sort by time, and readable run names."""
 
 import os
 import secrets
@@ -26,7 +26,7 @@ BIRDS = [
 
 
 def ulid() -> str:
-    """26 characters: milliseconds since 1970, then 80 random bits (github.com/ulid/spec)."""
+    """New ULID, 26 characters: Unix milliseconds, then 80 random bits (github.com/ulid/spec)."""
     number = int(time.time() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 

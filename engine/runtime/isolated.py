@@ -1,7 +1,7 @@
-"""Run one of our modules where only this package of ours is seen: `python -P isolated.py MODULE …`.
+"""Run a module of the engine with only the engine importable: `python -P isolated.py MODULE …`.
 
-Other people's environments may hold packages that are called as our folders are (Unsloth brings one
-named studio), so the folder above is never on their path. Standard library only.
+Other environments may contain packages named like our folders (Unsloth brings one named studio), so
+the parent folder of `engine` is never on their path. Standard library only.
 """
 
 import importlib.util
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def import_engine() -> None:
-    """Import our package, by its place and not by a path that has more."""
+    """Import the engine package by its location, without adding its parent folder to the path."""
     here = Path(__file__).parents[1]
     found = importlib.util.spec_from_file_location(
         here.name, here / "__init__.py", submodule_search_locations=[str(here)]

@@ -1,6 +1,6 @@
-"""The life pipe, from a child's end: without the engine, the child and its own children end.
+"""Life pipe of a child process: when the engine exits, the child and its own children end.
 
-Standard library only, Python 3.9: any environment can import it. As a program it runs another one
+Standard library only, Python 3.9: importable in any environment. As a script it runs a program
 under a guardian: `life_pipe.py LIFE PROGRAM ARGUMENTS …`.
 """
 
@@ -18,15 +18,15 @@ LEAST_S = 5.0
 
 
 def exit_with_engine(descriptor: int) -> None:
-    """Watch the read end in a thread: end of file means the engine is gone, and so are we."""
+    """Exit this process when the engine does (end of file); watched in a thread."""
     adopt_orphans()
     threading.Thread(target=_wait, args=(descriptor,), daemon=True).start()
 
 
 def fork_under_guardian(life: int) -> None:
-    """Go on in a child of this process, which stays behind as its guardian: it ends when the child
-    ends, in the same way, or when the engine is gone; either way with all that was started here,
-    in whatever session, however often it was forked. To be called before there are threads."""
+    """Fork, and continue in the child; this process becomes its guardian. The guardian exits when
+    the child ends, with the same status, or when the engine exits. In both cases it kills all
+    descendants, in any session. Call it before any thread is started."""
     adopt_orphans()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -49,18 +49,18 @@ def end_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of orphaned descendants (sub-reaper; Linux)."""
+    """Make this process the parent of orphaned descendants (child subreaper; Linux)."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def hide_from_peers() -> None:
-    """Other processes of the same user may not read this one's memory, variables and descriptors
-    (Linux); it leaves no core dump. Programs that it starts are not concerned."""
+    """Prevent other processes of the same user from reading this one's memory, environment and
+    descriptors (Linux), and disable core dumps. Programs that it starts are not affected."""
     _prctl(PR_SET_DUMPABLE, 0)
 
 
 def end_descendants() -> None:
-    """Kill everything that this process has started, until nothing of it is left."""
+    """Kill all descendants of this process repeatedly until none is left."""
     end = time.monotonic() + LEAST_S
     while found := _descendants():
         for pid in found:
@@ -93,7 +93,7 @@ def _guard(child: int, life: int, wake: int) -> None:
 
 
 def _reap() -> "dict[int, int]":
-    """Exit statuses of children that have ended."""
+    """Reap ended children; returns wait statuses by PID."""
     found: dict[int, int] = {}
     try:
         while True:
@@ -115,8 +115,8 @@ def _end_like(status: int) -> None:
 
 
 def _descendants() -> "list[int]":
-    """Living ones, by /proc; the direct children's own are found as long as their parent lives or
-    has left them to us."""
+    """PIDs of running descendants, from /proc. Grandchildren are found while their parent runs or
+    after they were reparented to this process."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         if name.isdigit():
@@ -136,7 +136,7 @@ def _descendants() -> "list[int]":
 
 
 def _close_all_but(*kept: int) -> None:
-    """Descriptors that the guardian does not need must end with whoever does."""
+    """Close all other descriptors, so that the guardian does not keep them open."""
     most = os.sysconf("SC_OPEN_MAX")
     if os.path.isdir("/proc/self/fd"):
         most = max(map(int, os.listdir("/proc/self/fd"))) + 1

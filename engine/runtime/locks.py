@@ -1,7 +1,7 @@
-"""Locks between processes: flock on a file, released by the kernel with the process that holds it.
+"""File locks between processes (flock), released by the kernel when their holder exits.
 
-`filelock` has no lock that can be probed without being taken, none on a file that has content of
-its own, and no text of the holder; all three are needed here.
+`filelock` cannot test a lock without acquiring it, lock a file that has content, or store a text
+about the holder; all three are needed here.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ RETRY_S = 0.05
 
 
 class Busy(BlockingIOError):
-    """The lock is held by another process; `holder` is what it wrote into the file, or empty."""
+    """Lock is held by another process; `holder` is the text that it stored, or empty."""
 
     def __init__(self, file: Path, holder: str) -> None:
         super().__init__(f"{file} is locked by {holder or 'another process'}")
@@ -23,7 +23,7 @@ class Busy(BlockingIOError):
 
 
 def lock_descriptor(descriptor: int, wait_s: float | None = 0.0, *, shared: bool = False) -> bool:
-    """Lock an open file; `wait_s` None waits for ever. Returns whether it was locked in time."""
+    """Lock an open file; `wait_s` None waits without a limit. Returns whether it is locked."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     if wait_s is None:
         fcntl.flock(descriptor, kind)
@@ -58,7 +58,7 @@ def take_lock(file: Path, wait_s: float | None = 0.0, holder: str = "") -> int:
 
 @contextlib.contextmanager
 def released(descriptor: int) -> Iterator[None]:
-    """Release a lock that was taken when the block ends."""
+    """Release a lock when the block ends."""
     try:
         yield
     finally:
@@ -66,7 +66,7 @@ def released(descriptor: int) -> Iterator[None]:
 
 
 def is_locked(file: Path) -> bool:
-    """Whether a process holds the lock of a file right now; False where there is no file."""
+    """Whether any process holds the lock of a file; False for a missing file."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

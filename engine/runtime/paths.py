@@ -3,11 +3,11 @@
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-"""The folder `engine`."""
+"""Folder of the `engine` package."""
 ROOT = PACKAGE.parent
-"""The folder that holds `engine`: the import path of child processes."""
+"""Parent folder of `engine`: the import path of child processes."""
 RESOURCES = ROOT / "resources"
 LIFE_PIPE = PACKAGE / "runtime" / "life_pipe.py"
-"""Module of the life pipe, loaded by path in interpreters that do not have this package."""
+"""Module of the life pipe, loaded by path in interpreters without this package."""
 ISOLATED = PACKAGE / "runtime" / "isolated.py"
-"""Script that runs a module where no other folder beside `engine` is importable."""
+"""Script that runs a module with only `engine` importable."""

@@ -1,4 +1,4 @@
-"""Resolution of names from outside into paths inside a folder."""
+"""Safe resolution of untrusted names into paths inside a folder."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ from engine.protocol.identifiers import check_path
 from engine.protocol.problems import Refused
 
 FILE_MODE = 0o644
-"""Mode of every file from another machine, whatever mode that machine names."""
+"""Mode of every file from another machine, whatever mode that machine reports."""
 
 
 def inside(folder: Path, name: str) -> Path:
     """Path of the file `name` below `folder`, with every existing parent resolved.
 
-    Raises Refused where the name is no relative path, where a link among its parents leaves the
-    folder, or where it is a link itself.
+    Raises Refused if the name is not a relative path, if a symbolic link among its parents leaves
+    the folder, or if the path itself is a link.
     """
     try:
         check_path(name)
@@ -30,14 +30,14 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def make_parents(folder: Path, target: Path) -> None:
-    """Create the parent folders of a path that `inside` returned. Raises Refused as it does."""
+    """Create the parent folders of a path from `inside`. Raises Refused as `inside` does."""
     target.parent.mkdir(parents=True, exist_ok=True)
     inside(folder, target.relative_to(folder.resolve()).as_posix())
 
 
 def open_to_write(file: Path, append: bool = False) -> int:
-    """Descriptor of a regular file, created where there is none; a link is never followed. Raises
-    OSError."""
+    """Open a regular file for writing, created if missing; returns its descriptor. Links are never
+    followed. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(file, flags | (os.O_APPEND if append else os.O_TRUNC), FILE_MODE)
 

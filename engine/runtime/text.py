@@ -1,5 +1,5 @@
-"""Text from outside: strings that can be stored (half a surrogate pair, as a cut-off escape leaves
-it, is none), and JSON that can be used."""
+"""Text from outside: strings without lone surrogates, which cannot be stored, and JSON that is safe
+to use."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ MOST_DEPTH = 100
 
 
 def replace_surrogates(value: Any) -> Any:
-    """The same strings, lists and dictionaries with U+FFFD for every lone surrogate."""
+    """Copy of strings, lists and dictionaries with U+FFFD for every lone surrogate."""
     if isinstance(value, str):
         return _whole(value)
     if isinstance(value, list | tuple):
@@ -29,10 +29,10 @@ def _whole(text: str) -> str:
 
 
 def parse_shallow(text: str | bytes) -> Any:
-    """A JSON value from an agent or a model: as `parse_json`, and nested at most `MOST_DEPTH` deep,
-    so that whatever walks through it comes to its end.
+    """Parse JSON from an agent or a model, like `parse_json`, nested at most `MOST_DEPTH` levels so
+    that recursive code can process it.
 
-    Raises ValueError, and nothing else, where it is not.
+    Raises ValueError for any other input.
     """
     value = parse_json(text, unique=False)
     opened = text.count("[") + text.count("{") if isinstance(text, str) else _opened(text)

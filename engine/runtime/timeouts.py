@@ -1,5 +1,5 @@
-"""Time limits that do not count what somebody else has cost: while the policy is away, an agent can
-only wait."""
+"""Timeouts that exclude time during which the policy was unavailable, since an agent can only wait
+then."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Away = Callable[[], float]
-"""Seconds, so far, in which nobody could have gone on."""
+"""Function that returns the total seconds of unavailability so far."""
 
 
 def never() -> float:
@@ -17,14 +17,14 @@ def never() -> float:
 
 
 class Outages:
-    """Adds up the time within `during`; outages at the same time count once."""
+    """Total duration of outages, measured by `during`; overlapping outages count once."""
 
     def __init__(self) -> None:
         self._before, self._begun, self._ended, self._open = 0.0, 0.0, 0.0, 0
 
     @contextlib.contextmanager
     def during(self, since: float | None = None) -> Iterator[None]:
-        """`since` is when it began, by the monotonic clock, where it is noticed only now."""
+        """Measure an outage; `since` (monotonic clock) is its begin if it is detected later."""
         if not self._open:
             self._begun = max(since or time.monotonic(), self._ended)
         self._open += 1
@@ -42,8 +42,8 @@ class Outages:
 
 
 async def run_with_timeout(seconds: float, away: Away, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which gets `seconds` and what outages take of them. Raises
-    TimeoutError, and then has ended it."""
+    """Result of `work` within `seconds`, excluding outages. Raises TimeoutError after it has
+    cancelled `work`."""
     task = asyncio.ensure_future(work)
     known, left = away(), seconds
     try:

@@ -9,16 +9,16 @@ KEPT_VARIABLES = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("HF_HOME", "HF_ENDPOINT"),
 )
-"""Variables passed to children; XDG_RUNTIME_DIR is left out, since the engine's discovery file,
-with its token, lies there."""
+"""Variables passed to children. XDG_RUNTIME_DIR is excluded, since the engine's discovery file with
+its token lies there."""
 KEPT_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "HF_HUB_", "OMP_", "MKL_")
 SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.I)
-"""Names of variables that hold keys: OPENAI_API_KEY, HF_TOKEN, AWS_SECRET_ACCESS_KEY …"""
+"""Names of variables that contain secrets: OPENAI_API_KEY, HF_TOKEN, AWS_SECRET_ACCESS_KEY …"""
 OF_INSTALLERS = ("PIP_", "UV_")
 
 
 def allowed_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Allowed variables of our environment, plus `extra`, for a child process."""
+    """Allowed variables of this process, plus `extra`, for a child process."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -29,8 +29,8 @@ def allowed_environment(extra: Mapping[str, str] | None = None) -> dict[str, str
 
 
 def without_secrets() -> dict[str, str]:
-    """Our environment without secrets, for programs that install packages: these need proxies,
-    certificates and the person's own settings of pip."""
+    """Variables of this process without secrets, for programs that install packages: these need
+    proxies, certificates and the person's settings of pip."""
     return {
         name: value
         for name, value in os.environ.items()

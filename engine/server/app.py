@@ -46,7 +46,7 @@ NO_PLACE = (
     errno.ENODEV,
     errno.ENXIO,
 )
-"""Errors of a path that leads to nothing that can be read or written."""
+"""Error numbers of a path that is missing or of a type that cannot be read or written."""
 DATABASE = {
     apsw.ReadOnlyError: REASONS[errno.EROFS],
     apsw.CantOpenError: REASONS[errno.EACCES],
@@ -56,7 +56,7 @@ CODE = "store.unwritable"
 
 
 def unwritable_problem(error: Exception) -> Problem | None:
-    """Refusal for an error that means that nothing can be written; None for any other."""
+    """Problem for an error that means that data cannot be written; None for any other error."""
     if isinstance(error, OSError) and error.errno in NO_PLACE:
         return Problem(
             code="file.no_place",
@@ -81,7 +81,7 @@ def unwritable_problem(error: Exception) -> Problem | None:
 
 
 async def answer_unwritable(request: Request, error: Exception) -> Response:
-    """Respond with 409 where nothing can be written. Raises any other error again."""
+    """Respond with 409 if data cannot be written. Raises any other error again."""
     if problem := unwritable_problem(error):
         return JSONResponse(problem.model_dump(), 409)
     raise error
@@ -109,8 +109,8 @@ ROUTES = (
 def make_app(
     services: Services, port: int, on_authenticated: Callable[[Scope], None] = lambda scope: None
 ) -> Guard:
-    """The routes of an engine behind its guard. `on_authenticated` is called with each request that
-    has shown a key."""
+    """ASGI application with all routes behind authentication. `on_authenticated` is called with the
+    scope of each authenticated request."""
     relay = Relay(services)
 
     def counted(handler: Handler) -> Handler:

@@ -1,7 +1,7 @@
 """Authentication of requests: exact Host header, no browser, the right token; default deny.
 
-The control routes need the engine's token; `/v1/…` needs the key of an active rollout. `/proof`
-needs neither: the engine proves there that it knows the token before a client sends it.
+Control routes need the engine's token; `/v1/…` needs the key of an active rollout. `/proof` needs
+neither: there the engine proves that it has the token before a client sends it.
 """
 
 import hmac
@@ -16,7 +16,7 @@ MISDIRECTED, FORBIDDEN, UNAUTHORIZED = 421, 403, 401
 
 
 class Guard:
-    """Wraps the whole application; nothing behind it runs for a refused request."""
+    """Authentication middleware; a refused request never reaches the routes."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Guard:
         knows_key: Callable[[str], bool],
         on_known: Callable[[Scope], None] = lambda scope: None,
     ) -> None:
-        """`on_known` hears of each request that has shown a key."""
+        """`on_known` is called with the scope of each authenticated request."""
         self._app = app
         self._on_known = on_known
         self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost", "[::1]")}

@@ -23,7 +23,7 @@ async def body_of(request: Request, model: type[T]) -> T:
 
 
 def project_of(request: Request) -> Path:
-    """The folder that a request names. Raises ConfigError where it names none."""
+    """Resolved `path` parameter of a request. Raises ConfigError if it is missing or invalid."""
     value = request.query_params.get("path")
     if not value:
         raise ConfigError.of("request.no_path", "The request names no project.")
@@ -31,7 +31,7 @@ def project_of(request: Request) -> Path:
 
 
 def path_of(value: str) -> Path:
-    """A path of this machine, resolved. Raises ConfigError for what can be none."""
+    """Resolved local path. Raises ConfigError if the text is not a valid path."""
     try:
         path = Path(value).expanduser().resolve()
         path.exists()  # raises for a name that no file system takes
@@ -44,7 +44,7 @@ def path_of(value: str) -> Path:
 
 
 def text_of(request: Request, name: str) -> str:
-    """A value of the query. Raises ConfigError without it."""
+    """Value of a query parameter. Raises ConfigError if it is missing."""
     value = request.query_params.get(name)
     if value is None:
         raise ConfigError.of("request.no_value", f"The request has no `{name}`.")
@@ -52,7 +52,7 @@ def text_of(request: Request, name: str) -> str:
 
 
 def number_of(request: Request, name: str, otherwise: int = 0) -> float:
-    """A number of the query. Raises ConfigError for what is none from 0 to 2⁵³."""
+    """Number in a query parameter. Raises ConfigError unless it is from 0 to below 2⁵³."""
     said = request.query_params.get(name, str(otherwise))
     try:
         number = float(said)
@@ -68,7 +68,7 @@ def number_of(request: Request, name: str, otherwise: int = 0) -> float:
 
 
 def check_numbers(request: Request) -> None:
-    """Raises ConfigError where a number of the path is larger than any that is stored."""
+    """Raises ConfigError if an integer in the URL path is too large for the database."""
     for name, value in request.path_params.items():
         if isinstance(value, int) and value >= MOST_NUMBER:
             raise ConfigError.of("request.bad_number", f"`{name}` is larger than any number here.")
@@ -84,9 +84,8 @@ def json_list(values: Any) -> Response:
 
 
 def json_lines(values: AsyncGenerator[BaseModel, None], touch: Callable[[], None]) -> Response:
-    """Stream one JSON object per line as they come; a client that hangs up ends the generator.
-    `touch` is called for each. An AtelierError becomes the last line, since the response has
-    begun."""
+    """Stream values as JSON lines. A disconnected client closes the generator. `touch` is called
+    for each value. An AtelierError becomes the last line, since the response has begun."""
 
     async def lines() -> AsyncIterator[bytes]:
         try:

@@ -1,4 +1,4 @@
-"""Composition of the engine: every service is made here, once, from the others that it needs."""
+"""Composition root of the engine: every service is created here with its dependencies."""
 
 import asyncio
 import time
@@ -25,17 +25,16 @@ from engine.server.services.runs.workers import RunResources
 from engine.server.services.tracking import TrackingService
 
 IDLE_EXIT_S = 600.0
-"""Without work and without clients for this long, an engine ends."""
+"""Seconds without work and clients after which an engine exits."""
 
 
 class Services:
-    """Services of one engine that listens on this port, over one workspace. Make them inside the
-    event loop."""
+    """Services of one engine for one workspace and port. Create them inside the event loop."""
 
     def __init__(self, workspace: Path, token: str, port: int) -> None:
         self.workspace, self.token = workspace, token
         self.stop = asyncio.Event()
-        """Set when the engine is to end."""
+        """Set when the engine is asked to exit."""
         self.started_at = time.time()
         self._used = time.monotonic()
         children = ChildProcesses()
@@ -83,12 +82,12 @@ class Services:
         return idle_s > IDLE_EXIT_S and not busy and not self.broadcast.listeners
 
     async def open(self) -> None:
-        """Begin what an engine does without being asked: queued runs, connected servers."""
+        """Start background work: queued runs and connections to servers."""
         self.queue.advance()
         await self.hosts.open()
 
     async def close(self) -> None:
-        """End all work; what is acknowledged is stored, and runs can be resumed."""
+        """Stop all work; acknowledged data is stored, and runs can be resumed."""
         self.home_requests.close()
         await self.hosts.close()
         await self.environments.close()
@@ -102,7 +101,7 @@ class Services:
         self.broadcast.close()
 
     def _mirrored(self, run_id: str, tick: BaseEvent | None) -> None:
-        """Announce a change of a mirrored run: a tick, or without one stored events."""
+        """Announce a change of a mirrored run: a progress tick, or stored events (None)."""
         self.broadcast.announce(run_id, tick)
         if tick is None:
             self.tracking.on_mirrored(run_id)

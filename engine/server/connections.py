@@ -1,7 +1,7 @@
-"""Connections: how many there may be, how long they may take, and how that is said.
+"""Connection limits: their number, their timeouts, and log messages about them.
 
-An engine's descriptors belong to its runs first. Connections get a share of them; who has not shown
-a key gets a small one, in which the oldest makes room for the newest, and has to be quick.
+File descriptors are reserved for runs first. Connections get a share of the rest. Connections that
+have not authenticated get a small part with short timeouts, in which a new one replaces the oldest.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ BODY_S = 60.0
 """Timeout from one piece of a body to the next."""
 MOST_DESCRIPTORS = 65_536
 RESERVED = 256
-"""Descriptors that connections never take."""
+"""File descriptors that connections never use."""
 MOST_CONNECTIONS, LEAST_CONNECTIONS = 4096, 32
 MOST_UNPROVEN = 128
-"""Connections on which nobody has shown a key yet."""
+"""Limit of connections without an authenticated request."""
 BACKLOG = 1024
 QUIET_S = 60.0
 
@@ -36,7 +36,7 @@ logger = logging.getLogger("engine.connections")
 
 
 def raise_descriptor_limit() -> int:
-    """Raise this process's limit as far as it may; how many descriptors it may have then."""
+    """Raise this process's limit of file descriptors as far as allowed; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -46,7 +46,7 @@ def raise_descriptor_limit() -> int:
 
 
 def share_of(descriptors: int) -> int:
-    """Connections that an engine with so many descriptors takes."""
+    """Number of connections that an engine accepts with this limit of file descriptors."""
     free = descriptors - max(RESERVED, descriptors // 2)
     return max(LEAST_CONNECTIONS, min(MOST_CONNECTIONS, free))
 
@@ -86,7 +86,7 @@ class Connections:
             del self._by_address[one.client]
 
     def prove(self, scope: Scope) -> None:
-        """A request of this connection has shown a key that is known."""
+        """Move the connection of an authenticated request out of the limit for unproven ones."""
         one = self._by_address.get(scope.get("client"))
         if one is not None and one in self._unproven:
             del self._unproven[one]
@@ -109,7 +109,7 @@ class LimitedProtocol(H11Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being answered."""
+        """Whether a request is in progress."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -159,7 +159,7 @@ class LimitedProtocol(H11Protocol):
 
 
 class Repeated(logging.Filter):
-    """Lets a message through once a minute, with how often it came meanwhile."""
+    """Log filter that passes a repeated message once per `QUIET_S` seconds, with its count."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class Repeated(logging.Filter):
 
 
 def count_repetitions() -> None:
-    """Install a log filter that writes an error that repeats once per `QUIET_S` seconds."""
+    """Install the filter of repeated messages on the loggers of the server."""
     once = Repeated()
     for name in ("uvicorn.error", "asyncio", logger.name):
         logging.getLogger(name).addFilter(once)
@@ -192,8 +192,8 @@ def count_repetitions() -> None:
 async def start_serving(
     app: ASGIApp, listening: socket.socket, connections: Connections
 ) -> "tuple[uvicorn.Server, asyncio.Task[None]]":
-    """Returns when connections are taken. Set `should_exit` of the server and await the task to
-    end it."""
+    """Start uvicorn on a socket; returns when it accepts connections. To stop, set `should_exit` of
+    the server and await the task."""
     config = uvicorn.Config(
         app,
         http=connections.protocol,  # type: ignore[arg-type] # whatever makes one will do

@@ -1,8 +1,8 @@
-"""Replay, then follow: the event stream of a run as server-sent events.
+"""Event stream of a run as server-sent events: replay stored events, then follow new ones.
 
-Stored events come from run.db alone, in order of `seq`; a commit only wakes the readers. So a slow
-reader costs nothing, and one that comes back asks again from its last `seq`. Ticks travel beside
-them and may be lost.
+Stored events are read from run.db in order of `seq`; a commit only wakes the readers. A slow reader
+therefore costs no memory, and a reconnected one continues after its last `seq`. Progress ticks are
+sent in the same stream and may be lost.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Broadcast:
         return sum(map(len, self._subscribers.values()))
 
     def announce(self, run_id: str, tick: BaseEvent | None) -> None:
-        """Something was committed (None), or a tick is to be passed on."""
+        """Notify subscribers of a commit (None), or pass on a progress tick."""
         self._loop.call_soon_threadsafe(self._announce, run_id, tick)
 
     def close(self) -> None:
@@ -80,8 +80,8 @@ async def ticks(broadcast: Broadcast, run_id: str) -> AsyncIterator[str]:
 async def follow(
     broadcast: Broadcast, run_id: str, read: Callable[[int], tuple[list[str], int]], after: int
 ) -> AsyncIterator[str]:
-    """`read(after)` gives a page of what is stored and the last `seq` of it; lines of
-    `text/event-stream` come out."""
+    """Yield lines of `text/event-stream` after event `after`. `read(after)` returns a page of
+    stored events and the `seq` of the last one."""
     async with broadcast.subscribe(run_id) as subscriber:
         yield ": following\n\n"
         while not broadcast.closing:
@@ -102,7 +102,7 @@ def _ticks(subscriber: Subscriber) -> str:
 
 
 async def _woken(subscriber: Subscriber) -> bool:
-    """False when a sign of life is due instead."""
+    """Wait for news; False if a heartbeat is due instead."""
     try:
         await asyncio.wait_for(subscriber.woken.wait(), HEARTBEAT_S)
     except TimeoutError:

@@ -1,7 +1,7 @@
-"""Limits on requests: the length of a body by its route, and the number of open requests by key.
+"""Limits on requests: size of the body by route, and number of open requests by key.
 
-Everything here is ASGI and stands between the guard and the routes. A body that is declared too
-long is refused before a byte of it is read; one that is not declared is counted as it comes.
+ASGI middleware between authentication and routes. A body whose declared size exceeds the limit is
+refused before it is read; a body without a declared size is counted while it is read.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ ROUTES: tuple[tuple[str, str, int], ...] = (
     ("POST", r"/errands/[^/]+", 16 * MB),
     ("POST", r"/sync/(missing|commit)", 64 * MB),
 )
-"""Method, path and length of the bodies that may be longer than `DEFAULT_BYTES`."""
+"""Method, path and size limit of routes whose bodies may be longer than `DEFAULT_BYTES`."""
 CONTENTS = re.compile(r"/sync/contents/[^/]+")
-"""Path for contents of files: any size, as declared in the request."""
+"""Path for file contents: limited only by the size that the request declares."""
 LINGER_S, LINGER_BYTES = 2.0, 32 * MB
 """Seconds and bytes for which a refused body is still read, so that its sender gets to see the
 answer."""
@@ -59,13 +59,13 @@ def too_long(most: int) -> Problem:
 
 
 async def answer_too_long(request: Request, error: BodyTooLong) -> Response:
-    """Exception handler for a body that turned out too long while a route read it."""
+    """Exception handler for a body that exceeded its limit while a route read it."""
     headers = {"connection": "close", "content-type": "application/json"}
     return Response(_body(request.scope, too_long(error.most)), 413, headers)
 
 
 async def answer_gone(request: Request, error: ClientDisconnect) -> Response:
-    """Exception handler for a sender that disconnected; nobody reads this response."""
+    """Exception handler for a disconnected client; the response is never read."""
     return Response(status_code=400)
 
 

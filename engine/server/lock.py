@@ -12,14 +12,14 @@ from engine.protocol.records.hardware import Card
 from engine.runtime.locks import Busy, released, take_lock
 
 PATIENCE_S = 20.0
-"""A run needs this long at most to end its workers."""
+"""Seconds to wait for a run that is ending its workers."""
 
 
 @contextlib.contextmanager
 def workspace_lock(workspace: Path, discovery: Path) -> Iterator[None]:
-    """Raises Refused, naming the holder, where another engine holds the workspace.
+    """Hold the lock of a workspace. Raises Refused with its holder if another engine has it.
 
-    A holder without a discovery file is on its way out (or in), and is waited for a while.
+    A holder without a discovery file is starting or exiting, and is waited for a while.
     """
     folder = workspace / ".atelier"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -77,5 +77,5 @@ def _held(name: str, place: str, who: str) -> Iterator[None]:
 
 
 def _safe(name: str) -> str:
-    """Fit for a file's name."""
+    """Name in which every character is valid in a file name."""
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)

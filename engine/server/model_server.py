@@ -1,7 +1,7 @@
-"""An exported folder as an OpenAI-compatible endpoint on loopback: our sampler behind our gateway.
+"""OpenAI-compatible endpoint on loopback for an exported model (sampler and gateway).
 
-Nothing is recorded: every request is a conversation of its own. The exact Host is asked for and no
-browser is let in, as for the engine; the key is optional.
+Nothing is recorded: every request is a separate conversation. As in the engine, the Host header is
+checked and browsers are refused. The API key is optional.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ from engine.server.limits import HANDLERS, limited
 
 PROVENANCE = "atelier.json"
 MOST_CONTEXT = 8192
-"""Default context length: keys and values need memory."""
+"""Default context length in tokens; memory for the KV cache grows with it."""
 
 
 class Served:
     """Content of an exported folder, and the path of its base model."""
 
     def __init__(self, folder: Path, base: str | None) -> None:
-        """Raises ConfigError for what cannot be served here, Refused for a damaged export."""
+        """Read an export. Raises ConfigError if it cannot be served, Refused if it is damaged."""
         self.folder = folder
         about = read_json(folder / PROVENANCE)
         if not about:
@@ -58,7 +58,7 @@ class Served:
         self.rank, self.alpha = int(about["rank"]), float(about["alpha"])
         proven = about.get("proven_in")
         self.proven_in = proven if proven in ("float32", "bfloat16") else "auto"
-        """Precision in which the export was proven equal."""
+        """Precision in which the export was proven equal to the trained model."""
         if self.kind == "gguf":
             raise ConfigError.of(
                 "export.gguf_elsewhere",
@@ -75,13 +75,13 @@ class Served:
         self.model = folder if self.kind == "merged" else _base(base, about["base"]["name"])
 
     def context(self, wanted: int | None) -> int:
-        """Tokens; the model's own limit is never passed."""
+        """Context length in tokens: `wanted` or the default, limited by the model."""
         most = int(read_json(self.model / "config.json").get("max_position_embeddings", 0))
         return min(wanted or MOST_CONTEXT, most or MOST_CONTEXT)
 
 
 class OpenGateway(Gateway):
-    """A fresh session for every request."""
+    """Gateway that opens a new session for every request."""
 
     def __init__(self, make: Callable[[int], Session], context: int) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class OpenGateway(Gateway):
 
 
 class OpenGuard(Guard):
-    """The key, where there is one; Host and Origin as ever."""
+    """Authentication with an optional key; Host and Origin are always checked."""
 
     def __init__(
         self, app: ASGIApp, port: int, api_key: str | None, on_known: Callable[[Scope], None]
@@ -121,9 +121,9 @@ async def serve_model(
     context: int | None,
     say_ready: Callable[[str, str], None],
 ) -> None:
-    """Listen until told to stop; `say_ready` gets the address and the model's name.
+    """Serve until a signal arrives; `say_ready` receives the address and the model's name.
 
-    Raises ConfigError where the port is taken, ModelError where the model cannot be loaded.
+    Raises ConfigError if the port is in use, ModelError if the model cannot be loaded.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -161,7 +161,7 @@ async def serve_model(
 
 @contextlib.asynccontextmanager
 async def _policy(served: Served, dtype: str, context: int) -> AsyncIterator[TorchPolicy]:
-    """The model in a process of its own; a merged one has a fresh adapter that changes nothing."""
+    """Sampler process with the exported model; a merged model gets an adapter without effect."""
     model = ModelConfig(
         name=served.name,
         dtype=dtype,  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
-"""Engine process: locks the workspace, listens on loopback, announces itself, works until a stop is
-requested."""
+"""Engine process: locks the workspace, listens on loopback, writes the discovery file, serves until
+it is stopped or idle."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ from engine.server.lock import workspace_lock
 
 async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None:
     """Run an engine until a stop is requested or it is idle; `say_ready` gets the handshake. Raises
-    Refused where another engine holds the workspace."""
+    Refused if another engine uses the workspace."""
     os.umask(0o077)
     asyncio.get_running_loop().set_exception_handler(_complain)
     adopt_orphans()
@@ -57,9 +57,9 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Handle exceptions that no task has caught. anyio waits for a unix socket with a bare
-    Future.set_result: if the wait is cancelled in the same iteration of the loop, the resulting
-    InvalidStateError is harmless."""
+    """Handle exceptions that no task has caught. An InvalidStateError from anyio is ignored: anyio
+    waits for a Unix socket with a bare Future.set_result, which fails harmlessly if the wait is
+    cancelled in the same iteration of the loop."""
     late = isinstance(context.get("exception"), asyncio.InvalidStateError)
     if not (late and "Future.set_result" in context["message"]):
         loop.default_exception_handler(context)
@@ -80,7 +80,7 @@ def _loopback() -> Iterator[socket.socket]:
 
 
 def _announce(file: Path, port: int, services: Services) -> Handshake:
-    """Write the discovery file, readable by its owner alone."""
+    """Write the discovery file, readable only by its owner, and return the handshake."""
     handshake = Handshake(
         pid=os.getpid(),
         start_time=psutil.Process().create_time(),

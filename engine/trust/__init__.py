@@ -1,3 +1,3 @@
-"""Confirmations of the person on this machine: trusted projects, addresses that may get keys, and
-files outside of a project. A leaf above the protocol; everything that executes, sends or reads on
-behalf of a project asks it first."""
+"""Trust of the person on this machine: trusted projects, addresses that may receive API keys, and
+files outside of a project. Depends only on the protocol. Checked by all code that executes, sends
+or reads for a project."""

@@ -1,8 +1,8 @@
-"""Addresses that may get a provider's or tracker's key, decided in one place.
+"""Addresses that may receive the API key of a provider or tracker.
 
-Without an address a key goes to its provider's own endpoint, as the provider's client knows it. A
-loopback address is asked without any key. Every other address, and a key for a loopback address,
-needs the person's confirmation of this address for this provider.
+Without an address, a key goes to the provider's official endpoint. Requests to a loopback address
+carry no key. Every other address, and a key for a loopback address, needs the person's confirmation
+of this address for this provider.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,8 +27,8 @@ CLOUDS: Mapping[str, tuple[str, ...]] = {
 }
 """Official addresses of trackers with a cloud service."""
 SELF_HOSTED = ("mlflow", "otel")
-"""Trackers without a cloud service: a key lent for them is for the server on this machine, unless
-another one is confirmed."""
+"""Trackers without a cloud service: their key is sent to a server on this machine, or to a
+confirmed address."""
 FIELDS: Mapping[str, str] = {
     "wandb": "host",
     "mlflow": "uri",
@@ -41,7 +41,7 @@ Confirmed = Collection[AddressConfirmation]
 
 
 def confirm_address(provider: str, address: str) -> None:
-    """Remember that this provider's key may go to this address. Raises Refused, ValueError."""
+    """Store the confirmation of an address for a provider's key. Raises Refused, ValueError."""
     wanted = AddressConfirmation(provider=provider, address=address)
     with edit_record() as record:
         if wanted not in record.addresses:
@@ -54,8 +54,8 @@ def confirmed_addresses() -> list[AddressConfirmation]:
 
 
 def sends_key(model: str, address: str | None, more: Confirmed = (), where: str = "") -> bool:
-    """Whether a question to this model at this address carries the provider's key. Raises
-    ConfigError where nothing may be sent there, or the name is no model's."""
+    """Whether requests to this model at this address carry the provider's key. Raises ConfigError
+    if the address is not allowed, or the model name is invalid."""
     try:
         check_model(model)
     except ValueError as error:
@@ -68,7 +68,7 @@ def sends_key(model: str, address: str | None, more: Confirmed = (), where: str 
 
 
 def tracker_key(name: TrackerName, settings: Section, key: str) -> str:
-    """Key for a tracker. Raises ConfigError where nothing may be sent to its address."""
+    """Key for a tracker, or "". Raises ConfigError if its address is not allowed."""
     field = FIELDS.get(name)
     address = str(getattr(settings, field)) if field else ""
     if not address or address in CLOUDS.get(name, ()):
@@ -82,8 +82,8 @@ def tracker_key(name: TrackerName, settings: Section, key: str) -> str:
 def check_section(
     section: str, config: JudgeConfig | EvaluateConfig, models: Iterable[str], more: Confirmed = ()
 ) -> None:
-    """Check the models of a section. Raises ConfigError for the first one whose questions may not
-    be sent."""
+    """Check the models of a section. Raises ConfigError for the first model whose address is not
+    allowed."""
     for model in models:
         sends_key(model, config.base_url, more, f"{section}.base_url")
 
@@ -92,8 +92,8 @@ def check_addresses(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> None:
     """Check all addresses of a run: judges, trackers, and the `providers`' models that an
-    evaluation compares. `more` are confirmed besides those of this machine. Raises ConfigError
-    where one is not confirmed."""
+    evaluation compares. `more` are further confirmed addresses. Raises ConfigError for the first
+    unconfirmed one."""
     if problems := address_problems(config, providers, more):
         raise ConfigError(problems[0])
 
@@ -101,7 +101,7 @@ def check_addresses(
 def address_problems(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> list[Problem]:
-    """Problems that keep a run with these settings from sending."""
+    """Problems of the addresses in these settings."""
     found: list[Problem] = []
     judges = config.judge.models if config.judge.enabled else ()
     sections: list[tuple[str, JudgeConfig | EvaluateConfig, Iterable[str]]] = [
@@ -118,7 +118,7 @@ def address_problems(
 
 
 def tracker_problems(track: TrackConfig) -> list[Problem]:
-    """Problems of trackers that are turned on and may not be sent to."""
+    """Problems of enabled trackers whose addresses are not allowed."""
     found = []
     for name in switched_on(track):
         try:

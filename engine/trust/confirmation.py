@@ -10,8 +10,8 @@ from engine.trust.projects import trust_project
 
 
 def confirm(confirmation: Confirmation) -> None:
-    """Store one confirmation. Raises Refused where it cannot be kept, or there is no such
-    folder."""
+    """Store one confirmation. Raises Refused if it cannot be stored, or the folder does not
+    exist."""
     match confirmation:
         case AddressConfirmation():
             confirm_address(confirmation.provider, confirmation.address)
@@ -22,7 +22,7 @@ def confirm(confirmation: Confirmation) -> None:
 
 
 def _path(text: str) -> Path:
-    """A path. Raises Refused for what can be none."""
+    """Resolved path. Raises Refused if the text is not a valid path."""
     try:
         return Path(text).expanduser().resolve()
     except (OSError, ValueError, RuntimeError) as error:

@@ -1,6 +1,6 @@
-"""Files that a project names: regular files inside of its folder, symbolic links resolved.
+"""Files named by a project's settings: regular files inside its folder, symbolic links resolved.
 
-Another file is read only where the person has confirmed it for this project.
+Any other file is read only if the person has confirmed it for this project.
 """
 
 import os
@@ -17,7 +17,7 @@ MOST_TEXT_BYTES = 2**22
 
 
 def confirm_file(project: Path, path: Path) -> None:
-    """Remember that this project may read this file. Raises Refused."""
+    """Store the permission of a project to read a file. Raises Refused."""
     wanted = FileConfirmation(project=str(project.resolve()), path=str(path.resolve()))
     with edit_record() as record:
         if wanted not in record.files:
@@ -25,8 +25,8 @@ def confirm_file(project: Path, path: Path) -> None:
 
 
 def project_file(project: Path, name: str, setting: str) -> Path:
-    """The file that a setting names, resolved; it need not exist. Raises ConfigError where it lies
-    outside of the project and is not confirmed, or is no regular file."""
+    """Resolved path of a file that a setting names; it need not exist. Raises ConfigError if it is
+    outside of the project and not confirmed, or is not a regular file."""
     root = project.resolve()
     try:
         target = (root / Path(name).expanduser()).resolve()
@@ -53,9 +53,9 @@ def project_file(project: Path, name: str, setting: str) -> Path:
 
 
 def read_regular(file: Path, most_bytes: int, follow: bool = True) -> bytes:
-    """The content of a regular file of at most so many bytes, without waiting for a pipe. Raises
-    OSError, also for a link where those are not to be followed, and ValueError with the reason
-    where it is no such file."""
+    """Content of a regular file of at most `most_bytes` bytes; never blocks on a pipe. Raises
+    OSError, also for a symbolic link unless `follow`, and ValueError with the reason if it is
+    larger or not a regular file."""
     with open_regular(file, follow) as source:
         content = source.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -64,8 +64,8 @@ def read_regular(file: Path, most_bytes: int, follow: bool = True) -> bytes:
 
 
 def open_regular(file: Path, follow: bool = True) -> BinaryIO:
-    """A regular file, open for reading; a pipe or device is never waited for. Raises OSError, and
-    ValueError with the reason where it is none."""
+    """Open a regular file for reading; never blocks on a pipe or device. Raises OSError, and
+    ValueError with the reason if it is not a regular file."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(file, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -75,7 +75,7 @@ def open_regular(file: Path, follow: bool = True) -> BinaryIO:
 
 
 def file_problems(project: Path, config: ProjectConfig) -> list[Problem]:
-    """Everything that is wrong with the places of the files that the settings name."""
+    """Problems of the files that the settings name."""
     found = []
     for setting, name in named_files(config):
         try:
@@ -86,13 +86,13 @@ def file_problems(project: Path, config: ProjectConfig) -> list[Problem]:
 
 
 def check_files(project: Path, config: ProjectConfig) -> None:
-    """Raises ConfigError for the first file of the settings that lies outside, or is no file."""
+    """Raises ConfigError for the first file of the settings that may not be read."""
     if problems := file_problems(project, config):
         raise ConfigError(problems[0])
 
 
 def named_files(config: ProjectConfig) -> list[tuple[str, str]]:
-    """Settings that name files of the project, with the names."""
+    """Settings that name files of the project, as (setting, file name)."""
     agent, warmup = config.agent, config.train.warmup
     rows = [
         ("agent.file", None if agent.command or agent.source == "outside" else agent.file),

@@ -1,7 +1,7 @@
-"""Trusted projects and runs: made by Atelier on this machine, or trusted by the person.
+"""Trusted projects and runs: created by Atelier on this machine, or trusted by the person.
 
-Everything else may be read, labelled, charted and exported; its code is not run, and nothing of it
-is sent.
+Others may be read, labelled, charted and exported. Their code is not executed, and none of their
+data is sent.
 """
 
 import ctypes
@@ -25,8 +25,8 @@ HINT = (
 
 
 def trust_project(project: Path) -> None:
-    """Record that the person trusts this folder, with the runs that are in it. Raises Refused where
-    it is none."""
+    """Record that the person trusts a folder and the runs in it. Raises Refused if there is no such
+    folder."""
     project = project.resolve()
     identity = folder_identity(project)
     if identity is None:
@@ -38,21 +38,21 @@ def trust_project(project: Path) -> None:
 
 
 def trust_new_project(project: Path) -> None:
-    """Record a folder that Atelier has just made, in which no runs are yet."""
+    """Record a folder that Atelier has just created, which has no runs yet."""
     with edit_record() as record:
         if (identity := folder_identity(project.resolve())) is not None:
             record.folders[str(project.resolve())] = identity
 
 
 def trust_run(folder: Path) -> None:
-    """Record the run.json in this folder, where there is one."""
+    """Record the run.json in this folder, if there is one."""
     if (spec := _spec(folder)) is not None:
         remember_run(folder.name, spec)
 
 
 def is_trusted(project: Path) -> bool:
-    """Whether this folder, and no other at its path, was recorded. Raises Refused where the record
-    cannot be read."""
+    """Whether this same folder was recorded, not only its path. Raises Refused if the record is
+    unreadable."""
     project = project.resolve()
     known = read_record().folders.get(str(project))
     return known is not None and known == folder_identity(project)
@@ -65,8 +65,8 @@ def require_trust(project: Path) -> None:
 
 
 def require_run_trust(folder: Path) -> None:
-    """Raises Refused unless the run was begun here, or was in its project when the person trusted
-    that. A run folder outside of any project is trusted like a project."""
+    """Raises Refused unless the run was started here, or was in its project when the person trusted
+    it. A run folder outside of any project is trusted like a project."""
     project = project_of_run(folder)
     require_trust(project)
     spec = _spec(folder)
@@ -84,7 +84,7 @@ def is_trusted_run(folder: Path) -> bool:
 
 
 def project_of_run(folder: Path) -> Path:
-    """The project that a run folder lies in, or the folder itself."""
+    """Project folder of a run folder, or the run folder itself if it is outside of any project."""
     folder = folder.resolve()
     project = folder.parents[1] if len(folder.parents) > 1 else folder
     within = folder.parent.name == "runs" and (project / PROJECT).is_file()
@@ -92,7 +92,7 @@ def project_of_run(folder: Path) -> Path:
 
 
 def _spec(folder: Path) -> bytes | None:
-    """The bytes of run.json; None where there is no regular file of a sane size."""
+    """Content of run.json; None if it is missing or not a regular file."""
     try:
         descriptor = os.open(folder / RUN, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -119,7 +119,7 @@ STATX_BYTES, MASK_AT, BTIME_AT = 256, 0, 80
 
 
 def folder_identity(folder: Path) -> str | None:
-    """None where there is no folder."""
+    """Inode and creation time of a folder; None if there is no folder."""
     try:
         if not folder.is_dir():
             return None
@@ -129,7 +129,7 @@ def folder_identity(folder: Path) -> str | None:
 
 
 def _born_ns(folder: Path) -> int:
-    """When the folder was made, in nanoseconds since 1970; 0 where nobody keeps that."""
+    """Creation time of a folder in nanoseconds since 1970; 0 if it is unknown."""
     if sys.platform == "darwin":
         return int(folder.stat().st_birthtime * 1e9)
     call = _statx()
@@ -145,5 +145,5 @@ def _born_ns(folder: Path) -> int:
 
 @cache
 def _statx() -> Any:
-    """The C library's function; None where it has none."""
+    """Function `statx` of the C library; None if it is missing."""
     return getattr(ctypes.CDLL(None), "statx", None) if sys.platform == "linux" else None

@@ -1,7 +1,7 @@
-"""The person's confirmations: one small file in their configuration folder, readable by them alone.
+"""Store of the person's confirmations: a file in their configuration folder, readable only by them.
 
-Nothing in a project can write it, so a folder from elsewhere cannot confirm itself. Changes are
-serialised between processes by a lock file and become visible by rename.
+No project can write it, so a downloaded folder cannot confirm itself. Changes are serialised
+between processes by a lock file and become visible by rename.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ RUNS = "trusted_runs"
 
 
 class Record(BaseModel):
-    """The content of the file."""
+    """Content of the file."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -40,8 +40,8 @@ def trust_folder() -> Path:
 
 
 def read_record() -> Record:
-    """The confirmations as they are now; an empty record without a file. Raises Refused where the
-    file cannot be read."""
+    """Current confirmations; an empty record if there is no file. Raises Refused if the file is
+    unreadable."""
     file = trust_folder() / FILE
     try:
         return Record.model_validate_json(file.read_bytes())
@@ -59,8 +59,8 @@ def read_record() -> Record:
 
 @contextlib.contextmanager
 def edit_record() -> Iterator[Record]:
-    """The record for a change, which is on disk when the block ends. Raises Refused where it cannot
-    be read or written."""
+    """Record to be changed in the block, saved at its end. Raises Refused if it cannot be read or
+    written."""
     folder = trust_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -78,7 +78,7 @@ def edit_record() -> Iterator[Record]:
 
 def remember_run(run_id: str, spec: bytes) -> None:
     """Record that this run.json was written on this machine, or trusted here by the person. Raises
-    Refused where the record cannot be written."""
+    Refused if that cannot be stored."""
     folder = trust_folder() / RUNS
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -88,7 +88,7 @@ def remember_run(run_id: str, spec: bytes) -> None:
 
 
 def is_known_run(run_id: str, spec: bytes) -> bool:
-    """Whether this very run.json was recorded."""
+    """Whether a run.json with this content was recorded."""
     try:
         text = _run_file(run_id).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
@@ -97,7 +97,7 @@ def is_known_run(run_id: str, spec: bytes) -> bool:
 
 
 def _run_file(run_id: str) -> Path:
-    """Named by a hash: an id in a folder from elsewhere may be any text."""
+    """File named by a hash, since an id in a downloaded folder may be any text."""
     return trust_folder() / RUNS / hashlib.sha256(run_id.encode()).hexdigest()[:32]
 
 

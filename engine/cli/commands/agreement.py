@@ -1,4 +1,4 @@
-"""`agreement`: how far the judges of a run go along with you, and with themselves."""
+"""`agreement`: agreement of a run's judges with the person, and with themselves."""
 
 import argparse
 

@@ -1,5 +1,5 @@
-"""`attach`: find or start the engine of a workspace, and say in one line where it listens: what a
-home machine asks over SSH.
+"""`attach`: find or start the engine of a workspace and print its address in one line. Called by a
+home machine over SSH.
 """
 
 import argparse

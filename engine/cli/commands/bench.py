@@ -1,4 +1,4 @@
-"""`bench`: time, gradient, memory and percent of the limit, beside TRL where asked."""
+"""`bench`: time, gradient, memory and share of the hardware limit, optionally compared with TRL."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""`chat`: put a question, or a scenario, to several models and see what each makes of it."""
+"""`chat`: send a question or a scenario to several models and compare their responses."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ async def chat(arguments: argparse.Namespace) -> int:
 
 
 async def chat_loop(client: EngineClient, arguments: argparse.Namespace) -> None:
-    """Line by line until the end of input; each model goes on from its own answers."""
+    """Read questions line by line until the end of input; each model continues its own chat."""
     chats: list[list[dict[str, Any]]] = []
     while question := await asyncio.to_thread(sys.stdin.readline):
         arguments.question = question.strip()
@@ -43,7 +43,7 @@ async def chat_loop(client: EngineClient, arguments: argparse.Namespace) -> None
 async def ask(
     client: EngineClient, arguments: argparse.Namespace, chats: list[list[dict[str, Any]]]
 ) -> list[list[dict[str, Any]]]:
-    """Ask all models; returns the conversation with each so far."""
+    """Ask all models; returns the conversation with each model so far."""
     models = arguments.model or ["base"]
     question = {"role": "user", "content": arguments.question}
     chats = [[*chat, question] for chat in chats or [[]]] if not arguments.scenario else []

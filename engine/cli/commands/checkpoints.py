@@ -1,6 +1,6 @@
-"""`checkpoints`: what a run keeps and why; pin, unpin, delete.
+"""`checkpoints`: list a run's checkpoints and why they are kept; pin, unpin, delete.
 
-A run that an engine works on is reached through it; any other is opened here.
+If an engine has the run open, the command uses that engine, else the run folder.
 """
 
 import argparse

@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def print_selection(found: Selection, as_json: bool) -> int:
-    """Print what was kept; 1 where that is nothing."""
+    """Print the selected demonstrations; returns 1 if there are none."""
     if as_json:
         say_json(found)
     else:

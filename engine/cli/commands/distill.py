@@ -48,7 +48,7 @@ async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> i
 def request_of(
     arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
 ) -> StartEvaluation:
-    """Raises ConfigError where the teacher is no model of a provider, or the rule says nothing."""
+    """Request for an evaluation. Raises ConfigError for an invalid teacher or selection rule."""
     if "/" not in arguments.teacher:
         raise ConfigError.of(
             "config.no_teacher",

@@ -1,4 +1,4 @@
-"""`doctor`: exit 0 when nothing stands in the way, 1 otherwise."""
+"""`doctor`: check this machine; exit 0 if it can train, 1 otherwise."""
 
 import argparse
 

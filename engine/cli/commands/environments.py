@@ -1,7 +1,7 @@
 """`environments list|install|verify|repair|remove NAME`, `environments use NAME|rollback`.
 
-It works on the disk itself, so that it helps where no engine starts. Exit 1: it was refused, or
-failed, or what was verified is damaged.
+Works without an engine, so that it can repair one. Exit 1: the action was refused or failed, or a
+verified environment is damaged.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def _state(one: EnvironmentView, found: EnvironmentList) -> str:
 
 
 def _whose(one: AgentPackages) -> str:
-    """For which requirements file it was installed, and whether that still asks for it."""
+    """Requirements file for which packages were installed, and whether it still needs them."""
     if not one.asked:
         return "unused: its installation was cut off"
     if not one.wanted:
@@ -107,7 +107,7 @@ def _carry_out(arguments: argparse.Namespace) -> int:
 
 
 def _named(name: str, action: EnvironmentAction) -> str:
-    """A project's folder stands for the packages that its agent asks for."""
+    """Environment name; for a project folder, that of its agent's packages."""
     folder = Path(name).expanduser()
     if not (folder / FILE).is_file():
         return name

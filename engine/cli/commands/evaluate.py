@@ -78,7 +78,7 @@ async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> 
 async def providers_of(
     client: EngineClient, project: Path, arguments: argparse.Namespace
 ) -> list[str]:
-    """The models whose keys are needed: of those that are named, or of the one that goes on."""
+    """Models whose API keys are needed: those named, or those of the resumed evaluation."""
     names = list(arguments.model)
     if arguments.resume:
         runs = await client.runs(str(project))
@@ -90,7 +90,7 @@ async def providers_of(
 def request_of(
     arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
 ) -> StartEvaluation:
-    """Raises ConfigError where a file cannot be read."""
+    """Request for an evaluation. Raises ConfigError if a file is unreadable."""
     source = arguments.scenarios
     if source not in SPLITS:
         source = str(Path(source).expanduser().resolve())
@@ -110,7 +110,7 @@ def request_of(
 
 
 def print_result(result: EvaluationResult, summary: RunSummary, as_json: bool) -> int:
-    """Print what came out; 1 where nothing could be scored."""
+    """Print the results; returns 1 if no trajectory was scored."""
     if as_json:
         say_json(result)
     else:
@@ -120,7 +120,7 @@ def print_result(result: EvaluationResult, summary: RunSummary, as_json: bool) -
 
 
 def report(result: EvaluationResult) -> str:
-    """The tables: all scenarios, variants where there are some, tags where there are some."""
+    """Result tables: all scenarios, then by system prompt and by tag if there are any."""
     scored = ", the judge among those who score" if result.judged else ""
     rollouts = "1 rollout" if result.attempts == 1 else f"{result.attempts} rollouts"
     parts = [
@@ -140,7 +140,7 @@ def report(result: EvaluationResult) -> str:
 
 
 class EvaluationWatch(Watch):
-    """Follows an evaluation; as JSON it says nothing until the end."""
+    """Progress of an evaluation; silent until the end with --json."""
 
     def _show(self, event: Event | UnknownEvent) -> None:
         if not self._json:

@@ -1,7 +1,7 @@
-"""`export`: a checkpoint as files that other programs load, with the proof that they are it.
+"""`export`: export a checkpoint for other programs, verified against the trained model.
 
-A run that an engine works on is reached through it; any other is exported here. Exit 0: equal or
-close. Exit 1: it differs, and nothing was kept (with --force it was), or it failed.
+If an engine has the run open, the command uses that engine, else the run folder. Exit 0: equal or
+close. Exit 1: it differs and was not kept (unless --force), or the export failed.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""`bench --gpu`: every check of a card, as a page and as JSON. Exit 0 when all that could be done
-passed, 1 when one failed, 2 without a card or for bad usage, 130 after Ctrl C."""
+"""`bench --gpu`: all checks of a GPU, as Markdown and JSON. Exit 0 if every check that could run
+passed, 1 if one failed, 2 without a GPU or for bad usage, 130 after Ctrl C."""
 
 import argparse
 import asyncio
@@ -82,7 +82,7 @@ async def _check(
         )
 
     def keep(report: CheckReport) -> None:
-        """After every check: what was measured stays, whatever happens next."""
+        """Save the report after every check, so that measurements survive a later crash."""
         done.append(report)
         write(so_far(), folder)
         if not arguments.json:

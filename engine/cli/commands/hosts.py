@@ -1,7 +1,7 @@
-"""`hosts ACTION [NAME …]`: servers that train for us, and what goes to and fro. What a server asks
-(a key's fingerprint, a passphrase, a code) is asked here.
+"""`hosts ACTION [NAME …]`: remote servers, and moves of runs and checkpoints. Questions of a server
+(fingerprint of a key, passphrase, code) are asked on the terminal.
 
-Exit 1: it was refused, or failed.
+Exit 1: the action was refused or failed.
 """
 
 import argparse
@@ -142,7 +142,7 @@ async def _let_go(client: EngineClient, arguments: argparse.Namespace) -> int:
 
 
 async def _move(client: EngineClient, arguments: argparse.Namespace) -> int:
-    """A checkpoint, or a whole run, changes machines; the same command goes on where it stopped."""
+    """Move a checkpoint or a whole run between machines; the same command resumes."""
     project = Path(arguments.project).expanduser().resolve()
     await connected(client, arguments.name)
     name, _, step = arguments.run.partition("@")
@@ -184,7 +184,7 @@ ACTIONS = {
 
 
 async def connected(client: EngineClient, name: str) -> None:
-    """A server with an engine that answers. Raises Refused with what is the matter."""
+    """Connect to a server and its engine. Raises Refused with the problem."""
     await act(client, name, "connect", _connected)
 
 
@@ -205,7 +205,7 @@ def show_report(report: HostReport) -> None:
 async def act(
     client: EngineClient, name: str, action: str, done: Callable[[HostView], bool]
 ) -> HostView:
-    """Ask for it and watch until it is so. Raises Refused where it stopped before."""
+    """Request a server action and wait until `done`. Raises Refused if it failed."""
     listed = await client.act_on_host(name, ActOnHost.model_validate({"action": action}))
     progress, begun = Progress(), time.monotonic()
     while True:
@@ -233,7 +233,7 @@ async def _answer(client: EngineClient, view: HostView) -> None:
 
 
 def _ask(question: Question) -> str | None:
-    """On the terminal, or of whoever writes into this program."""
+    """Ask on the terminal, or read the answer from a pipe."""
     way = f" (reached through {question.via})" if question.via else ""
     say(f"{question.host}{way}: {question.prompt}")
     if question.detail:

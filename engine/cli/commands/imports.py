@@ -1,4 +1,4 @@
-"""`import`: trajectories that were made elsewhere become a run of a project. No engine needed."""
+"""`import`: import trajectories of other programs as a run of a project. No engine needed."""
 
 import argparse
 import asyncio

@@ -70,7 +70,7 @@ async def judge(arguments: argparse.Namespace) -> int:
 
 
 def _open(target: Path, arguments: argparse.Namespace) -> tuple[Path, list[list[Trajectory]]]:
-    """The run folder, and the groups of a file (none for a run, which has its own)."""
+    """Run folder, and the groups of a JSONL file (empty for a run, which has its own)."""
     if target.is_dir():
         require_run_trust(target)
         return target, []
@@ -94,7 +94,7 @@ def _open(target: Path, arguments: argparse.Namespace) -> tuple[Path, list[list[
 
 
 def _settings(arguments: argparse.Namespace, spec: RunSpec) -> tuple[JudgeConfig, Rubric]:
-    """The run's own, with what the command line says instead."""
+    """Judge settings of the run, overridden by the command line, and the rubric."""
     given = {
         "models": tuple(arguments.judge) or None,
         "base_url": arguments.base_url,
@@ -127,7 +127,7 @@ def _settings(arguments: argparse.Namespace, spec: RunSpec) -> tuple[JudgeConfig
 async def _keep(
     run: Run, config: JudgeConfig, group: list[Trajectory], verdicts: list[Verdict]
 ) -> list[Trajectory]:
-    """Store what the judges say of a run's group; returns the group as it is now."""
+    """Store the verdicts of a group; returns the group with its current rewards."""
     now = group
     if run.spec.kind == "imported" and not any(one.labels for one in group):
         whole = run.config.model_copy(update={"judge": config})
@@ -139,7 +139,7 @@ async def _keep(
 
 
 def _stored(run: Run, arguments: argparse.Namespace) -> Iterator[list[Trajectory]]:
-    """The run's groups, newest first, one at a time."""
+    """Yield the run's groups, newest first."""
     query = TrajectoryQuery(split=arguments.split, step=arguments.step, limit=PAGE)
     while (page := run.reader.groups(query)).items:
         for group in page.items:
@@ -153,7 +153,7 @@ def _tell(
     group: list[Trajectory],
     verdicts: list[Verdict],
 ) -> int:
-    """Say what came out of one group; returns how many attempts stayed unscored."""
+    """Print the result of one group; returns the number of unscored trajectories."""
     scores = combined(config, verdicts)
     asked = {verdict.trajectory_id for verdict in verdicts}
     if arguments.json:

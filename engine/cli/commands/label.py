@@ -1,6 +1,6 @@
-"""`label`: a person's labels of a run, as JSON Lines: out, in, taken back.
+"""`label`: export, import, undo or redo a person's labels of a run, as JSON Lines.
 
-A run that an engine works on is reached through it; any other is opened here.
+If an engine has the run open, the command uses that engine, else the run folder.
 """
 
 import argparse
@@ -69,7 +69,7 @@ async def change(folder: Path, arguments: argparse.Namespace) -> int:
 
 
 def read_labels(file: Path) -> list[Label]:
-    """Raises ConfigError with the line that is no label."""
+    """Read labels from a file. Raises ConfigError with the first invalid line."""
     found = []
     for number, line in read_lines(file):
         try:

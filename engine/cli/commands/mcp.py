@@ -35,7 +35,7 @@ def _list(project: Path, arguments: argparse.Namespace) -> int:
 
 
 def _tools(project: Path, arguments: argparse.Namespace) -> int:
-    """Exit 1 where one of them cannot be used."""
+    """List tools of all servers; returns 1 if a server has a problem."""
     views = asyncio.run(discover_tools(project))
     if arguments.json:
         say_json(views)
@@ -67,8 +67,8 @@ def _add(project: Path, arguments: argparse.Namespace) -> int:
 
 
 def _choose(project: Path, arguments: argparse.Namespace) -> int:
-    """Choose these tools of a server, or all where none is named. Raises Refused for a server or
-    a tool that is not there."""
+    """Choose these tools of a server, or all if none is named. Raises Refused for an unknown server
+    or tool."""
     servers = read_servers(project)
     if arguments.name not in servers:
         raise Refused.of("mcp.unknown", f"There is no MCP server {arguments.name}.")
@@ -82,7 +82,7 @@ def _choose(project: Path, arguments: argparse.Namespace) -> int:
 
 
 def _refuse_unknown(view: ServerView, names: Sequence[str]) -> None:
-    """Raises Refused where the server cannot be asked or has not all of these tools."""
+    """Raises Refused if the server is unusable or lacks one of these tools."""
     known = [tool.name for tool in view.tools]
     if view.problem and not known:
         raise Refused(view.problem)

@@ -91,7 +91,7 @@ async def _offered(folder: Path) -> list[ToolView]:
 
 
 def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
-    """Raises ConfigError for what cannot be written from."""
+    """Request for a draft. Raises ConfigError if an option or file is invalid."""
     said = arguments.describe
     budget = 0.0 if arguments.enough else arguments.budget
     if not arguments.model:

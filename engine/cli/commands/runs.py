@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _progress(run: RunSummary) -> str:
-    """Steps; of an evaluation, attempts."""
+    """Progress of a run in steps, or of an evaluation in rollouts."""
     if run.kind == "evaluation":
         return f"{run.trajectories}/{run.attempts}"
     return f"{run.step}/{run.steps}" if run.steps else str(run.step)

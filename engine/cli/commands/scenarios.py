@@ -1,4 +1,4 @@
-"""`scenarios`: what came of each scenario of a run, the hardest first. No engine needed."""
+"""`scenarios`: rewards of each scenario of a run, hardest first. No engine needed."""
 
 import argparse
 

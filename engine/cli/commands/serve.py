@@ -1,4 +1,4 @@
-"""`serve`: the handshake is the one line on stdout; everything else goes to stderr."""
+"""`serve`: run an engine; prints its handshake as one line on stdout, everything else on stderr."""
 
 import argparse
 import asyncio
@@ -18,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _say_ready(handshake: Handshake) -> None:
-    """Print the line, then let go of stdout: whoever started us may leave."""
+    """Print the handshake, then release stdout, so that the calling process may exit."""
     sys.stdout.write(handshake.model_dump_json() + "\n")
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_WRONLY)

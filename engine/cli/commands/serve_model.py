@@ -1,4 +1,4 @@
-"""`serve-model`: an exported folder as an OpenAI-compatible endpoint on loopback, until Ctrl C."""
+"""`serve-model`: serve an exported model on a local OpenAI-compatible endpoint until Ctrl C."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""`sft`: train on demonstrations, and watch it here. Exit codes and Ctrl C are those of `train`."""
+"""`sft`: train on demonstrations and show progress. Exit codes and Ctrl C are those of `train`."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ from engine.storage.project import load_config
 from engine.training.sft.preview import view
 
 UNMEASURED_EVERY = 10
-"""Updates from one line to the next, where nothing is held out."""
+"""Updates between two progress lines without held-out demonstrations."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def check(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
-    """Exit 1 where an SFT run would not start."""
+    """Check the demonstrations without training; returns 1 if an SFT run could not start."""
     project = Path(arguments.project).expanduser().resolve()
     config = load_config(project, overrides | data_of(arguments, project))
     found = view(project, config, shown=None)
@@ -47,7 +47,7 @@ async def tune(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
 
 
 def data_of(arguments: argparse.Namespace, project: Path) -> dict[str, Any]:
-    """`--data` as a setting. Raises ConfigError where a server would not have the file."""
+    """Setting for `--data`. Raises ConfigError if a remote server would not have the file."""
     if not arguments.data:
         return {}
     given = Path(arguments.data).expanduser()
@@ -82,7 +82,7 @@ def _amount(tally: Tally) -> str:
 
 
 class SftWatch(Watch):
-    """A line for each measurement of the held-out loss."""
+    """Progress with one line per measurement of the held-out loss."""
 
     def _words(self, event: Event | UnknownEvent) -> str:
         match event:

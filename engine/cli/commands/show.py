@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _find(reader: RunReader, name: str) -> Trajectory:
-    """The trajectory of this id, or the one whose id ends with it. Raises Refused."""
+    """Trajectory with this id, or the only one whose id ends with it. Raises Refused."""
     try:
         return reader.trajectory(name)
     except Refused as error:
@@ -44,7 +44,7 @@ def _find(reader: RunReader, name: str) -> Trajectory:
 
 
 def lines_of(one: Trajectory, verdicts: list[Verdict]) -> Iterator[str]:
-    """A trajectory and its verdicts as lines for people."""
+    """Readable lines of a trajectory and its verdicts."""
     yield f"{one.id} · {one.split} step {one.step}, group {one.group + 1}, {one.index + 1}"
     yield f"scenario   {one.scenario_id}: {one.title}"
     yield f"reward     {_reward(one)}"

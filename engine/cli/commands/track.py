@@ -1,6 +1,6 @@
 """`track`: send a run to its trackers.
 
-Exit 0 when all of them are up to date, 1 when one could not be sent everything.
+Exit 0 if all trackers are up to date, 1 if one could not be sent all data.
 """
 
 import argparse
@@ -46,13 +46,13 @@ async def track(arguments: argparse.Namespace) -> int:
 
 
 async def lend_tracker_keys(client: EngineClient) -> None:
-    """The keys of trackers that this terminal has."""
+    """Lend the trackers' API keys of this terminal's environment."""
     if keys := tracker_keys_in(os.environ):
         await client.lend_tracker_keys(keys)
 
 
 async def wait_for_trackers(client: EngineClient, run: RunSummary, as_json: bool) -> None:
-    """The run has ended: wait a while for its trackers, and say how they are."""
+    """Wait a while for the trackers of an ended run, and print their states."""
     end = time.monotonic() + PATIENCE_S
     found = await _settled(client, run.id, lambda now: not now.sending or time.monotonic() > end)
     if as_json or not found.trackers:

@@ -119,7 +119,7 @@ async def resume(
 async def lend_keys(
     client: EngineClient, project: Path, overrides: dict[str, Any], more: Sequence[str] = ()
 ) -> None:
-    """The API keys that this terminal has, of the judges and of `more` models."""
+    """Lend the API keys of this terminal's environment for the judges and `more` models."""
     with contextlib.suppress(ConfigError):  # what is wrong with the project is said when it starts
         models = [*load_config(project, overrides).judge.models, *more]
         if keys := keys_in(os.environ, models):
@@ -127,8 +127,8 @@ async def lend_keys(
 
 
 def read_overrides(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Settings of the command line, as `--set train.lr=2e-4`: each value is read as TOML, and as
-    plain text where it is none. Raises ConfigError."""
+    """Settings of the command line, such as `--set train.lr=2e-4`: values are parsed as TOML, or
+    taken as plain text if that fails. Raises ConfigError."""
     overrides: dict[str, Any] = {}
     for item in arguments.values:
         key, equals, text = item.partition("=")
@@ -145,7 +145,7 @@ def read_overrides(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 class Watch:
-    """Follows one run's events, reconnecting where the stream breaks, until it ends."""
+    """Progress of one run by its events, with reconnection, until the run ends."""
 
     def __init__(self, client: EngineClient, summary: RunSummary, as_json: bool) -> None:
         self._client = client
@@ -194,7 +194,7 @@ class Watch:
             self._tell(event)
 
     async def _has_ended(self) -> bool:
-        """Whether this end is the last: a resumed run has earlier ends in its events."""
+        """Whether the run has ended now: a resumed run has earlier end events."""
         return (await self._client.run(self._summary.id)).state not in ACTIVE_STATES
 
     def _interrupt(self) -> None:
@@ -273,7 +273,7 @@ class Watch:
                 return ""
 
     def _new_findings(self, event: DiagnosisChanged) -> str:
-        """A finding is said when it appears, not at every step that it holds."""
+        """Text of findings that are new at this step."""
         new = [f for f in event.findings if f.code not in self._found]
         self._found = {f.code for f in event.findings}
         return "\n".join(f"  ! {f.title} {f.words} {f.suggestion}" for f in new)

@@ -1,7 +1,7 @@
-"""`trust PROJECT`: run and send on its behalf from now on; and the same question before a command
-that would run a project, or send to an address of its own.
+"""`trust PROJECT`: allow its code to run and its data to be sent; also the confirmation before
+commands that run a project, or send to an address that it names.
 
-On a terminal the question is asked once; without one, `--trust` and `--confirm-address` answer it.
+On a terminal the question is asked once; without one, use `--trust` and `--confirm-address`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command itself."""
+    """Store the confirmations of the command line."""
     for pair in arguments.confirm_address:
         _confirm_pair(pair)
     if arguments.project:
@@ -51,7 +51,7 @@ def settle_trust(arguments: argparse.Namespace) -> None:
 
 
 def _ask_about(folder: Path) -> None:
-    """Each thing that would be refused, asked once."""
+    """Ask for each missing confirmation."""
     if not is_trusted(folder):
         warn(f"{folder} was not made here, or has not been run from here yet.")
         if not _agreed("Trust this project? Its agent, servers and packages run as you."):
@@ -74,7 +74,7 @@ def _unconfirmed(folder: Path) -> list[Problem]:
 
 
 def _folder(arguments: argparse.Namespace) -> Path | None:
-    """The project that a command names, or whose run it names."""
+    """Project that a command names directly or by one of its runs."""
     for name, of_run in (("project", False), ("target", True), ("run", True), ("name", False)):
         value = getattr(arguments, name, None)
         if isinstance(value, str) and value:
@@ -93,7 +93,7 @@ def _agreed(question: str) -> bool:
 
 
 def _confirm_pair(pair: str) -> None:
-    """`PROVIDER=ADDRESS`. Raises ConfigError, Refused."""
+    """Confirm a `PROVIDER=ADDRESS` pair. Raises ConfigError, Refused."""
     provider, equals, address = pair.partition("=")
     try:
         if not (provider and equals):
@@ -108,6 +108,6 @@ def _confirm_pair(pair: str) -> None:
 
 
 def _words(error: ValueError) -> str:
-    """The sentence of an error, without what pydantic adds."""
+    """Message of an error without the text that pydantic adds."""
     last = next((line for line in str(error).splitlines() if "Value error" in line), str(error))
     return last.strip().removeprefix("Value error, ").partition(" [type=")[0] + "."

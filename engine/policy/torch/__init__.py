@@ -1,4 +1,4 @@
 """Policy in PyTorch and PEFT, on any device, in its own process.
 
-Started as a process; imported by no room of the engine process.
+Started as a process; the engine process imports none of it.
 """

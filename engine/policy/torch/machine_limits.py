@@ -18,10 +18,10 @@ from engine.policy.torch.model.linear import times
 
 CPU = torch.device("cpu")
 ROWS = 512
-"""Tokens of the measured product: enough to reuse each weight many times."""
+"""Rows of the measured matrix product: enough to reuse each weight many times."""
 SIDES = {"cpu": 2048, "cuda": 8192}
 READ_BYTES = {"cpu": 1 << 28, "cuda": 1 << 30}
-"""Far more than any cache holds."""
+"""Bytes read by the measurement, by device; larger than any cache."""
 BUDGET_S = 0.2
 MOST_TRIES = 12
 
@@ -50,14 +50,14 @@ def measure_peak(dtype: torch.dtype, device: torch.device = CPU, rows: int = 0) 
 
 @torch.inference_mode()
 def measure_bandwidth(device: torch.device = CPU) -> float:
-    """Bytes per second of one pass over memory that no cache holds."""
+    """Bytes per second of one pass over memory that is larger than the caches."""
     size = READ_BYTES[device.type]
     read = torch.ones(size // 4, dtype=torch.float32, device=device)
     return size / _best_seconds(read.sum, device)
 
 
 def _best_seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Shortest time of several runs after a warm-up, within the budget."""
+    """Shortest time of several runs after a warm-up, within `BUDGET_S`."""
     times: list[float] = []
     end = time.perf_counter() + BUDGET_S
     while len(times) < 3 or (len(times) < MOST_TRIES and time.perf_counter() < end):
@@ -70,7 +70,7 @@ def _best_seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
-    """Counted from the layers themselves."""
+    """Shape of a loaded model, counted from its layers."""
     config = trained.config.get_text_config()
     layers = [module for module in trained.modules() if isinstance(module, LoraLayer)]
     heads, window = config.num_attention_heads, getattr(config, "sliding_window", None)

@@ -1,11 +1,11 @@
 """Fork server of torch processes: `python -m engine.policy.torch.preloaded REQUESTS LIFE`.
 
 Imports torch, transformers and PEFT once, then forks a process for each request on its socket and
-runs the module that the request names, a policy's or an export's: 10 ms in place of seconds of
-imports. It computes nothing and has one thread, so that a fork is a process as if newly started.
-Each process is forked twice over: its parent exits at once, and the engine, as sub-reaper, becomes
-its parent, which waits for it and sees its exit code. The server exits with the engine, and after
-`IDLE_S` without a request.
+runs the module that the request names, a policy's or an export's, in 10 ms instead of seconds of
+imports. It computes nothing and has one thread, so that a fork equals a newly started process. Each
+process is forked twice: its parent exits at once, and the engine, as subreaper, becomes its parent
+and receives its exit status. The server exits with the engine, and after `IDLE_S` without a
+request.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ from typing import Any, NoReturn
 from engine.runtime.life_pipe import end_with_parent
 
 IDLE_S = 900.0
-"""Memory is given back after this long without a request."""
+"""Seconds without a request after which the server exits and frees its memory."""
 LARGEST_REQUEST = 2**17
 DESCRIPTORS = 3
-"""Line, life pipe and log of a process."""
+"""Number of descriptors of a process: socket, life pipe and log."""
 ARGUMENTS = (48, 49)
 """Numbers of the fields `arg_start` and `arg_end` of /proc/self/stat, as proc(5) counts them."""
 
@@ -39,8 +39,8 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """Import what policies and exports import, and fill what every load of a model fills. Raises
-    SystemExit where a thread runs."""
+    """Import the modules of policies and exports, fill the caches of a load, and freeze the heap.
+    Raises SystemExit if an import has started a thread."""
     from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
     import engine.policy.torch.serve  # noqa: F401
@@ -53,13 +53,13 @@ def prepare() -> None:
 
 
 def serve_forks(requests: socket.socket, life: int) -> None:
-    """Show what this process is to `ps`, and answer requests."""
+    """Set the command line that `ps` shows, and answer requests."""
     show_command("fork-server of torch processes")
     answer_requests(requests, life)
 
 
 def answer_requests(requests: socket.socket, life: int) -> None:
-    """Fork a process for each request, until the engine or the time is over."""
+    """Fork a process for each request, until the engine exits or `IDLE_S` pass."""
     while True:
         ready, _, _ = select.select([requests.fileno(), life], [], [], IDLE_S)
         if life in ready or not ready:
@@ -76,7 +76,7 @@ def answer_requests(requests: socket.socket, life: int) -> None:
 
 
 def _fork_twice(request: dict[str, Any], descriptors: list[int], own: tuple[int, ...]) -> int:
-    """PID of a new process, which is a child of the engine when this returns."""
+    """Fork twice; returns the PID of a process that is now a child of the engine."""
     read, write = os.pipe()
     middle = os.fork()
     if middle == 0:
@@ -96,7 +96,7 @@ def _fork_twice(request: dict[str, Any], descriptors: list[int], own: tuple[int,
 def _become_process(
     request: dict[str, Any], descriptors: list[int], foreign: tuple[int, ...]
 ) -> NoReturn:
-    """Run the module as a newly started program: session, descriptors, folder, variables."""
+    """Set up session, descriptors, folder and variables, then run the requested module."""
     code = 1
     try:
         os.setsid()
@@ -125,8 +125,7 @@ def _become_process(
 
 
 def show_command(command: str) -> None:
-    """Let `ps` show a command line, cut where it is longer than the one that this program was
-    started with."""
+    """Set the command line that `ps` shows, truncated to the length of the original one."""
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     start, end = (int(fields[number - 3]) for number in ARGUMENTS)

@@ -1,7 +1,7 @@
-"""The policy process: `python -m engine.policy.torch.serve LINE LIFE`.
+"""Policy process: `python -m engine.policy.torch.serve LINE LIFE`.
 
-One thread computes; one reads requests; one waits for the life pipe to end. While attempts are
-being sampled, new requests join between decode steps.
+One thread computes, one reads requests, and one watches the life pipe. During sampling, new
+requests join between decode steps.
 """
 
 import json
@@ -45,16 +45,16 @@ from engine.runtime.life_pipe import exit_with_engine
 MOMENTS = "optimizer.safetensors"
 
 GATHER_S = 0.004
-"""After a first request, how long the line must be quiet before its cohort starts."""
+"""Seconds without a further request after which a first batch of requests starts."""
 
 CACHE_SHARE = 0.3
-"""Share of the free memory after loading for keys and values."""
+"""Share of the free memory after loading that is used for keys and values."""
 MOST_CACHED = 131_072
-"""Tokens; 64 attempts of 2 000."""
+"""Maximum number of cached tokens: 64 rollouts of 2 000."""
 
 
 class PolicyServer:
-    """Executes requests one after another; sampling is the only one that overlaps itself."""
+    """Server of one policy: executes requests sequentially, except for concurrent sampling."""
 
     def __init__(
         self, line: socket.socket, ranks: Ranks | None = None, loader: Loader = load
@@ -141,8 +141,8 @@ class PolicyServer:
         ).model_dump()
 
     def _built(self, spec: PolicySpec) -> LoraModel:
-        """Raises ModelError for a model whose code or files raise whatever they like: starting this
-        process again would end the same way."""
+        """Load the model. Raises ModelError for any error of its code or files, since a restarted
+        process would fail the same way."""
         try:
             return LoraModel(spec, self._load_model)
         except (AtelierError, torch.OutOfMemoryError, MemoryError):
@@ -269,7 +269,7 @@ class PolicyServer:
             self._ended[number] = finish
 
     def _flush(self) -> None:
-        """Send the tokens of this decode step; a finished request gets its answer."""
+        """Send the tokens of this decode step; a finished request receives its final answer."""
         for number, tokens in self._parts.items():
             self._send(number, "part", {"tokens": tokens})
             if finish := self._ended.pop(number, None):

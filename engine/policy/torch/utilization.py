@@ -21,7 +21,7 @@ from engine.policy.torch.training.prefix_tree import TreePlan
 
 
 class TrainEffort:
-    """`sequences` are what the model must see of each item, the whole batch."""
+    """Utilisation of one training batch; `sequences` are the visible tokens of all its items."""
 
     def __init__(self, shape: ModelShape, sequences: Iterable[list[int]]) -> None:
         self._shape = shape
@@ -36,8 +36,8 @@ class TrainEffort:
             before = tokens
 
     def ran(self, plan: TreePlan, places: int, predictions: int, reference: bool) -> None:
-        """A micro-batch: distinct places that were scored, the log-probs computed for it, and
-        whether the untrained model went over it too."""
+        """Record a micro-batch: number of distinct scored places, number of log-probs, and whether
+        the base model ran over it too."""
         shape, tokens = self._shape, plan.tokens_1S.shape[1]
         pairs = sum(plan.pairs(window) for window in shape.windows) / shape.layers
         self._forwarded += tokens
@@ -61,7 +61,7 @@ class TrainEffort:
 
 
 class SampleEffort:
-    """Counts one forward pass of the sampler after another; `take` starts anew."""
+    """Utilisation of sampling, one forward pass after another; `take` resets it."""
 
     def __init__(self, shape: ModelShape) -> None:
         self._shape = shape
@@ -72,7 +72,7 @@ class SampleEffort:
         self._seconds = self._needed_s = self._done_s = 0.0
 
     def joined(self, computed: int, reused: int) -> None:
-        """A prompt: tokens to be computed, and those whose keys and values were there."""
+        """Record a prompt: its tokens to compute, and its cached tokens."""
         self._computed += computed
         self._reused += reused
 
@@ -97,7 +97,7 @@ class SampleEffort:
         self._rows += rows
 
     def take(self) -> dict[str, float]:
-        """Shares since the last call; empty when nothing was sampled."""
+        """Metrics since the last call; empty if nothing was sampled."""
         if not self._steps:
             return {}
         prompts = self._computed + self._reused

@@ -1,4 +1,4 @@
-"""Sampling by a vLLM server of our own that loads each new adapter while it runs.
+"""Sampling by a vLLM server of the engine that loads each new adapter while it runs.
 
 Imported by `policy.start`.
 """

@@ -1,7 +1,7 @@
-"""A policy whose trainer is a process of ours and whose sampler is a vLLM server.
+"""Policy with a trainer process of the engine and a vLLM server as sampler.
 
-Every update is published under a name of its own and then proven: server and trainer must say the
-same of a fixed text, and where the update has moved the trainer, the server must have moved along.
+Every update is published under a new adapter name and verified: server and trainer must return the
+same log-probs of a fixed text, and a measurable change of the trainer must show in the server too.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ CANARY_TOKENS = 128
 
 
 class VllmPolicy:
-    """Owns trainer and server."""
+    """Policy with a trainer and a vLLM server."""
 
     def __init__(self, trainer: Policy, log: Path, place: ServerPlace) -> None:
         self._trainer, self._log, self._place = trainer, log, place
@@ -164,8 +164,8 @@ class VllmPolicy:
             await self._served.rest(cache_only=self._place.sleep == "cache")
 
     async def _offer(self, name: str, before: Sequence[float]) -> tuple[str, list[float]]:
-        """Load the adapter and see that the server took it, once more where it did not. The name it
-        has there, and what the server says of the canary. Raises PolicyError."""
+        """Load the adapter and verify that the server uses it; retried once. Returns its name at
+        the server and the server's log-probs of the canary. Raises PolicyError."""
         problem = None
         for offered in (name, f"{name}.again"):
             folder = self._scratch / offered
@@ -180,7 +180,7 @@ class VllmPolicy:
         raise PolicyError(problem)
 
     async def _say(self) -> list[float]:
-        """The trainer's log-probs of the canary, which the server writes before the first one."""
+        """Log-probs of the canary by the trainer; the server samples the canary first."""
         if not self._canary:
             start = self._info.eos_tokens[:1] or [1]
             asked = SampleRequest(tokens=start, max_tokens=CANARY_TOKENS, ignore_eos=True, seed=0)
@@ -191,8 +191,8 @@ class VllmPolicy:
 
 
 def _in_one_precision(spec: PolicySpec, cuda: bool) -> PolicySpec:
-    """Sampler and trainer compute in the same. On the processor that is float32: there vLLM's
-    adapters are an order of magnitude slower in bfloat16, and the two agree to 1e-4 nats."""
+    """Spec with the precision of both sampler and trainer. On the CPU that is float32: vLLM's
+    adapters are an order of magnitude slower in bfloat16 there, and the two agree to 1e-4 nats."""
     if spec.model.dtype != "auto" or cuda:
         return spec
     return spec.model_copy(update={"model": spec.model.model_copy(update={"dtype": "float32"})})

@@ -1,7 +1,7 @@
-"""The processes of one vLLM server: how it is started, what it says when it cannot, how it ends.
+"""Processes of one vLLM server: start, error messages, end.
 
-It listens on a unix socket in our private folder, so it needs no port and no other user reaches it.
-It knows nothing of us; `beside/sitecustomize.py` makes each of its processes leave with the engine.
+The server listens on a Unix socket in a private folder, so it needs no port and is closed to other
+users. `startup/sitecustomize.py` makes each of its processes exit with the engine.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ BASE = "base"
 """Name of the base model at the server."""
 MOST_TOP = 20
 STREAM_INTERVAL = 8
-"""Tokens that one message carries."""
+"""Number of tokens per streamed message."""
 SAID = 6000
-"""Characters of its log that a failure shows."""
+"""Characters of the server's log in a problem."""
 ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): .+)")
 MEMORY_WORDS = (
     "out of memory",
@@ -48,14 +48,14 @@ class ServerPlace(Value):
     """GPU and memory share of a vLLM server."""
 
     rows: int = 64
-    """Sequences it works on at once."""
+    """Maximum number of concurrent sequences."""
     adapters: int = 2
-    """Adapters that can be at work at once."""
+    """Maximum number of adapters in one batch."""
     cuda: bool = False
     card: str = ""
-    """GPU as CUDA_VISIBLE_DEVICES names it; that of the engine when empty."""
+    """GPU in the format of CUDA_VISIBLE_DEVICES; that of the engine if empty."""
     memory_share: float | None = None
-    """Share of the GPU's memory for everything; vLLM's own default when empty."""
+    """Share of the GPU's memory for the server; vLLM's default if None."""
     sleep: Literal["off", "cache", "all"] = "off"
     """Memory that vLLM releases while the trainer works."""
     quantization: str = ""
@@ -66,7 +66,7 @@ class ServerPlan(Value):
 
     model_path: str
     dtype: str
-    """`float32` or `bfloat16`: that of the trainer."""
+    """Precision of the trainer: `float32` or `bfloat16`."""
     max_context: int
     rank: int
     cache_bytes: int
@@ -75,7 +75,7 @@ class ServerPlan(Value):
 
     @property
     def step_tokens(self) -> int:
-        """On the processor, memory and time of an adapter grow faster than they do."""
+        """Maximum tokens per step; on the CPU an adapter's cost is superlinear."""
         return 8192 if self.place.cuda else 512
 
     def arguments(self, socket: Path) -> list[str]:
@@ -142,7 +142,7 @@ class ServerProcess:
 
     @classmethod
     async def spawn(cls, plan: ServerPlan, log: Path) -> "ServerProcess":
-        """Raises PolicyError where there is no vLLM, EnvironmentMissing where it cannot come."""
+        """Start a server. Raises PolicyError, EnvironmentMissing if vLLM is missing."""
         python = await asyncio.to_thread(python_with_vllm, plan.place.cuda)
         folder = Path(tempfile.mkdtemp(prefix="vllm-", dir=runtime_dir()))
         with log.open("ab") as output:
@@ -171,7 +171,7 @@ class ServerProcess:
         return [process.pid for process in self._look()]
 
     def stopped(self) -> bool:
-        """Whether one of its processes stands still by a signal."""
+        """Whether one of its processes is stopped by a signal."""
         return any(_status(process) == psutil.STATUS_STOPPED for process in self._look())
 
     def cpu_seconds(self) -> float:
@@ -179,7 +179,7 @@ class ServerProcess:
         return sum(_cpu_seconds(process) for process in self._look())
 
     async def kill(self) -> None:
-        """Kill all its processes; returns when they are gone."""
+        """Kill all its processes; returns when they have ended."""
         _, *others = await asyncio.to_thread(self._look)
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
@@ -187,12 +187,12 @@ class ServerProcess:
         await asyncio.to_thread(end_processes, others)
 
     async def end(self) -> None:
-        """… and clear up behind it."""
+        """Kill all its processes and delete the private folder."""
         await self.kill()
         await asyncio.to_thread(shutil.rmtree, self.socket.parent, ignore_errors=True)
 
     def failure(self, plan: ServerPlan) -> Problem:
-        """Why it ended, by what it wrote."""
+        """Problem that describes why the server ended, from its log."""
         with self._log.open("rb") as log:
             log.seek(self._log_start)
             said = log.read().decode(errors="replace")
@@ -207,7 +207,7 @@ class ServerProcess:
         )
 
     def _look(self) -> list[psutil.Process]:
-        """Itself and its children; those seen once are remembered, wherever they were moved to."""
+        """Server process and its descendants, including those that were reparented later."""
         for known in list(self._family):
             try:
                 children = known.children(recursive=True)
@@ -218,8 +218,8 @@ class ServerProcess:
 
 
 def python_with_vllm(cuda: bool) -> Path:
-    """The engine's own interpreter where it has vLLM; else, without a card, vLLM for the processor,
-    which is installed the first time. Raises PolicyError, EnvironmentMissing."""
+    """Interpreter with vLLM: the engine's own, or without a GPU that of the CPU environment,
+    installed at first use. Raises PolicyError, EnvironmentMissing."""
     if importlib.util.find_spec("vllm"):
         return Path(sys.executable)
     if cuda:
@@ -255,7 +255,7 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 def _lora_rank(rank: int) -> int:
-    """The smallest that vLLM lays out and this one fits into."""
+    """Smallest LoRA rank supported by vLLM that is at least `rank`."""
     return next((size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank), rank)
 
 

@@ -1,8 +1,8 @@
-"""Sampling by a server that is kept alive: one that dies or hangs is started again, with the
-adapters it had, and the completions under way go on behind the tokens they have.
+"""Sampling by a supervised vLLM server: one that dies or hangs is restarted with its adapters, and
+active completions continue after the tokens that they have.
 
-Adapters have names that are used once, so no answer can come from an older one of the same name,
-and prompts are cached by name, so no key or value can.
+Each adapter has a unique name, so no response can come from an older one of the same name, and
+prompts are cached by name, so keys and values are never shared between adapters.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from engine.runtime.timeouts import Outages
 
 T = TypeVar("T")
 MOST_RESTARTS = 3
-"""Between two updates."""
+"""Maximum number of restarts between two updates."""
 
 
 class VllmSampler:
-    """Make it with `start`, end it with `close`. Raises ChildDied where the server keeps dying."""
+    """Sampler: `start` it, `close` it. Raises ChildDied if the server keeps dying."""
 
     def __init__(self, plan: ServerPlan, log: Path, server: VllmServer) -> None:
         self._plan, self._log, self._server = plan, log, server
@@ -42,9 +42,9 @@ class VllmSampler:
         self.outages, self._holding = Outages(), contextlib.ExitStack()
         self._prompt_tokens = {"queries": 0.0, "hits": 0.0}
         self.current = BASE
-        """The name that new requests are sampled with."""
+        """Adapter name for new requests."""
         self.switch_s = 0.0
-        """Seconds spent on falling asleep and waking, since somebody took them."""
+        """Seconds spent on putting the server to sleep and waking it, since the last reading."""
         self.on_restart: OnRestart | None = None
 
     @classmethod
@@ -60,7 +60,7 @@ class VllmSampler:
         return self._server.pids
 
     async def close(self) -> None:
-        """Close: waiting requests get ChildDied, and no other server is started."""
+        """Close: waiting requests receive ChildDied, and no further server is started."""
         self._closed = True
         if starting := self._starting:
             starting.cancel()
@@ -71,7 +71,7 @@ class VllmSampler:
     async def sample(
         self, request: SampleRequest, stops: list[int]
     ) -> AsyncIterator[list[SampledToken]]:
-        """With the adapter that is current now, to the end of this request."""
+        """Yield tokens, sampled to the end with the adapter that is current at the start."""
         name, said = self.current, list[int]()
         self._under_way[name] += 1
         try:
@@ -98,7 +98,7 @@ class VllmSampler:
                 await self._revive(server, gone)
 
     async def offer(self, name: str, folder: Path) -> None:
-        """Load an adapter beside those that are there. Raises PolicyError where it will not."""
+        """Load a further adapter. Raises PolicyError if the server refuses it."""
         await self.ask(lambda server: server.load_adapter(name, folder))
         self._folders[name] = folder
 
@@ -108,20 +108,20 @@ class VllmSampler:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def use(self, name: str) -> None:
-        """From now on; what nobody samples with any more is taken back."""
+        """Use an adapter for new requests; adapters without active requests are unloaded."""
         self.current, self._restarts = name, 0
         for old in [n for n in self._folders if n != name and not self._under_way[n]]:
             await self.take_back(old)
 
     async def prompt_sharing(self) -> dict[str, float]:
-        """Share of the prompts' tokens that were computed since the last call."""
+        """Share of prompt tokens that were computed, not cached, since the last call."""
         now = await self.ask(VllmServer.counters)
         asked, hits = (max(0.0, now[n] - self._prompt_tokens[n]) for n in ("queries", "hits"))
         self._prompt_tokens = now
         return {"sharing/sample": 1 - hits / asked} if asked else {}
 
     async def hold(self) -> None:
-        """Let the completions under way stand where they are."""
+        """Pause active completions."""
         async with self._turn:
             self._holding.enter_context(self.outages.during())
             with contextlib.suppress(ServerGone):  # then nothing is under way
@@ -134,7 +134,7 @@ class VllmSampler:
             self._holding.close()
 
     async def rest(self, cache_only: bool) -> None:
-        """Give memory back to the card, unless somebody samples."""
+        """Release GPU memory unless requests are active."""
         async with self._turn:
             if self._asleep or any(self._under_way.values()):
                 return
@@ -155,14 +155,14 @@ class VllmSampler:
             return self._server
 
     async def _revive(self, dead: VllmServer, gone: ServerGone) -> None:
-        """Another server in the place of that one; whoever comes later finds it done."""
+        """Replace a dead server; concurrent callers share the replacement."""
         with self.outages.during(since=dead.heard):
             async with self._turn:
                 if self._server is dead:
                     await self._replace(gone.problem)
 
     async def _replace(self, why: Problem) -> None:
-        """Start another server; callers may be cancelled meanwhile, later ones wait for the same
+        """Start another server. If the caller is cancelled, later callers wait for the same
         start."""
         if self._closed:
             raise ChildDied(why)
@@ -192,8 +192,8 @@ class VllmSampler:
 
 
 def _behind(request: SampleRequest, said: list[int]) -> SampleRequest:
-    """Remaining part of an interrupted request, with a new random stream: the server's position in
-    its own is unknown."""
+    """Remaining part of an interrupted request, with a new random stream, since the server's stream
+    position is unknown."""
     if not said:
         return request
     return request.model_copy(

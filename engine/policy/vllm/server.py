@@ -1,7 +1,7 @@
 """Client of one vLLM server, in tokens: completions, adapters, log-probs, health.
 
-Facts of vLLM 0.31 that it relies on (tested): `/health` answers before the first request works, so
-a one-token probe shows readiness; ids of stop tokens are part of the completion; `prompt_logprobs`
+It relies on facts of vLLM 0.31 (tested): `/health` answers before the first request works, so a
+one-token probe shows readiness; ids of stop tokens are part of the completion; `prompt_logprobs`
 are never taken from the prefix cache.
 """
 
@@ -20,21 +20,21 @@ from engine.policy.vllm.process import BASE, ServerPlan, ServerProcess
 from engine.protocol.problems import PolicyError, Problem
 
 START_S = 900.0
-"""A large model is read, and its kernels compiled, for minutes."""
+"""Start timeout in seconds: loading a large model and compiling its kernels takes minutes."""
 LOOK_S = 1.0
 STANDSTILL_S = 4.0
-"""A process may be stopped this long."""
+"""Seconds that a process may be stopped by a signal."""
 SILENCE_S = 20.0
-"""With requests under way, not a token for this long means that it hangs, unless it computes …"""
+"""Seconds without a token after which an idle server with active requests counts as hung."""
 PATIENCE_S = 180.0
-"""… and for this long, that it hangs while it computes: a step is at most a few thousand tokens."""
+"""Seconds without a token after which a computing server counts as hung."""
 IDLE = 0.3
-"""Cores; a server that uses less does not compute."""
+"""CPU cores; a server that uses less is idle."""
 CALL_S = 60.0
 
 
 class ServerGone(Exception):
-    """The server ended or hung while somebody waited for it."""
+    """Error of a request during which the server ended or hung."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -42,7 +42,7 @@ class ServerGone(Exception):
 
 
 class VllmServer:
-    """Make it with `start`, end it with `close`. Every call may raise ServerGone."""
+    """Client of a vLLM server: `start` it, `close` it. Every call may raise ServerGone."""
 
     def __init__(self, process: ServerProcess) -> None:
         self._process = process
@@ -55,7 +55,7 @@ class VllmServer:
         )
         self._under_way = 0
         self.heard = time.monotonic()
-        """When it last gave sign of life, by the monotonic clock."""
+        """Time of its last response, by the monotonic clock."""
         self._paused = False
         self._gone: Problem | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class VllmServer:
 
     @classmethod
     async def start(cls, plan: ServerPlan, log: Path) -> "VllmServer":
-        """Returns when it has answered a probe. Raises PolicyError with what it said."""
+        """Start a server; returns after a successful probe. Raises PolicyError with its error."""
         process = await ServerProcess.spawn(plan, log)
         server = cls(process)
         try:
@@ -79,7 +79,7 @@ class VllmServer:
         return self._process.pids
 
     async def close(self) -> None:
-        """End it and all that it started."""
+        """End the server and its processes."""
         if self._watching:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -89,7 +89,7 @@ class VllmServer:
     async def complete(
         self, request: SampleRequest, model: str, stops: list[int]
     ) -> AsyncIterator[list[SampledToken]]:
-        """Tokens as they come. `stops` end the completion, and are part of it."""
+        """Yield tokens as they are sampled. `stops` end the completion and are part of it."""
         body = {
             "model": model,
             "cache_salt": model,
@@ -127,21 +127,21 @@ class VllmServer:
         return [row[str(token)]["logprob"] for token, row in zip(tokens[1:], rows, strict=True)]
 
     async def load_adapter(self, name: str, folder: Path) -> None:
-        """A PEFT folder under a name that it has not had. Raises PolicyError where it will not."""
+        """Load a PEFT folder under an unused name. Raises PolicyError if it is refused."""
         await self._call("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
 
     async def unload_adapter(self, name: str) -> None:
         await self._call("/v1/unload_lora_adapter", {"lora_name": name})
 
     async def sleep(self, cache_only: bool) -> None:
-        """Give the card's memory back: of keys and values, or of the weights too (kept in RAM)."""
+        """Release GPU memory: keys and values, or also the weights (kept in RAM)."""
         await self._call("/release_kv_cache_memory" if cache_only else "/sleep?level=1&mode=wait")
 
     async def wake(self) -> None:
         await self._call("/wake_up")
 
     async def pause(self) -> None:
-        """Hold all requests where they are, until `resume`; its silence then means nothing."""
+        """Pause all requests until `resume`; silence is not an error meanwhile."""
         self._paused = True
         await self._call("/pause?mode=keep")
 
@@ -150,7 +150,7 @@ class VllmServer:
         self.heard, self._paused = time.monotonic(), False
 
     async def counters(self) -> dict[str, float]:
-        """Prefix cache: `queries` and `hits` in tokens since the start."""
+        """Prefix cache counters `queries` and `hits` in tokens since the start."""
         async with self._waiting():
             text = (await self._http.get("/metrics", timeout=CALL_S)).text
         found = {}
@@ -200,7 +200,7 @@ class VllmServer:
 
     @contextlib.asynccontextmanager
     async def _waiting(self) -> AsyncIterator[None]:
-        """Somebody waits for an answer: the watch listens, and its word is the reason."""
+        """Context of a request: the watchdog is active, and its finding becomes the error."""
         if not self._under_way:
             self.heard = time.monotonic()
         self._under_way += 1
@@ -215,7 +215,7 @@ class VllmServer:
             self._under_way -= 1
 
     async def _reason(self) -> Problem:
-        """Whether it has ended takes a moment to show."""
+        """Problem of a broken connection, after a short wait for the process to end."""
         for _ in range(20):
             if not self._process.alive:
                 return _gone("its process ended")
@@ -223,7 +223,7 @@ class VllmServer:
         return _gone("one of its processes ended, or broke the connection")
 
     async def _watch(self) -> None:
-        """End it where it hangs: whoever waits for it then hears of it."""
+        """Kill the server if it hangs, which fails its active requests."""
         standing = idle = 0.0
         used = await asyncio.to_thread(self._process.cpu_seconds)
         while self._process.alive:
@@ -258,7 +258,7 @@ def _tokens(message: dict[str, Any], top: int) -> list[SampledToken]:
 
 
 def _best(row: dict[str, float] | None, top: int) -> list[tuple[int, float]]:
-    """Names are `token_id:N`; the sampled one is among them even where it is not of the best."""
+    """Most likely tokens of a row with names `token_id:N`, which also has the sampled token."""
     if not top or not row:
         return []
     pairs = [(int(name.partition(":")[2]), logprob) for name, logprob in row.items()]
@@ -266,7 +266,7 @@ def _best(row: dict[str, float] | None, top: int) -> list[tuple[int, float]]:
 
 
 def _refused(answer: httpx.Response, said: bytes) -> Exception:
-    """Error for a refused request, or for a server in trouble (5xx): its front end answers so for a
+    """Error for a refused request, or for a server error (5xx), which its front end returns for a
     moment after a process behind it has died."""
     told = json.loads(said) if said[:1] == b"{" else {"message": said.decode(errors="replace")}
     error = told.get("error", told)

@@ -1,8 +1,8 @@
-"""Our engine on a server: brought, installed beside older ones, tried; rolled back; removed.
+"""Installation of an engine on a server: upload, install, verify, roll back and remove.
 
-Every step is done once: what an interruption leaves is gone on with. An engine lies in a folder
-named by version, build and kind; a mark, written last, says that it is whole, and a link says which
-one counts.
+Every step can be repeated: an interrupted installation continues where it stopped. Each engine has
+a folder named by version, build and kind. A marker file, written last, marks it as complete, and
+the symbolic link `current` selects the engine in use.
 """
 
 import asyncio
@@ -75,8 +75,8 @@ class Installer:
         self._python = f"{self._home}/.venv/bin/python"
 
     async def install(self) -> str:
-        """The engine's id; at once where it is there. Raises LaunchError, Refused,
-        EnvironmentMissing; what has arrived stays, and the next call goes on with it."""
+        """Install the engine and return its id; returns early if it is installed already. Raises
+        LaunchError, Refused, EnvironmentMissing. Uploaded files stay, and the next call resumes."""
         refuse_unfit(self._report)
         await self._own()
         async with self._turn():
@@ -91,7 +91,7 @@ class Installer:
         return self.id
 
     async def _own(self) -> None:
-        """Raises Refused where the folder is somebody else's."""
+        """Create and mark the base folder. Raises Refused if it contains other files."""
         try:
             await self._shell.run(OURS, what="make our folder", mark=MARK)
         except LaunchError as error:
@@ -105,7 +105,7 @@ class Installer:
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """Only one installs there; the lock ends with the connection. Raises Refused."""
+        """Hold the server's installation lock. Raises Refused if another installation holds it."""
         held, done = asyncio.Event(), asyncio.Event()
 
         async def until_done() -> AsyncIterator[bytes]:
@@ -139,7 +139,7 @@ class Installer:
         return told.strip() == "yes"
 
     async def _bring_uv(self) -> str:
-        """The pinned uv of that machine; its path there."""
+        """Upload the pinned uv for the server's architecture; returns its path on the server."""
         self._tell(HostTick(stage="bringing", words="uv"))
         report = self._report
         (wheel,) = await bring_wheels("uv", report.machine, report.libc, "3.11", self._hear)
@@ -180,8 +180,8 @@ class Installer:
             await self._fill_from_index(uv)
 
     async def _is_offline(self, uv: str) -> bool:
-        """Whether packages go through the tunnel. torch's build for the processor is in no index
-        that everybody has, so what is made for the processor is brought, unless told otherwise."""
+        """Whether packages are uploaded instead of downloaded by the server. CPU builds of torch
+        are not on PyPI, so `engine-cpu` is always uploaded unless the caller chose otherwise."""
         if self._offline is not None:
             return self._offline
         if self._report.engine == "engine-cpu":
@@ -201,7 +201,7 @@ class Installer:
         return False
 
     async def _fill_from_index(self, uv: str) -> None:
-        """By the server's own way to an index; hashes are ours."""
+        """Install packages from the server's package index, checked against the locked hashes."""
         files = [f"{name}.txt" for name in LOCKS[self._report.engine]]
         if self._report.engine == "engine-cpu":
             files.append("torch.txt")
@@ -212,7 +212,7 @@ class Installer:
         )
 
     async def _fill_from_here(self, uv: str) -> None:
-        """Through the tunnel; the server needs no way to anywhere."""
+        """Upload the wheels through the SSH connection and install them without a network."""
         report = self._report
         python = report.python.split(" ")[0] or "3.11"
         wheels = await bring_wheels(report.engine, report.machine, report.libc, python, self._hear)
@@ -233,7 +233,7 @@ class Installer:
         )
 
     async def _installing(self, script: str, uv: str) -> None:
-        """With a look, now and then, at how much lies there."""
+        """Run an installation script and report the installed size meanwhile."""
         self._tell(HostTick(stage="installing", words="packages"))
         looking = asyncio.create_task(self._look(), name="host look")
         try:
@@ -255,7 +255,7 @@ class Installer:
             self._tell(HostTick(stage="installing", words="packages", done=done, total=total))
 
     async def _try(self) -> None:
-        """Import what matters, then say that it is whole."""
+        """Import the main packages on the server, then mark the engine as complete."""
         self._tell(HostTick(stage="trying", words="the engine"))
         locks = LOCKS[self._report.engine]
         stamp = {
@@ -287,12 +287,13 @@ class Installer:
             await upload_file(self._shell, file, target, sha256, sent, mode)
 
     def _hear(self, words: str, done: int, total: int) -> None:
-        """Wheels on their way to this machine."""
+        """Report the progress of wheel downloads to this machine."""
         self._tell(HostTick(stage="looking", words=words, done=done, total=total))
 
 
 async def roll_back(shell: Shell) -> str:
-    """The engine of before counts again. Raises LaunchError, Refused where there is none."""
+    """Switch to the previous engine; returns its id. Raises LaunchError, Refused if there is
+    none."""
     told = await shell.run('basename "$(readlink "$base/previous")"')
     before = told.strip()
     if not before:
@@ -302,7 +303,7 @@ async def roll_back(shell: Shell) -> str:
 
 
 async def remove_all(shell: Shell) -> None:
-    """Everything of ours goes; the folder must be ours. Raises LaunchError, Refused."""
+    """Remove the base folder. Raises LaunchError, Refused if the folder lacks Atelier's marker."""
     told = await shell.run(
         'if [ ! -e "$base" ]; then echo gone; elif [ -e "$base/$mark" ]; then echo ours; fi',
         mark=MARK,
@@ -319,7 +320,7 @@ async def remove_all(shell: Shell) -> None:
 
 
 def _program(wheel: Wheel) -> Path:
-    """The uv inside its wheel, kept beside the wheels."""
+    """Extract the uv executable from its wheel; cached beside the wheels."""
     program = wheel.file.parents[1] / wheel.file.stem
     if not program.exists():
         scratch = program.with_suffix(".new")

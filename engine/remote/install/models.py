@@ -1,4 +1,4 @@
-"""The model that a run on a server begins with: found there, pulled there, or brought from here."""
+"""Base model of a remote run: found on the server, downloaded there, or uploaded from here."""
 
 from engine.client import EngineClient
 from engine.models.registry import find_model, folder_for
@@ -13,8 +13,8 @@ PULL = ENVIRONMENT + '.venv/bin/python -m engine models pull "$name" < /dev/null
 
 
 async def ensure_model(client: EngineClient, shell: Shell, name: str, progress: Progress) -> None:
-    """A model by its name, not by a folder; that is looked for there when the run begins. From
-    here where we have it, else by the server's own way. Raises Refused where there is none."""
+    """Make a model that is named by id, not by folder, available on the server. Uploads it if it is
+    on this machine, else downloads it there. Raises Refused if neither is possible."""
     if name.startswith((".", "/", "~")):
         return
     known = await client.models()

@@ -8,10 +8,10 @@ from engine.remote.tunnel.shell import Shell
 
 PYTHONS = ("3.11", "3.12", "3.13")
 OLDEST_LIBC = (2, 28)
-"""Oldest glibc of torch's wheels."""
+"""Oldest glibc version that torch wheels support."""
 NETWORKED = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb2", "afs", "fuseblk"}
 NEED = {"engine-cpu": (260e6, 1.0e9), "engine-gpu": (4.2e9, 9.5e9)}
-"""Bytes to bring, bytes on the disk."""
+"""Bytes to upload and bytes needed on the disk, by kind of engine."""
 RESERVE = 2e9
 TOOLS = ("tar", "gzip", "sha256sum", "flock", "awk")
 
@@ -50,7 +50,7 @@ exit 0
 
 
 async def survey(shell: Shell, kind: str = "auto") -> HostReport:
-    """Nothing is installed, and nothing stays. `kind` is the engine that is wanted."""
+    """Survey a server without changing it. `kind` is the requested engine, or `auto`."""
     facts = read(await shell.run(SCRIPT, what="say what it has"))
     cards = [card for text in facts["card"] if (card := _card(text))]
     libc = _first(facts, "libc")
@@ -79,7 +79,7 @@ async def survey(shell: Shell, kind: str = "auto") -> HostReport:
 
 
 def read(text: str) -> dict[str, list[str]]:
-    """`key=value` lines, a key as often as it comes."""
+    """Parse `key=value` lines; returns all values of each key."""
     found: dict[str, list[str]] = {"card": [], "python": [], "tool": [], "engine": []}
     for line in text.splitlines():
         key, split, value = line.partition("=")
@@ -89,7 +89,7 @@ def read(text: str) -> dict[str, list[str]]:
 
 
 def refuse_unfit(report: HostReport) -> None:
-    """Raises LaunchError with the first thing that makes an engine impossible there."""
+    """Raises LaunchError with the first failed check of a server that cannot run an engine."""
     for check in report.checks:
         if check.state == "bad":
             raise LaunchError(
@@ -198,7 +198,7 @@ def _fitting(cards: list[FarCard], machine: str) -> str:
 
 
 def _python(found: list[str]) -> str:
-    """`3.11 /usr/bin/python3.11`, the one that is liked best; empty where none fits."""
+    """Preferred supported Python as "3.11 /usr/bin/python3.11"; empty if none is supported."""
     for wanted in PYTHONS:
         for one in found:
             if one.split(" ")[0] == wanted:

@@ -1,5 +1,5 @@
-"""Uploads to a server: our own source as one archive, and files that are whole or not there at all,
-resumed where they stopped."""
+"""Uploads to a server: the source code as one archive, and single files. A file is complete or
+absent, and an interrupted upload resumes where it stopped."""
 
 import asyncio
 import contextlib
@@ -32,8 +32,8 @@ async def upload_file(
     sent: Callable[[int], None],
     mode: int = 0o600,
 ) -> None:
-    """`target` holds these bytes afterwards, whoever was cut off before. `sent` hears of bytes,
-    those that were there already among them. Raises LaunchError."""
+    """Upload a file to `target`, resuming an earlier upload. `sent` receives counts of bytes,
+    including those uploaded before. Raises LaunchError if it arrives damaged repeatedly."""
     for _ in range(TRIES):
         here = await _begun(shell, target, sha256)
         if here is None:
@@ -51,7 +51,7 @@ async def upload_file(
 
 
 async def _begun(shell: Shell, target: str, sha256: str) -> int | None:
-    """Bytes that have arrived; None where all is there."""
+    """Number of bytes uploaded so far; None if the complete file is on the server."""
     told = await shell.run(
         'mkdir -p "$(dirname "$target")"\n'
         'if [ -f "$target" ] && [ "$(sha256sum < "$target" | cut -c1-64)" = "$sum" ]; then\n'
@@ -64,7 +64,7 @@ async def _begun(shell: Shell, target: str, sha256: str) -> int | None:
 
 
 async def _whole(shell: Shell, target: str, sha256: str) -> bool:
-    """By its hash; what is not goes."""
+    """Rename an uploaded file into place, or delete it and return False if its hash differs."""
     told = await shell.run(
         'if [ "$(sha256sum < "$target.part" | cut -c1-64)" = "$sum" ]; then\n'
         'mv -f "$target.part" "$target" && echo whole; else rm -f "$target.part"; fi',
@@ -95,7 +95,7 @@ class SourceArchive:
 
 
 def source_archive() -> SourceArchive:
-    """Packed once into the user's cache; the same source gives the same bytes."""
+    """Source code archive, packed once into the user's cache; equal sources give equal bytes."""
     folder = Path(platformdirs.user_cache_dir("atelier")) / "downloads"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"source-{build()}.tar.gz"
@@ -129,8 +129,8 @@ async def bring_wheels(
     name: str, machine: str, libc: str, python: str, heard: Callable[[str, int, int], None]
 ) -> list[Wheel]:
     """Download the wheels of `uv`, `engine-cpu` or `engine-gpu` for Linux with this glibc and
-    Python ("3.11"). Downloads are kept. `heard` gets a text, files done and files in total. Raises
-    EnvironmentMissing."""
+    Python ("3.11"). Downloads are cached. `heard` receives a text, files done and files in total.
+    Raises EnvironmentMissing."""
     there = ("--machine", machine, "--libc", libc or "2.28", "--python", python)
     argv = bootstrap("wheels", name, *there)
     last: dict[str, object] = {}

@@ -1,7 +1,7 @@
-"""Keeps a replica up to date with its run: asks the far engine for changes, stores them, tells.
+"""Mirror of one run: requests changes from the remote engine, stores them in the replica, notifies.
 
-Whoever owns the way to the far engine starts `run`, and starts it again when the way is open again:
-everything goes on from what the replica has.
+The owner of the connection starts `run`, and starts it again after a reconnect. Each time it
+continues after the last event of the replica.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from engine.runtime.closing import cancel
 WAIT_S = 15.0
 """Seconds that the remote engine may hold a request for changes."""
 FIRST_BYTES = 2**18
-"""Of the first page. A line that is cut off all the time still brings some of these …"""
+"""First and smallest page size in bytes; small, so that an unreliable connection makes progress."""
 IDLE_S = 1.0
-"""Before an engine that says at once that there is nothing is asked again."""
+"""Minimum pause in seconds after an empty page that came at once."""
 PAGE_S = 1.0
-"""… and one that does not is asked for pages that take about so long."""
+"""Seconds that a request should take at most; the page size is halved or doubled accordingly."""
 
 
 class Mirror:
-    """Mirror of one run. `announce` is called on the loop for every commit (None) and every
-    tick."""
+    """Mirror of one run. `announce` is called on the event loop after every commit (with None) and
+    for every progress tick."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class Mirror:
         self._announce = announce
         self._most = FIRST_BYTES
         self.known = replica.seq
-        """The last event of the run, as far as the far engine has said."""
+        """`seq` of the last event of the run that the remote engine has reported."""
 
     @property
     def behind(self) -> int:
-        """Events that are known of and not here yet."""
+        """Number of reported events that are not stored yet."""
         return max(0, self.known - self._replica.seq)
 
     async def run(self) -> None:
-        """Until cancelled. Raises LaunchError where the far engine is out of reach, Refused where
-        it declines, StoreError where a page cannot be stored."""
+        """Mirror until cancelled. Raises LaunchError if the remote engine is unreachable, Refused
+        if it refuses a request, StoreError if a page cannot be stored."""
         both = [asyncio.create_task(self._pull()), asyncio.create_task(self._pass_ticks())]
         try:
             await asyncio.gather(*both)
@@ -60,12 +60,12 @@ class Mirror:
             await cancel(*both)
 
     async def catch_up(self) -> None:
-        """Until nothing more is known there; without ticks. Raises as `run` does."""
+        """Store all events that exist now, without progress ticks. Raises as `run` does."""
         while (changes := await self._ask(self._replica.seq, 0.0)).page:
             await self._store(changes)
 
     async def _pull(self) -> None:
-        """The next page is on its way while one is stored."""
+        """Store pages of changes; the next page is requested while one is being stored."""
         coming = asyncio.create_task(self._ask(self._replica.seq))
         try:
             while True:
@@ -77,7 +77,7 @@ class Mirror:
             await cancel(coming)
 
     async def _store(self, changes: Changes) -> None:
-        """Raises StoreError for a page that cannot be stored, or that brings nothing."""
+        """Store a page. Raises StoreError if it cannot be stored or adds no events."""
         before = self._replica.seq
         stored = await asyncio.to_thread(self._replica.apply, changes.page)
         if stored == before or stored != changes.last:

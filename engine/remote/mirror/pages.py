@@ -1,9 +1,10 @@
-"""A page of changes: the next events of a run.db and the rows they speak of, as a small database.
+"""Page of changes: the next events of a run.db and the rows that they refer to, as a small
+database.
 
-Reads only, on the engine where the run lives. A page is made in SQL inside one read transaction,
-so it is consistent; its rows are as they are *now*, which may be later than its last event says:
-what changed them since is spoken of by a later event, and comes again with that. On the wire it is
-the file that SQLite would write, packed by zlib, whose checksum finds damage on the way.
+Pages are made by the engine that executes the run, in one SQL read transaction. Rows are current,
+so they may be newer than the last event of the page; a later event refers to the newer change, and
+its page sends the row again. The wire format is an SQLite file in zlib, whose checksum detects
+damage.
 """
 
 import contextlib
@@ -20,12 +21,12 @@ MOST_EVENTS = 20_000
 MOST_BYTES = 16 * 2**20
 """Largest size of the events and bodies in one page; a single event with its rows may be larger."""
 MOST_UNPACKED = 2**28
-"""No page is ever that large, whatever its far side says."""
+"""Largest size of an unpacked page that is accepted."""
 AT_ONCE = 1000
-"""Events that are weighed together."""
+"""Events that are fetched and measured in one query."""
 LEVEL = 1
 PIECE, SAMPLE, WORTH = 2**17, 2**12, 0.8
-"""A piece is packed where a sample of it becomes that much smaller."""
+"""Block and sample in bytes; a block is compressed if its sample shrinks below this ratio."""
 
 SPEAKS: dict[str, tuple[str, ...]] = {
     "trajectory.recorded": ("trajectories",),
@@ -37,8 +38,8 @@ SPEAKS: dict[str, tuple[str, ...]] = {
     "checkpoint.saved": ("checkpoints",),
     "checkpoint.dropped": ("checkpoints",),
 }
-"""Kinds of events that were stored together with rows, and the tables of these. Of `transcripts`
-nothing travels: it is made of the bodies."""
+"""Kinds of events that were stored together with rows, and the tables of these rows. `transcripts`
+is not sent, because it is derived from the bodies."""
 
 ROWS = ("trajectories", "groups", "calls", "verdicts", "labels", "checkpoints")
 
@@ -106,13 +107,13 @@ INSERT INTO checkpoints SELECT c.* FROM (
 
 @dataclass(frozen=True)
 class Page:
-    """Changes of a run, packed."""
+    """Compressed changes of a run."""
 
     content: bytes
     last: int
-    """The `seq` of its last event."""
+    """`seq` of the last event in the page."""
     known: int
-    """The last one of the run when the page was made."""
+    """`seq` of the run's last event when the page was made."""
 
 
 def columns(db: apsw.Connection, table: str, schema: str = "main") -> list[tuple[str, str]]:
@@ -132,7 +133,7 @@ def page_schema(db: apsw.Connection, schema: str = "main") -> dict[str, str]:
 
 
 def last_seq(file: Path) -> int:
-    """The last event of a run. Raises StoreError where the file cannot be read."""
+    """`seq` of the last event of a run. Raises StoreError if the file cannot be read."""
     with contextlib.closing(open_reader(file)) as db:
         return int(db.execute("SELECT coalesce(max(seq), 0) FROM events").get)
 
@@ -144,9 +145,9 @@ def read_page(
     most_events: int = MOST_EVENTS,
     most_bytes: int = MOST_BYTES,
 ) -> Page | None:
-    """The events behind `after` and the rows they speak of; None where there are no such events.
+    """Page of the events after `after` and the rows that they refer to; None if there are none.
 
-    Raises StoreError where the file cannot be read.
+    Raises StoreError if the file cannot be read.
     """
     if last_seq(file) <= after:
         return None
@@ -158,7 +159,7 @@ def read_page(
 
 
 def _beside(file: Path) -> apsw.Connection:
-    """An empty database in memory, with the run's beside it for reading."""
+    """Connection to an empty in-memory database with the run attached read-only as `run`."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
     db = apsw.Connection(":memory:", flags=flags)
     db.set_busy_timeout(5000)
@@ -185,7 +186,7 @@ def _fill(db: apsw.Connection, run_id: str, after: int, most_events: int, most_b
 
 
 def _take_events(db: apsw.Connection, after: int, most_events: int, most_bytes: int) -> int:
-    """The event with which the page is full stays in it. Returns the last one."""
+    """Copy events up to the one that fills the page, inclusive. Returns the last `seq`."""
     db.execute(MENTIONED)
     last, taken, left = after, 0, most_bytes
     while taken < most_events:
@@ -209,8 +210,8 @@ def _take_events(db: apsw.Connection, after: int, most_events: int, most_bytes: 
 
 
 def pack(content: bytes) -> bytes:
-    """A zlib stream of these bytes. Bodies are packed already and as large as all the rest: pieces
-    that would not get smaller are only wrapped up."""
+    """Compress bytes to a zlib stream. Blocks that would not shrink, such as bodies, which are
+    compressed already, are stored uncompressed."""
     parts = [b"\x78\x01"]  # the header that zlib writes at this level (RFC 1950)
     for start in range(0, len(content), PIECE):
         piece = content[start : start + PIECE]

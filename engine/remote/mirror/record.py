@@ -11,16 +11,16 @@ MOST_BYTES = 2**16
 
 
 class Replicated(Value):
-    """A run that lives on a server; its folder here is filled from there."""
+    """Server and folder of a run that is executed on a server; its local folder is a replica."""
 
     host: str
-    """The server by the name it has here."""
+    """Name of the server on this machine."""
     folder: str
-    """The project's name in the workspace there."""
+    """Name of the project's folder in the server's workspace."""
 
 
 def read_record(run: Path) -> Replicated | None:
-    """None for a run that lives here."""
+    """Record of a mirrored run; None for a run of this machine."""
     try:
         return Replicated.model_validate_json(read_regular(run / FILE, MOST_BYTES))
     except (OSError, ValueError):
@@ -28,7 +28,7 @@ def read_record(run: Path) -> Replicated | None:
 
 
 def forget_record(run: Path) -> None:
-    """Delete the record: the run belongs to this machine from now on."""
+    """Delete the record, which makes the run one of this machine."""
     (run / FILE).unlink(missing_ok=True)
 
 

@@ -1,9 +1,9 @@
-"""The run.db at home, filled with pages of a run that lives elsewhere.
+"""Replica: the local run.db of a remote run, filled from pages of changes.
 
-A page is stored whole or not at all, in one transaction with synchronous=FULL: its events, its
-rows, and the search entries of its attempts. So the last event that is stored says what is there,
-and whoever was cut off asks again from it. Pages come from another machine: only tables and columns
-that are known here are read, and a page that is damaged or of another form is refused.
+A page is stored completely or not at all, in one transaction with synchronous=FULL: its events, its
+rows, and the search entries of its trajectories. The last stored event is therefore the position
+from which an interrupted transfer resumes. Pages come from another machine: only known tables and
+columns are read, and a damaged page or one of another schema is refused.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from engine.storage.run_folder.run import DATABASE
 
 CACHE_KB = 65_536
 CHECKPOINT_PAGES = 16_384
-"""64 MB of WAL: what several pages change in the same places is written there once."""
+"""WAL pages (64 MB) between checkpoints, so that changes of several pages in one place merge."""
 HEAD_BYTES = 2**13
 MESSAGES_END = b'],"branches":['
 UNREADABLE = (zlib.error, ValueError, LookupError, TypeError)
@@ -64,10 +64,10 @@ _SEARCHED = TypeAdapter(SearchText)
 
 
 class Replica:
-    """Owns the connection. Its methods may be called from any thread, one at a time."""
+    """Replica database of one run. Methods may be called from any thread, one at a time."""
 
     def __init__(self, folder: Path, run_id: str) -> None:
-        """Opens the database of a run folder, or makes it. Raises StoreError."""
+        """Open or create the database of a run folder. Raises StoreError."""
         self._run_id = run_id
         self._where = str(folder)
         self._one_at_a_time = threading.Lock()
@@ -83,14 +83,14 @@ class Replica:
 
     @property
     def seq(self) -> int:
-        """The last event that is stored."""
+        """`seq` of the last stored event."""
         return self._seq
 
     def apply(self, page: bytes) -> int:
-        """Store what a page holds and is not here yet; returns the last event stored.
+        """Store the new part of a page; returns the `seq` of the last event stored.
 
         Raises StoreError for a page that is damaged, of another run or version, or that does not
-        follow on what is here, and where the disk is full; the database is then as it was.
+        follow the last stored event, and if the disk is full; the database is then unchanged.
         """
         unpacked = self._unpack(page)
         with self._one_at_a_time:
@@ -102,7 +102,7 @@ class Replica:
         return self._seq
 
     def close(self) -> None:
-        """After the page that is being stored."""
+        """Close the database after the current page is stored."""
         with self._one_at_a_time:
             self._db.close()
 
@@ -117,8 +117,8 @@ class Replica:
         return unpacked
 
     def _check(self, unpacked: bytes) -> None:
-        """Whole, plain tables as we make them, and nothing else; of this run. Looked at apart, so
-        that nothing of it is known beside our own tables before."""
+        """Check an unpacked page: valid tables of the expected schema only, of this run. It is
+        opened in a separate database, so that its schema never meets the replica's."""
         with contextlib.closing(apsw.Connection(":memory:")) as db:
             db.execute("PRAGMA trusted_schema = OFF")
             db.deserialize("main", unpacked)
@@ -195,9 +195,9 @@ def _store_sql(db: apsw.Connection) -> str:
 def search_text_of(body: bytes) -> str:
     """Searchable text of a trajectory from its stored body.
 
-    Messages end where branches begin, and branches, the larger part, are not unpacked. Text inside
-    a message that looks like that end leaves brackets open and is not JSON: then, and where there
-    is no such end, the whole body is read.
+    Only the messages at the beginning of the body are unpacked, not the larger branches. If the end
+    of the messages is not found, or the text before it is not valid JSON because a message contains
+    that same text, the whole body is read.
     """
     packed = zlib.decompressobj()
     head, searched, rest = bytearray(), 0, body
@@ -225,7 +225,7 @@ MOST_BODIES_BYTES = 2**30
 """Size limit of all bodies in one page, unpacked one after the other."""
 BLOCK = 2**18
 LARGEST = 1e150
-"""Largest figure accepted: a larger one was not measured, and sums of such would be infinite."""
+"""Largest absolute value accepted for a number: sums of larger ones could overflow."""
 FORMS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("SELECT summary FROM trajectories", TrajectorySummary),
     ("SELECT summary FROM groups", GroupSummary),
@@ -237,7 +237,7 @@ BODIES = ("SELECT body FROM trajectories", "SELECT body FROM calls")
 
 
 def check_rows(page: apsw.Connection) -> None:
-    """Check all rows of a page. Raises ValueError for the first one that this machine would not
+    """Check all rows of a page. Raises ValueError for the first row that this machine would not
     have stored."""
     for seq, kind, body in page.execute("SELECT seq, kind, body FROM events"):
         event = decode(_text(body))

@@ -1,5 +1,5 @@
-"""Runs of one server that belong to projects of this machine: living runs are mirrored as they go
-on; data of ended runs is requested when it is needed."""
+"""Mirrors of one server's runs that belong to projects of this machine. Active runs are mirrored
+continuously; data of ended runs is requested when it is needed."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ LOST = {"engine.unreachable"}
 
 @dataclass
 class Followed:
-    """A run that is mirrored as it goes on, over one connection."""
+    """Run that is mirrored continuously over one connection."""
 
     client: EngineClient
     replica: Replica
@@ -65,7 +65,7 @@ class Mirrors:
     """Mirrors of the runs on the server named `host`, with at most one writer for each replica."""
 
     def __init__(self, host: str, home: LocalMachine, notice: Callable[[Problem], None]) -> None:
-        """`notice` receives the problem of a run there."""
+        """`notice` receives problems of remote runs."""
         self._host, self._home, self._notice = host, home, notice
         self.runs: list[RunSummary] = []
         """All runs in the engine's latest list, without their rewards."""
@@ -80,11 +80,11 @@ class Mirrors:
 
     @property
     def behind(self) -> int:
-        """Number of events that exist there and are not copied yet."""
+        """Number of events that exist on the server and are not copied yet."""
         return sum(one.mirror.behind for one in self._followed.values())
 
     async def keep_up(self, client: EngineClient) -> None:
-        """Keep the mirrors up to date while the connection lasts. Raises LaunchError where it is
+        """Keep the mirrors up to date while the connection lasts. Raises LaunchError if it is
         lost."""
         self._failed.clear()
         while True:
@@ -99,7 +99,7 @@ class Mirrors:
                 await asyncio.wait_for(self._news.wait(), LOOK_S)
 
     async def _listed(self, client: EngineClient) -> list[RunSummary]:
-        """Listed runs with a valid id and finite figures; the others are reported by a notice."""
+        """Listed runs with a valid id and finite numbers; invalid ones are reported by a notice."""
         runs = await client.runs()
         good = [run for run in runs[:MOST_RUNS] if is_run_id(run.id) and _is_finite(run)]
         if len(good) < len(runs):
@@ -145,8 +145,8 @@ class Mirrors:
             self._complete[run.id] = run.changed_at
 
     def _folder_of(self, run: RunSummary) -> Path | None:
-        """Folder of the run's replica, which may not exist yet; None for a run of no project
-        here."""
+        """Folder of the run's replica, which may not exist yet; None if no local project
+        matches."""
         name = Path(run.project_path).name
         for project in self._home.projects():
             folder = project / "runs" / run.id
@@ -204,7 +204,7 @@ class Mirrors:
         await fetch(client, run.name, run, LOG, _unheard, MOST_SMALL_BYTES)
 
     async def release(self, run: Path) -> None:
-        """Make a run that was mirrored a run of this machine."""
+        """Turn a mirrored run into a run of this machine."""
         async with self._following:
             await self._stop_one(run.name)
             forget_record(run)
@@ -245,9 +245,9 @@ class Mirrors:
         return Mirror(client, run_id, replica, announce)
 
     async def _make_folder(self, client: EngineClient, run_id: str, folder: Path) -> None:
-        """Create the files of a run folder besides its database. The record comes first, so that
-        nothing takes the folder for a run of this machine, and the spec last, once it is known to
-        match what was started here."""
+        """Create the files of a run folder besides its database. The record is written first, so
+        that the folder is never taken for a run of this machine. The spec is written last, after it
+        was checked against the settings that the run was started with here."""
         if (folder / SPEC).exists():
             return
         if not (_is_free(folder) or self._is_ours(folder)):
@@ -290,8 +290,8 @@ class Mirrors:
         return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
 
     async def until_here(self, run_id: str, seq: int) -> None:
-        """Wait up to `BEGUN_S` seconds until an event is in the replica. Raises LaunchError where
-        the run is no longer mirrored, since the connection was lost."""
+        """Wait up to `BEGUN_S` seconds until an event is in the replica. Raises LaunchError if the
+        run is no longer mirrored because the connection was lost."""
         try:
             async with asyncio.timeout(BEGUN_S):
                 while followed := self._followed.get(run_id):
@@ -313,7 +313,7 @@ class Mirrors:
 
 
 def _is_finite(value: BaseModel) -> bool:
-    """Whether all figures are finite numbers; others could not be passed on as JSON."""
+    """Whether all numbers of a model are finite; others cannot be encoded as JSON."""
     try:
         type(value).model_validate_json(value.model_dump_json())
     except ValidationError:
@@ -322,7 +322,7 @@ def _is_finite(value: BaseModel) -> bool:
 
 
 def _is_free(folder: Path) -> bool:
-    """Whether a folder is missing or empty, so that nothing in it could be lost."""
+    """Whether a folder is missing or empty, so that no data can be overwritten."""
     return not folder.is_symlink() and not (folder.exists() and any(folder.iterdir()))
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from engine.remote.ssh.problems import bad_address, config_broken
 
 _SHELL = "'\"`$;&<>|(){}!*?#\\\\"
-"""Characters that mean something to a shell; refused, because host and user become words of a
-ProxyCommand or of `Match exec`, which a shell runs. OpenSSH refuses them as well, since 9.6."""
+"""Characters with a meaning in a shell; refused, because host and user become words of a
+ProxyCommand or of `Match exec`, which a shell runs. OpenSSH 9.6 and newer refuse them as well."""
 _CONTROL = "\\x00-\\x20\\x7f-\\xa0\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff"
 _PATTERN = re.compile(
     rf"(?:ssh://)?(?:(?P<user>(?!-)[^\s{_CONTROL}{_SHELL}]*)@)?"
@@ -50,8 +50,8 @@ _WORD = re.compile(r"^\s*(?P<word>[A-Za-z]+)(?:\s*=\s*|\s+)(?P<rest>.*)$")
 
 
 def config_hosts(config: Path | None = None) -> list[str]:
-    """In the order of the file, each once: names of `Host` lines without patterns, also behind
-    Include. Empty where there is no file. Raises LaunchError `ssh.config_broken`."""
+    """Host names of `Host` lines without patterns, in file order without duplicates, including
+    included files. Empty if there is no file. Raises LaunchError `ssh.config_broken`."""
     home = Path("~/.ssh").expanduser()
     found: dict[str, None] = {}
     _collect(config or home / "config", home, found, 0)

@@ -1,4 +1,4 @@
-"""Interface of SSH connections, and of the questions that they ask the person."""
+"""Interface of SSH connections, and of the questions that they put to the person."""
 
 import os
 import stat
@@ -13,41 +13,41 @@ from engine.remote.ssh.commands import receive_file
 from engine.remote.ssh.problems import socket_unusable, upload_failed
 
 REACH_S = 10.0
-"""Name, TCP, and on the way through a jump host its part of it."""
+"""Timeout of name resolution and TCP connection, and of a jump host's part of it."""
 GREET_S = 20.0
-"""From there to a server whose key is known: version and key exchange."""
+"""Timeout of version and key exchange, up to a server whose host key is verified."""
 AUTHENTICATE_S = 60.0
-"""From there to a connection, without the time that a person takes to answer."""
+"""Timeout of authentication, without the time that a person takes to reply."""
 KEEPALIVE_S = 5
 UNANSWERED = 3
-"""Keep-alives that may go without an answer; the next one, after 20 s of silence, is the end."""
+"""Tolerated unanswered keep-alives; the next one, after 20 s of silence, ends the connection."""
 TRIES = 3
 """Attempts for a passphrase, a password or a code."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended."""
+    """Result of a command that has ended."""
 
     code: int
     """Exit code as a shell reports it: 128 + n after signal n."""
     out: bytes
-    """Empty where somebody heard it as it came."""
+    """Stdout; empty if a callback received it."""
     err: bytes
 
 
 class Asker(Protocol):
-    """A person, somewhere. Cancelled where the answer is no longer wanted."""
+    """Interface for questions to a person; cancelled when the reply is no longer needed."""
 
     async def ask(self, question: Question) -> str | None:
-        """None: gave up."""
+        """Return the reply; None if the person cancels."""
 
 
 class Connection(Protocol):
-    """An authenticated connection. Every method raises LaunchError `ssh.lost` where it is gone."""
+    """Authenticated connection. Every method raises LaunchError `ssh.lost` after it is lost."""
 
     server: str
-    """`user@name:port`, as it was reached."""
+    """Address as `user@name:port`."""
 
     async def run(
         self,
@@ -55,28 +55,28 @@ class Connection(Protocol):
         input: bytes | AsyncIterable[bytes] | None = None,
         heard: Callable[[bytes], None] | None = None,
     ) -> Done:
-        """`command` by /bin/sh there, whatever the login shell; no terminal. `heard` gets stdout
-        as it comes. Cancelled, it ends the command's process group as far as SSH reaches it."""
+        """Run `command` by the server's /bin/sh without a terminal. `heard` receives stdout in
+        chunks. Cancelling ends the command's process group if SSH reaches it."""
 
     async def upload(
         self, data: AsyncIterable[bytes], path: str, begin: int = 0, mode: int = 0o600
     ) -> None:
-        """`data` into a file there from byte `begin` on; what stood behind it goes. `path` is
-        taken to the letter, from the home where it is relative; no other file is touched. Cut off,
-        what has arrived stays. Raises LaunchError `ssh.upload_failed` with what the server says."""
+        """Write `data` into a remote file from byte `begin` on, truncating it there. `path` is
+        taken literally, and a relative one is below the home folder. An interrupted upload keeps
+        what has arrived. Raises LaunchError `ssh.upload_failed` with the server's message."""
         done = await self.run(receive_file(path, begin, mode), data)
         if done.code:
             raise upload_failed(self.server, path, done.err.decode(errors="replace"))
 
     async def forward(self, port: int, socket: Path) -> None:
-        """A unix socket here (0600, its folder 0700) that leads to 127.0.0.1:`port` there, and
-        nowhere else, until this connection is closed. Nothing has to listen there yet."""
+        """Forward a local Unix socket (0600, its folder 0700) to 127.0.0.1:`port` on the server
+        until this connection is closed. The port need not have a listener yet."""
 
     async def wait_closed(self) -> Problem | None:
-        """Returns when the connection is gone: why, or None where `close` was called."""
+        """Wait until the connection ends; returns the reason, or None if `close` was called."""
 
     async def close(self) -> None:
-        """Ends it, and what belongs to it here. May be called again."""
+        """Close the connection and its local resources. May be called repeatedly."""
 
 
 LONGEST_BYTES = 103
@@ -103,11 +103,11 @@ def prepare_socket(socket: Path) -> None:
 async def connect(
     spec: HostSpec, asker: Asker, *, config: Path | None = None, known_hosts: Path | None = None
 ) -> Connection:
-    """Authenticated, and with a host key that is on record.
+    """Connect and authenticate to a server whose host key is verified or confirmed.
 
-    `config` is read in place of ~/.ssh/config and the machine's; `known_hosts` is the person's
-    where the configuration names none. Raises LaunchError; `problems.may_pass` says whether trying
-    again can help. Cancelled, nothing stays open.
+    `config` replaces ~/.ssh/config and the system's configuration. `known_hosts` is used if the
+    configuration names no such file. Raises LaunchError; `problems.may_pass` says whether a retry
+    can help. Cancelling closes everything.
     """
     if spec.transport == "system":
         from engine.remote.ssh.openssh.connection import connect_by_openssh

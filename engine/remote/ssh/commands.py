@@ -1,7 +1,7 @@
-"""Command lines for the far side, and the bytes that go in and come out.
+"""Command lines for remote servers, and their input and output.
 
-sshd hands a command to the login shell, which may be csh or fish. So it is wrapped in what all of
-them read the same way: one pair of single quotes with nothing special between.
+sshd hands a command to the login shell, which may be csh or fish. The command is therefore quoted
+in a form that all shells parse alike: one pair of single quotes without special characters inside.
 """
 
 import asyncio
@@ -18,12 +18,11 @@ CHUNK_BYTES = 1 << 16
 ANNOUNCING_S = 5.0
 ENDING_S = 5.0
 KEPT_BYTES = 1 << 20
-"""Bytes kept of stderr: its end."""
+"""Bytes kept of stderr, from its end."""
 MOST_OUT_BYTES = 1 << 24
-"""Size limit of stdout where no callback takes it as it comes; no command of Atelier prints
-more."""
+"""Size limit of stdout without a callback; no command of Atelier prints more."""
 PROCESS = re.compile(rb"\x1eprocess (\d+)\x1e\n")
-"""Line with its process number that a command prints first on stderr when `announce` is set."""
+"""First line on stderr of a command with `announce`: its process number."""
 _ANNOUNCE = "printf '\\036process %s\\036\\n' $$ >&2\n"
 
 
@@ -41,7 +40,7 @@ def by_sh(command: str, announce: bool = False) -> str:
     """Command line that any login shell hands to /bin/sh unchanged; /bin/sh then replaces that
     shell.
 
-    With `announce` the command first says its process number (`PROCESS`), which is also that of
+    With `announce` the command first prints its process number (`PROCESS`), which is also that of
     its process group. Raises ValueError for a NUL.
     """
     if "\0" in command:
@@ -82,9 +81,9 @@ async def run_with_input(
     heard: Callable[[bytes], None] | None,
     noted: Callable[[bytes], None] | None = None,
 ) -> tuple[bytes, bytes]:
-    """Write a command's input and read its output; returns (stdout where no callback takes it, the
-    end of stderr). Input that the command no longer accepts is dropped; exceptions of the input or
-    of `heard` are raised. `noted` gets stderr as it comes."""
+    """Write a command's input and read its output; returns (stdout if no callback receives it, the
+    end of stderr). Input that the command no longer accepts is dropped. Exceptions of the input or
+    of `heard` are raised. `noted` receives stderr in chunks."""
     feeding = asyncio.create_task(_feed(stdin, input))
     hearing = asyncio.ensure_future(asyncio.gather(_hear(stdout, heard), _hear_end(stderr, noted)))
     both: tuple[asyncio.Future[Any], ...] = (feeding, hearing)
@@ -109,8 +108,8 @@ async def number_of(stderr: Reader, said: bytearray) -> int | None:
 
 
 def end_group(number: int) -> str:
-    """Command that ends another command with every process it has started. SSH's own signals would
-    not do: OpenSSH's server passes none on to root."""
+    """Command that ends another command and its child processes. SSH signals do not suffice:
+    OpenSSH's server passes none on to root."""
     return f"kill -TERM -{number}"
 
 

@@ -1,8 +1,8 @@
-"""Whether a server is the one it was: decided before anything that is a person's is sent to it.
+"""Host key verification, completed before any secret is sent to a server.
 
-A server with several keys is asked for the kinds on record first, as OpenSSH does, so that it shows
-one that we know where it can. What AsyncSSH then cannot accept comes here: unknown goes to the
-person, while nothing is connected; changed and revoked stop.
+Key types on record are requested first, as in OpenSSH, so that a server with several keys shows a
+known one. Keys that AsyncSSH rejects are handled here: the person confirms an unknown key while the
+connection is closed; a changed or revoked key is an error.
 """
 
 import shlex
@@ -30,7 +30,7 @@ Record = tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKe
 
 
 class Trust:
-    """In one server, over all attempts to open one connection."""
+    """Host key verification of one server, over all attempts to open one connection."""
 
     def __init__(self, settings: Settings, place: Place, person: QuestionService) -> None:
         self._settings = settings
@@ -38,15 +38,15 @@ class Trust:
         self._person = person
         self._confirmed: list[asyncssh.SSHKey] = []
         self._plain_only = False
-        """No certificates any more: the server's is of an authority that we do not know."""
+        """Whether host certificates are excluded, after one of an unknown authority was shown."""
         self._offered: list[str] = []
         self._offered_to = ""
         self._entries: list[Entry] = []
         self._read(settings.host)
         self.shown: asyncssh.SSHKey | None = None
-        """A key that is not on record, from the attempt that just failed."""
+        """Key that is not on record, shown in the last failed attempt."""
         self.signed_by: asyncssh.SSHKey | None = None
-        """The same of a certificate's authority."""
+        """Certificate authority that is not on record, shown in the last failed attempt."""
 
     def on_record(self, host: str, address: str, port: int | None) -> Record:
         """Known host keys in the form that AsyncSSH expects. An entry without a port counts if
@@ -75,7 +75,7 @@ class Trust:
         return allowed
 
     def accepts(self, key: asyncssh.SSHKey) -> bool:
-        """Asked of a key that was not in the record given last."""
+        """Whether a key that AsyncSSH did not find on record is accepted."""
         self.shown = key
         known = self._exact or self._of("", self._bare)
         return key in self._confirmed or any(entry.key == key for entry in known)
@@ -85,8 +85,8 @@ class Trust:
         return False
 
     async def settle(self, error: asyncssh.DisconnectError) -> None:
-        """After an attempt that failed over the host key. Returns where another one may succeed;
-        else raises LaunchError."""
+        """Handle an attempt that failed because of the host key. Returns if another attempt may
+        succeed, else raises LaunchError."""
         if "revoked" in error.reason:
             marked = self._marked("revoked")
             raise host_key_revoked(self._place, marked[0].where if marked else "")
@@ -153,7 +153,7 @@ def _algorithms_of(entry: Entry) -> list[str]:
 
 
 def describe(key: asyncssh.SSHKey) -> str:
-    """Kind and fingerprint, as `ssh-keygen -l` says them."""
+    """Kind and fingerprint of a key, as `ssh-keygen -l` prints them."""
     return f"{kind_of(key.get_algorithm())} {key.get_fingerprint()}"
 
 

@@ -1,5 +1,4 @@
-"""Everything that can go wrong on the way to a server, each in a sentence, and whether trying
-again by itself can help."""
+"""Problems of SSH connections as messages with hints, and whether an automatic retry can help."""
 
 import re
 from collections.abc import Sequence
@@ -14,11 +13,11 @@ PASSING = frozenset(
         "ssh.proxy_failed", "ssh.no_session",
     }
 )  # fmt: skip
-"""Codes of what may be better in a minute without anybody doing anything."""
+"""Codes of problems that may disappear without any action."""
 
 
 def may_pass(problem: Problem) -> bool:
-    """Whether trying again by itself can help: the network is down, yes; a key has changed, no."""
+    """Whether an automatic retry can help: yes if the network is down, no if a host key changed."""
     return problem.code in PASSING
 
 
@@ -31,12 +30,12 @@ EXPIRED = re.compile(
 
 @dataclass(frozen=True)
 class Place:
-    """A server, and where it stands on the way."""
+    """Server and its position on the route."""
 
     server: str
     """`user@name:port`."""
     via: str = ""
-    """The server that it is reached through."""
+    """Jump host through which the server is reached."""
     goal: str = ""
     """Target behind a jump host."""
 
@@ -47,14 +46,14 @@ class Place:
 
 
 def printable(text: str, longest: int = 2000) -> str:
-    """Text of a server's, fit to be shown: no escape sequences, no controls but line breaks."""
+    """Server text made safe for display, without escape sequences and control characters."""
     text = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)", "", text)
     kept = "".join(one for one in text.replace("\r", "") if one == "\n" or one.isprintable())
     return kept.strip()[:longest]
 
 
 def reason_of(why: str) -> str:
-    """A reason of theirs, within a sentence."""
+    """Reason given by a server, as part of a sentence."""
     return " ".join(printable(why, 300).split()).rstrip(".") or "no reason given"
 
 
@@ -87,7 +86,7 @@ def refused(place: Place) -> LaunchError:
 
 
 def timed_out(place: Place, seconds: float | None = None) -> LaunchError:
-    """None: as long as the system waits."""
+    """Problem for a timeout; `seconds` is None for the system's own timeout."""
     bound = "in time" if seconds is None else f"within {seconds:.0f} s"
     return of(
         "timed_out",

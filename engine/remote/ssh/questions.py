@@ -1,4 +1,4 @@
-"""Asking a person while a connection waits: the clock stands still meanwhile."""
+"""Questions to the person during a connection attempt, which pause its timeout."""
 
 import asyncio
 import secrets
@@ -11,8 +11,8 @@ from engine.remote.ssh.problems import Place, printable
 
 
 class Clock:
-    """Within `async with clock`: TimeoutError after so many seconds, those aside in which it was
-    stopped."""
+    """Timeout as `async with clock`: raises TimeoutError after the allowed seconds, excluding time
+    while it is stopped."""
 
     def __init__(self, seconds: float) -> None:
         self.allowed_s = seconds
@@ -30,7 +30,7 @@ class Clock:
         await self._timeout.__aexit__(*error)
 
     def allow(self, seconds: float) -> None:
-        """For the step that begins now."""
+        """Restart the timeout with `seconds` for the next step."""
         self.allowed_s = self._left_s = seconds
         self._set()
 
@@ -52,7 +52,7 @@ class Clock:
 
 @dataclass
 class QuestionService:
-    """Questions of one server to the person, and their answers."""
+    """Questions of one server to the person."""
 
     asker: Asker
     place: Place
@@ -62,7 +62,7 @@ class QuestionService:
     async def ask(
         self, kind: QuestionKind, prompt: str, detail: str = "", echo: bool = False
     ) -> str | None:
-        """None: gave up."""
+        """Ask the person; returns None if they cancel."""
         question = Question(
             id=secrets.token_hex(8),
             kind=kind,

@@ -1,7 +1,7 @@
-"""Settings of one server in the person's SSH configuration, read by AsyncSSH.
+"""SSH settings of one server in the person's configuration, read by AsyncSSH.
 
-Its parser supports Host, Match, Include and tokens; added here are settings about host keys, and
-which of ProxyJump and ProxyCommand came first.
+AsyncSSH's parser supports Host, Match, Include and tokens. Added here are settings about host keys,
+and which of ProxyJump and ProxyCommand came first.
 """
 
 import getpass
@@ -27,7 +27,7 @@ SECURITY = ("RevokedHostKeys", "KnownHostsCommand")
 
 
 class _Reader(SSHClientConfig):
-    """Also reads what AsyncSSH passes over."""
+    """Configuration reader that also keeps options that AsyncSSH ignores."""
 
     _handlers = {  # noqa: RUF012 - the table of the class above
         **SSHClientConfig._handlers,
@@ -49,25 +49,25 @@ class Settings:
     user: str
     port: int
     configs: tuple[Path, ...]
-    """The files that said so."""
+    """Configuration files that were read."""
     jumps: tuple[str, ...]
     proxy: str | None
-    """A command for a shell."""
+    """ProxyCommand, a command line for a shell."""
     host_key_alias: str | None
     user_files: tuple[Path, ...]
-    """Known hosts; new keys go into the first one. Empty: none are kept."""
+    """User's known_hosts files; new keys go into the first one. Empty: none are recorded."""
     global_files: tuple[Path, ...]
     hashed: bool
     never_ask: bool
-    """About an unknown host key."""
+    """An unknown host key is refused without a question."""
     algorithms: str | None
     """Host key algorithms, if the configuration lists them."""
     keys: tuple[Path, ...]
-    """Private or public halves, in the order in which they are tried."""
+    """Files of private or public keys, in the order in which they are tried."""
     certificates: tuple[Path, ...]
     agent: Path | None
     only_these: bool
-    """The agent's other keys are not tried."""
+    """IdentitiesOnly: other keys of the agent are not tried."""
 
     @property
     def server(self) -> str:
@@ -81,7 +81,7 @@ class Settings:
 
 
 def config_files(config: Path | None) -> tuple[Path, ...]:
-    """The given one alone, as `ssh -F` takes it, or the user's and the machine's."""
+    """Files to read: only `config` if given, as `ssh -F`, else the user's and the system's."""
     if config is not None:
         return (config,)
     return tuple(one for one in (Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG) if one.exists())
@@ -90,8 +90,8 @@ def config_files(config: Path | None) -> tuple[Path, ...]:
 def read_settings(
     address: Address, config: Path | None = None, known_hosts: Path | None = None
 ) -> Settings:
-    """Blocks for as long as `Match exec` takes. `known_hosts` stands for the user's own where the
-    configuration names none. Raises LaunchError `ssh.config_broken`, `ssh.needs_system`."""
+    """Read the settings of a server; blocks while `Match exec` runs. `known_hosts` is used if the
+    configuration names no such file. Raises LaunchError `ssh.config_broken`, `ssh.needs_system`."""
     files = config_files(config)
     try:
         read = _read(address, files, final=False)
@@ -114,7 +114,7 @@ def read_settings(
 
 
 def _read(address: Address, files: Sequence[Path], final: bool) -> SSHConfig:
-    """An explicit user or port comes before the file's."""
+    """Load the configuration; an explicit user or port of the address takes precedence."""
     user, port = address.user or (), address.port or ()
     return _Reader.load(
         None, list(files), False, False, final, getpass.getuser(), user, address.host, port
@@ -155,7 +155,7 @@ def _settings(
 
 
 def _paths(names: list[str] | None) -> tuple[Path, ...] | None:
-    """None where the configuration says nothing; `/dev/null` is no file to keep anything in."""
+    """Paths of an option without /dev/null; None if the option is not set."""
     if names is None:
         return None
     return tuple(Path(name).expanduser() for name in names if name != os.devnull)

@@ -1,8 +1,8 @@
-"""Download of the files of a run from another engine: resumed, checked, complete or not at all.
+"""Download of a run's files from another engine: resumed, verified, complete or not at all.
 
-The other engine says which files there are. Their names are relative paths (`protocol/identifiers`)
-below what was asked for, the files that make a run this machine's are never among them, modes are
-ours, and what arrives is bounded by what was announced, by the caller and by the room on this disk.
+The other engine lists the files. Names must be relative paths (`protocol/identifiers`) below the
+requested path and never files that turn a folder into a local run. Modes are set here. Sizes are
+bounded by the announced size, by the caller's limit and by the free space of this disk.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ async def fetch(
     progress: Progress,
     most_bytes: int = MOST_RUN_BYTES,
 ) -> list[Path]:
-    """Download the file `below`, or all files in that folder of the run; `run.json` only where it
-    is asked for.
+    """Download the file `below`, or all files in that folder of the run; `run.json` only if it is
+    requested by name.
 
-    Raises LaunchError where the way is cut (call it again: it goes on), Refused where the other
-    engine names files that were not asked for or do not fit in, StoreError where one keeps
-    arriving damaged or there is no room.
+    Raises LaunchError if the connection is lost (the next call resumes), Refused if the other
+    engine lists files that were not requested or are too large, StoreError if a file repeatedly
+    arrives damaged or the disk is full.
     """
     listed = (await client.run_files(run_id, below)).files
     wanted = [file for file in listed if below or file.path != SPEC]

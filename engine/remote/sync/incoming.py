@@ -1,7 +1,7 @@
-"""Contents that arrive here from a home machine, and folders made of them.
+"""Contents uploaded to this engine by another machine, and folders built from them.
 
-A content lies under its hash as soon as it is whole; a folder changes file by file, each by rename,
-with contents that are all here. Whoever is cut off sends the rest.
+A complete content is stored under its hash. A folder is changed file by file, each by rename, after
+all contents have arrived. An interrupted upload sends only the missing contents.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ LAST = ("config.json", "READY")
 
 
 class Incoming:
-    """Contents that arrive in one workspace; `places` are the folders that may receive folders."""
+    """Uploaded contents of one workspace; folders are built below `places`."""
 
     def __init__(self, workspace: Path, places: dict[str, Path]) -> None:
         self._workspace, self._places = workspace, places
         self._contents = workspace / ".atelier" / "incoming"
 
     def missing(self, asked: SyncFolder) -> Missing:
-        """Contents that are neither in the folder nor among what has arrived."""
+        """Contents that are neither in the folder nor uploaded."""
         root, wanted = self._root(asked), asked.manifest
         here = {file.sha256 for file in _present(root).values()} if root.is_dir() else set()
         lacking = {
@@ -48,15 +48,15 @@ class Incoming:
         return Missing(sha256=list(lacking), bytes=sum(lacking.values()))
 
     def begun(self, sha256: str) -> int:
-        """Bytes of it that are here."""
+        """Number of uploaded bytes of a content."""
         for file in (self._content(sha256), self._part(sha256)):
             if file.exists():
                 return file.stat().st_size
         return 0
 
     async def take(self, sha256: str, offset: int, blocks: AsyncIterator[bytes]) -> int:
-        """Append what comes; the bytes that are here then. Raises Refused where it does not go on
-        from what is here, StoreError on a full disk."""
+        """Append blocks to a content; returns its new size in bytes. Raises Refused if `offset` is
+        not the current size, StoreError if the disk is full."""
         self._contents.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = self._part(sha256)
         if self.begun(sha256) != offset:
@@ -72,8 +72,7 @@ class Incoming:
         return part.stat().st_size
 
     def finish(self, sha256: str, size: int) -> None:
-        """Verify a complete content. Raises Refused where its hash or size differs; then it is
-        deleted."""
+        """Verify a complete content. Raises Refused and deletes it if its hash or size differs."""
         part = self._part(sha256)
         if self._content(sha256).exists():
             return
@@ -88,8 +87,8 @@ class Incoming:
         move_into_place(part, self._content(sha256))
 
     def commit(self, asked: SyncFolder) -> Synced:
-        """The folder holds these files and no others, but for what is never sent. Raises Refused
-        where contents are missing: then nothing has changed."""
+        """Change the folder to exactly the files of the manifest; excluded files are kept. Raises
+        Refused if contents are missing, before anything is changed."""
         root, wanted = self._root(asked), asked.manifest
         _refuse_bad_names(asked)
         root.mkdir(parents=True, exist_ok=True)
@@ -152,13 +151,13 @@ class Incoming:
 
 
 def _present(root: Path) -> dict[str, Digest]:
-    """Files of a folder here, whatever their names are."""
+    """Digests of the files in a folder by relative path; names are not checked."""
     return {name: digest_of(file) for name, file in listed(root, KEPT)}
 
 
 def _refuse_bad_names(asked: SyncFolder) -> None:
-    """Raises Refused for a name that leaves the folder, that is there twice, or that the folder
-    keeps for itself."""
+    """Raises Refused for a path that leaves the folder, is listed twice, or is reserved by the
+    server."""
     kept = pathspec.GitIgnoreSpec.from_lines([] if asked.run else KEPT)
     seen: set[str] = set()
     for file in asked.manifest.files:
@@ -174,7 +173,7 @@ def _refuse_bad_names(asked: SyncFolder) -> None:
 
 
 def _make_way(root: Path, target: Path) -> None:
-    """Folders for it, where a file of before may stand."""
+    """Create the parent folders of `target`, replacing links and files in their place."""
     for parent in reversed(target.relative_to(root).parents):
         place = root / parent
         if place.is_symlink() or place.is_file():

@@ -1,4 +1,4 @@
-"""A folder of this disk is made the same on another engine's."""
+"""Upload of a local folder to another engine, so that both become equal."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from engine.protocol.problems import LaunchError, Refused
 from engine.protocol.requests.sync import Synced, SyncFolder
 
 Progress = Callable[[int, int], None]
-"""Bytes sent, bytes in all."""
+"""Callback with bytes sent and total bytes."""
 DAMAGED = {"sync.damaged", "sync.other_place", "sync.incomplete"}
 TRIES = 3
 
@@ -17,8 +17,8 @@ TRIES = 3
 async def push(
     client: EngineClient, source: Path, request: SyncFolder, progress: Progress
 ) -> Synced:
-    """Send what is missing there, then switch the folder over. Raises LaunchError where the way is
-    cut (call it again: it goes on), Refused where a file keeps changing meanwhile."""
+    """Upload missing contents, then commit the folder. Raises LaunchError if the connection is lost
+    (the next call resumes), Refused if a file keeps changing meanwhile."""
     for attempt in range(TRIES):
         try:
             return await _push(client, source, request, progress)

@@ -1,7 +1,7 @@
-"""Attach: one line on a server with the address of its engine.
+"""Attach command of a server: prints one line with the address of its engine.
 
-The line holds the token and is private. An engine of another build that has no active run is
-replaced by ours.
+The line contains the token and is secret. An engine of another build without active runs is
+replaced by this build.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ LEAVING_S = 15.0
 
 
 def read_line(text: str) -> Reached | Problem:
-    """Parse the line. Raises ValueError for any other text."""
+    """Parse the line of `attach`. Raises ValueError for any other text."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     return (
         Problem.model_validate_json(line)
@@ -28,7 +28,7 @@ def read_line(text: str) -> Reached | Problem:
 
 
 async def attach(workspace: Path) -> Reached:
-    """Find or start the engine of a workspace here. Raises LaunchError."""
+    """Find or start the engine of a workspace on this machine. Raises LaunchError."""
     endpoint = await local.find_or_start(workspace)
     reached, living = await _ask(endpoint)
     if reached.build != build() and not living:
@@ -40,7 +40,7 @@ async def attach(workspace: Path) -> Reached:
 
 
 async def detach(workspace: Path) -> None:
-    """End the engine of a workspace here, if there is one. Raises Refused while runs go on."""
+    """Shut down the engine of a workspace, if any. Raises Refused while runs are active."""
     endpoint = await local.find(workspace)
     if endpoint is None:
         return

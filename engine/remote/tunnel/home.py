@@ -1,4 +1,4 @@
-"""This side of every tunnel: who we are to servers, and what they need of us."""
+"""Local machine as seen by servers: its id, keys, projects and started runs."""
 
 import hashlib
 import string
@@ -12,7 +12,7 @@ from engine.protocol.requests.home import HomeRequest
 from engine.remote.started_runs import StartedRuns
 
 FIT = set(string.ascii_letters + string.digits + "-_")
-"""Pattern of folder names that are valid on every machine."""
+"""Characters of folder names that are valid on every machine."""
 
 
 @dataclass
@@ -26,14 +26,14 @@ class LocalMachine:
     keys: Mapping[str, str]
     """API keys of judges, by provider."""
     run_errand: Callable[[str, HomeRequest], Awaitable[Any]]
-    """(host, errand): its answer, by a judge's process of ours."""
+    """Executes a home request of the server `host` in the local judge process."""
     changed: Callable[[], None]
     started: StartedRuns
     """Settings of the runs that were started from here."""
 
     def folder_name(self, project: Path) -> str:
-        """Folder of a project in the workspace of a server: stable while the project does not move
-        here."""
+        """Folder name of a project in a server's workspace; stable while the project stays in its
+        place here."""
         mark = hashlib.sha256(f"{self.id} {project}".encode()).hexdigest()[:8]
         kept = "".join(c if c in FIT else "-" for c in project.name)
         return f"{kept.strip('-_') or 'project'}-{mark}"

@@ -10,12 +10,12 @@ from engine.protocol.problems import LaunchError, Problem
 from engine.remote.ssh.base import Connection
 
 BEGIN = "atelier-begins"
-"""Before it, a login shell may say what it likes."""
+"""Line printed before a script; output of the login shell before it is ignored."""
 FULL = ("No space left on device", "Disk quota exceeded")
 
 
 class Shell:
-    """POSIX sh on the far side, with the folder of ours as $base."""
+    """POSIX shell of a server, with Atelier's base folder as $base."""
 
     def __init__(self, connection: Connection, base: str) -> None:
         self.connection = connection
@@ -23,8 +23,8 @@ class Shell:
         self._forwards: dict[int, Path] = {}
 
     async def forward(self, port: int) -> Path:
-        """A private socket here that leads to that port there, for as long as this connection
-        stands. Raises LaunchError."""
+        """Local private socket that is forwarded to a port on the server until the connection is
+        closed. Raises LaunchError."""
         if port not in self._forwards:
             name = hashlib.sha256(f"{self.connection.server} {port}".encode()).hexdigest()[:12]
             socket = runtime_dir() / f"host-{name}.sock"
@@ -33,7 +33,7 @@ class Shell:
         return self._forwards[port]
 
     async def find_base(self, folder: str) -> str:
-        """The folder of ours as an absolute path; nothing is made."""
+        """Resolve Atelier's base folder to an absolute path; creates nothing."""
         asked = folder or "~/.atelier-engine"
         told = await self.run(
             'case "$wanted" in /*) echo "$wanted";; "~"/*) echo "$HOME/${wanted#"~/"}";; '

@@ -1,8 +1,8 @@
-"""The way to one server's engine, for as long as somebody wants it: connected, lost, and again.
+"""Tunnel to the engine of one server: connect, detect a lost connection, reconnect.
 
-Every step is bounded, every failure is either tried again by itself (0.5 to 10 s apart, for ever,
-at once when somebody asks) or stops with what a person has to do. The far engine hears nothing of
-it: its runs go on.
+Every step has a timeout. After a failure the tunnel retries by itself (0.5 to 10 s apart, without
+limit, or at once on request) or stops with instructions for the person. Runs of the remote engine
+continue without it.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 10.0
 PING_S, SILENCE_S = 5.0, 15.0
 ATTACHING_S = 120.0
 ON_THE_WAY = ("install", "roll_back", "remove")
-"""Jobs that are done by the server's shell, not by its engine."""
+"""Jobs that are carried out by the server's shell, not by its engine."""
 PASSING = {"engine.unreachable", "host.engine_silent", "host.command_failed", "engine.not_started"}
 ENVIRONMENT = """
 root="$base/on/$(uname -n)"
@@ -52,8 +52,8 @@ ATTACH = ENVIRONMENT + '.venv/bin/python -m engine attach --workspace "$base/wor
 
 
 class Tunnel:
-    """`changed` is told of every change of what is to be seen; `serve` is run while connected, and
-    ends with the connection."""
+    """Tunnel to the engine of one server. `changed` is called after every visible change. `serve`
+    runs while connected and is cancelled with the connection."""
 
     def __init__(
         self,
@@ -79,13 +79,13 @@ class Tunnel:
         self._client: EngineClient | None = None
         self._shell: Shell | None = None
         self.job = ""
-        """Requested job that is not done yet."""
+        """Requested job that is not carried out yet."""
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
     def client(self) -> EngineClient:
-        """Raises Refused while nobody answers there."""
+        """Client of the remote engine. Raises Refused while not connected."""
         if self._client is None:
             raise self._away()
         return self._client
@@ -100,7 +100,7 @@ class Tunnel:
 
     @property
     def shell(self) -> Shell:
-        """Raises Refused while it is not connected."""
+        """Shell of the server. Raises Refused while not connected."""
         if self._shell is None:
             raise self._away()
         return self._shell
@@ -110,19 +110,19 @@ class Tunnel:
         return self.report is not None and any(one.current for one in self.report.engines)
 
     def connect(self) -> None:
-        """From now on; at once where it is waiting to try again."""
+        """Connect and stay connected; a pending retry happens at once."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._keep(), name=f"host {self.spec.name}")
         self._hurry.set()
 
     def do(self, job: str) -> None:
-        """`install`, `roll_back`, `take_over`, `stop_engine` or `remove`: with the next word that
-        the server hears from us."""
+        """Queue a job: `install`, `roll_back`, `take_over`, `stop_engine` or `remove`; connects if
+        needed."""
         self.job = job
         self.connect()
 
     async def disconnect(self) -> None:
-        """Let go; what goes on there goes on."""
+        """Disconnect; remote runs continue."""
         task, self._task = self._task, None
         if task:
             await cancel(task)
@@ -142,7 +142,7 @@ class Tunnel:
                 await self._wait_after(_defect(error))
 
     async def _wait_after(self, problem: Problem) -> None:
-        """Until it is time to try again, or somebody asks for it."""
+        """Wait until the next retry is due or requested."""
         self.tick = None
         failed_job = self.job and problem.code == "host.command_failed"
         if may_pass(problem) or (problem.code in PASSING and not failed_job):
@@ -160,8 +160,8 @@ class Tunnel:
             await self._hurry.wait()
 
     async def _once(self) -> None:
-        """From a name to an engine that answers, until that is lost (then it raises), or until
-        everything of ours there is removed."""
+        """Connect, prepare and use the engine until the connection is lost (raises), or until
+        Atelier is removed from the server (returns)."""
         self._say("connecting", self.problem)
         async with closing(await self._connect(self.spec, self._asker)) as connection:
             shell = Shell(connection, self.report.folder if self.report else "")
@@ -173,7 +173,7 @@ class Tunnel:
                 pass
 
     async def _work(self, shell: Shell) -> bool:
-        """Do the requested job, then attach to the engine; True if another job was requested
+        """Carry out the requested job, then attach to the engine; True if another job was requested
         meanwhile."""
         if self.job in ON_THE_WAY and await self._do(self.job, shell):
             self._say("away", None)
@@ -188,7 +188,7 @@ class Tunnel:
         return True
 
     async def _use_again(self, reached: Reached, shell: Shell) -> None:
-        """After a break: the engine of before, where it still answers."""
+        """Use the address from before a reconnect if the engine still answers there."""
         try:
             await self._use(reached, shell)
         except LaunchError as error:
@@ -197,7 +197,7 @@ class Tunnel:
             self.reached = None
 
     async def _use(self, reached: Reached, shell: Shell) -> None:
-        """Until somebody asks for something that is done on the way; raises where it is lost."""
+        """Use the engine until another job is requested; raises if the connection is lost."""
         socket = await shell.forward(reached.port)
         async with EngineClient(reached.port, reached.token, socket=socket) as client:
             await self._greet(client, reached, socket)
@@ -210,7 +210,7 @@ class Tunnel:
                 self._client = self._shell = None
 
     async def _do(self, job: str, shell: Shell) -> bool:
-        """True where nothing of ours is there any more."""
+        """Carry out a shell job; True if Atelier was removed from the server."""
         self._say("installing", None)
         assert self.report is not None
         self.reached = None
@@ -230,8 +230,8 @@ class Tunnel:
         return job == "remove"
 
     async def _attach(self, shell: Shell) -> Reached:
-        """Address of the server's engine, which is started if there is none. Raises LaunchError
-        with its own message."""
+        """Start the server's engine if needed and return its address. Raises LaunchError with the
+        engine's own message."""
         self._say("starting", None)
         try:
             async with asyncio.timeout(ATTACHING_S):
@@ -259,7 +259,7 @@ class Tunnel:
         return reached
 
     async def _greet(self, client: EngineClient, reached: Reached, socket: Path) -> None:
-        """Verify that the engine knows the token before it is sent, then take the lease."""
+        """Verify that the engine has the token before it is sent, then take the lease."""
         if not await verify_engine(reached.port, reached.token, socket):
             raise LaunchError.of(
                 "host.engine_silent",
@@ -278,7 +278,7 @@ class Tunnel:
         self.info = await client.info()
 
     async def _until_lost(self, connection: Connection, client: EngineClient) -> None:
-        """Returns where somebody asks for something; raises where the way or the engine is gone."""
+        """Return when a job is requested; raises if the connection or the engine is lost."""
         closed = asyncio.create_task(connection.wait_closed())
         pinging = asyncio.create_task(self._ping(client))
         serving = asyncio.create_task(self._serve(client))
@@ -295,7 +295,7 @@ class Tunnel:
             task.result()
 
     async def _asked(self) -> None:
-        """For something that is done on the way, not through it."""
+        """Wait for a job."""
         while not self.job:
             self._hurry.clear()
             await self._hurry.wait()
@@ -319,7 +319,7 @@ class Tunnel:
             await asyncio.sleep(PING_S)
 
     async def _stop_engine(self, shell: Shell) -> None:
-        """Raises Refused while runs go on there."""
+        """Shut down the server's engine. Raises Refused while its runs are active."""
         if not self._installed:
             return
         done = await shell.connection.run(shell.command(DETACH))

@@ -1,4 +1,4 @@
-"""Advantages: rewards of a group, then of trajectories, then of tokens. Pure.
+"""Advantages of groups, trajectories and tokens. Pure functions.
 
-Imported by every room from `judge` up.
+Importable by every package from `judge` up.
 """

@@ -1,8 +1,8 @@
-"""The advantages of trajectories → those of their tokens. Pure: values in, values out.
+"""Token advantages from trajectory advantages (credit assignment). Pure functions.
 
-Comes in: numbers of trained tokens, in the order they were sampled, the branches of a trajectory
-one after another; what lies between (prompts, observations) does not exist here, so whatever runs
-from token to token is carried over it. `batch.py` wires it.
+Inputs are numbers of trained tokens in sampling order, one branch of a trajectory after another.
+Prompt and observation tokens are absent, so recursions over tokens continue across them. `batch.py`
+calls these functions.
 """
 
 import math
@@ -39,8 +39,8 @@ def by_turn(reward: float, rewards_K: Sequence[float], count: int) -> list[float
 def turn_advantages(
     kind: Advantage, anchors_GK: Sequence[Sequence[Hashable]], returns_GK: Sequence[Sequence[float]]
 ) -> list[list[float]]:
-    """Each turn against the turns of the group that started from the same state (GiGPO,
-    2505.10978): `kind` over their returns. A turn that has no like gets 0."""
+    """Advantage of each turn relative to the group's turns from the same state (GiGPO, 2505.10978):
+    `kind` over their returns. A turn whose state no other turn shares gets 0."""
     alike: dict[Hashable, list[tuple[int, int]]] = {}
     for g, anchors_K in enumerate(anchors_GK):
         for k, anchor in enumerate(anchors_K):
@@ -68,8 +68,8 @@ def gae(
 
 
 def divergence(logprobs_T: Sequence[float], reference_T: Sequence[float]) -> list[float]:
-    """k1 = lp − lp of the reference, whose mean estimates KL(trainer ‖ reference) (Schulman,
-    "Approximating KL divergence", 2020); what is not finite counts 0."""
+    """Per-token k1 = lp − lp of the reference, whose mean estimates KL(trainer ‖ reference)
+    (Schulman, "Approximating KL divergence", 2020); values that are not finite count as 0."""
     gaps = (new - old for new, old in zip(logprobs_T, reference_T, strict=True))
     return [gap if math.isfinite(gap) else 0.0 for gap in gaps]
 
@@ -77,7 +77,7 @@ def divergence(logprobs_T: Sequence[float], reference_T: Sequence[float]) -> lis
 def kl_in_reward(
     advantages_T: Sequence[float], k1_T: Sequence[float], weight: float
 ) -> list[float]:
-    """The distance taken from the reward, token by token: A_t − weight · Σ_{s ≥ t} k1_s
+    """Advantages with a per-token KL penalty in the reward: A_t − weight · Σ_{s ≥ t} k1_s
     (REINFORCE++, 2501.03262; RLOO, 2402.14740, charges the sum)."""
     still_to_pay = turn_returns(k1_T, 1.0)
     return [a - weight * k1 for a, k1 in zip(advantages_T, still_to_pay, strict=True)]
@@ -86,8 +86,8 @@ def kl_in_reward(
 def kl_centred(
     advantages_BT: Sequence[Sequence[float]], k1_BT: Sequence[Sequence[float]], weight: float
 ) -> list[list[float]]:
-    """Tokens nearer to the reference than the batch is get more: A + weight · (mean k1 − k1)
-    (ART 0.5.18, `kl_penalty_coef`); the sum over the batch stays what it was."""
+    """Advantages with a centred KL penalty, A + weight · (mean k1 − k1) (ART 0.5.18,
+    `kl_penalty_coef`); their sum over the batch is unchanged."""
     mean = _mean(k1 for k1_T in k1_BT for k1 in k1_T)
     return [
         [a + weight * (mean - k1) for a, k1 in zip(advantages_T, k1_T, strict=True)]
@@ -96,8 +96,8 @@ def kl_centred(
 
 
 def whitened(advantages_BT: Sequence[Sequence[float]]) -> list[list[float]]:
-    """(A − mean) / std over all tokens of the batch, population's (REINFORCE++, 2501.03262); 0 for
-    all where they are equal."""
+    """Advantages (A − mean) / std over all tokens of the batch, with the population standard
+    deviation (REINFORCE++, 2501.03262); all 0 if they are equal."""
     mean = _mean(a for advantages_T in advantages_BT for a in advantages_T)
     variance = _mean((a - mean) ** 2 for advantages_T in advantages_BT for a in advantages_T)
     scale = 1 / math.sqrt(variance) if variance > TIE**2 else 0.0
@@ -107,8 +107,8 @@ def whitened(advantages_BT: Sequence[Sequence[float]]) -> list[list[float]]:
 def to_mean_size_1(
     advantages_BT: Sequence[Sequence[float]], weights_B: Sequence[float]
 ) -> list[list[float]]:
-    """A / mean |A| over all tokens of the batch, each counted with its sequence's weight (ART
-    0.5.18, `packed_tensors_from_tokenized_results`); 0 stays 0."""
+    """Advantages A / mean |A| over all tokens of the batch, weighted by sequence (ART 0.5.18,
+    `packed_tensors_from_tokenized_results`); 0 stays 0."""
     weighted = list(zip(weights_B, advantages_BT, strict=True))
     total = math.fsum(w * len(a_T) for w, a_T in weighted)
     size = math.fsum(w * abs(a) for w, a_T in weighted for a in a_T)

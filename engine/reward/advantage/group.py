@@ -1,7 +1,7 @@
-"""Rewards of one group → advantages. Pure: values in, values out.
+"""Group advantages from the rewards of one group. Pure functions.
 
-Unscored siblings (None) leave the statistics and get None; a group without differences gives
-exactly 0 for everyone, whatever the rounding. `credit.py` makes token advantages of them.
+Unscored siblings (None) are excluded from the statistics and get None. A group with equal rewards
+gets exactly 0, whatever the rounding. `credit.py` converts the result to token advantages.
 """
 
 import math
@@ -12,7 +12,7 @@ from engine.protocol.config.algorithm import Advantage, GroupStd, LeaveOneOut, P
 from engine.protocol.records.runs import GroupSummary, Interval, Trajectory
 
 TIE = 1e-9
-"""Rewards closer than this are equal: what floats leave behind is not signal."""
+"""Rewards that differ by less are equal: rounding errors are not a signal."""
 
 RESAMPLES = 2000
 
@@ -36,8 +36,8 @@ def advantages(kind: Advantage, rewards_G: Sequence[float | None]) -> list[float
 
 
 def has_signal(kind: Advantage, rewards_G: Sequence[float | None]) -> bool:
-    """Whether there is something to learn: from a difference, or from any reward at all where the
-    baseline is not the group's."""
+    """Whether a group contributes a gradient: its rewards differ, or the baseline is not the
+    group's and any reward exists."""
     if isinstance(kind, PlainReward):
         return any(reward is not None for reward in rewards_G)
     return rewards_differ(rewards_G)
@@ -60,7 +60,7 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
 
 
 def group_summary(kind: Advantage, siblings: Sequence[Trajectory]) -> GroupSummary:
-    """Statistics of a complete group; unscored siblings stay out of them."""
+    """Statistics of a complete group, without its unscored siblings."""
     first = siblings[0]
     rewards = [sibling.reward for sibling in siblings]
     mean, std = mean_and_std(rewards)

@@ -1,10 +1,10 @@
-"""Runs the user's agent in the user's interpreter. Needs Python 3.9 and nothing else.
+"""Agent host: runs the user's agent in the user's interpreter. Needs only Python 3.9.
 
 usage: host.py PROJECT FILE COMMAND LIMIT LINE LIFE   (FILE or COMMAND is "-")
 
-One JSON message a line over the descriptor LINE. `run` starts an attempt, `cancel` ends it; many run
-at once: `async def rollout` on one event loop, plain `def rollout` in threads, commands as
-processes. What an attempt prints is caught, capped and sent back with its result.
+Messages are JSON lines over the descriptor LINE. `run` starts a rollout, `cancel` ends it. Rollouts
+are concurrent: `async def rollout` on one event loop, plain `def rollout` in threads, commands as
+processes. Output of a rollout is captured, limited in size, and sent with its result.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Model:
 
 
 class Capture(io.TextIOBase):
-    """Stands in for stdout and stderr: text goes to the attempt that printed it, up to a limit."""
+    """Replacement of stdout and stderr; text goes to the rollout that printed it, up to a limit."""
 
     def __init__(self, fallback, limit):
         self.fallback = fallback
@@ -303,7 +303,7 @@ def detail(error):
 
 
 def guarded(life):
-    """Put this process under a guardian, which ends everything that this process leaves behind."""
+    """Run this process under a guardian, which kills everything that it leaves behind."""
     spec = importlib.util.spec_from_file_location("atelier_life", LIFE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,7 +1,7 @@
-"""Agent processes: the user's code in the user's interpreter, many attempts in each.
+"""Agent processes: the user's code in the user's interpreter, many rollouts in each.
 
-An attempt fails alone. When a process dies or blocks under many attempts, each of them is run again
-in a process of its own, so the one that kills is the one that is blamed.
+Rollouts fail separately. If a process with several rollouts dies or blocks, each of them is
+repeated in a process of its own, which identifies the cause.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ class Attempt(NamedTuple):
 
 
 MOST_REWARD = 1e6
-"""Size of a reward or part: sums and squares of any number of them stay finite."""
+"""Largest absolute value of a reward or part: sums and squares of rewards stay finite."""
 MOST_METRIC = 1e30
 RewardPart = Annotated[float, Field(ge=-MOST_REWARD, le=MOST_REWARD, allow_inf_nan=False)]
 Metric = Annotated[float, Field(ge=-MOST_METRIC, le=MOST_METRIC, allow_inf_nan=False)]
 MetricName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 LINE_ROOM = 2**20
-"""Bytes of a result beside what the attempt has printed."""
+"""Bytes of a result beyond the captured output."""
 
 
 class SentResult(BaseModel):
@@ -62,15 +62,15 @@ class AgentResult(NamedTuple):
     metrics: dict[str, float]
     output: str
     turns: Sequence[float] = ()
-    """Reward of each completion, in order; empty where the agent gave none."""
+    """Reward of each completion, in order; empty if the agent returned none."""
 
 
 class Agents(Protocol):
     """Runner of rollouts."""
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """Run one rollout; the seconds that `away` adds up are not counted against its timeout.
-        Raises RolloutError with the reason where there is no result."""
+        """Run one rollout. The seconds counted by `away` do not count against its timeout. Raises
+        RolloutError with the reason if there is no result."""
         ...
 
 
@@ -79,12 +79,12 @@ class Worker:
     child: Child
     running: int = 0
     spoilt: bool = False
-    """Whether a rollout in it could not be ended; the process is then replaced once it is idle."""
+    """Whether the process has a rollout that could not be ended; it is replaced once it is idle."""
 
 
 @dataclass
 class AgentPool:
-    """Start it before use, close it afterwards. `run` may be called many times at once."""
+    """Pool of agent processes: start it, `run` rollouts concurrently, close it."""
 
     project: Path
     config: AgentConfig
@@ -102,8 +102,8 @@ class AgentPool:
         return [worker.child.pid for worker in self._workers]
 
     async def start(self) -> None:
-        """Raises ConfigError where the agent, or a package of it, is missing, or it does not
-        import."""
+        """Start the processes. Raises ConfigError if the agent or one of its packages is missing,
+        or if its import fails."""
         self._python = await packages_python(self.project, self.config)
         for _ in range(self.config.workers):
             self._workers.append(await self._spawn())
@@ -113,8 +113,8 @@ class AgentPool:
         await asyncio.gather(*(worker.child.close() for worker in workers))
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """Run one rollout; the seconds that `away` adds up are not counted against its timeout.
-        Raises RolloutError with the reason where there is no result."""
+        """Run one rollout. The seconds counted by `away` do not count against its timeout. Raises
+        RolloutError with the reason if there is no result."""
         async with self._places:
             worker = await self._worker()
             try:
@@ -165,8 +165,8 @@ class AgentPool:
         return self._result(answer)
 
     def _result(self, answer: dict[str, Any]) -> AgentResult:
-        """Check and convert a result: an agent can write to the line by itself. Raises RolloutError
-        where it is invalid."""
+        """Check and convert a result, since agent code can write to the socket. Raises RolloutError
+        if it is invalid."""
         try:
             sent = SentResult.model_validate(answer)
         except ValidationError as error:
@@ -180,8 +180,8 @@ class AgentPool:
         return AgentResult(sent.parts, sent.metrics, output, sent.turns)
 
     async def _answers(self, worker: Worker) -> bool:
-        """Whether a process still answers after a timeout; one that does not is killed, and none of
-        them is reused."""
+        """Whether a process responds after a timeout; one that does not is killed. Either way it
+        gets no further rollouts."""
         worker.spoilt = True
         try:
             async with asyncio.timeout(PING_TIMEOUT_S):
@@ -194,7 +194,7 @@ class AgentPool:
         return False
 
     async def _worker(self) -> Worker:
-        """Living process with the fewest rollouts; dead and spoilt ones are replaced."""
+        """Running process with the fewest rollouts; replaces dead and spoilt ones."""
         async with self._starting:
             for place, worker in enumerate(self._workers):
                 if not worker.child.alive or (worker.spoilt and not worker.running):
@@ -203,8 +203,8 @@ class AgentPool:
             return min(self._workers, key=lambda worker: (worker.spoilt, worker.running))
 
     async def _spawn(self) -> Worker:
-        """Start a process and load the agent. One that was killed while it loaded is started again,
-        one that ended by itself is not, since it would end again. Raises ConfigError."""
+        """Start a process and load the agent. Retries if the process was killed while loading, but
+        not if it exited by itself. Raises ConfigError."""
         for chances in reversed(range(LOAD_CHANCES)):
             child = await self._start()
             try:

@@ -1,4 +1,4 @@
-"""Answers of the policy as chat completions of OpenAI. Pure."""
+"""Policy completions in the format of OpenAI's chat completions. Pure functions."""
 
 import time
 import uuid

@@ -1,11 +1,10 @@
-"""The OpenAI-compatible endpoint that agents talk to: /v1/chat/completions, /v1/responses and
-/v1/models.
+"""OpenAI-compatible endpoint for agents: /v1/chat/completions, /v1/responses and /v1/models.
 
-Every rollout has its own key; what is sampled under a key is recorded in its conversation. In
-training the policy's own temperature is used and `top_p` is 1, whatever the agent asks for: an
-attempt must come from the distribution that is trained. Validation honours the agent's wishes.
-A session of a provider's model (remote.py) is forwarded instead. Behind a door (outside/door.py)
-one key serves all attempts of a script, and every request is a session of its own.
+Every rollout has its own key; completions under a key are recorded in its conversation. In training
+the configured temperature and a `top_p` of 1 apply, whatever the agent requests: a rollout must
+come from the distribution that is trained. Validation uses the agent's values. A session with a
+provider's model (remote.py) is forwarded instead. A key of an external script serves all its
+rollouts, and each request has its own session.
 """
 
 import asyncio
@@ -67,13 +66,13 @@ CONTEXT_FULL = "gateway.context_full"
 
 
 class Gateway:
-    """Keys → sessions. One gateway serves all rollouts of an engine."""
+    """Gateway with the sessions by API key. One gateway serves all rollouts of an engine."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session | RemoteSession | SessionFactory] = {}
         self._large = asyncio.Lock()
         self._told: dict[str, dict[str, list[Message]]] = {}
-        """All messages up to the end of a response, by key and response id."""
+        """All messages up to the end of a response, by API key and response id."""
 
     def open(self, session: Session | RemoteSession) -> str:
         """Create a key for a rollout."""
@@ -82,7 +81,7 @@ class Gateway:
         return key
 
     def open_door(self, key: str, door: SessionFactory) -> None:
-        """Register an outside run under the key that its script has made."""
+        """Register the session factory of an external script under the script's key."""
         self._sessions[key] = door
 
     def close(self, key: str) -> None:
@@ -93,20 +92,20 @@ class Gateway:
         return key in self._sessions
 
     def lane(self, key: str) -> RequestLimits:
-        """Limits on the number of requests that may be open under a key."""
+        """Limits on the number of concurrent requests under a key."""
         found = self._sessions.get(key)
         return ROLLOUT_LANE if isinstance(found, Session | RemoteSession) else SCRIPT_LANE
 
     def most_bytes(self, authorization: bytes) -> int:
-        """Size limit in bytes of a request under the key: enough for every prompt that fits the
-        model."""
+        """Size limit in bytes of a request under the key, large enough for every prompt that fits
+        the model."""
         found = self._sessions.get(authorization.decode("latin-1").removeprefix("Bearer "))
         if found is None or isinstance(found, RemoteSession):
             return REMOTE_BYTES
         return request_bytes(found.max_context)
 
     def session_of(self, request: Request) -> Session | RemoteSession | SessionFactory:
-        """Session or door that the request's key belongs to; the guard has checked the key."""
+        """Session or session factory of a request's key; the request is already authenticated."""
         return self._sessions[_key(request)]
 
     def routes(self) -> list[Route]:
@@ -266,7 +265,7 @@ async def _sample(session: Session, asked: ChatRequest, prompt: Prompt, index: i
 async def _tokens(
     session: Session, asked: ChatRequest, prompt: Prompt, index: int
 ) -> AsyncIterator[tuple[list[SampledToken], str]]:
-    """Tokens as they are sampled, with the finish reason they would give if they were the last."""
+    """Yield sampled tokens and the finish reason that applies if generation ends there."""
     request = _request(session, asked, prompt, index)
     sampled: list[SampledToken] = []
     source = session.policy.sample(request)
@@ -285,7 +284,7 @@ async def _tokens(
 
 
 def _limit(session: Session, asked: ChatRequest, prompt: Prompt) -> tuple[int, CutBy]:
-    """Token limit of a completion, and its origin; of equal limits, the one of training."""
+    """Token limit of a completion and its origin; of equal limits, the training limit."""
     limits: list[tuple[int, CutBy]] = [
         (session.max_tokens, "max_tokens"),
         (session.max_context - len(prompt.tokens), "context"),
@@ -336,8 +335,8 @@ def _close(
 
 
 async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> AsyncIterator[str]:
-    """Stream server-sent chunks. Tool calls come complete in the last one, since a partial call is
-    of no use."""
+    """Stream server-sent chunks. Tool calls are sent complete in the last chunk, since partial
+    calls are useless."""
     say = partial(chunk, session.name, f"chatcmpl-{uuid.uuid4().hex}")
     tools = bool(asked.tools)
     try:
@@ -368,8 +367,8 @@ async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> Async
 
 
 def _settled(text: str, stops: list[str]) -> str:
-    """Part of the text that can be streamed already: no incomplete character, nothing that may
-    become a stop string."""
+    """Part of the text that can be streamed: without incomplete characters or a possible beginning
+    of a stop string."""
     text = text.rstrip("\ufffd")
     cuts = [text.index(stop) for stop in stops if stop in text]
     if cuts:

@@ -1,7 +1,7 @@
-"""Messages and tools of a chat request, checked field by field.
+"""Messages and tools of a chat request, validated field by field.
 
-A message stays the dictionary that was sent, with fields that are not known here: templates of some
-models read them.
+A message stays the dictionary that was sent, including unknown fields, which the templates of some
+models use.
 """
 
 from typing import Annotated, Any, Literal, NotRequired
@@ -60,7 +60,7 @@ Arguments = Annotated[
 
 @with_config(OPEN)
 class Function(TypedDict):
-    """The function of a tool call."""
+    """Function of a tool call."""
 
     name: Name
     arguments: NotRequired[Arguments]
@@ -115,7 +115,7 @@ class ItemFields(TypedDict):
 
 @with_config(OPEN)
 class FlatToolFields(TypedDict):
-    """A tool as the Responses API has it."""
+    """Tool in the format of the Responses API."""
 
     type: Name
     name: NotRequired[Name]

@@ -1,4 +1,4 @@
-"""Requests and answers in the OpenAI form, as far as they mean something here."""
+"""Requests and streamed chunks in OpenAI's format, limited to supported fields."""
 
 import json
 import time
@@ -18,30 +18,30 @@ MOST_MESSAGES = 10_000
 MOST_TOOLS = 1_000
 MOST_STOPS = 64
 MOST_VALUES = 50_000
-"""Numbers, texts, lists and objects of a request; reading it holds the event loop up."""
+"""Limit of JSON values in a request, since parsing it blocks the event loop."""
 Stop = Annotated[str, Field(max_length=1_000)]
 R = TypeVar("R", bound=BaseModel)
 
 
 def values_in(body: bytes) -> int:
-    """An upper limit of the values that JSON holds, in a fraction of the time that reading it
-    takes: what stands outside its strings."""
+    """Upper bound of the number of values in JSON, counted from punctuation outside of strings;
+    much faster than parsing."""
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     outside = b"".join(plain.split(b'"')[::2])
     return sum(map(outside.count, (b",", b"[", b"{")))
 
 
 class BadBody(Exception):
-    """A request that cannot be read at all; its words say why."""
+    """Request body that cannot be parsed; its text is the reason."""
 
 
 class ChatRequest(BaseModel):
-    """The fields of a chat completion request that mean something here; others are ignored."""
+    """Supported fields of a chat completion request; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     model: Annotated[str, Field(max_length=MOST_NAME)] = ""
-    """Heeded where one key leads to models of several names."""
+    """Used where one key gives access to models of several names."""
     messages: Annotated[
         list[ChatMessage], Field(fail_fast=True, min_length=1, max_length=MOST_MESSAGES)
     ]
@@ -65,8 +65,8 @@ class ChatRequest(BaseModel):
 
 
 def parse_request(model: type[R], body: bytes) -> R:
-    """A request from outside. Raises ValidationError, which names the field, and BadBody where it
-    is no JSON, nested too deep, or holds a number that is not finite."""
+    """Parse a request body. Raises ValidationError with the invalid field, and BadBody if the body
+    is not JSON, too large or nested too deeply, or contains a number that is not finite."""
     if values_in(body) > MOST_VALUES:
         raise BadBody(f"it holds more than {MOST_VALUES:,} values")
     try:
@@ -77,8 +77,8 @@ def parse_request(model: type[R], body: bytes) -> R:
 
 
 def with_system(asked: ChatRequest, system: str | None) -> ChatRequest:
-    """The request with these words in place of its first system message; where it has none, in
-    front of all. None changes nothing."""
+    """Replace the first system message of a request by `system`, or insert it at the front if the
+    request has none. None changes nothing."""
     if system is None:
         return asked
     ours = {"role": "system", "content": system}

@@ -1,7 +1,7 @@
-"""OpenAI's Responses API in terms of chat completions: requests in, answers and events out. Pure.
+"""Responses API of OpenAI on top of chat completions: conversion of requests and responses.
 
-An answer is one message, or function calls, or both; what the API has beyond text and functions
-(files, images, tools that a provider runs) does not exist here, and is refused in words.
+A response has one message, function calls, or both. Other parts of the API (files, images, tools
+that a provider executes) are refused with an explanation. Pure functions.
 """
 
 import json
@@ -21,7 +21,7 @@ Message = dict[str, Any]
 
 
 class ResponsesRequest(BaseModel):
-    """The fields that mean something here; others are ignored."""
+    """Supported fields of a Responses request; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
@@ -41,8 +41,8 @@ class ResponsesRequest(BaseModel):
 
 
 def chat_request(asked: ResponsesRequest, before: list[Message]) -> ChatRequest:
-    """The same as a chat completion; `before` is what the previous response ended with. Raises
-    RolloutError for what is neither text nor a function."""
+    """Convert a request to a chat completion request. `before` are the messages of the previous
+    response. Raises RolloutError for items that are neither text nor function calls."""
     first = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
     choice = asked.tool_choice
     if isinstance(choice, dict) and "name" in choice:
@@ -58,7 +58,7 @@ def chat_request(asked: ResponsesRequest, before: list[Message]) -> ChatRequest:
 
 
 def input_messages(asked: ResponsesRequest) -> list[Message]:
-    """A request's items as chat messages; what the assistant said and called in one turn is one."""
+    """Request items as chat messages; text and function calls of one assistant turn are merged."""
     if isinstance(asked.input, str):
         return [{"role": "user", "content": asked.input}]
     messages: list[Message] = []
@@ -75,7 +75,7 @@ def input_messages(asked: ResponsesRequest) -> list[Message]:
 
 
 def response_of(asked: ResponsesRequest, completion: dict[str, Any]) -> dict[str, Any]:
-    """A chat completion of one choice as a response."""
+    """Convert a chat completion with one choice into a response."""
     choice = completion["choices"][0]
     cut = choice["finish_reason"] == "length"
     usage = completion["usage"]
@@ -109,7 +109,7 @@ def response_of(asked: ResponsesRequest, completion: dict[str, Any]) -> dict[str
 
 
 def events_of(response: dict[str, Any]) -> Iterator[str]:
-    """A whole response in the form of a stream: each item comes at once."""
+    """Server-sent events of a complete response; each item is sent as a whole."""
     number = iter(range(1_000_000))
 
     def say(kind: str, **values: Any) -> str:

@@ -1,6 +1,6 @@
 """Sessions at the gateway: limits and record of one rollout, or of one request of a script.
 
-A model that runs at a provider has no token ids and no log-probs, so nothing can be trained on. A
+A provider's model returns no token ids and log-probs, so its rollouts cannot be trained on. A
 failed provider call makes the whole rollout unscored, even if the agent handles it.
 """
 
@@ -30,7 +30,7 @@ class Session:
     seed: int
     temperature: float
     free: bool
-    """True in validation: the agent's own temperature and top_p are honoured."""
+    """True in validation: temperature and top_p of the agent are used."""
     max_tokens: int
     max_context: int
     max_turns: int
@@ -43,7 +43,7 @@ class Session:
     conversation: Conversation = field(init=False)
     calls: int = 0
     failure: AtelierError | None = None
-    """First failure that is the policy's, not the agent's: the rollout does not count."""
+    """First failure caused by the policy, not the agent: the rollout does not count."""
 
     def __post_init__(self) -> None:
         self.conversation = Conversation(self.chat)
@@ -61,7 +61,7 @@ class Choice:
     finish: str
     message: dict[str, Any]
     id: str
-    """Id of the completion's record, where it has one."""
+    """Id of the completion's record, if it has one."""
 
 
 class SessionFactory(Protocol):
@@ -72,7 +72,7 @@ class SessionFactory(Protocol):
     """Token limit of prompt and completion together, per request."""
 
     async def enter(self, asked: ChatRequest) -> Session:
-        """Session for a request. Raises RolloutError where it is refused."""
+        """Session for a request. Raises RolloutError if the request is refused."""
         ...
 
 
@@ -85,12 +85,12 @@ class RequestLimits(NamedTuple):
 
 ROLLOUT_LANE, SCRIPT_LANE = RequestLimits(64, 256), RequestLimits(1024, 8192)
 REMOTE_BYTES = 8 * 2**20
-"""Size limit of a request to a provider's model, whose context length is not known here."""
+"""Size limit of a request to a provider's model, whose context length is unknown."""
 
 
 def request_bytes(max_context: int) -> int:
-    """Size limit in bytes of a request whose prompt may fit: JSON writes a character in up to 12
-    bytes, and a token has at least two thirds of one in the languages that need that."""
+    """Size limit in bytes of a request whose prompt fits the model: JSON encodes a character in up
+    to 12 bytes, and a token has at least two thirds of one in languages with such characters."""
     return 2**20 + 32 * max_context
 
 
@@ -101,13 +101,13 @@ class ProviderAnswer(NamedTuple):
     """Response of a provider."""
 
     message: dict[str, Any]
-    """The assistant's, with its tool calls."""
+    """Assistant message with its tool calls."""
     finish: str
     usage: Usage
 
 
 class NoProviderAnswer(RolloutError):
-    """There is no answer; `usd` may have been billed all the same."""
+    """Error of a provider call without a response; `usd` may have been billed nevertheless."""
 
     def __init__(self, problem: Problem, usd: float) -> None:
         super().__init__(problem)
@@ -115,23 +115,23 @@ class NoProviderAnswer(RolloutError):
 
 
 class Remote(Protocol):
-    """A model of a provider."""
+    """Client of a provider's model."""
 
     name: str
     max_tokens: int
 
     async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> ProviderAnswer:
-        """Answer one request of an attempt; `call` is its number and choice. The usage has the
-        cost of all tries. Raises Unanswered, ChildDied when the process that asks is gone."""
+        """Execute one request of a rollout; `call` is its number and choice. The usage includes the
+        cost of retries. Raises NoProviderAnswer, or ChildDied if the client process died."""
         ...
 
 
 @dataclass
 class Exchange:
-    """Recorded messages; the part of a `Conversation` without tokens."""
+    """Recorded messages, like a `Conversation` without tokens."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
-    """The longest exchange so far, for reading."""
+    """Longest list of messages so far, for display."""
     tools: list[dict[str, Any]] = field(default_factory=list)
     turns: list[Usage] = field(default_factory=list)
     """Turns, one per model call."""
@@ -154,15 +154,15 @@ class RemoteSession:
     conversation: Exchange = field(default_factory=Exchange)
     calls: int = 0
     trouble: Problem | None = None
-    """The first question without an answer: there is no reward."""
+    """Problem of the first failed provider call, which makes the rollout unscored."""
     lost_usd: float = 0.0
     """Highest cost in USD of requests without a response."""
     failure: AtelierError | None = None
-    """The first failure that is ours: the attempt does not count."""
+    """First failure caused by the engine: the rollout does not count."""
 
     async def answer(self, asked: ChatRequest) -> list[ProviderAnswer]:
-        """Each choice. Raises Unanswered, which makes the attempt unscored, and RolloutError for
-        what the agent has to know, and nothing else has to."""
+        """Responses for all choices. Raises NoProviderAnswer, which makes the rollout unscored, and
+        RolloutError for errors of the request."""
         self.calls += 1
         if self.calls > self.max_turns:
             raise too_many_turns(self.max_turns)
@@ -223,7 +223,7 @@ def completion_of(choices: list[ProviderAnswer]) -> dict[str, Any]:
 
 
 async def chunks(choices: list[ProviderAnswer]) -> AsyncIterator[str]:
-    """The whole answer at once: whoever asked for a stream gets the form of one."""
+    """Response as server-sent chunks that arrive at once, for a client that requested a stream."""
     name = f"chatcmpl-{uuid.uuid4().hex}"
     for index, said in enumerate(choices):
         delta = json.loads(json.dumps(said.message))

@@ -1,9 +1,9 @@
-"""Conversion between chat messages and tokens: the model's own template and tokenizer, and tool
+"""Conversion between chat messages and tokens by the model's template and tokenizer, and tool
 calls.
 
-Tool calls are in the Hermes form that Qwen and most open models use: a JSON object between
-<tool_call> and </tool_call>. Templates and patterns of tokenizers are foreign code, so rendering
-and tokenising happen in a process of their own (renderer.py), under limits.
+Tool calls are in the Hermes format that Qwen and most open models use: a JSON object between
+<tool_call> and </tool_call>. Templates and tokenizer patterns are untrusted code, so rendering and
+tokenising happen in a separate process (renderer.py) with limits.
 """
 
 import asyncio
@@ -29,26 +29,26 @@ GREETING = [{"role": "user", "content": "Hello"}]
 
 
 class Completion(NamedTuple):
-    """A sampled text read as an assistant message."""
+    """Sampled text parsed into an assistant message."""
 
     content: str
     tool_calls: list[dict[str, Any]]
 
 
 class PromptTokens(NamedTuple):
-    """A rendered prompt."""
+    """Rendered and tokenised prompt."""
 
     text: str
     tokens: list[int]
     extends: bool
-    """Whether the prompt begins with the known text; then text and tokens hold only the rest."""
+    """Whether the prompt begins with the known text; text and tokens then contain only the rest."""
 
 
 class ChatFormat:
     """Chat template and tokenizer of one model. `close` it, or use it in a `with` block.
 
-    `render`, `render_answered` and `encode` wait for the renderer process and are for threads;
-    the event loop awaits `prompt`.
+    `render`, `render_answered` and `encode` block and are for threads; on the event loop, await
+    `prompt`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,8 +75,8 @@ class ChatFormat:
         self._renderer.close()
 
     def check(self) -> None:
-        """Render one greeting. Raises ModelError where the template cannot be used at all; one that
-        only refuses a lone greeting may be used."""
+        """Render one greeting as a test. Raises ModelError if the template exceeds its limits; a
+        template that refuses a single greeting is accepted."""
         try:
             self.render(GREETING, [])
         except RolloutError as error:
@@ -86,9 +86,9 @@ class ChatFormat:
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool = True
     ) -> str:
-        """The prompt as text; with `answer` it ends where the assistant begins.
+        """Render the prompt as text; with `answer` it ends where the assistant's text begins.
 
-        Raises RolloutError where the template refuses the messages or passes a limit.
+        Raises RolloutError if the template refuses the messages or exceeds a limit.
         """
         text: str = self._rendered(messages, tools, answer)["text"]
         return text
@@ -96,11 +96,11 @@ class ChatFormat:
     def render_answered(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
     ) -> tuple[str, int]:
-        """A conversation that ends with an answer as text, and where that answer ends in it: its
-        end token is the last thing the model says. Templates that mark answers say where; of others
-        all but the line break behind it is the answer.
+        """Render a conversation that ends with an assistant message; returns the text and the
+        offset of that message's end, including its end token. Without marks by the template, all
+        text but the last line break counts.
 
-        Raises RolloutError where the template refuses the messages or passes a limit.
+        Raises RolloutError if the template refuses the messages or exceeds a limit.
         """
         rendered = self._rendered(messages, tools, answer=False)
         text: str = rendered["text"]
@@ -123,9 +123,9 @@ class ChatFormat:
     ) -> PromptTokens:
         """Render and tokenise off the event loop.
 
-        `answers` has the raw text of messages that the policy has said, by place; `known` is the
-        text whose tokens are recorded. Raises RolloutError where the template refuses the messages
-        or passes a limit, or where the text cannot fit into `most_tokens`.
+        `answers` maps message positions to the raw text that the policy sampled; `known` is the
+        text whose tokens are recorded. Raises RolloutError if the template refuses the messages or
+        exceeds a limit, or if the text cannot fit into `most_tokens`.
         """
         shown = [for_template(message) for message in messages]
         answer = await self._renderer.prompt(
@@ -141,12 +141,12 @@ class ChatFormat:
 
     @property
     def end(self) -> str:
-        """Token that ends a text; empty where the tokenizer names none."""
+        """End-of-text token; empty if the tokenizer names none."""
         return self._special["eos_token"]
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Token ids of a text; with `special` also the tokens that the tokenizer puts around a text
-        without template."""
+        """Token ids of a text; with `special` also the tokens that the tokenizer adds around a
+        plain text."""
         return self._renderer.ask("encode", text=text, special=special).tokens
 
     def decode(self, tokens: list[int]) -> str:
@@ -259,7 +259,7 @@ def _with_object(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_of(content: Any) -> str:
-    """The text of an OpenAI content field: a string, None, or a list of text parts."""
+    """Text of an OpenAI content field (a string, None or text parts). Else RolloutError."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -275,8 +275,8 @@ def text_of(content: Any) -> str:
 
 
 def _refuse_patterns(tokenizer: Tokenizer, folder: Path) -> None:
-    """Refuse tokenizers whose decoder has a regular expression: decoding happens on the event loop
-    for every token, and a hostile pattern could block it for ever. No tokenizer in use has one."""
+    """Raises ModelError if the decoder has a regular expression: decoding runs on the event loop
+    for every token, and a hostile pattern could block it. No common tokenizer has one."""
     if tokenizer.decoder is not None and b'"Regex"' in tokenizer.decoder.__getstate__():
         raise ModelError.of(
             "model.unsafe_decoder",
@@ -298,8 +298,8 @@ def _special_tokens(folder: Path) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def open_chat(folder: Path) -> AsyncIterator[ChatFormat]:
-    """Context manager of a model's chat format, loaded and tried; its renderer process is gone
-    after the block. Raises ModelError where the template or the tokenizer cannot be used."""
+    """Context manager of a model's chat format, loaded and tested; its renderer process ends with
+    the block. Raises ModelError if template or tokenizer cannot be used."""
     chat = await asyncio.to_thread(ChatFormat, folder)
     try:
         await asyncio.to_thread(chat.check)

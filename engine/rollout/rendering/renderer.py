@@ -1,7 +1,7 @@
-"""Client of the renderer process (`render_worker`): one for each model that is in use.
+"""Client of the renderer process (worker.py); one process for each model in use.
 
-The process is started when it is first needed, ended and replaced when it passes a limit, and gone
-with `close`. Requests go one at a time; `ask` waits and is for threads, the event loop awaits
+The process starts at the first request, is replaced after it exceeds a limit, and ends with
+`close`. Requests are sequential. `ask` blocks and is for threads; on the event loop, await
 `prompt`.
 """
 
@@ -26,7 +26,7 @@ from engine.runtime.paths import ROOT
 from engine.runtime.variables import allowed_environment
 
 GRACE_S = 30.0
-"""Seconds of wall-clock time allowed beyond the limit of processor time: a machine may be busy."""
+"""Seconds of wall-clock time allowed beyond the CPU time limit, since the machine may be busy."""
 CHARS_PER_S = 20_000
 OVERRUNS = (-signal.SIGVTALRM, -signal.SIGPROF)
 DIRECT_BYTES = 2**18
@@ -70,14 +70,14 @@ class RenderClient:
     def ask(self, op: str, **fields: Any) -> Answer:
         """Send one request and wait for its answer.
 
-        Raises RolloutError where the template refuses what it is given, or passes a limit;
-        ModelError where it cannot be loaded.
+        Raises RolloutError if the template refuses the messages or exceeds a limit, ModelError if
+        it cannot be loaded.
         """
         return self._locked(_encoded(op, fields))
 
     async def prompt(self, *, cached: bool, **fields: Any) -> Answer:
         """Render and tokenise a prompt without blocking the event loop. With `cached`, an equal
-        earlier request gives the same answer, if the template always renders the same."""
+        earlier request returns the same answer, if the template is deterministic."""
         data = _encoded("prompt", fields)
         key = hashlib.blake2b(data, digest_size=16).digest() if cached else b""
         if cached and (known := self._cache.get(key)):
@@ -90,8 +90,8 @@ class RenderClient:
         return answer
 
     async def _awaited(self, data: bytes) -> Answer:
-        """Exchange on the event loop where the process runs and is idle: a thread costs more than
-        most renderings. Long requests and failed exchanges go to a thread."""
+        """Exchange on the event loop if the process is idle: a thread costs more than most
+        renderings. Long requests and failed exchanges go to a thread."""
         if self._worker and len(data) < DIRECT_BYTES and self._lock.acquire(blocking=False):
             exchange = asyncio.ensure_future(self._direct(self._worker, data))
             answer = await asyncio.shield(exchange)  # half an answer must not stay on the line
@@ -103,8 +103,8 @@ class RenderClient:
         return await loop.run_in_executor(self._threads, self._locked, data)
 
     async def _direct(self, worker: "_Worker", data: bytes) -> Answer | None:
-        """Exchange one request and release the lock; None where the process has ended without
-        passing a limit. Raises RolloutError where it has passed one."""
+        """Exchange one request and release the lock; None if the process ended without exceeding a
+        limit. Raises RolloutError if it exceeded one."""
         try:
             return await worker.exchange_on_loop(data, _clock_s(data))
         except asyncio.CancelledError:
@@ -150,7 +150,7 @@ class RenderClient:
         raise self._overrun(code)
 
     def _checked(self, answer: Answer) -> Answer:
-        """Answer, unless it is a refusal. Raises RolloutError."""
+        """Return the answer unless it is an error. Raises RolloutError."""
         error = answer.head.get("error")
         if error == "memory":  # its process has ended, or is about to
             raise self._overrun(None)
@@ -247,8 +247,8 @@ class _Worker:
         self._finalizer = weakref.finalize(self, _end, self._line, self.process)
 
     def exchange(self, data: bytes, limit_s: float) -> Answer:
-        """Send a request and read its answer. Raises OSError, ValueError or EOFError where there is
-        none in time."""
+        """Send a request and read its answer. Raises OSError, ValueError or EOFError if none
+        arrives in time."""
         end = time.monotonic() + limit_s
         self._line.settimeout(limit_s)
         self._line.sendall(FRAME.pack(len(data), 0) + data)
@@ -277,7 +277,7 @@ class _Worker:
     async def _receive(
         self, loop: asyncio.AbstractEventLoop, count: int, begun: bytes = b""
     ) -> bytes:
-        """Receive until `count` bytes or more are there, `begun` among them, as an answer arrives
+        """Receive until at least `count` bytes have arrived, including `begun`; an answer arrives
         in parts."""
         found = bytearray(begun)
         while len(found) < count:
@@ -300,7 +300,7 @@ class _Worker:
 
 
 def _end(line: socket.socket, process: "subprocess.Popen[bytes]") -> None:
-    """Close the line, and wait for the process; what ended by itself keeps its exit status."""
+    """Close the socket and wait for the process; one that exits by itself keeps its exit status."""
     line.close()
     try:
         process.wait(0.5)

@@ -1,11 +1,11 @@
-"""Renderer process: chat templates and tokenizers of models, which are untrusted code and patterns,
-under limits of time and memory.
+"""Renderer process: runs chat templates and tokenizers of models, which are untrusted, with limits
+on time and memory.
 
 usage: python -m engine.rollout.rendering.worker SOCKET
 
 Frames in both directions: lengths of head and tail (two big-endian 32-bit numbers), the head as
 JSON, the tail as bytes (token ids, 32 bits each). A request that takes too long ends the process by
-a signal whose number says which part it was: SIGVTALRM rendering, SIGPROF tokenising.
+a signal that identifies the part: SIGVTALRM rendering, SIGPROF tokenising.
 """
 
 import contextlib
@@ -28,19 +28,19 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 MOST_CHARS = 32_000_000
-"""Length of a rendered text at most."""
+"""Largest length of a rendered text in characters."""
 VOLATILE = ("strftime_now", "random")
-"""Names that let a template render the same messages differently."""
+"""Names by which a template can render equal messages differently."""
 Messages = list[dict[str, Any]]
 
 
 class TooLong(Exception):
-    """The rendered text is longer than `MOST_CHARS`."""
+    """Error for a rendered text that is longer than `MOST_CHARS`."""
 
 
 class Generation(Extension):
-    """`{% generation %} … {% endgeneration %}`: how templates of Hugging Face mark what the
-    assistant says (transformers, `apply_chat_template(return_assistant_tokens_mask=True)`)."""
+    """`{% generation %} … {% endgeneration %}`: mark of the assistant's text in Hugging Face
+    templates (transformers, `apply_chat_template(return_assistant_tokens_mask=True)`)."""
 
     tags = {"generation"}  # noqa: RUF012 - Jinja declares it so
 
@@ -58,7 +58,7 @@ class Rendered(NamedTuple):
 
 
 class Template:
-    """A compiled chat template. Raises jinja2.TemplateSyntaxError where the source is not one."""
+    """Compiled chat template. Raises jinja2.TemplateSyntaxError for invalid source."""
 
     def __init__(self, source: str, special: dict[str, str]) -> None:
         self._special = special
@@ -79,7 +79,7 @@ class Template:
         self.volatile = any(name in source for name in VOLATILE)
 
     def render(self, messages: Messages, tools: Messages, answer: bool) -> Rendered:
-        """Raises TooLong, and whatever the template raises."""
+        """Render messages. Raises TooLong, and any exception of the template."""
         parts, length = [], 0
         for part in self._template.generate(
             messages=messages, tools=tools or None, add_generation_prompt=answer, **self._special
@@ -99,8 +99,8 @@ class Template:
         """Render the prompt, with the messages at these positions replaced by raw texts exactly as
         given.
 
-        A template may change what it is given (strip it, take thoughts out), so it gets a fresh
-        placeholder for each, which the raw text takes the place of.
+        A template may change its input (strip it, remove thoughts), so each message is rendered as
+        a random placeholder, which is then replaced by the raw text.
         """
         nonce = secrets.token_hex(8)
         shown, marks = list(messages), []
@@ -122,20 +122,20 @@ def _raise(message: str) -> None:
 
 
 RENDER_S = 3.0
-"""Processor time of one rendering."""
+"""CPU seconds for one rendering."""
 LOAD_S = 20.0
 ENCODE_S = 3.0
-"""Processor time of one tokenising, and a second more for each `CHARS_PER_S` characters."""
+"""CPU seconds for one tokenising, plus one second for each `CHARS_PER_S` characters."""
 CHARS_PER_S = 100_000
 MEMORY_BYTES = 512 * 2**20
-"""Memory that a request may use beyond that of the loaded model."""
+"""Bytes that a request may use in addition to the loaded model."""
 FRAME = struct.Struct("!II")
 SHRINKING = 4
-"""Most characters that a normalizer may merge into one, for the estimate of a prompt's length."""
+"""Most characters that a normalizer may merge into one, to estimate a prompt's length."""
 
 
 class Unreadable(Exception):
-    """The tokenizer cannot read a text."""
+    """Error for a text that the tokenizer cannot encode."""
 
 
 class Renderer:
@@ -158,7 +158,7 @@ class Renderer:
         known: str,
         most_tokens: int,
     ) -> "tuple[dict[str, Any], array[int] | None]":
-        """Text and tokens of a prompt; only the rest where it begins with `known`."""
+        """Text and tokens of a prompt; without `known` if the text begins with it."""
         with _limited(signal.ITIMER_VIRTUAL, RENDER_S):
             text = self._template.fill(messages, {int(k): v for k, v in answers.items()}, tools)
         extends = bool(known) and text.startswith(known)
@@ -187,8 +187,8 @@ class Renderer:
 
 @contextlib.contextmanager
 def _limited(timer: int, seconds: float):  # type: ignore[no-untyped-def]
-    """Limit the processor time of the block: beyond it the kernel ends the process, which a
-    template cannot delay, and which works without the engine."""
+    """Limit the CPU time of the block: beyond it the kernel ends the process, which a template
+    cannot prevent."""
     signal.setitimer(timer, seconds)
     try:
         yield
@@ -197,7 +197,7 @@ def _limited(timer: int, seconds: float):  # type: ignore[no-untyped-def]
 
 
 def serve(line: socket.socket) -> None:
-    """Answer requests until the other end is gone."""
+    """Answer requests until the other end closes the socket."""
     renderer: Renderer | None = None
     while (head := receive(line)) is not None:
         tokens: array[int] | None = None
@@ -232,7 +232,7 @@ def serve(line: socket.socket) -> None:
 
 
 def receive(line: socket.socket) -> dict[str, Any] | None:
-    """Receive one request; None where the engine has closed the connection."""
+    """Receive one request; None if the engine has closed the socket."""
     lengths = read(line, FRAME.size)
     if lengths is None:
         return None
@@ -246,7 +246,7 @@ def send(line: socket.socket, head: dict[str, Any], tail: bytes = b"") -> None:
 
 
 def read(line: socket.socket, count: int) -> bytes | None:
-    """Read `count` bytes; None where the connection ends before."""
+    """Read `count` bytes; None if the socket closes before."""
     parts = bytearray()
     while len(parts) < count:
         part = line.recv(min(count - len(parts), 2**20))

@@ -63,7 +63,7 @@ class TrackingRoutes:
         return json_of(await self._tracking.views(run_id, self._library.folder(run_id)))
 
     async def track(self, request: Request) -> Response:
-        """Begin to send; `trackers` has the progress."""
+        """Start sending a run to trackers; `trackers` reports the progress."""
         asked, run_id = await body_of(request, TrackRun), request.path_params["run"]
         folder = self._library.folder(run_id)
         self._tracking.send(folder, asked.to)

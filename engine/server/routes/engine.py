@@ -84,7 +84,7 @@ class EngineRoutes:
         return Response(status_code=204)
 
     async def confirm(self, request: Request) -> Response:
-        """Record what a person trusts; queued runs of a trusted project may begin."""
+        """Record a confirmation of trust; queued runs of a trusted project may begin."""
         asked = await body_of(request, Confirm)
         await asyncio.to_thread(confirm, asked.confirmation)
         if asked.confirmation.kind == "project":

@@ -1,4 +1,4 @@
-"""Routes for a home machine: lease, folders that arrive, files that leave, requests to home."""
+"""Routes for a home machine: lease, uploaded folders, downloads of files, requests to home."""
 
 import asyncio
 import shutil
@@ -90,7 +90,7 @@ class HomeRoutes:
         return json_of(found)
 
     async def forget_files(self, request: Request) -> Response:
-        """Only what was made to be fetched."""
+        """Delete exports of a run that were made for download."""
         folder = self._library.folder(request.path_params["run"])
         if request.query_params.get("below") != EXPORTS:
             raise Refused.of("sync.unknown", "Only exports can be deleted this way.")
@@ -112,8 +112,8 @@ class HomeRoutes:
         return StreamingResponse(blocks(), media_type="application/octet-stream")
 
     async def hand_over(self, request: Request) -> Response:
-        """The run is somewhere else from now on, and all of it has arrived: here it goes. Raises
-        Refused while it goes on."""
+        """Delete a run that was moved to another machine completely. Raises Refused while it is
+        active."""
         run_id = request.path_params["run"]
         async with self._lifecycle.resting(run_id) as folder:
             await asyncio.to_thread(shutil.rmtree, folder)
@@ -123,7 +123,7 @@ class HomeRoutes:
     # HomeRequests
 
     async def errands(self, request: Request) -> Response:
-        """Open requests to the home machine; waits until there is one."""
+        """Open home requests; waits until there is one."""
         wait = min(number_of(request, "wait"), LONGEST_WAIT_S)
         return json_of(HomeRequestList(errands=await self._requests.waiting(wait)))
 
@@ -134,7 +134,7 @@ class HomeRoutes:
 
 
 def _inside(folder: Path, wanted: str) -> Path:
-    """A file that may be sent. Raises Refused."""
+    """Path of a file that may be downloaded. Raises Refused for any other."""
     if wanted not in {name for name, _ in listed(folder, NEVER_SENT, wanted)}:
         raise Refused.of("sync.unknown", f"This run has no file {wanted}.")
     return folder / wanted

@@ -1,4 +1,4 @@
-"""Routes for a copy of a run that is kept elsewhere: what changed, and signs of life."""
+"""Routes for mirrors of a run: pages of changes, and progress ticks."""
 
 import asyncio
 import contextlib
@@ -18,9 +18,9 @@ from engine.storage.run_folder.run import DATABASE
 
 MOST_WAIT_S = 20.0
 GATHER_S = 0.03
-"""From the first change to the page that tells of it: what follows closely comes along …"""
+"""Seconds from the first change to its page, so that changes in quick succession share a page."""
 MANY = 1000
-"""… unless so many events are there already."""
+"""Number of waiting events from which a page is sent without that pause."""
 
 
 class MirrorRoutes:
@@ -35,7 +35,7 @@ class MirrorRoutes:
         ]
 
     async def changes(self, request: Request) -> Response:
-        """204 where nothing comes within `wait` seconds."""
+        """Respond with a page of changes; 204 if there are none within `wait` seconds."""
         run_id = request.path_params["run"]
         file = self.library.folder(run_id) / DATABASE
         after = int(number_of(request, "after"))
@@ -54,7 +54,7 @@ class MirrorRoutes:
         return Response(page.content, media_type="application/octet-stream", headers=headers)
 
     async def _has_more(self, subscriber: Subscriber, file: Path, after: int, end: float) -> bool:
-        """Wait for events behind `after`, and for those that follow closely."""
+        """Wait for events after `after`, and `GATHER_S` for more; False if none came."""
         while not self.broadcast.closing:
             subscriber.woken.clear()
             behind = await asyncio.to_thread(last_seq, file) - after

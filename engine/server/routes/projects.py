@@ -132,7 +132,7 @@ class ProjectRoutes:
         return json_of(await asyncio.to_thread(self._library.summary, folder))
 
     async def servers(self, request: Request) -> Response:
-        """MCP servers as mcp.json names them; no server is contacted."""
+        """MCP servers listed in mcp.json; no server is contacted."""
         return json_of(await asyncio.to_thread(views_of, project_of(request)))
 
     async def set_server(self, request: Request) -> Response:
@@ -141,19 +141,19 @@ class ProjectRoutes:
         return await self.servers(request)
 
     async def find_tools(self, request: Request) -> Response:
-        """Start or call each MCP server, and ask it for its tools."""
+        """Start or call each MCP server and list its tools."""
         return json_of(await discover_tools(project_of(request)))
 
     async def _view(
         self, path: Path, read: Callable[[Path], ProjectView] | None = None
     ) -> ProjectView:
-        """A project with its runs as they are now, which their folders do not say."""
+        """View of a project, with the current states of active runs."""
         view = await asyncio.to_thread(read or self._library.open_project, path)
         return view.model_copy(update={"runs": [self._lifecycle.summary(r.id) for r in view.runs]})
 
 
 class DraftRoutes:
-    """Routes of projects that an LLM writes: the draft as it comes, and the files made of it."""
+    """Routes of projects that an LLM writes: streamed drafts, and files created from them."""
 
     def __init__(self, services: Services) -> None:
         self._library, self._lifecycle = services.library, services.lifecycle
@@ -167,7 +167,7 @@ class DraftRoutes:
         ]
 
     async def write(self, request: Request) -> Response:
-        """A line of JSON before and after each question; hanging up asks no more of them."""
+        """Stream a JSON line before and after each model call; hanging up cancels the rest."""
         asked = await body_of(request, DescribeTask)
         folder = await open_draft(asked)
         run_id = (await asyncio.to_thread(read_spec, folder)).id
@@ -184,7 +184,7 @@ class DraftRoutes:
         return json_lines(progress(), self._touch)
 
     async def begin(self, request: Request) -> Response:
-        """The servers that its agent reaches; nobody is asked yet."""
+        """Create a project with MCP tools and list its MCP servers; none is contacted."""
         asked = await body_of(request, BeginWithTools)
         folder = path_of(asked.folder)
         file = path_of(asked.servers) if asked.servers else None

@@ -27,9 +27,9 @@ STAYING = {
     "/runs/{run}/send",
     "/runs/{run}/track",
 }
-"""POST routes that are answered here: from the replica, or about the location of the run."""
+"""POST routes that are handled here: from the replica, or about the location of the run."""
 LOG = "/runs/{run}/log"
-"""Route of the workers' output, which is read on the server where possible."""
+"""Route of the worker log, which is read on the server where possible."""
 EXPORT = "/runs/{run}/checkpoints/{step:int}/export"
 STARTING: dict[str, type[StartRun] | type[StartEvaluation]] = {
     "/runs": StartRun,
@@ -43,7 +43,7 @@ KINDS = {"application/json", "application/x-ndjson", "text/plain", "text/event-s
 
 
 class Relay:
-    """Wraps the handlers of an engine: those about remote runs ask the engine of their server."""
+    """Wraps route handlers to forward requests about remote runs to their server."""
 
     def __init__(self, services: Services) -> None:
         self._hosts, self._library = services.hosts, services.library
@@ -74,7 +74,7 @@ class Relay:
         return there_or_here
 
     async def _ask_there(self, request: Request, host: Host, run_id: str, path: str) -> Response:
-        """Forward a request, and allow the remote run the judge questions that follow from it."""
+        """Forward a request, and allow the judge requests that the remote run makes for it."""
         folder, lasting = self._library.folder(run_id), contextlib.ExitStack()
         if path in TRYING:
             asked = await body_of(request, TryJudge)

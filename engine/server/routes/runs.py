@@ -1,4 +1,4 @@
-"""Routes of runs: starting and steering them, reading what they have stored, labels."""
+"""Routes of runs: start, commands, stored data, labels."""
 
 import asyncio
 import contextlib
@@ -224,8 +224,8 @@ class RunRoutes:
                 yield trial, places
 
     async def export(self, request: Request) -> Response:
-        """Stream a line of JSON per progress tick, then the report or a problem; hanging up cancels
-        and leaves nothing behind. Step 0 is the newest whole checkpoint."""
+        """Stream a JSON line per progress tick, then the report or a problem; hanging up cancels
+        and removes partial files. Step 0 is the newest complete checkpoint."""
         asked = await body_of(request, ExportCheckpoint)
         p = request.path_params
         folder = self.library.folder(p["run"])
@@ -255,7 +255,7 @@ class RunRoutes:
 
     @contextlib.asynccontextmanager
     async def _labelling(self, request: Request) -> AsyncIterator[OpenRun]:
-        """A run, open for its labels. Raises StoreError where what is stored in it fits no rule."""
+        """Open a run for labels. Raises StoreError if its stored data is invalid."""
         async with self._lifecycle.opened(request.path_params["run"]) as opened:
             with _refusing_what_is_stored(opened.run.folder):
                 yield opened
@@ -276,8 +276,8 @@ class RunRoutes:
 
 @contextlib.contextmanager
 def _refusing_what_is_stored(folder: Path) -> Iterator[None]:
-    """Raise StoreError for whatever the rows of a run make our code raise: it may come from
-    anywhere."""
+    """Convert errors caused by stored rows of a run into StoreError: the rows may be from another
+    machine."""
     try:
         yield
     except (AtelierError, OSError, apsw.Error):

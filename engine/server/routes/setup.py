@@ -30,7 +30,7 @@ from engine.training.sft.preview import view
 from engine.trust.files import project_file
 
 MOST_WORDS = 600
-"""Characters of an attempt that are shown beside its score."""
+"""Characters of a trajectory shown beside its score."""
 
 
 class SetupRoutes:
@@ -82,7 +82,7 @@ class SetupRoutes:
         return json_list(await find_judges())
 
     async def check_judges(self, request: Request) -> Response:
-        """Ask each judge of the project one real question. Its answers are kept in the arena."""
+        """Send each judge of the project one real request. Its verdicts are kept in the arena."""
         path = project_of(request)
         file = _rubric_file(path)
         rubric = await asyncio.to_thread(load_rubric, file)

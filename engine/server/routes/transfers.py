@@ -1,7 +1,7 @@
-"""Routes of remote servers, and of checkpoints and runs that change machines.
+"""Routes of remote servers, and of moving checkpoints and runs between machines.
 
-A move streams a line of JSON per progress tick, then its result; hanging up stops it, and the same
-request continues it.
+A move streams a JSON line per progress tick, then its result; hanging up stops it, and the same
+request resumes it.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class HostRoutes:
         ]
 
     async def hosts(self, request: Request) -> Response:
-        """List of servers, at once, or with `after` and `wait` as soon as something has changed."""
+        """List servers, immediately or with `after` and `wait` after the next change."""
         after = int(request.query_params.get("after", 0))
         wait = min(float(request.query_params.get("wait", 0)), LONGEST_WAIT_S)
         return json_of(await self._hosts.listed(after, wait))
@@ -120,7 +120,7 @@ class TransferRoutes:
         return self._lines(work)
 
     async def export(self, request: Request, host: Host, folder: Path) -> Response:
-        """Made where the run is, and brought here."""
+        """Export a checkpoint on the server of its run and download the result."""
         asked = await body_of(request, ExportCheckpoint)
         step = request.path_params["step"] or None
 

@@ -1,4 +1,4 @@
-"""Models side by side: the processes that answer, kept warm for a while."""
+"""Side-by-side chat: model processes that stay loaded between questions."""
 
 import asyncio
 import contextlib
@@ -36,27 +36,27 @@ from engine.storage.run_folder.run import Run
 from engine.trust.projects import require_run_trust
 
 UNLOAD_AFTER_S = 180.0
-"""Seconds after its last answer until a model is unloaded."""
+"""Seconds after its last response until a model is unloaded."""
 LEAST_CONTEXT = 2048
-"""Tokens of a talk; the project's own limit where that is more."""
+"""Minimum context length of a chat in tokens; the project's limit applies if it is larger."""
 ROOM = 1.3
-"""Times what a model needs that must be free while a run goes on."""
+"""Multiple of the model's memory that must be free while a run is active."""
 TITLE_CHARS = 80
 
 
 @dataclass
 class LoadedModel:
-    """A loaded base model and the adapter it has now."""
+    """Loaded base model and its current adapter."""
 
     policy: Policy
     adapter: str
     untrained: Path
-    """The adapter as it was before any other took its place: it changes nothing."""
+    """Initial adapter of the base model, which has no effect."""
     used: float = 0.0
 
 
 class ArenaService:
-    """Answers one question at a time. Base models are loaded once; adapters are swapped in them."""
+    """Side-by-side chat, one turn at a time. Base models are loaded once; adapters are swapped."""
 
     def __init__(self, resources: RunResources) -> None:
         self._resources = resources
@@ -67,7 +67,7 @@ class ArenaService:
 
     @property
     def pids(self) -> list[int]:
-        """Processes that are at work here."""
+        """PIDs of model and agent processes."""
         return [pid for one in self._loaded.values() for pid in one.policy.pids] + [
             pid for pool in self._pools for pid in pool.pids
         ]
@@ -75,9 +75,9 @@ class ArenaService:
     async def ask(
         self, run: Run, asked: AskArena, contestants: list[Contestant], crowded: bool
     ) -> AsyncGenerator[ArenaTicked, None]:
-        """Answers as they come, each stored as it ends. Raises what policy, provider and store
-        raise, and Refused for agent or provider of a project that is not trusted. `crowded`: a run
-        goes on beside."""
+        """Yield text of the contestants; each trajectory is stored when it ends. Raises errors of
+        policy, provider and store, and Refused for agent or provider of an untrusted project.
+        `crowded`: a run is active on the same machine."""
         if not asked.chats or any(one.kind == "provider" for one in contestants):
             await asyncio.to_thread(require_run_trust, run.folder)
         async with self._lock:
@@ -99,7 +99,7 @@ class ArenaService:
             yield ArenaTicked(kind="stored", run_id=run.spec.id, group=group)
 
     async def unload_idle(self) -> None:
-        """Unload all models unless a question is being answered; a run needs the memory."""
+        """Unload all models unless a response is being generated; a run needs the memory."""
         if not self._lock.locked():
             await self._unload()
 
@@ -118,7 +118,7 @@ class ArenaService:
         place: int,
         crowded: bool,
     ) -> AsyncGenerator[ArenaTicked, None]:
-        """Text as it comes, then the attempt."""
+        """Yield a contestant's text as it is generated, then its trajectory."""
         texts: asyncio.Queue[str | None] = asyncio.Queue()
 
         async def attempt() -> Trajectory:
@@ -168,7 +168,7 @@ class ArenaService:
     async def _agents(
         self, run: Run, asked: AskArena, place: int, texts: "asyncio.Queue[str | None]"
     ) -> AsyncIterator[Agents]:
-        """Agent of one answer: the person's chat, or the project's agent."""
+        """Agent of one response: the person's chat, or the project's agent."""
         if asked.chats:
             messages = asked.chats[place if len(asked.chats) > 1 else 0]
             yield Chat(messages, asked.temperature, asked.max_tokens, texts.put_nowait)
@@ -185,7 +185,7 @@ class ArenaService:
     async def _policy_for(
         self, run: Run, contestant: Contestant, model: ModelConfig, crowded: bool
     ) -> Policy:
-        """A policy with the contestant's weights, loaded where it is not yet."""
+        """Policy with the contestant's weights, loaded if necessary."""
         name = f"{contestant.model_path} {model.rank} {model.alpha} {model.dtype}"
         loaded = self._loaded.get(name)
         if loaded is None:
@@ -223,7 +223,7 @@ class ArenaService:
 
 
 async def _load(run: Run, contestant: Contestant, model: ModelConfig, place: Path) -> LoadedModel:
-    """`place` is where its untrained adapter is kept, anew with every load."""
+    """Load a base model; its untrained adapter is saved to `place`, replacing an earlier one."""
     folder, config = Path(contestant.model_path), in_one_process(run.config)
     policy = await start_policy(config, folder, run.log_file, contestant.model)
     try:
@@ -239,7 +239,7 @@ async def _load(run: Run, contestant: Contestant, model: ModelConfig, place: Pat
 
 
 def _settings(project: Path, asked: AskArena, contestant: Contestant) -> ProjectConfig:
-    """The project's, with room for a talk and nobody judging."""
+    """Settings of the project without a judge; for a chat, with a long enough context."""
     config = without_judge(load_config(project))
     if not asked.chats:
         return config
@@ -252,7 +252,7 @@ def _settings(project: Path, asked: AskArena, contestant: Contestant) -> Project
 
 
 def _scenario(run: Run, asked: AskArena, place: int) -> Scenario:
-    """Raises Refused where the project has none of that id."""
+    """Scenario of the chat or of the project. Raises Refused for an unknown id."""
     if asked.chats:
         chat = asked.chats[place if len(asked.chats) > 1 else 0]
         title = str(chat[-1].get("content", ""))[:TITLE_CHARS] if chat else ""

@@ -1,4 +1,4 @@
-"""Availability of backends for a project's [backend]: the same answer that starting a run finds."""
+"""Availability of backends for a project's [backend], equal to the check at the start of a run."""
 
 import importlib.util
 import os
@@ -10,12 +10,12 @@ from engine.hardware.gpus import read_gpus
 from engine.protocol.records.backends import BackendFacts, Provision
 
 BESIDE = {"vllm": "vllm-cpu", "unsloth": "unsloth-cpu"}
-"""Module → the environment that has it for the processor."""
+"""Optional modules and the environments that provide them for the CPU."""
 TITLES = {"vllm": "vLLM", "unsloth": "Unsloth"}
 
 
 def backend_facts() -> BackendFacts:
-    """Asks driver and disk; takes about a second."""
+    """Query GPU driver and disk; takes about a second."""
     shown = len(visible(read_gpus().cards, os.environ))
     cards = shown if computes_on_cards() else 0
     present = {name for name in BESIDE if importlib.util.find_spec(name)}
@@ -36,7 +36,8 @@ def backend_facts() -> BackendFacts:
 def provision(
     name: str, present: bool, cards: int, beside: Mapping[str, Status], why: str = ""
 ) -> Provision:
-    """`present` in the engine's own environment; else, without a card, from `beside`."""
+    """Availability of a backend, in the engine's environment or, without a GPU, those in
+    `beside`."""
     if present:
         return Provision(state="ready")
     if cards:

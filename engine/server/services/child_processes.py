@@ -1,4 +1,4 @@
-"""Child processes that serve the whole engine: they are spared when a run's orphans are reaped."""
+"""Child processes that serve the whole engine; excluded when orphans of a run are killed."""
 
 from collections.abc import Collection, Iterable
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Credentials of providers: API keys, held in memory only, and who may use which of them."""
+"""Credentials of providers: API keys in memory, and the access of each run to them."""
 
 from functools import partial
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from engine.server.services.home_requests import HomeRequests
 
 
 class LentKeys(NamedTuple):
-    """Keys and confirmed addresses that a home machine lends for one run."""
+    """API keys and confirmed addresses that a home machine lends to one run."""
 
     keys: dict[str, str]
     addresses: frozenset[AddressConfirmation]
@@ -34,7 +34,7 @@ class Credentials:
         self._by_run.pop(run_id, None)
 
     def access(self, spec: RunSpec) -> Access:
-        """Access of a run to providers: by our keys, or by requests to the home machine."""
+        """Access of a run to providers: with API keys here, or by requests to the home machine."""
         if spec.keys_at_home:
             return Access({}, partial(self._home_requests.ask, spec.id))
         lent = self._by_run.get(spec.id, LentKeys({}, frozenset()))

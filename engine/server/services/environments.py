@@ -1,4 +1,4 @@
-"""Jobs on environments: they continue when the window closes, and end with the engine."""
+"""Jobs on environments: they continue after the window is closed and end with the engine."""
 
 import asyncio
 from collections.abc import Sized
@@ -62,7 +62,7 @@ class EnvironmentService:
         await self.act(name, action)
 
     async def act(self, name: str, action: EnvironmentAction) -> None:
-        """Begin a job, or cancel it. Raises Refused while another one is active."""
+        """Start a job, or cancel it. Raises Refused while a different one is active."""
         job = self._jobs.get(name)
         if action == "cancel":
             if job:
@@ -84,7 +84,7 @@ class EnvironmentService:
 
 
 def _refuse_other(name: str, job: "_Job", action: EnvironmentAction) -> None:
-    """Refuse another action while a job is under way; the same action is under way already."""
+    """Raises Refused if the active job has another action; repeating its action is allowed."""
     if job.action != action:
         raise Refused.of(
             "environment.busy",

@@ -1,4 +1,4 @@
-"""Exports of checkpoints: each is a task that ends with its listener."""
+"""Exports of checkpoints: each is a task that ends when its client disconnects."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -25,7 +25,7 @@ class ExportService:
         self._opened = opened
         self._tasks: set[asyncio.Task[None]] = set()
         self.pids: set[int] = set()
-        """Processes that are at work here."""
+        """PIDs of the export processes."""
 
     @property
     def busy(self) -> bool:
@@ -47,7 +47,7 @@ class ExportService:
             task.cancel()
 
     async def close(self) -> None:
-        """Cancel what is under way, and wait until nothing of it is left."""
+        """Cancel all exports, and wait until they are cleaned up."""
         for task in self._tasks:
             if not task.cancelling():
                 task.cancel()

@@ -1,4 +1,4 @@
-"""Fingerprints of a project's files: a file that changed after it was read is not overwritten."""
+"""Fingerprints of a project's files, to avoid overwriting a file that changed after it was read."""
 
 import hashlib
 import stat
@@ -13,11 +13,11 @@ from engine.trust.files import named_files, project_file
 
 MISSING = ""
 LARGEST_BYTES = 256 << 20
-"""Size in bytes beyond which size and modification time are the fingerprint, not the content."""
+"""Size in bytes above which a fingerprint is made of size and modification time only."""
 
 
 def fingerprint(file: Path) -> str:
-    """SHA-256 of a regular file in hexadecimal digits; MISSING where there is none."""
+    """SHA-256 of a regular file in hexadecimal digits; MISSING if there is no such file."""
     try:
         found = file.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -35,8 +35,8 @@ def _fingerprint(file: Path, changed_ns: int, inode_changed_ns: int, size: int) 
 
 
 def fingerprints(project: Path, config: ProjectConfig | None) -> dict[str, str]:
-    """Fingerprint of each file that the project consists of, by its path in the project. A file
-    that must not be read is left out; the problems of the project name it."""
+    """Fingerprints of a project's files by relative path. A file that must not be read is left out;
+    the problems of the project name it."""
     files = [project / FILE]
     for setting, name in named_files(config) if config is not None else []:
         try:
@@ -47,8 +47,8 @@ def fingerprints(project: Path, config: ProjectConfig | None) -> dict[str, str]:
 
 
 def check_unchanged(file: Path, read: str) -> None:
-    """Check that a file is as it was read. Raises Refused where it is not; an empty `read` is not
-    compared."""
+    """Raises Refused if a file differs from the fingerprint `read`; an empty fingerprint is not
+    checked."""
     if read and fingerprint(file) != read:
         raise Refused.of(
             "file.changed",

@@ -1,4 +1,4 @@
-"""Calls of judges that are made at home: they wait here until a home takes and answers them."""
+"""Home requests: judge calls that wait until a home machine fetches and executes them."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from engine.protocol.requests.home import HomeRequest, HomeResponse, Lease, Leas
 
 
 class HomeRequests:
-    """Nothing is lost with a connection: what was taken and not answered is handed out again."""
+    """Queue of home requests; unanswered ones are sent again after a reconnect."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[HomeRequest, asyncio.Future[Any]]] = {}
@@ -19,12 +19,12 @@ class HomeRequests:
         self._leaving = False
 
     def close(self) -> None:
-        """Release waiting clients; open requests are sent again by a resumed run."""
+        """Release waiting clients; a resumed run sends its open requests again."""
         self._leaving = True
         self._news.set()
 
     async def ask(self, run_id: str, op: str, fields: dict[str, Any]) -> Any:
-        """The answer, however long a home is away. Raises Refused where home cannot ask either."""
+        """Result of a request, without a timeout. Raises Refused if the home machine refuses it."""
         errand = HomeRequest(id=uuid.uuid4().hex, run_id=run_id, op=op, fields=fields)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[errand.id] = (errand, future)
@@ -36,7 +36,7 @@ class HomeRequests:
             self._taken.discard(errand.id)
 
     async def waiting(self, wait_s: float) -> list[HomeRequest]:
-        """Requests that no home machine has taken yet; they count as taken now."""
+        """Requests that no home machine has fetched yet; they are marked as fetched."""
         if not self._untaken() and not self._leaving:
             self._news.clear()
             try:
@@ -48,13 +48,13 @@ class HomeRequests:
         return found
 
     def hand_out_again(self) -> None:
-        """A home has come (back): whatever is open is its to do."""
+        """Offer all open requests again, because a home machine has connected."""
         self._taken.clear()
         if self._open:
             self._news.set()
 
     def done(self, errand_id: str, done: HomeResponse) -> None:
-        """Raises Refused where nobody waits for it any more."""
+        """Store the result of a request. Raises Refused if the request has expired."""
         if errand_id not in self._open:
             raise Refused.of("errand.unknown", "This request has expired.")
         _, future = self._open[errand_id]
@@ -72,7 +72,7 @@ LEASE_S = 60.0
 
 
 class HomeLease:
-    """The home machine that holds the lease; one that is silent for `LEASE_S` seconds loses it."""
+    """Lease held by one home machine; lost after `LEASE_S` seconds without renewal."""
 
     def __init__(self, home_requests: HomeRequests) -> None:
         self._home_requests = home_requests
@@ -81,11 +81,11 @@ class HomeLease:
 
     @property
     def was_taken(self) -> bool:
-        """Whether a home machine has worked with this engine: it tracks the runs itself."""
+        """Whether a home machine has used this engine; experiment tracking then happens there."""
         return self._holder is not None
 
     def take(self, asked: Lease) -> Leased:
-        """Take or renew the lease. Raises Refused where another home machine holds it."""
+        """Take or renew the lease. Raises Refused if another home machine holds it."""
         held = self._holder if time.monotonic() - self._renewed < LEASE_S else None
         if held and held.home != asked.home and not asked.take_over:
             raise Refused.of(

@@ -1,4 +1,4 @@
-"""Judges of this engine: those of an active run, and a warm one for rescoring and suggestions."""
+"""Judges of this engine: those of an active run, and a reusable process for rescoring."""
 
 import asyncio
 import contextlib
@@ -28,8 +28,7 @@ from engine.trust.projects import require_run_trust
 
 
 class JudgeService:
-    """Judge process for trials, started with the first question; another configuration replaces
-    it."""
+    """Judge process for trials, started at the first request; a new configuration replaces it."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -44,8 +43,8 @@ class JudgeService:
 
     @contextlib.asynccontextmanager
     async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Rescoring]:
-        """Trial of a judge on a run, one at a time. Raises ConfigError where rubric or judges
-        cannot be used, Refused where the run is not trusted."""
+        """Trial of a judge on a run, one at a time. Raises ConfigError for an invalid rubric or
+        judge, Refused if the run is not trusted."""
         await asyncio.to_thread(require_run_trust, run.folder)
         config, rubric = await asyncio.to_thread(judge_settings, run.project, request)
         async with self._lock:
@@ -71,8 +70,8 @@ class JudgeService:
 
 @contextlib.asynccontextmanager
 async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncIterator[Panel | None]:
-    """Context manager of the judges of one run, None without one; their process is gone when the
-    block ends. Without a policy there is no local judge."""
+    """Context manager of the judges of one run, or None if it has none; their process ends with the
+    block. Without a policy there is no local judge."""
     judge = run.config.judge
     if not judge.enabled:
         yield None
@@ -93,7 +92,7 @@ async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncItera
 
 
 def judge_settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubric]:
-    """Judge settings and rubric of the project, with the request's own values in their place."""
+    """Judge settings and rubric of the project, overridden by values of the request."""
     judge = load_config(project).judge
     models = request.models or judge.models
     if not models:

@@ -72,7 +72,7 @@ class Library:
         return fingerprints(path, config)
 
     def view(self, path: Path) -> ProjectView:
-        """A project as lists show it: one that cannot be read is shown with the reason."""
+        """View of a project for lists; an unreadable project is shown with the reason."""
         try:
             return self.open_project(path)
         # any file may be in the folder: whatever it makes our code raise stays with this project
@@ -87,8 +87,8 @@ class Library:
             )
 
     def runs(self, project: Path) -> list[RunSummary]:
-        """Runs of a project, newest first; a folder that cannot be read is shown as damaged, with
-        the reason."""
+        """Runs of a project, newest first; an unreadable folder is shown as damaged, with the
+        reason."""
         files = (file for name in (SPEC, DATABASE) for file in project.glob(f"runs/*/{name}"))
         folders = sorted({file.parent for file in files}, reverse=True)
         return [self.summary(folder) for folder in folders]
@@ -98,15 +98,15 @@ class Library:
         return sorted(runs, key=lambda run: run.id, reverse=True)
 
     def folder(self, run_id: str) -> Path:
-        """Folder of a run, to be read. Raises Refused for an id that no known project holds,
-        StoreError where something in it leads elsewhere."""
+        """Verified folder of a run. Raises Refused for an id without a run in the known projects,
+        StoreError if a file or link in it leads outside."""
         folder = self.find(run_id)
         check_run_folder(folder)
         return folder
 
     def find(self, run_id: str) -> Path:
-        """Folder of a run, whatever is in it. Raises Refused for an id that no known project
-        holds."""
+        """Folder of a run without any check of its content. Raises Refused for an id without a run
+        in the known projects."""
         if run_id in self._runs:
             if os.path.lexists(self._runs[run_id]):
                 return self._runs[run_id]
@@ -152,8 +152,8 @@ class Library:
         return summary
 
     def _owner_of_id(self, folder: Path) -> Path | None:
-        """Another run with the id of this one, which goes by it; None where this one does. A
-        trusted run never gives its id to one that is not."""
+        """Another run that has the same id and precedence; None if this run has precedence. A
+        trusted run never loses its id to an untrusted one."""
         owner = self._runs.get(folder.name)
         if owner is None or owner == folder or owner.name != folder.name:
             return None
@@ -182,7 +182,7 @@ def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
 
 
 def _split_infos(path: Path, config: ProjectConfig) -> list[SplitInfo]:
-    """Splits whose file may be read; the others are among the problems."""
+    """Scenario files that can be read; the others are listed among the problems."""
     found = []
     for split in ("train", "validation"):
         with contextlib.suppress(ConfigError):
@@ -192,7 +192,7 @@ def _split_infos(path: Path, config: ProjectConfig) -> list[SplitInfo]:
 
 
 def _stamp(folder: Path) -> tuple[float, ...]:
-    """Modification times of what a summary is made of: database (with its WAL), spec and record."""
+    """Modification times of the files of a summary: database (with its WAL), spec and record."""
 
     def changed(name: str) -> float:
         file = folder / name

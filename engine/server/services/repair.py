@@ -1,4 +1,4 @@
-"""Repair and removal of a run folder that no engine uses."""
+"""Repair and removal of a run folder that is not in use."""
 
 import shutil
 from pathlib import Path
@@ -13,10 +13,10 @@ from engine.storage.run_folder.run import DATABASE, SPEC, read_spec
 
 
 def repair(folder: Path) -> Repaired:
-    """Recover the database of a run and, where it cannot be read, its run.json.
+    """Recover the database of a run and, if unreadable, its run.json.
 
-    The caller holds the lock of the folder. Raises Refused where nothing is damaged or the run is
-    the copy of one on a server, StoreError where nothing can be recovered.
+    The caller holds the lock of the folder. Raises Refused if nothing is damaged or the run is a
+    mirror of a remote run, StoreError if nothing can be recovered.
     """
     check_run_folder(folder)
     if elsewhere := read_record(folder):
@@ -46,9 +46,9 @@ def _readable_spec(folder: Path) -> RunSpec | None:
 
 
 def remove(folder: Path) -> None:
-    """Delete a run with its checkpoints; exports lie elsewhere and stay. The caller holds the lock.
+    """Delete a run with its checkpoints, but not its exports. The caller holds the lock.
 
-    Raises Refused where the folder is not one of a run, StoreError where it cannot be deleted.
+    Raises Refused if the folder is not one of a run, StoreError if it cannot be deleted.
     """
     if folder.is_symlink() or is_of_another_project(folder) or folder.parent.name != "runs":
         raise Refused.of("run.no_folder", "This is not the folder of a run.", where=str(folder))

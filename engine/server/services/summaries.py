@@ -1,4 +1,4 @@
-"""Rows of runs for lists, from what their folders hold; damaged folders, and copies, included."""
+"""Run summaries for lists, read from run folders, including damaged folders and copies."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from engine.storage.run_folder.run import SPEC, is_locked, read_spec, run_reader
 
 
 def summarise(folder: Path) -> RunSummary:
-    """Fold a run's events into its row. Raises StoreError where the folder cannot be read."""
+    """Summary of a run from its events. Raises StoreError if the folder is unreadable."""
     check_run_folder(folder)
     if readable(str(folder)) != str(folder):
         raise StoreError.of(
@@ -80,7 +80,7 @@ def summarise(folder: Path) -> RunSummary:
 
 
 def problem_of(error: Exception, where: Path) -> Problem:
-    """Problem of a folder that cannot be read, from the error."""
+    """Problem that describes why a folder is unreadable."""
     if isinstance(error, AtelierError):
         return error.problem
     return Problem(
@@ -93,7 +93,7 @@ def problem_of(error: Exception, where: Path) -> Problem:
 
 
 def same_id(folder: Path, owner: Path) -> RunSummary:
-    """A copy of a run, under an id that tells the two apart."""
+    """Summary of a copied run, with an id that differs from the original's."""
     problem = Problem(
         code="store.same_id",
         message=f"This is a copy of a run of {owner.parents[1].name}: both have the same id.",
@@ -105,8 +105,8 @@ def same_id(folder: Path, owner: Path) -> RunSummary:
 
 
 def damaged_run(folder: Path, problem: Problem) -> RunSummary:
-    """A run that cannot be read, with what is known of it; one that is only beginning is not yet
-    whole."""
+    """Summary of an unreadable run from what can be read; it is `starting` while its folder is
+    locked, since it may be incomplete."""
     try:
         check_run_folder(folder)
         spec: RunSpec | None = read_spec(folder)

@@ -34,7 +34,7 @@ TRACKED = TRAINING_KINDS | {"baseline"}
 
 
 class TrackingService:
-    """Tracker feeds of an engine: those of an active run end with it, others begin on request."""
+    """Tracker feeds: those of an active run end with it, others begin on request."""
 
     def __init__(self, library: Library, active: ActiveRuns, lease: HomeLease) -> None:
         self._library, self._active, self._lease = library, active, lease
@@ -50,18 +50,18 @@ class TrackingService:
         return bool(self._feeds)
 
     def lend(self, keys: dict[str, str]) -> None:
-        """From now on; whoever waits for one tries again."""
+        """Lend API keys to trackers; waiting feeds try again."""
         self.keys.update(keys)
         for feed, _ in self._feeds.values():
             feed.hurry()
 
     def begin(self, folder: Path, spec: RunSpec) -> None:
-        """A run begins, or goes on: whom its settings name is told of it."""
+        """Start the feeds that a run's settings enable, unless a home machine tracks it."""
         if spec.kind in TRACKED and not self._lease.was_taken:
             self._tell(folder, spec, spec.config.track, switched_on(spec.config.track))
 
     def on_mirrored(self, run_id: str) -> None:
-        """More is here of a run on a server: it is told from here, where clients and keys are."""
+        """Feed new events of a mirrored run to trackers, which this machine does itself."""
         told = [feed for (run, _), (feed, _) in self._feeds.items() if run == run_id]
         if not told and run_id not in self._looks and not self._leaving:
             look = asyncio.create_task(self._begin_mirrored(run_id), name=f"trackers of {run_id}")
@@ -84,14 +84,14 @@ class TrackingService:
         self._tell(folder, spec, track, lacks)
 
     def ended(self, run_id: str) -> None:
-        """Nothing more is stored; what is missing goes out now."""
+        """Send the remaining items of an ended run now."""
         for (run, _), (feed, _) in self._feeds.items():
             if run == run_id:
                 feed.hurry()
 
     def send(self, folder: Path, wanted: list[TrackerName]) -> None:
-        """Send what has not been sent yet, with the project's present settings. Raises Refused, and
-        ConfigError where the settings cannot be read."""
+        """Send what trackers lack, with the project's current settings. Raises Refused, and
+        ConfigError if the settings are invalid."""
         require_run_trust(folder)
         spec = read_spec(folder)
         if spec.kind not in TRACKED:
@@ -114,7 +114,7 @@ class TrackingService:
         self._tell(folder, spec, track, names)
 
     async def views(self, run_id: str, folder: Path) -> TrackerList:
-        """State of the trackers that are, were or should have been sent this run."""
+        """State of the trackers that are enabled for this run or received it before."""
         spec = await asyncio.to_thread(read_spec, folder)
         found = [
             view

@@ -1,4 +1,4 @@
-"""Model with its LoRA adapter, and what sampling and training share: attention, head, features.
+"""Model with LoRA adapter, and code shared by sampling and training: attention, head, features.
 
 Imported by `policy.torch`.
 """

@@ -1,8 +1,8 @@
 """LoRA layers that compute in the precision of the frozen weights.
 
-The adapter's own weights stay in float32 for the optimizer and are cast once per update; peft
-makes, names, saves and loads them, we only run them: y = x Wᵀ + b + s (x Aᵀ) Bᵀ (LoRA, 2106.09685),
-with the backward in closed form, so that a layer keeps its input and the r-wide product, no more.
+The adapter's weights stay in float32 for the optimizer and are cast once per update. PEFT creates,
+names, saves and loads them; here is the computation: y = x Wᵀ + b + s (x Aᵀ) Bᵀ (LoRA, 2106.09685),
+with the backward in closed form, so that a layer stores only its input and the r-wide product.
 """
 
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from engine.policy.torch.model.linear import times
 
 
 class ForwardOverride(Protocol):
-    """Computes what a layer would, while it is on."""
+    """Alternative computation of a layer's output, used while it is on."""
 
     on: bool
 
@@ -38,11 +38,11 @@ class LoraLinear(lora.Linear):
 
     @property
     def factors(self) -> tuple[Tensor, Tensor]:
-        """A [r, I] and B [O, r], as they are trained."""
+        """Trained factors A [r, I] and B [O, r]."""
         return self.lora_A["default"].weight, self.lora_B["default"].weight
 
     def casts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
-        """A and s·B in `dtype`, renewed when they have changed, and s."""
+        """A and s·B in `dtype`, cast again after they change, and s."""
         down, up = self.factors
         versions = (down._version, up._version)
         scale = self.scaling["default"]
@@ -53,9 +53,10 @@ class LoraLinear(lora.Linear):
 
 
 class Adapted(torch.autograd.Function):
-    """x [..., I], weight [O, I] (frozen), bias [O] or None, A [r, I], B [O, r] → [..., O].
+    """Function of x [..., I], weight [O, I] (frozen), bias [O] or None, A [r, I], B [O, r] → [...,
+    O].
 
-    `down` and `up` are A and s·B as they compute; the gradients go to A and B, in float32.
+    `down` and `up` are the cast A and s·B; the gradients go to A and B, in float32.
     """
 
     @staticmethod

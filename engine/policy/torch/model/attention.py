@@ -1,11 +1,11 @@
 """Attention by segments, through transformers' attention interface.
 
-A forward pass carries one flat row of tokens [1, S] and a *plan*: which earlier keys and values
-each stretch of the row may see. Whatever the plan, a token sees exactly its own path from the root,
-and no S × S mask is made. Without a plan, rows are plain causal ones.
+A forward pass has one flat row of tokens [1, S] and a *plan*: which earlier keys and values each
+segment of the row may see. With any plan, a token sees exactly its own path from the root, and no S
+× S mask is created. Without a plan, rows are causal.
 
 Shapes: B rows, S tokens of the row, T of a segment, L of its path; Q query heads, K key-value
-heads, D per head. `window`: how many positions back a layer looks, itself included; None for all.
+heads, D per head. `window`: positions that a layer sees, itself included; None for all.
 """
 
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from engine.protocol.problems import ModelError
 
 NAME = "atelier_segments"
 SHORT = 160
-"""Tokens; up to this length an own part is computed without the fused kernel."""
+"""Tokens of a segment up to which its own part is computed without the fused kernel."""
 
 
 class Plan(Protocol):
@@ -37,7 +37,7 @@ class Plan(Protocol):
         scale: float,
         window: int | None,
     ) -> Tensor:
-        """The attended values [S, Q, D]."""
+        """Attention output [S, Q, D] of one layer."""
         ...
 
 
@@ -75,7 +75,7 @@ AttentionInterface.register(NAME, attend)
 def causal(
     query_BQTD: Tensor, key_BKLD: Tensor, value_BKLD: Tensor, scale: float, window: int | None
 ) -> Tensor:
-    """The last T of L positions attend to their past: [B, Q, T, D]."""
+    """Causal attention of the last T of L positions: [B, Q, T, D]."""
     length, past = query_BQTD.shape[2], key_BKLD.shape[2] - query_BQTD.shape[2]
     mask = None
     if past or (window and window < length):
@@ -89,13 +89,13 @@ def causal(
 
 
 class PathAttention(torch.autograd.Function):
-    """Siblings attend to the path that they share and, causally, to themselves.
+    """Attention of siblings to their common path and, causally, to themselves.
 
     query [B, Q, T, D], own key and value [B, K, T, D], those of the path [K, L, D] → [B, Q, T, D].
     The path's keys are read once for all siblings and without a mask. The two parts are merged by
     their log-sum-exp (FlashAttention, 2205.14135); with the merged output and log-sum-exp, the
-    backward of each part is exactly that part's share of the whole one. The kernel's backward is
-    slow at short lengths, so a short own part has its chances written out.
+    backward of each part is exactly that part's share of the whole. The kernel's backward is slow
+    at short lengths, so the attention probabilities of a short own part are computed explicitly.
     """
 
     @staticmethod
@@ -153,7 +153,7 @@ class PathAttention(torch.autograd.Function):
 def _short(
     query_BQTD: Tensor, key_BKTD: Tensor, value_BKTD: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Causal attention [B, Q, T, D], its log-sum-exp [B, Q, T] and chances [B · K, g · T, T]."""
+    """Causal attention [B, Q, T, D], log-sum-exp [B, Q, T] and probabilities [B · K, g · T, T]."""
     length = query_BQTD.shape[2]
     query, key, value = (
         _batched(query_BQTD, key_BKTD),
@@ -192,7 +192,7 @@ def _short_backward(
 
 
 def _batched(values_BQTD: Tensor, like_BKTD: Tensor) -> Tensor:
-    """Heads that share keys as one length: [B · K, g · T, D]."""
+    """Queries with the g heads of a key-value head in one dimension: [B · K, g · T, D]."""
     count, heads, _, size = like_BKTD.shape
     return values_BQTD.reshape(count * heads, -1, size)
 
@@ -202,12 +202,12 @@ _flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_bac
 
 
 def _fold(values_BQTX: Tensor, groups: int) -> Tensor:
-    """All siblings and the heads that share keys as one length: [1, K, B · g · T, X]."""
+    """Siblings and heads of a key-value head in one dimension: [1, K, B · g · T, X]."""
     return values_BQTX.unflatten(1, (-1, groups)).transpose(0, 1).flatten(1, 3)[None].contiguous()
 
 
 def _unfold(values_1KSX: Tensor, like_BQTD: Tensor) -> Tensor:
-    """Back to [B, Q, T, X]."""
+    """Inverse of `_fold`: [B, Q, T, X]."""
     count, heads, length, _ = like_BQTD.shape
     key_heads = values_1KSX.shape[1]
     split = values_1KSX[0].unflatten(1, (count, heads // key_heads, length))
@@ -215,7 +215,7 @@ def _unfold(values_1KSX: Tensor, like_BQTD: Tensor) -> Tensor:
 
 
 def band(length: int, past: int, window: int | None, device: torch.device) -> Tensor:
-    """True where a key is seen: [T, L], the diagonal at the bottom right."""
+    """Boolean mask [T, L], True for visible keys, with the diagonal at the bottom right."""
     full = torch.ones(length, past + length, dtype=torch.bool, device=device)
     seen = full.tril(past)
     return seen & full.triu(past - window + 1) if window else seen

@@ -16,12 +16,12 @@ from engine.policy.torch.training.prefix_tree import TreePlan, grow
 from engine.policy.torch.training.trainer import micro_batches
 
 MEAN_DEPTH, LAST_DEPTH = 1 / 2, 2 / 3
-"""Depths at which the mean and the last token are read."""
+"""Relative depths at which the mean and the last token are read."""
 
 
 @torch.no_grad()
 def features(model: LoraModel, items: list[TrainItem], batch_tokens: int) -> Tensor:
-    """[N, 2 H] in float32 on the CPU, in the order of the items, which all have sampled tokens."""
+    """Features [N, 2 H] in float32 on the CPU, by item; each item needs sampled tokens."""
     found: dict[int, Tensor] = {}
     for chosen in micro_batches(
         items, batch_tokens if model.shares_prefixes else 0, prefix_and_target
@@ -38,5 +38,5 @@ def features(model: LoraModel, items: list[TrainItem], batch_tokens: int) -> Ten
 
 
 def prefix_and_target(item: TrainItem) -> list[int]:
-    """All up to its last sampled token, and that one too."""
+    """Tokens of an item up to and including its last sampled token."""
     return item.tokens[: item.spans[-1][1]]

@@ -1,10 +1,10 @@
-"""Log-probs of chosen tokens without keeping the logits.
+"""Log-probs of chosen tokens without storing the logits.
 
 The gradient of log p[target] by the hidden state is (weight[target] − Σ_v p_v weight_v) / T, which
-does not depend on what the loss makes of the log-prob (a bias of the head changes p alone). So one
-pass over the vocabulary, in blocks that stay in the processor's cache and with a running maximum
-(online softmax, 1805.02867), yields values and slopes together: 4·V·H operations a token instead of
-the 6·V·H of a recomputed backward.
+does not depend on the loss (a bias of the head changes p alone). So one pass over the vocabulary,
+in blocks that fit the CPU cache and with a running maximum (online softmax, 1805.02867), yields
+log-probs and gradients together: 4·V·H operations per token instead of the 6·V·H of a recomputed
+backward.
 
 M tokens, V vocabulary, H hidden, T temperature.
 """
@@ -24,17 +24,17 @@ class Scores(NamedTuple):
     logprobs_M: Tensor
     entropies_M: Tensor
     slopes_MH: Tensor | None
-    """d log-prob / d hidden."""
+    """Gradients d log-prob / d hidden."""
     entropy_slopes_MH: Tensor | None
-    """d entropy / d hidden."""
+    """Gradients d entropy / d hidden."""
 
 
 class SelectedLogProb(torch.autograd.Function):
-    """log softmax((hidden · weightᵀ + bias) / T)[target] and the entropy.
+    """Autograd function log softmax((hidden · weightᵀ + bias) / T)[target] and the entropy.
 
     hidden [M, H], weight [V, H] and bias [V] or None (frozen), targets [M] → log-probs [M] and
-    entropies [M], float32.
-    `entropy_slope`: whether the entropy has a gradient too; without, it is a number to look at.
+    entropies [M], float32. `entropy_slope`: whether the entropy has a gradient too; without, it is
+    a metric only.
     """
 
     @staticmethod
@@ -73,7 +73,7 @@ class SelectedLogProb(torch.autograd.Function):
 
 
 class Room:
-    """Buffers of the head's blocks, allocated once: fresh pages cost more than the sums."""
+    """Buffers for blocks of the head, allocated once: page faults cost more than the sums."""
 
     def __init__(self, hidden_MH: Tensor, width: int) -> None:
         size = len(hidden_MH) * width
@@ -83,7 +83,7 @@ class Room:
         self._e = torch.empty_like(self._x)
 
     def of(self, width: int) -> tuple[Tensor, Tensor, Tensor]:
-        """[M, width] of the model's precision, and two of float32."""
+        """Three views [M, width]: one in the model's precision, two in float32."""
         size = self._rows * width
         logits, x, e = self._logits[:size], self._x[:size], self._e[:size]
         return logits.view(-1, width), x.view(-1, width), e.view(-1, width)
@@ -98,7 +98,7 @@ def score(
     slopes: bool,
     entropy_slopes: bool,
 ) -> Scores:
-    """Log-probs of target tokens in one pass over the vocabulary. With x the scaled logits less
+    """Log-probs of target tokens in one pass over the vocabulary. With x the scaled logits minus
     their running maximum `top`, it sums e^x, x·e^x and, for the slopes, e^x · weight and x·e^x ·
     weight."""
     count, width = len(hidden_MH), min(BLOCK, len(weight_VH))

@@ -1,4 +1,4 @@
-"""A model's folder → its weights in memory, with a fresh adapter on every linear layer."""
+"""Loading of a model's weights from its folder, with a new adapter on every linear layer."""
 
 from collections.abc import Callable
 
@@ -14,11 +14,11 @@ from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import ModelError
 
 Loader = Callable[[PolicySpec, torch.dtype, torch.device], PeftModel]
-"""The adapter begins at zero, by the spec's seed. Raises ModelError."""
+"""Function that loads a model with a new, zero-initialised adapter. Raises ModelError."""
 
 
 def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftModel:
-    """By transformers and PEFT, with our own LoRA layers."""
+    """Load with transformers and PEFT, with the engine's LoRA layers."""
     if spec.weights != "full":
         raise ModelError.of(
             "model.needs_unsloth",

@@ -1,4 +1,4 @@
-"""Base weights and the LoRA adapter that learns."""
+"""Base model with a trained LoRA adapter."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +43,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def pick_dtype(wanted: str, device: torch.device) -> torch.dtype:
-    """The frozen weights' precision; bfloat16 only where it is native (else 30–200× slower)."""
+    """Precision of the frozen weights; bfloat16 only with native support (else 30–200× slower)."""
     if wanted != "auto":
         return getattr(torch, wanted)
     if device.type == "cuda":
@@ -92,21 +92,21 @@ class LoraModel:
 
     @cached_property
     def shares_prefixes(self) -> bool:
-        """Whether trees are computed exactly; else every sequence goes by itself."""
+        """Whether prefix trees are computed exactly; if not, sequences are computed separately."""
         layers = self.trained.config.get_text_config().num_hidden_layers
         return shares_prefixes(self.hidden, layers, self.device)
 
     @cached_property
     def limits(self) -> Limits:
-        """Peak rates of this machine in this precision; where the specification has none, they are
-        measured at the first call (half a second)."""
+        """Peak rates of this machine in this precision, from the specification or measured at the
+        first call (half a second)."""
         return (
             Limits(*self._known_limits) if self._known_limits else limits(self.device, self.dtype)
         )
 
     @cached_property
     def _copies(self) -> tuple[Bundles, Packed | Tensor] | None:
-        """Layers and head in a layout for sampling; None where memory is short."""
+        """Packed copies of layers and head for sampling; None if memory is short."""
         if not copy_bytes(self.shape, free_bytes(self.device)):
             return None
         probe = TreePlan(grow([list(range(PROBE_TOKENS))]), self.device)
@@ -122,7 +122,7 @@ class LoraModel:
         return getattr(self.trained.get_base_model().get_output_embeddings(), "bias", None)
 
     def sampled_hidden(self, plan: Plan) -> Tensor:
-        """The same as `hidden` in the sampler's way: fewer and packed products, no gradients."""
+        """Hidden states like `hidden`, by fewer, packed products without gradients."""
         if self._copies is None:
             return self.hidden(plan)
         with self._copies[0].used():
@@ -150,8 +150,8 @@ class LoraModel:
 
     @contextmanager
     def recomputing(self) -> Iterator[None]:
-        """Within, the layers keep only their input for the backward pass, where the spec says so
-        (gradient checkpointing, 1604.06174)."""
+        """Context manager of gradient checkpointing (1604.06174): layers keep only their input for
+        the backward pass, if the spec asks for it."""
         for layer in self._recomputed:
             layer.training = True  # itself alone: it has no dropout of its own
         try:
@@ -161,22 +161,22 @@ class LoraModel:
                 layer.training = False
 
     def logits(self, hidden_BH: Tensor) -> Tensor:
-        """[B, vocabulary], in the sampler's way."""
+        """Logits [B, vocabulary], computed for sampling."""
         head = self._copies[1] if self._copies else self._head
         return packed_linear(hidden_BH, head, self._head_bias)
 
     def selected_logprobs(
         self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies [M] of the targets; the latter's gradient where asked."""
+        """Log-probs and entropies [M] of the targets; `entropy_slope`: with their gradient."""
         return SelectedLogProb.apply(  # type: ignore[no-any-return]
             hidden_MH, self._head, self._head_bias, targets_M, temperature, entropy_slope
         )
 
     @torch.inference_mode()
     def publish_gap(self) -> float:
-        """Mean |Δ log-prob| of a fixed probe between the trainer's scoring and the sampler's way:
-        pieces that extend a cache, and a last token alone. 0 where both compute whole rows."""
+        """Mean |Δ log-prob| of fixed tokens between the forward passes of trainer and sampler,
+        which extends a cache. 0 without prefix sharing, where both compute whole rows."""
         if not self.shares_prefixes:
             return 0.0
         generator = torch.Generator().manual_seed(0)
@@ -202,7 +202,7 @@ class LoraModel:
         return (sampled_T - scored_T).abs().mean().item()
 
     def save_adapter(self, folder: Path, base_name: str) -> None:
-        """A plain PEFT folder, loadable by peft, transformers and vLLM."""
+        """Save the adapter as a PEFT folder, loadable by peft, transformers and vLLM."""
         self.trained.peft_config["default"].base_model_name_or_path = base_name
         self.trained.save_pretrained(
             folder,
@@ -212,7 +212,7 @@ class LoraModel:
         (folder / "README.md").unlink(missing_ok=True)
 
     def load_adapter(self, folder: Path) -> None:
-        """Raises PolicyError where it is of another model."""
+        """Load a PEFT folder. Raises PolicyError if it belongs to another model."""
         try:
             found = set_peft_model_state_dict(self.trained, load_file(folder / ADAPTER_FILE))
             strangers = found.unexpected_keys
@@ -228,7 +228,7 @@ class LoraModel:
 
 
 def _checkpointed_layers(base: PreTrainedModel) -> list[nn.Module]:
-    """Layers that support gradient checkpointing. Raises ModelError where transformers has none."""
+    """Layers that support gradient checkpointing. Raises ModelError if the model does not."""
     try:
         base.gradient_checkpointing_enable({"use_reentrant": False})
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""The value head: what reward to expect from here on, read off the final hidden state.
+"""Value head: predicts the expected reward from the final hidden state.
 
-It lives beside the adapter in the policy process; what is published and exported knows nothing of
-it.
+It is kept beside the adapter in the policy process and is not part of published and exported
+weights.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ WEIGHTS, MOMENTS = "value.safetensors", "value_optimizer.safetensors"
 
 
 class ValueHead:
-    """V = w · h + b in float32, beginning at 0; with its own optimizer and learning rate."""
+    """Value head V = w · h + b in float32, initially 0, with its own optimizer."""
 
     def __init__(self, hidden: int, lr: float, device: torch.device) -> None:
         self._linear = nn.Linear(hidden, 1, device=device, dtype=torch.float32)
@@ -28,15 +28,15 @@ class ValueHead:
         self.forget()
 
     def __call__(self, hidden_NH: Tensor) -> Tensor:
-        """Values [N]."""
+        """Predict values [N]."""
         return self._linear(hidden_NH.float()).squeeze(-1)  # type: ignore[no-any-return]
 
     def step(self, max_grad_norm: float, ranks: Ranks | None = None) -> float:
-        """Clip, update, clear; returns the norm before clipping."""
+        """Clip gradients, update weights, clear gradients; returns the norm before clipping."""
         return self._optimizer.step(AdamStep(lr=self._lr, max_grad_norm=max_grad_norm), ranks)
 
     def forget(self) -> None:
-        """Drop gradients and moments."""
+        """Reset gradients and moments."""
         self._linear.zero_grad(set_to_none=True)
         self._optimizer = Optimizer(dict(self._linear.named_parameters()))
 

@@ -1,9 +1,9 @@
-"""Proof at load that the trainer computes the model's own function.
+"""Verification at load that the trainer's forward pass equals the model's own.
 
 Trainer and sampler share their forward pass, so comparing them with each other cannot find what
-both leave out (a bias of the head, capped or scaled logits, attention sinks). Here a fixed text
-goes through the model exactly as transformers runs it, with its plain attention and its own head,
-and through ours; a model for which the two differ is refused, whatever the cause is called.
+both omit (a bias of the head, capped or scaled logits, attention sinks). Here fixed tokens are
+computed by the unmodified transformers model, with eager attention and its own head, and by the
+trainer. A model for which the two differ is refused.
 
 S tokens of the probe, H hidden, V vocabulary.
 """
@@ -21,11 +21,11 @@ from engine.protocol.problems import ModelError
 
 PROBE_TOKENS = 48
 LONGEST_PROBE = 2048
-"""Tokens; a sliding window up to this size is exceeded by the probe."""
+"""Tokens; the probe is longer than any sliding window up to this size."""
 HIDDEN_TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.02, torch.bfloat16: 0.08}
-"""‖ours − plain‖ / ‖plain‖ of the states that enter the head."""
+"""Largest ‖ours − plain‖ / ‖plain‖ of the states that enter the head."""
 HEAD_TOLERANCE = {torch.float32: 1e-4, torch.float16: 0.01, torch.bfloat16: 0.01}
-"""Mean |Δ log-prob| in nats of both heads on the same states."""
+"""Largest mean |Δ log-prob| in nats of both heads on the same states."""
 
 
 class Computed(Protocol):
@@ -44,10 +44,10 @@ class Computed(Protocol):
 
 @torch.inference_mode()
 def verify_forward(model: Computed, max_context: int) -> None:
-    """Compare the trainer's forward pass with the model's own on a fixed text.
+    """Compare the trainer's forward pass with the model's own on fixed tokens.
 
-    Raises ModelError where the states before the head or the log-probs differ by more than the
-    precision explains, or where the model cannot be computed at all.
+    Raises ModelError if the states before the head or the log-probs differ by more than the
+    precision explains, or if the model cannot be computed at all.
     """
     tokens_S = probe_tokens(model.trained, max_context)
     try:
@@ -70,8 +70,8 @@ def verify_forward(model: Computed, max_context: int) -> None:
 
 
 def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
-    """Random token ids [S], the same for every run of a model: longer than its sliding window
-    where the run's context can exceed that."""
+    """Random token ids [S], equal for every run of a model: longer than its sliding window if the
+    run's context can exceed it."""
     config = trained.config.get_text_config()
     window = getattr(config, "sliding_window", None) or 0
     exceeds = window < min(max_context, LONGEST_PROBE)
@@ -81,9 +81,9 @@ def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
 
 
 def plain_forward(trained: PeftModel, tokens_S: Tensor) -> tuple[Tensor, Tensor]:
-    """States [S, H] that enter the head, and logits [S, V], of the model as transformers runs it.
+    """States [S, H] that enter the head, and logits [S, V], by the unmodified transformers model.
 
-    Raises what the model's code raises.
+    Raises any exception of the model's code.
     """
     base, seen = trained.get_base_model(), []
     head = base.get_output_embeddings()

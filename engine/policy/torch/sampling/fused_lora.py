@@ -1,9 +1,9 @@
-"""The adapted layers as the sampler computes them: those that read the same input, in one product.
+"""LoRA layers fused for sampling: layers with the same input are computed in one product.
 
-With few rows a product takes as long as it takes to start it and to read its weights. So layers
-that are given the same tensor (query, key and value; gate and up) form a bundle: their weights and
-their A below one another in one packed copy, their s·B as the blocks of one matrix. The formula
-and the precision are those of `LoraLinear`; `publish` compares the two.
+With few rows, a product is limited by kernel launch and by reading the weights. Layers with the
+same input tensor (query, key and value; gate and up) therefore form a bundle: their weights and
+their A stacked in one packed copy, their s·B as the blocks of one matrix. Formula and precision are
+those of `LoraLinear`; `publish` compares the two.
 
 S rows, I inputs, O outputs of all layers together, R = layers · r.
 """
@@ -18,11 +18,11 @@ from engine.policy.torch.model.adapter import LoraLinear
 from engine.policy.torch.model.linear import Packed, pack, packed_linear
 
 ROWS = 32
-"""The copies are laid out for this many sequences."""
+"""Number of sequences for which the packed copies are optimised."""
 
 
 class Bundle:
-    """Layers of one input. The first that is asked computes for all; the last clears up."""
+    """Layers with one input. The first call computes all outputs; the last one releases them."""
 
     def __init__(self, layers: list[LoraLinear]) -> None:
         self._layers = layers
@@ -50,7 +50,7 @@ class Bundle:
         return {id(layer): part for layer, part in zip(self._layers, parts, strict=True)}
 
     def _renew(self) -> None:
-        """Copies again whatever the optimizer, or a loaded checkpoint, has changed."""
+        """Rebuild the packed copies if the optimizer or a checkpoint has changed the adapter."""
         version = sum(factor._version for factor in self._trained)
         if version == self._version:
             return
@@ -72,7 +72,7 @@ class Bundle:
 
 
 class Bundles:
-    """All bundles of a model, found by watching one forward pass."""
+    """All bundles of a model, found by tracing one forward pass."""
 
     def __init__(self, model: nn.Module, probe: Callable[[], object]) -> None:
         self._bundles: list[Bundle] = []
@@ -84,7 +84,7 @@ class Bundles:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Within, the layers compute by bundles. Without gradients."""
+        """Compute the layers by bundles during the block, without gradients."""
         for bundle in self._bundles:
             bundle.on = True
         try:
@@ -95,7 +95,7 @@ class Bundles:
 
 
 def _with_equal_inputs(model: nn.Module, probe: Callable[[], object]) -> list[list[LoraLinear]]:
-    """Layers that one after another were given the very same tensor."""
+    """Consecutive layers that receive the same input tensor object."""
     calls: list[tuple[LoraLinear, Tensor]] = []
     hooks = [
         layer.register_forward_pre_hook(lambda layer, inputs: calls.append((layer, inputs[0])))

@@ -1,8 +1,7 @@
-"""Keys and values of the sequences being sampled, one *slot* a sequence.
+"""Key-value cache of the sampler, one *slot* per sequence.
 
-A slot outlives its request: the next turn of a conversation extends the tokens that are already
-there, and a sibling copies the part that it shares, so that every token is computed once while the
-weights stay as they are.
+A slot outlives its request: the next turn of a conversation extends its tokens, and a sibling
+copies the shared part, so that every token is computed once while the weights are unchanged.
 """
 
 from collections.abc import Sequence
@@ -16,10 +15,10 @@ from engine.policy.prefix import shared
 from engine.policy.torch.model.attention import causal
 
 GRAIN = 128
-"""Room of the slots grows in steps of this many tokens."""
+"""Slot capacity grows in steps of this many tokens."""
 
 WORTH_COPYING = 8
-"""Fewer shared tokens than this are computed again."""
+"""Minimum number of shared tokens that are copied; fewer are computed again."""
 
 
 @dataclass
@@ -32,7 +31,7 @@ class Slot:
 
 
 class KeyValueCache:
-    """Per layer, keys and values [slots, K, room, D]; grows with what is asked of it."""
+    """Keys and values [slots, K, room, D] per layer; grows on demand."""
 
     def __init__(self, most_slots: int, budget_tokens: int) -> None:
         self._most_slots = most_slots
@@ -45,7 +44,7 @@ class KeyValueCache:
         self._values: dict[int, Tensor] = {}
 
     def forget(self) -> None:
-        """The weights have changed: nothing that is there holds any more."""
+        """Invalidate all cached tokens, since the weights have changed."""
         for slot in self._slots:
             slot.tokens = []
 
@@ -58,9 +57,9 @@ class KeyValueCache:
         self._make_room(room)
 
     def acquire(self, tokens: Sequence[int], room: int) -> tuple[Slot, int] | None:
-        """A slot for a sequence that may grow to `room` tokens, and how many are there already.
+        """Slot for a sequence that may grow to `room` tokens, and its number of cached tokens.
 
-        None when all slots are busy. At least the last token is left to be computed.
+        None if all slots are busy. At least the last token is left to be computed.
         """
         tokens = list(tokens)
         idle = [slot for slot in self._slots if not slot.busy]
@@ -88,7 +87,7 @@ class KeyValueCache:
         slot.busy = False
 
     def layer(self, number: int, key_KSD: Tensor) -> tuple[Tensor, Tensor]:
-        """The stores of a layer, made at its first use."""
+        """Key and value tensors of a layer, allocated at first use."""
         if number not in self._keys:
             heads, _, size = key_KSD.shape
             shape = (self._places, heads, self._room, size)
@@ -97,7 +96,7 @@ class KeyValueCache:
         return self._keys[number], self._values[number]
 
     def _free(self, idle: list[Slot], room: int) -> Slot | None:
-        """An empty slot, a new one while memory allows, else the one idle for longest."""
+        """Empty slot, a new one while memory allows, or the least recently used idle one."""
         for slot in idle:
             if not slot.tokens:
                 return slot
@@ -136,7 +135,7 @@ class KeyValueCache:
 
 @dataclass
 class Extension:
-    """Tokens that a forward pass adds to a slot, behind those that are there."""
+    """Tokens that a forward pass appends to a slot."""
 
     slot: Slot
     tokens: list[int]
@@ -147,7 +146,7 @@ class Extension:
 
 
 class ExtensionPlan:
-    """A forward pass over a flat row: sequences that grow by one token, then longer pieces."""
+    """Plan of a forward pass over a flat row: sequences with one new token, then longer pieces."""
 
     def __init__(self, cache: KeyValueCache, extensions: list[Extension], device: torch.device):
         self._cache = cache
@@ -171,7 +170,7 @@ class ExtensionPlan:
 
     @property
     def padded_keys(self) -> int:
-        """Keys that the single tokens look at in a layer, hidden ones included."""
+        """Keys per layer that the single tokens attend to, including masked ones."""
         return (self._window_slots if self._dense else self._count) * self._longest
 
     def attend(
@@ -204,8 +203,8 @@ class ExtensionPlan:
     def _singles(
         self, query_QBD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None
     ) -> Tensor:
-        """Attention of one query per sequence; query heads of a group share keys, so they form its
-        length."""
+        """Attention of one query per sequence; the query heads that share keys form the length
+        dimension."""
         heads, count, size = query_QBD.shape
         query = query_QBD.transpose(0, 1).reshape(count, keys.shape[1], -1, size)
         keys, values = keys[:, :, : self._longest], values[:, :, : self._longest]

@@ -1,11 +1,11 @@
 """Continuous batching with exact token ids and log-probabilities.
 
-Every step runs one forward pass over whatever there is to do: one more token of every running
-sequence and the prompts of those that join. A sequence keeps its keys and values after its end, so
-the next turn of a conversation computes only what is new, and siblings compute their prompt once.
-Finished rows leave at once; an agent that waits for a tool holds nobody up. Every request has its
-own random stream, whatever it is batched with: in float32 its tokens are the same alone and in any
-batch (ties of the logits within rounding aside); bfloat16 rounds differently in other batches.
+Every step runs one forward pass: one more token of every running sequence and the prompts of those
+that join. Keys and values are kept after a sequence ends, so the next turn of a conversation
+computes only new tokens, and siblings compute their prompt once. Finished rows leave at once; an
+agent that waits for a tool delays no other. Every request has its own random stream, independent of
+the batch: in float32 its tokens are the same alone and in any batch (except for ties of logits
+within rounding); bfloat16 rounds differently in other batches.
 """
 
 import time
@@ -25,12 +25,12 @@ from engine.policy.torch.utilization import SampleEffort
 MAX_ROWS = 64
 MOST_SLOTS = 128
 PREFILL_TOKENS = 2048
-"""Most prompt tokens of one forward pass; at least one prompt joins, however long."""
+"""Maximum number of prompt tokens per forward pass; at least one prompt joins, however long."""
 WORTH_WAITING = 16
-"""A prompt that shares this many tokens with one being computed waits a step and copies them."""
+"""Shared tokens for which a prompt waits one step to copy them from a prompt being computed."""
 
 Deliver = Callable[[int, SampledToken, str | None], None]
-"""(request number, token, finish reason or None)."""
+"""Callback (request number, token, finish reason or None)."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Row:
     generator: torch.Generator = field(init=False)
     slot: Slot | None = None
     pending: list[int] = field(default_factory=list)
-    """Tokens that the next forward pass takes in."""
+    """Input tokens of the next forward pass."""
     produced: int = 0
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class Row:
 
 
 class Sampler:
-    """Give it requests, call `step` while `busy`, receive tokens through `deliver`."""
+    """Sampler: submit requests, call `step` while `busy`, receive tokens through `deliver`."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class Sampler:
         self._running: list[Row] = []
         self.effort = SampleEffort(model.shape)
         self.computed_tokens = 0
-        """Prompt tokens that went through the model."""
+        """Prompt tokens that were computed."""
         self.reused_tokens = 0
-        """Prompt tokens whose keys and values were there already."""
+        """Prompt tokens whose keys and values were cached."""
 
     @property
     def busy(self) -> bool:
@@ -90,7 +90,7 @@ class Sampler:
             self._leave(row)
 
     def forget(self) -> None:
-        """To be called when the weights have changed."""
+        """Invalidate the cache after the weights have changed."""
         self._cache.forget()
 
     @torch.inference_mode()
@@ -114,7 +114,7 @@ class Sampler:
             self._deliver(row.number, token, "stop" if stopped else "length" if full else None)
 
     def _forward(self) -> tuple[list[Row], Tensor, ExtensionPlan | None]:
-        """The running rows, the logits [B, V] of their next tokens, and the pass that made them."""
+        """Running rows, logits [B, V] of their next tokens, and the plan of the pass."""
         extensions = {id(row): Extension(_slot(row), row.pending) for row in self._running}
         plan = ExtensionPlan(self._cache, list(extensions.values()), self._model.device)
         logits_BV = self._model.logits(self._model.sampled_hidden(plan)[plan.lasts_B])
@@ -123,7 +123,7 @@ class Sampler:
         return rows, logits_BV, plan
 
     def _took(self, row: Row, token: int) -> None:
-        """Keep the keys and values that were computed; the new token is the next input."""
+        """Mark computed keys and values as cached; the new token is the next input."""
         _slot(row).tokens += row.pending
         row.pending = [token]
 
@@ -208,7 +208,7 @@ def _top(logprobs_V: Tensor, count: int) -> list[tuple[int, float]]:
 
 
 class AloneSampler(Sampler):
-    """No cache: a row's next token comes from a pass over all that it has."""
+    """Sampler without a cache: each step computes the whole sequence of every row."""
 
     def _admit(self) -> None:
         room = MAX_ROWS - len(self._running)

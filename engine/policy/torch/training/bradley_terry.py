@@ -1,12 +1,12 @@
 """Bradley–Terry on features: P(i beats j) = σ(w · (x_i − x_j)), by regularised maximum likelihood.
 
-Minimised is Σ weight · softplus(−w · (x_i − x_j)) / Σ weight + strength / 2 · ‖w‖² over the pairs
-(Bradley and Terry 1952; Hunter 2004 for the likelihood), by L-BFGS over all pairs in float64. The
-features are standardised and divided by √D, so that ‖x‖ is about 1 and a strength means the same
-for any model. The strength is the one whose fits give the likeliest held-out pairs, whole groups
-being held out. Nothing is drawn at random.
+The objective is Σ weight · softplus(−w · (x_i − x_j)) / Σ weight + strength / 2 · ‖w‖² over the
+pairs (Bradley and Terry 1952; Hunter 2004 for the likelihood), minimised by L-BFGS in float64.
+Features are standardised and divided by √D, so that ‖x‖ is about 1 and a strength means the same
+for any model. The strength is chosen by cross-validation over whole groups. No random numbers are
+used.
 
-N attempts, D features, P pairs.
+N rollouts, D features, P pairs.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from torch.nn.functional import softplus
 from engine.policy.base import Pair, PreferenceModel
 
 STRENGTHS = tuple(10.0**power for power in range(0, -6, -1))
-"""From strong to weak: each fit begins where the one before ended."""
+"""Strengths from strong to weak: each fit starts from the one before."""
 FOLDS = 5
 MOST_ITERATIONS = 200
 LEAST_SCALE = 1e-3
@@ -37,7 +37,7 @@ class Pairs(NamedTuple):
         return Pairs(*(column_P[chosen_P] for column_P in self))
 
     def gaps(self, utility_N: Tensor) -> Tensor:
-        """By how much the better ones are ahead [P]."""
+        """Utility differences [P], better minus worse."""
         return utility_N[self.better_P] - utility_N[self.worse_P]
 
     def loss(self, utility_N: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class Pairs(NamedTuple):
 
 
 def fit(features_ND: Tensor, pairs: list[Pair]) -> PreferenceModel:
-    """Raises nothing: one pair is enough, if not to say how good the model is."""
+    """Fit a preference model to one or more pairs; `accuracy` needs at least two groups."""
     raw_ND = features_ND.double()
     mean_D, scale_D = raw_ND.mean(0), _scale(raw_ND)
     basis_DK, x_NK = _row_space((raw_ND - mean_D) / scale_D)
@@ -71,8 +71,8 @@ def _scale(raw_ND: Tensor) -> Tensor:
 
 
 def _row_space(x_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """Orthonormal columns [D, K] and x in their coordinates [N, K]: the penalised optimum lies in
-    the span of the N rows, so K = N unknowns do where D are more."""
+    """Orthonormal basis [D, K] of the rows and x in its coordinates [N, K]: the penalised optimum
+    lies in the span of the N rows, so K = N unknowns suffice if D is larger."""
     count, width = x_ND.shape
     if width <= count:
         return torch.eye(width, dtype=x_ND.dtype), x_ND
@@ -81,7 +81,7 @@ def _row_space(x_ND: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _columns(pairs: list[Pair]) -> Pairs:
-    """Groups are dealt over the folds in the order in which they come."""
+    """Pairs as tensors; groups are assigned to folds in turn."""
     numbers = {group: number for number, group in enumerate(dict.fromkeys(p.group for p in pairs))}
     return Pairs(
         torch.tensor([pair.better for pair in pairs]),
@@ -92,8 +92,8 @@ def _columns(pairs: list[Pair]) -> Pairs:
 
 
 def _validated(x_NK: Tensor, pairs: Pairs) -> tuple[float, float | None, int]:
-    """The strength that serves held-out groups best, its share of pairs in the right order, and
-    their number. The share is that of the chosen strength, hence a little hopeful."""
+    """Best strength on held-out groups, its share of correctly ordered pairs, and their number. The
+    share is slightly optimistic, since the strength was chosen on the same pairs."""
     folds = pairs.fold_P.unique().tolist()
     if len(folds) < 2:
         return STRENGTHS[0], None, 0

@@ -1,8 +1,8 @@
-"""Objectives over trained tokens. Pure tensor functions: values in, per-token losses out.
+"""Objectives over trained tokens. Pure tensor functions that return per-token losses.
 
-M trained tokens of whole sequences. r is the ratio of the update, w the weight that makes up for
-the difference between trainer and sampler; exponents stay within ±20, and a token whose numbers are
-not finite weighs nothing.
+M trained tokens of whole sequences. r is the importance ratio of the update, w the weight that
+corrects the difference between trainer and sampler. Exponents are clamped to ±20, and a token with
+a number that is not finite has weight 0.
 """
 
 from typing import NamedTuple
@@ -28,21 +28,21 @@ class Tokens(NamedTuple):
     """Data of M trained tokens; natural logarithms."""
 
     logprobs_M: Tensor
-    """The trainer's, with gradient."""
+    """Log-probs of the trainer, with gradient."""
     sampler_logprobs_M: Tensor
     advantages_M: Tensor
     sequences_M: Tensor
-    """Number of the sequence that each belongs to, from 0."""
+    """Sequence index of each token, from 0."""
     old_logprobs_M: Tensor | None = None
-    """The trainer's before the first update of the batch; None where this is the first."""
+    """Log-probs of the trainer before the first update of the batch; None for the first update."""
 
 
 def policy_gradient(tokens: Tokens, algorithm: Algorithm) -> Tensor:
-    """Losses [M], not averaged.
+    """Policy-gradient losses [M], not averaged.
 
-    Against the trainer before the batch the ratio is how far this batch's updates have moved it (in
-    the first one exactly 1 in value, carrying the gradient), and the correction weighs what the
-    sampler computed otherwise. Against the sampler the ratio is both, with nothing to correct.
+    Relative to the trainer before the batch, the ratio measures this batch's updates (1 in the
+    first one, with its gradient), and `correction` weighs the difference to the sampler. Relative
+    to the sampler, the ratio includes both, and there is no correction.
     """
     new_M = tokens.logprobs_M.detach()
     old_M = new_M if tokens.old_logprobs_M is None else tokens.old_logprobs_M
@@ -61,7 +61,7 @@ def policy_gradient(tokens: Tokens, algorithm: Algorithm) -> Tensor:
 
 
 def surrogate(tokens: Tokens, old_M: Tensor, loss: Clipped | Cispo | Gspo) -> Tensor:
-    """− objective of each token [M]; formula and source are with the setting of the same name."""
+    """Negative objective of each token [M]; formula and source are documented at the setting."""
     advantages_M = tokens.advantages_M
     if isinstance(loss, Gspo):
         mean_M = sequence_mean((tokens.logprobs_M - old_M).detach(), tokens.sequences_M)
@@ -88,14 +88,14 @@ def correction(gap_M: Tensor, sequences_M: Tensor, kind: Correction) -> Tensor:
 
 
 def sequence_mean(values_M: Tensor, sequences_M: Tensor) -> Tensor:
-    """Each token's sequence's mean [M]."""
+    """Mean over each token's sequence [M]."""
     counts = torch.bincount(sequences_M)
     sums = torch.zeros(len(counts), dtype=values_M.dtype, device=values_M.device)
     return (sums.index_add(0, sequences_M, values_M) / counts)[sequences_M]
 
 
 def k3(logprobs_M: Tensor, reference_logprobs_M: Tensor) -> Tensor:
-    """KL(trainer ‖ reference) estimated token by token [M], ≥ 0: e^d − d − 1 with d = ref − lp
+    """Per-token estimate [M] of KL(trainer ‖ reference), ≥ 0: e^d − d − 1 with d = ref − lp
     (Schulman, "Approximating KL divergence", 2020)."""
     difference_M = reference_logprobs_M - logprobs_M
     return _exp(difference_M) - difference_M - 1
@@ -115,7 +115,7 @@ def value_loss(values_M: Tensor, old_M: Tensor, returns_M: Tensor, clip: float) 
 
 
 def value_metrics(values_M: Tensor, returns_M: Tensor) -> dict[str, float]:
-    """Share of the returns' variance that the values explain: 1 is perfect, 0 no better than their
+    """Share of the returns' variance that the values explain: 1 is perfect, 0 equals predicting the
     mean."""
     missed = (returns_M - values_M).var(correction=0)
     return {

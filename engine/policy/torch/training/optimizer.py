@@ -1,4 +1,4 @@
-"""Optimizer of the trained weights, and how its state is saved."""
+"""Optimizer of the trained weights, with saved state."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ class Optimizer:
         self._adam = torch.optim.AdamW(parameters.values(), betas=(0.9, 0.99), eps=1e-8)
 
     def step(self, step: AdamStep, ranks: Ranks | None = None) -> float:
-        """Sum over the ranks, clip to the norm, update, clear; returns the norm before clipping."""
+        """Sum gradients over the ranks, clip, update, clear; returns the norm before clipping."""
         if ranks:
             ranks.sum_gradients(self._parameters.values())
         norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), step.max_grad_norm)

@@ -1,9 +1,9 @@
-"""Sequences of one batch as prefix trees: what they share is computed once.
+"""Prefix trees of the sequences of one batch: shared tokens are computed once.
 
-`grow` merges token sequences into segments (a trie with compressed paths), `TreePlan` lets every
+`grow` merges token sequences into segments (a trie with compressed paths). `TreePlan` lets every
 segment of a flat row attend to its path. A group's prompt, a conversation's earlier turns and equal
-completions are each one stretch of the row, whoever has them; a token has the same position and
-sees the same tokens as in its own sequence, so log-probs and gradients are those of separate rows.
+completions are each one segment of the row. A token has the same position and sees the same tokens
+as in its own sequence, so log-probs and gradients equal those of separate rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,15 +19,15 @@ from engine.policy.torch.model.attention import PathAttention, band
 STEM, BRANCHES = [11, 7, 19, 5, 13, 3, 17, 2], ([23, 4, 9, 6], [8, 21, 10, 12])
 TOLERANCE = {torch.float32: 1e-3}
 COARSE_TOLERANCE = 0.05
-"""Relative difference of the branches' hidden states; bfloat16 differs by about a hundredth."""
+"""Relative difference of the branches' hidden states; bfloat16 differs by about 0.01."""
 
 FULL_ENOUGH = 0.6
-"""Siblings attend together while the shortest has this share of the longest one's tokens."""
+"""Siblings are batched while the shortest has at least this share of the longest one's tokens."""
 
 
 @dataclass(eq=False)
 class Segment:
-    """Tokens that the same sequences share; `start` is their position on the path."""
+    """Tokens shared by the same sequences; `start` is their position on the path."""
 
     start: int
     tokens: list[int]
@@ -41,14 +41,14 @@ class Segment:
         return self.start + len(self.tokens)
 
     def path(self) -> list["Segment"]:
-        """From the root to this one."""
+        """Segments from the root to this one."""
         above = self.parent.path() if self.parent else []
         return [*above, self]
 
 
 @dataclass
 class Forest:
-    """Trees in depth-first order, and where each sequence ends (None for an empty one)."""
+    """Trees in depth-first order, and the last segment of each sequence (None for an empty one)."""
 
     segments: list[Segment]
     ends: list[Segment | None]
@@ -61,7 +61,7 @@ class Forest:
 
 
 def grow(sequences: Sequence[list[int]]) -> Forest:
-    """Merge common beginnings; `ends` and `places` keep the order of the sequences."""
+    """Merge common prefixes; `ends` and `places` keep the order of the sequences."""
     order = sorted(range(len(sequences)), key=sequences.__getitem__)
     ends: list[Segment | None] = [None] * len(sequences)
     segments: list[Segment] = []
@@ -95,7 +95,7 @@ def grow(sequences: Sequence[list[int]]) -> Forest:
 def _split(
     branch: list[Segment], common: int, segments: list[Segment], ends: list[Segment | None]
 ) -> None:
-    """The last segment of the branch keeps what is common; a new one takes the rest below it."""
+    """Split the last segment of a branch: it keeps the common part, a new child the rest."""
     upper = branch[-1]
     cut = common - upper.start
     lower = Segment(common, upper.tokens[cut:], upper)
@@ -123,14 +123,14 @@ def _depth_first(segments: list[Segment]) -> list[Segment]:
 
 
 class TreePlan:
-    """Every segment attends to its path; siblings of like length do so together."""
+    """Attention plan: every segment attends to its path; siblings of similar length are batched."""
 
     def __init__(self, forest: Forest, device: torch.device) -> None:
         self._lengths = [len(segment.tokens) for segment in forest.segments]
         self._batches = [list(batch) for batch in _batches(forest.segments)]
         self._masks: dict[tuple[int, int, int, int | None], Tensor | None] = {}
         self.layers: set[int] = set()
-        """Layers that have attended by this plan."""
+        """Layers that have used this plan."""
         tokens = [token for segment in forest.segments for token in segment.tokens]
         places = [p for segment in forest.segments for p in range(segment.start, segment.end)]
         self.tokens_1S = torch.tensor([tokens], device=device)
@@ -182,7 +182,7 @@ class TreePlan:
     def _siblings(
         self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None
     ) -> Tensor:
-        """[B, Q, T, D] over [B, K, L, D] → [B, T, Q, D]. Heads that share keys make the length."""
+        """Attention [B, Q, T, D] over [B, K, L, D] → [B, T, Q, D], heads stacked by their keys."""
         count, heads, length, size = query.shape
         groups = heads // key.shape[1]
         mask = self._mask(length, key.shape[2] - length, groups, window, query.device)
@@ -199,7 +199,7 @@ class TreePlan:
     def _mask(
         self, length: int, past: int, groups: int, window: int | None, device: torch.device
     ) -> Tensor | None:
-        """None where the plain causal kernel does; else [g·T, L]."""
+        """Mask [g·T, L]; None if the plain causal kernel suffices."""
         if not past and not (window and window < length):
             return None
         shape = (length, past, groups, window)
@@ -209,7 +209,7 @@ class TreePlan:
 
 
 def _batches(segments: list[Segment]) -> Iterator[list[Segment]]:
-    """Siblings of like length, longest first; roots are siblings too."""
+    """Batches of siblings of similar length, longest first; roots count as siblings."""
     families: dict[int, list[Segment]] = {}
     for segment in segments:
         families.setdefault(id(segment.parent), []).append(segment)
@@ -224,7 +224,7 @@ def _batches(segments: list[Segment]) -> Iterator[list[Segment]]:
 
 
 def _stack(pieces: list[Tensor], longest: int) -> Tensor:
-    """Pieces [H, T, D] as [B, H, longest, D], zeros behind the shorter ones."""
+    """Stack pieces [H, T, D] to [B, H, longest, D], padded with zeros."""
     return torch.stack([pad(piece, (0, 0, 0, longest - piece.shape[1])) for piece in pieces])
 
 
@@ -232,9 +232,9 @@ def _stack(pieces: list[Tensor], longest: int) -> Tensor:
 def shares_prefixes(
     hidden: Callable[[TreePlan], Tensor], layers: int, device: torch.device
 ) -> bool:
-    """Whether a tree of two branches gives what the two sequences give: seen, not read from a list
-    of names. Each of the `layers` must attend by the plan: layers that keep a state (linear
-    attention, state spaces) cannot branch, and attention in a model's own code ignores plans."""
+    """Whether a tree of two branches has the hidden states of the two sequences, by a trial run.
+    Each of the `layers` must use the plan: layers with a state (linear attention, state spaces)
+    cannot branch, and attention in a model's own code ignores plans."""
     sequences = [STEM + branch for branch in BRANCHES]
     forest = grow(sequences)
     plan = TreePlan(forest, device)
@@ -250,16 +250,16 @@ def shares_prefixes(
 
 
 def _merges(query: Tensor) -> bool:
-    """Whether the merged kernel pays off: in float32 it saves nothing and rounds once more."""
+    """Whether the merged kernel is worthwhile: in float32 it saves nothing and rounds once more."""
     return query.device.type == "cpu" and query.dtype == torch.bfloat16
 
 
 def _below(above: list[Tensor], own_BKTD: Tensor) -> Tensor:
-    """[B, K, L, D]: the common path, then each one's own."""
+    """Common path followed by each sibling's own part: [B, K, L, D]."""
     path = _joined(above).expand(len(own_BKTD), -1, -1, -1)
     return torch.cat([path, own_BKTD], 2)
 
 
 def _joined(pieces: list[Tensor]) -> Tensor:
-    """Pieces [K, T, D] of a path in a row."""
+    """Concatenate the pieces [K, T, D] of a path."""
     return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0]

@@ -1,9 +1,8 @@
-"""The other trainers of one policy: each has its share of a batch, all take the same step.
+"""Data-parallel ranks of one policy: each trains on a share of a batch, all take the same step.
 
-Gradients are summed over them before the update (every loss is divided by the normaliser of the
-whole step already), so all keep the same adapter and nothing else need be sent. The variables are
-those of torchrun; the meeting place is a file, so nothing listens but what connects them, on
-loopback.
+Gradients are summed over the ranks before the update (every loss is already divided by the
+normaliser of the whole step), so adapters stay equal and nothing else is sent. The variables are
+those of torchrun. Ranks meet through a file; only the connections between them listen, on loopback.
 """
 
 import os
@@ -17,11 +16,11 @@ from torch import distributed, nn
 T = TypeVar("T")
 MEETING = "ATELIER_RENDEZVOUS"
 PATIENCE = timedelta(minutes=30)
-"""The slowest share of a batch; one that died is noticed by the engine long before."""
+"""Timeout for the slowest share of a batch; the engine detects a dead process much earlier."""
 
 
 class Ranks:
-    """Make it with `join`; alone, everything is as if there were no others."""
+    """Group of ranks; create it with `join`. A single rank needs no communication."""
 
     def __init__(self, rank: int, count: int) -> None:
         self.rank, self.count = rank, count
@@ -29,7 +28,7 @@ class Ranks:
 
     @classmethod
     def join(cls) -> "Ranks":
-        """Waits for the others, where there are any."""
+        """Wait for the other ranks, if any."""
         count = int(os.environ.get("WORLD_SIZE", "1"))
         rank = int(os.environ.get("RANK", "0"))
         if count > 1:
@@ -43,7 +42,7 @@ class Ranks:
         return cls(rank, count)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """In place, over all ranks; a missing gradient is one of zeros."""
+        """Sum gradients over all ranks in place; a missing gradient counts as zeros."""
         if self.count == 1:
             return
         own = list(parameters)
@@ -55,7 +54,7 @@ class Ranks:
             parameter.grad = part.view_as(parameter)
 
     def gathered(self, value: T) -> list[T]:
-        """Everybody's, in the order of the ranks, at rank 0; elsewhere nothing."""
+        """Values of all ranks in their order at rank 0; an empty list elsewhere."""
         if self.count == 1:
             return [value]
         found: list[T] | None = [value] * self.count if self.rank == 0 else None

@@ -29,18 +29,18 @@ Progress = Callable[[int, int], None]
 
 
 class Trained(NamedTuple):
-    """The M trained tokens of a micro-batch; N of them differ in place or token."""
+    """Trained tokens of a micro-batch: M in all, N distinct ones by position and token."""
 
     places_N: Tensor
     """Positions in the flat row: each token is predicted from the position before it on its
     path."""
     targets_N: Tensor
     which_M: Tensor
-    """Into N: siblings that said the same share its log-prob."""
+    """Index [M] into N: siblings with the same token share its log-prob."""
 
 
 class Numbers(NamedTuple):
-    """Per-token inputs of the loss for M trained tokens; None where the batch has none."""
+    """Per-token inputs of the loss for M trained tokens; None for data that the batch lacks."""
 
     tokens: Tokens
     """Token data without the trainer's log-probs."""
@@ -50,7 +50,7 @@ class Numbers(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The losses of M tokens before their mean, and what they are made of, for the metrics."""
+    """Losses of M tokens before averaging, and their terms, for metrics."""
 
     losses_M: Tensor
     tokens: Tokens
@@ -126,7 +126,7 @@ def _terms(
 
 
 def _kept(terms: Terms, sequences: int) -> Terms:
-    """Without the graph; sequences counted on from those before."""
+    """Terms without the autograd graph, with sequence indices offset by `sequences`."""
     tokens = terms.tokens._replace(
         logprobs_M=terms.tokens.logprobs_M.detach(),
         sequences_M=terms.tokens.sequences_M + sequences,
@@ -137,7 +137,7 @@ def _kept(terms: Terms, sequences: int) -> Terms:
 
 
 def _in_a_row(shares: list[list[Terms]]) -> list[Terms]:
-    """Sequences of a later share are counted on from those before."""
+    """Terms of all ranks with consecutive sequence indices."""
     found: list[Terms] = []
     for parts in shares:
         before = int(found[-1].tokens.sequences_M[-1]) + 1 if found else 0
@@ -170,7 +170,7 @@ def _metrics(batch: TrainBatch, parts: list[Terms]) -> dict[str, float]:
 def score(
     model: LoraModel, batch: ScoreBatch, batch_tokens: int, progress: Progress
 ) -> list[Scores]:
-    """The same forward over the same trees, without gradient."""
+    """Score the items by the same forward pass over the same trees, without gradients."""
     found: dict[int, Scores] = {}
     for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
         forest = grow([visible_tokens(item) for item in items])
@@ -215,7 +215,7 @@ def micro_batches(
     batch_tokens: int,
     visible_tokens: Callable[[TrainItem], list[int]] = visible_tokens,
 ) -> Iterator[list[TrainItem]]:
-    """Like beginnings together, at most `batch_tokens` different tokens at once (or one item)."""
+    """Yield micro-batches of at most `batch_tokens` distinct tokens (or one item), by prefix."""
     chosen: list[TrainItem] = []
     total = 0
     for item in sorted(items, key=lambda item: item.tokens):
@@ -271,6 +271,6 @@ def _numbers(items: list[TrainItem], unsampled: bool, device: torch.device) -> N
 
 
 def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """The tokens of all micro-batches; None where one knows nothing of it."""
+    """Concatenation over all micro-batches; None if any part is None."""
     known = [part for part in parts if part is not None]
     return torch.cat(known) if len(known) == len(parts) else None

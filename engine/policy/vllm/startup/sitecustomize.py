@@ -1,5 +1,5 @@
-"""Python runs this file in every process of a vLLM server, for its folder is on PYTHONPATH: none of
-them outlives the engine, however either of them is killed. Standard library only; Linux.
+"""Start-up hook of every process of a vLLM server (its folder is on PYTHONPATH): the process exits
+with the engine, even after a kill. Standard library only; Linux.
 """
 
 import os

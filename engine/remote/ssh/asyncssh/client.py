@@ -1,4 +1,4 @@
-"""Our side of one AsyncSSH connection: what it asks of us until it stands."""
+"""AsyncSSH client callbacks: host key, authentication and prompts of one connection attempt."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -33,7 +33,7 @@ class Client(asyncssh.SSHClient):
 
     @property
     def typed(self) -> bool:
-        """Whether something was typed for the server to accept."""
+        """Whether the person typed a password or a code for the server."""
         return bool(self._passwords or self._rounds)
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:

@@ -1,7 +1,7 @@
-"""Connections by AsyncSSH, in our own loop.
+"""AsyncSSH connections in the engine's event loop.
 
-Each server on the way is a connection of its own, through the one before: its own host key, its own
-keys and prompts, its own clock. Nothing of ours is ever forwarded to any of them.
+Each server of the route is a separate connection through the one before, with its own host key,
+client keys, prompts and timeout. The agent and X11 are never forwarded to any server.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Hop:
         self.connection: asyncssh.SSHClientConnection | None = None
 
     async def open(self, before: "Hop | None") -> asyncssh.SSHClientConnection:
-        """Raises LaunchError."""
+        """Connect through the server before. Raises LaunchError."""
         try:
             while self.connection is None:
                 self.connection = await self._attempt(before)
@@ -70,7 +70,7 @@ class Hop:
             await self._keys.close()
 
     async def _attempt(self, before: "Hop | None") -> asyncssh.SSHClientConnection | None:
-        """None where another one may succeed: a host key was confirmed."""
+        """Connect once; None if another attempt may succeed, since a host key was confirmed."""
         clock = Clock(REACH_S)
         self._person.clock = clock
         self.client = None
@@ -128,7 +128,7 @@ class Hop:
         )
 
     def leads_nowhere(self, error: asyncssh.ChannelOpenError, onward: Settings) -> Exception:
-        """The server cannot or will not connect further."""
+        """Explain why a jump host cannot or will not connect to the next server."""
         place = replace(self.place, goal=self.place.goal or onward.server)
         if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
             return problems.jump_forbids(place, onward.server)
@@ -153,7 +153,7 @@ class Hop:
 async def connect_by_asyncssh(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
 ) -> "AsyncSSHConnection":
-    """Raises LaunchError."""
+    """Connect and authenticate over all jump hosts of an address. Raises LaunchError."""
     way = await _way(parse_address(address), config, known_hosts)
     goal = way[-1].server
     hops: list[Hop] = []
@@ -174,8 +174,8 @@ async def connect_by_asyncssh(
 async def _way(
     address: Address, config: Path | None, known_hosts: Path | None, beyond: tuple[str, ...] = ()
 ) -> list[Settings]:
-    """All servers, the goal last. Of `ProxyJump a,b` only `a` goes by a ProxyJump of its own, as
-    in OpenSSH."""
+    """Settings of all servers of the route, the target last. In `ProxyJump a,b` only `a` may use a
+    ProxyJump of its own, as in OpenSSH."""
     settings = await asyncio.to_thread(read_settings, address, config, known_hosts)
     if settings.server in beyond:
         raise problems.jump_loop(settings.server)
@@ -269,7 +269,7 @@ class AsyncSSHConnection(Connection):
         socket.chmod(0o600)
 
     async def _try_forwarding(self, port: int) -> None:
-        """Check that forwarding is allowed; that nothing listens there yet does not matter."""
+        """Check that forwarding is allowed; the port need not have a listener yet."""
         try:
             _, writer = await self._connection.open_connection("127.0.0.1", port)
         except asyncssh.ChannelOpenError as error:

@@ -1,4 +1,4 @@
-"""Why an AsyncSSH connection was not made, as a problem."""
+"""Conversion of AsyncSSH connection errors into problems."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from engine.remote.ssh.questions import Clock
 def explain(
     error: Exception, place: Place, host: str, client: Client | None, tried: Tried, clock: Clock
 ) -> LaunchError:
-    """`host` is the name or address that was looked for."""
+    """Error of a failed connection attempt; `host` is the name or address that was resolved."""
     if isinstance(error, LaunchError):
         return error
     if isinstance(error, asyncssh.Error):

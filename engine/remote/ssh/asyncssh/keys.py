@@ -1,8 +1,8 @@
-"""The keys that we can show to a server, in OpenSSH's order: certificates, the agent's that the
-configuration names, the agent's others, files.
+"""Client keys that are offered to a server, in OpenSSH's order: certificates, agent keys named in
+the configuration, other agent keys, files.
 
-Only public halves are shown at first. A file's passphrase is asked for when the server has said
-that it would accept that key, and not before.
+Only public keys are offered first. The passphrase of a file is requested only after the server has
+accepted its public key.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class KeyFile:
 
     path: Path
     public: asyncssh.SSHKey | None = None
-    """None where it cannot be told without the passphrase."""
+    """Public key; None if it cannot be read without the passphrase."""
     private: bytes | None = None
     certificate: asyncssh.SSHCertificate | None = None
 
@@ -46,7 +46,7 @@ class KeyFile:
 
 @dataclass
 class Tried:
-    """Keys that were offered, and those that could not be, in words."""
+    """Keys that were offered, and descriptions of keys that could not be used."""
 
     shown: list[str] = field(default_factory=list)
     expired: bool = False
@@ -57,7 +57,7 @@ class Tried:
 
 
 class FilePair(asyncssh.SSHKeyPair):
-    """A key pair whose private half is read when it has to sign."""
+    """Key pair whose private key is loaded when a signature is needed."""
 
     _key_type = "local"
 
@@ -72,13 +72,13 @@ class FilePair(asyncssh.SSHKeyPair):
         self._unlock = unlock
 
     async def sign_async(self, data: bytes) -> bytes:
-        """ValueError makes AsyncSSH go on with the next key."""
+        """Sign data. A ValueError makes AsyncSSH continue with the next key."""
         key = await self._unlock()
         return await asyncio.to_thread(key.sign, data, self.sig_algorithm)
 
 
 class Keys:
-    """Keys for one server; `tried` has those that were offered."""
+    """Client keys for one server; `tried` records the keys that were offered."""
 
     def __init__(self, settings: Settings, person: QuestionService) -> None:
         self._settings = settings
@@ -106,7 +106,7 @@ class Keys:
             yield self._from_file(one, public, None)
 
     async def close(self) -> None:
-        """Forgets what was unlocked."""
+        """Drop unlocked keys and close the agent."""
         self._unlocked.clear()
         if self._agent:
             self._agent.close()
@@ -116,7 +116,7 @@ class Keys:
     def _certified(
         self, files: list[KeyFile], agent: dict[bytes, asyncssh.SSHKeyPair]
     ) -> list[asyncssh.SSHKeyPair]:
-        """A certificate is worth something where its private half is at hand."""
+        """Key pairs of certificates whose private key is in the agent or a file."""
         given = [read_certificate(path) for path in self._settings.certificates]
         found = dict.fromkeys([*given, *(one.certificate for one in files)])
         pairs: list[asyncssh.SSHKeyPair] = []
@@ -163,7 +163,7 @@ class Keys:
         return FilePair(public, certificate, lambda: self._unlock(one))
 
     async def _read(self, path: Path) -> KeyFile | None:
-        """None where there is nothing to use; `tried` says why where a person should know."""
+        """Read a key file; None if it has no usable key, for a reason that `tried` may record."""
         one = KeyFile(path, certificate=read_certificate(Path(f"{path}-cert.pub")))
         try:
             data = await asyncio.to_thread(path.read_bytes)
@@ -191,8 +191,8 @@ class Keys:
         return one if one.public or one.private else None
 
     async def _unlock(self, one: KeyFile) -> asyncssh.SSHKey:
-        """Raises LaunchError where the passphrase is not to be had, ValueError where the key is
-        to be left out."""
+        """Return the decrypted private key. Raises LaunchError if the person cancels the
+        passphrase, ValueError if the key is to be skipped."""
         if one.path in self._unlocked:
             return self._unlocked[one.path]
         assert one.private is not None
@@ -228,7 +228,7 @@ def describe_certificate(certificate: asyncssh.SSHCertificate) -> str:
 
 
 def _decrypt(data: bytes, passphrase: str | None) -> asyncssh.SSHKey | None:
-    """None where the passphrase is wrong or missing; raises ValueError for what is no key."""
+    """Decrypt a private key; None if the passphrase is wrong. Raises ValueError for bad data."""
     try:
         return asyncssh.import_private_key(data, passphrase)
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
@@ -238,7 +238,7 @@ def _decrypt(data: bytes, passphrase: str | None) -> asyncssh.SSHKey | None:
 
 
 def _public_half(path: Path, data: bytes) -> asyncssh.SSHKey | None:
-    """From the file beside it, or from the private one, which carries it in OpenSSH's format."""
+    """Public key of a file: from its `.pub` file, or from a private key in OpenSSH's format."""
     for source in (f"{path}.pub", path):
         with suppress(OSError, asyncssh.KeyImportError):
             return asyncssh.read_public_key(source)

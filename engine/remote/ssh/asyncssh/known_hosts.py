@@ -1,7 +1,7 @@
-"""The files of host keys that OpenSSH keeps: read, matched, appended to.
+"""OpenSSH's known_hosts files: read, match, append.
 
-The format is that of sshd(8), SSH_KNOWN_HOSTS FILE FORMAT. Lines that cannot be read are passed
-over, as OpenSSH does.
+The format is that of sshd(8), SSH_KNOWN_HOSTS FILE FORMAT. Invalid lines are skipped, as OpenSSH
+does.
 """
 
 import base64
@@ -73,8 +73,8 @@ def _entry(line: str, file: Path, number: int, hosts: tuple[str, ...]) -> Entry 
 
 
 def names_host(names: str, host: str) -> bool:
-    """Whether the first field of a line means this host (lower case; `[name]:port` where the port
-    is another than 22)."""
+    """Whether the first field of a line matches this host (lower case; `[name]:port` for ports
+    other than 22)."""
     if names.startswith("|"):
         return _hash_names(names, host)
     found = False
@@ -105,8 +105,8 @@ def _hash(salt: bytes, host: str) -> bytes:
 
 
 def append_key(file: Path, host: str, key: asyncssh.SSHKey, hashed: bool) -> None:
-    """A line at the end of the file, on the disk when this returns; 0600 where it is new. Locked
-    against others of ours. Raises LaunchError `ssh.known_hosts_unusable`."""
+    """Append a line with a host key and sync it to disk. A new file gets mode 0600. The file is
+    locked against other Atelier processes. Raises LaunchError `ssh.known_hosts_unusable`."""
     name = host
     if hashed:
         salt = secrets.token_bytes(20)

@@ -1,4 +1,4 @@
-"""A ProxyCommand: a process of ours whose input and output are the way to the server."""
+"""ProxyCommand: a local process whose stdin and stdout carry the connection to the server."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from engine.runtime.closing import cancel
 
 
 class Proxy:
-    """Run by the person's shell, as OpenSSH does it, in a session of its own."""
+    """ProxyCommand process, run by the person's shell as in OpenSSH, in its own session."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -19,7 +19,7 @@ class Proxy:
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> socket.socket:
-        """Our end of it."""
+        """Start the process and return the local end of its socket."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:

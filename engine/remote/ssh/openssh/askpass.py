@@ -1,6 +1,6 @@
 """Askpass program of `ssh`: passes the question over a socket and prints the answer.
 
-Standard library only, run by a bare interpreter. Exit 1: no answer.
+Standard library only, run by a bare interpreter. Exit code 1 means no answer.
 """
 
 import json
@@ -9,7 +9,7 @@ import socket
 import sys
 
 SOCKET = "ATELIER_ASKPASS"
-"""The variable that names the socket."""
+"""Environment variable with the path of the socket."""
 
 
 def main() -> int:

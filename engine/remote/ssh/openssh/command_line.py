@@ -1,7 +1,7 @@
-"""The machine's `ssh`, called so that it does what we promise whatever the configuration says.
+"""Command lines of the installed `ssh` with mandatory options that no user configuration overrides.
 
-What we insist on stands in a configuration of our own that then includes the person's: `ssh`
-takes the first value it meets, and hands the file on to the `ssh` it starts for a jump host.
+Mandatory options stand in a configuration file of Atelier that includes the person's: `ssh` uses
+the first value of an option, and passes the file on to the `ssh` that it starts for a jump host.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ Tunnel no
 UpdateHostKeys no
 """
 ASKED = "StrictHostKeyChecking ask\n"
-"""StrictHostKeyChecking where the configuration does not say `yes`: never silently accepted."""
+"""Setting if the configuration lacks `yes`: an unknown host key is never accepted silently."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Resolved:
     keys: tuple[str, ...]
     certificates: tuple[str, ...]
     strict: bool
-    """An unknown host key is not even asked about."""
+    """StrictHostKeyChecking is `yes`: an unknown host key is refused without a question."""
     known_as: str
-    """Name in known_hosts."""
+    """Name of the host in known_hosts."""
     known_hosts: tuple[Path, ...]
 
     @property
@@ -65,7 +65,7 @@ class Resolved:
 
 
 class OpenSSH:
-    """Command lines of `ssh`, with a private folder of this connection."""
+    """Command lines of `ssh`, with a private folder for one connection."""
 
     def __init__(self, folder: Path, config: Path | None, known_hosts: Path | None) -> None:
         self.folder = folder
@@ -74,7 +74,7 @@ class OpenSSH:
 
     @property
     def program(self) -> str:
-        """Raises LaunchError `ssh.ssh_missing`."""
+        """Path of the `ssh` program. Raises LaunchError `ssh.ssh_missing`."""
         found = shutil.which("ssh")
         if not found:
             raise ssh_missing()
@@ -89,8 +89,8 @@ class OpenSSH:
         return self.folder / "config"
 
     def write_config(self, ask: bool) -> None:
-        """With `ask`, an unknown host key is a question; else the person's configuration says
-        `yes`, which means never."""
+        """Write the configuration file. With `ask`, unknown host keys are questions; without it,
+        the person's StrictHostKeyChecking `yes` refuses them."""
         given = [self._config] if self._config else [_own("config"), Path("/etc/ssh/ssh_config")]
         lines = [f"Include {_quoted(one)}\n" for one in given if one and one.exists()]
         if self._known_hosts:
@@ -105,7 +105,7 @@ class OpenSSH:
         return [self.program, "-F", str(self._file), *options]
 
     def bare(self, *options: str) -> list[str]:
-        """To the master alone: no configuration, whose own forwardings would come along."""
+        """Command line for the ControlMaster, without configuration files and their forwardings."""
         return [self.program, "-F", "none", *options]
 
     async def resolve(self, options: list[str]) -> Resolved:

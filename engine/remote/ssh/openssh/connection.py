@@ -1,7 +1,7 @@
-"""Connections by the machine's own `ssh`: for hardware keys, Kerberos and what else only it can.
+"""Connections by the installed `ssh`: hardware keys, Kerberos and other methods AsyncSSH lacks.
 
-One `ssh` holds the connection as a ControlMaster of ours, on a socket in a private folder; every
-command is another `ssh` that goes through it, and could not connect by itself.
+One `ssh` process is the ControlMaster with a socket in a private folder. Every command is another
+`ssh` that uses this socket and never connects by itself.
 """
 
 import asyncio
@@ -44,13 +44,13 @@ from engine.remote.ssh.problems import Place
 from engine.remote.ssh.questions import Clock
 
 SUFFIX_BYTES = 20
-"""Bytes that `ssh` appends to the name of a socket while it creates it."""
+"""Bytes that `ssh` appends to the path of a socket while it creates it."""
 
 
 async def connect_by_openssh(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
 ) -> "OpenSSHConnection":
-    """Raises LaunchError."""
+    """Connect and authenticate with the installed `ssh`. Raises LaunchError."""
     to = destination(parse_address(address))
     folder = await asyncio.to_thread(_private_folder)
     try:
@@ -69,7 +69,7 @@ async def connect_by_openssh(
 
 
 def _private_folder() -> Path:
-    """0700, with a name so short that `ssh` can put its socket there."""
+    """Create a folder (0700) whose path is short enough for the socket of `ssh`."""
     for place in (None, "/tmp"):
         folder = Path(tempfile.mkdtemp(prefix="atl-", dir=place))
         if len(os.fsencode(folder)) <= LONGEST_BYTES - SUFFIX_BYTES:
@@ -79,7 +79,7 @@ def _private_folder() -> Path:
 
 
 class SshRoute:
-    """To one server, with all names that its `ssh` may call the servers on it."""
+    """Route to one server, with all names that `ssh` may use for the servers on it."""
 
     def __init__(self, ssh: OpenSSH, to: list[str], resolved: Resolved) -> None:
         self.ssh = ssh
@@ -135,7 +135,7 @@ class SshRoute:
         return known[0] if known else await self._add(words, "")
 
     def changed(self, place: Place, shown: str) -> LaunchError:
-        """A server that shows another kind of key than is on record."""
+        """Problem for a server whose key is of another kind than the one on record."""
         from engine.remote.ssh.asyncssh.known_hosts import read_entries
         from engine.remote.ssh.host_keys import describe
 
@@ -167,7 +167,7 @@ class SshRoute:
 
 
 async def _attempt(way: SshRoute, master: Master, asker: Asker) -> bool:
-    """False where another one may succeed: the server went while a host key was looked at."""
+    """Connect once; False if another attempt may succeed, after a slow host key confirmation."""
     hops = len(way.resolved.jumps) + 1
     seconds = hops * (REACH_S + AUTHENTICATE_S)
     clock = Clock(seconds)
@@ -235,7 +235,7 @@ class OpenSSHConnection(Connection):
     async def _through(
         self, *options: str, line: str | None = None, fed: bool = False
     ) -> asyncio.subprocess.Process:
-        """A process that speaks through the master, or not at all."""
+        """Start an `ssh` process that uses the ControlMaster and never connects by itself."""
         if not self._master.alive:
             raise problems.lost(self.server, last_line(self._master.said))
         own = ["-S", str(self._way.ssh.control), "-o", "BatchMode=yes", "-o", "ProxyCommand=false"]
@@ -262,7 +262,7 @@ class OpenSSHConnection(Connection):
         await _stop(process)
 
     async def _lives(self) -> bool:
-        """A connection that is breaking takes a moment to be gone."""
+        """Whether the ControlMaster answers; a breaking connection takes a moment to end."""
         if not self._master.alive:
             return False
         asking = await self._through("-O", "check")
@@ -270,7 +270,7 @@ class OpenSSHConnection(Connection):
         return asking.returncode == 0
 
     async def _failed(self, err: bytes) -> LaunchError:
-        """Why a command was not even begun."""
+        """Problem of a command that could not be started."""
         if not await self._lives():
             return problems.lost(self.server, last_line(self._master.said))
         return problems.no_session(self.server, last_line(err.decode(errors="replace")))
@@ -285,7 +285,7 @@ class OpenSSHConnection(Connection):
         socket.chmod(0o600)
 
     async def _try_forwarding(self, port: int) -> None:
-        """The master says why a channel was not opened."""
+        """Check that forwarding is allowed, by the stderr of the ControlMaster."""
         before = len(self._master.said)
         trying = await self._through("-W", f"127.0.0.1:{port}")
         await trying.communicate()

@@ -1,4 +1,4 @@
-"""The `ssh` that holds a connection."""
+"""ControlMaster: the `ssh` process that holds a connection."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,12 @@ exec 3<&0; folder=$1; shift
 (trap '' TERM; read gone <&3; kill -TERM 0; rm -rf "$folder") > /dev/null 2>&1 &
 exec "$@" < /dev/null 3<&-
 """
-"""Beside `ssh`, one who waits for the end of our input: when we are gone, however that came about,
-the connection goes too, and what stands in its folder."""
+"""Start `ssh` with a watchdog on our stdin pipe: when this process ends for any reason, it ends the
+connection and deletes the private folder."""
 
 
 class Master:
-    """A process in a session of its own, so that it has no terminal to ask on."""
+    """ControlMaster process in its own session, so that it has no terminal to prompt on."""
 
     def __init__(self, ssh: OpenSSH) -> None:
         self._ssh = ssh
@@ -37,7 +37,7 @@ class Master:
 
     @property
     def said(self) -> str:
-        """The end of its stderr."""
+        """Last output of its stderr."""
         return self._said.decode(errors="replace")
 
     @property
@@ -59,7 +59,7 @@ class Master:
         self._reading = asyncio.create_task(self._read(self._process))
 
     async def ready(self) -> bool:
-        """True when it takes commands; False when it has ended before."""
+        """Wait until it accepts commands (True) or has ended before (False)."""
         while self.alive:
             if self._ssh.control.exists():
                 return True
@@ -76,7 +76,7 @@ class Master:
             await asyncio.wait_for(asyncio.shield(self._reading), 1)
 
     async def close(self) -> None:
-        """With the jump hosts' processes, which are of its group."""
+        """End the process group, which includes processes of jump hosts."""
         if self._process is None or self._reading is None:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):

@@ -31,7 +31,7 @@ PREFIX = re.compile(r"^\([^()\s]*@[^()\s]*\) ")
 
 
 class Prompts:
-    """Listens while the connection is made; `failure` is what ends it, as a problem."""
+    """Prompts of one connection attempt; `failure` receives a problem that ends the attempt."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class Prompts:
         self._passphrases: Counter[str] = Counter()
         self.failure: asyncio.Future[LaunchError] = asyncio.get_running_loop().create_future()
         self.typed: set[str] = set()
-        """Servers that something was typed for."""
+        """Servers for which the person typed something."""
         self.confirmed = 0
-        """Host keys."""
+        """Number of confirmed host keys."""
 
     async def start(self) -> dict[str, str]:
-        """The variables that make `ssh` ask here."""
+        """Listen, and return the environment variables that send prompts of `ssh` here."""
         socket, script = self._folder / "ask", self._folder / "askpass"
         self._server = await asyncio.start_unix_server(self._talk, socket)
         command = shlex.join([sys.executable, "-I", "-S", askpass.__file__])
@@ -74,7 +74,7 @@ class Prompts:
         await cancel(*self._talks)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Ends with the answer, or when `ssh` does not want it any more."""
+        """Answer one prompt; ends early if `ssh` closes the socket."""
         talk = asyncio.current_task()
         assert talk
         self._talks.add(talk)
@@ -138,5 +138,5 @@ class Prompts:
         return typed
 
     def passphrase_failed(self) -> str:
-        """A key whose passphrase was asked for as often as it is."""
+        """Key whose passphrase was requested `TRIES` times; empty if there is none."""
         return next((key for key, times in self._passphrases.items() if times >= TRIES), "")

@@ -1,4 +1,4 @@
-"""Errors of `ssh` as problems. The patterns are OpenSSH's own sentences."""
+"""Parser of `ssh` error messages; the patterns follow OpenSSH's wording."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -41,8 +41,8 @@ def config_problem(said: str) -> LaunchError:
 def explain(
     said: str, places: Mapping[str, Place], goal: Place, keys: Sequence[str], typed: bool
 ) -> LaunchError:
-    """`places` has the servers of the way by every name that `ssh` may call them; `keys` are
-    those it had to show, `typed` whether a person gave a password or code."""
+    """Problem for the stderr of `ssh`. `places` maps every name that `ssh` may use to a server of
+    the route. `keys` are the offered keys. `typed`: whether a person typed a password or code."""
 
     def place(*names: str) -> Place:
         return next((places[name] for name in names if name in places), goal)

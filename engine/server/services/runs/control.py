@@ -26,7 +26,7 @@ from engine.trust.projects import require_trust
 
 
 class RunControl:
-    """Carries out requests about runs; a request repeated with the same key changes nothing."""
+    """Executes requests about runs; a start request repeated with the same key has no effect."""
 
     def __init__(
         self, library: Library, lifecycle: RunLifecycle, queue: RunQueue, credentials: Credentials
@@ -36,7 +36,7 @@ class RunControl:
         self._run_by_key: dict[str, str] = {}
 
     async def start(self, request: StartRun) -> RunSummary:
-        """Start a run, or queue it where that is asked. Raises ConfigError, ModelError, Refused."""
+        """Start a run, or queue it if requested. Raises ConfigError, ModelError, Refused."""
         async with self._lifecycle.starting:
             if known := await self._admit(request.key, request.queue):
                 return known
@@ -67,7 +67,7 @@ class RunControl:
             return await self._launch(folder, spec, request.key)
 
     async def command(self, run_id: str, command: Command) -> RunSummary:
-        """Carry out a command. Raises Refused where the run's state does not allow it."""
+        """Execute a command. Raises Refused if the run's state does not allow it."""
         await self._lifecycle.settle()
         active = self._lifecycle.active.get(run_id)
         if command.action in ("resume", "extend"):
@@ -101,8 +101,8 @@ class RunControl:
             return await self._lifecycle.begin(folder, steps=command.steps or summary.steps)
 
     async def _admit(self, key: str, queue: bool) -> RunSummary | None:
-        """Run that was started with this key already. Raises Refused where the device is busy and
-        the request does not wait."""
+        """Run that was started with this key, if any. Raises Refused if the device is busy and the
+        request does not ask for the queue."""
         if key and (known := self._run_by_key.get(key)):
             return self._lifecycle.summary(known)
         await self._lifecycle.settle()
@@ -120,7 +120,7 @@ class RunControl:
         return self._lifecycle.summary(spec.id)
 
     def _first_interrupted(self, folders: Sequence[Path]) -> Path | None:
-        """The first of these runs that did not finish."""
+        """First of these runs that was stopped or failed."""
         ended = ("stopped", "failed")
         return next((one for one in folders if self._library.summary(one).state in ended), None)
 
@@ -135,7 +135,7 @@ class RunControl:
 
 
 async def _order(active: ActiveRun, command: Command) -> None:
-    """Give an order to an active run; an immediate stop is awaited."""
+    """Send a command to an active run; an immediate stop is awaited."""
     orders = active.run.orders
     match command.action:
         case "pause":
@@ -157,7 +157,7 @@ async def _order(active: ActiveRun, command: Command) -> None:
 
 
 async def _change_rubric(run: Run, source: str) -> None:
-    """Change a run's rubric. Raises Refused without a judge for it, ConfigError if unusable."""
+    """Change a run's rubric. Raises Refused without a judge model, ConfigError if it is invalid."""
     judge = run.config.judge
     if not (judge.enabled and judge.models):
         raise Refused.of("run.no_judge", "This run has no judge that uses a rubric.")
@@ -170,7 +170,7 @@ WEIGHTLESS = ("imported", "arena", "writing")
 
 
 def refuse_extension(run: RunSummary) -> None:
-    """Raises Refused where steps cannot be added."""
+    """Raises Refused for a kind of run to which no steps can be added."""
     match run.kind:
         case "evaluation":
             raise Refused.of("run.no_steps", "An evaluation has no steps to add.")
@@ -187,7 +187,7 @@ def refuse_extension(run: RunSummary) -> None:
 
 
 def refuse_resumption(run: RunSummary, steps: int | None) -> None:
-    """Raises Refused where nothing can go on, with `steps` in all or as many as were planned, and
+    """Raises Refused if a run cannot resume, to `steps` in total or as many as planned, and
     StoreError for a damaged run."""
     if run.state == "damaged" and run.problem:
         raise StoreError(run.problem)

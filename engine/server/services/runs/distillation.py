@@ -1,4 +1,4 @@
-"""A teacher's attempts as demonstrations: what an earlier evaluation has paid is not paid twice."""
+"""Trajectories of a teacher as demonstrations; responses of earlier evaluations are reused."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ STEP = 0
 
 
 def earlier_runs(project: Path, plan: EvaluationPlan) -> list[Path]:
-    """Run folders in which the same teacher was asked the same way, newest first."""
+    """Run folders in which the same teacher was evaluated with the same settings, newest first."""
     found = []
     for folder, spec in specs_of(project):
         other = spec.evaluation
@@ -31,8 +31,8 @@ def _alike(one: EvaluationPlan, other: EvaluationPlan) -> bool:
 
 
 def same_as(spec: RunSpec, scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Path]:
-    """Earlier runs that can be resumed in place of this one, if they did not finish: same settings,
-    same rubric, and the same remaining questions."""
+    """Earlier runs with the same settings, rubric and remaining scenarios, which can be resumed
+    instead of this run if they did not finish."""
     return [
         one
         for one in folders
@@ -47,7 +47,7 @@ def _settings(spec: RunSpec) -> tuple[ProjectConfig, str]:
 
 
 def _kept(folder: Path) -> list[Scenario] | None:
-    """None where they cannot be read: it cannot go on."""
+    """Scenarios stored with a run; None if unreadable, in which case the run cannot resume."""
     try:
         return stored_scenarios(folder)
     except StoreError:
@@ -61,7 +61,7 @@ def missing(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Scen
 
 
 def _scored(folder: Path) -> list[Scenario]:
-    """Scenarios that somebody has paid for and that came out well."""
+    """Scenarios that have a trajectory with a reward."""
     with run_reader(folder) as reader:
         rows = reader.summaries_of("validation", STEP)
     good = {row.scenario_id for row in rows if row.reward is not None}
@@ -69,7 +69,7 @@ def _scored(folder: Path) -> list[Scenario]:
 
 
 def check(plan: EvaluationPlan) -> None:
-    """Raises ConfigError where the plan is not that of one teacher."""
+    """Raises ConfigError if a plan has more than one model or system prompt."""
     if len(plan.contestants) != 1 or plan.variants:
         raise ConfigError.of(
             "demonstrations.one_teacher",
@@ -79,13 +79,13 @@ def check(plan: EvaluationPlan) -> None:
 
 
 def store_earlier_demonstrations(folders: Sequence[Path], asked: SelectDemonstrations) -> None:
-    """By the rule that holds now, in the order in which they were made."""
+    """Store demonstrations of earlier runs, oldest first, by the current selection rule."""
     for folder in reversed(folders):
         demonstrate(folder, asked)
 
 
 async def store_demonstrations(run: Run) -> None:
-    """At the end of an evaluation that was made for it."""
+    """Store demonstrations at the end of an evaluation whose plan asks for them."""
     plan = run.spec.evaluation
     if plan and plan.demonstrate:
         found = demonstrate(run.folder, plan.demonstrate)

@@ -1,4 +1,4 @@
-"""Evaluations of this engine: a request → what its run keeps; the workers that it has."""
+"""Evaluations of this engine: from a request to a run spec, and the worker processes of the run."""
 
 import time
 from collections.abc import Sequence
@@ -28,20 +28,20 @@ from engine.trust.files import check_files
 
 
 class PlannedEvaluation(NamedTuple):
-    """An evaluation that could begin."""
+    """Evaluation that passed all checks."""
 
     spec: RunSpec
     scenarios: list[Scenario]
-    """Scenarios; for a teacher only those without an answer."""
+    """Scenarios; for a teacher only those without a scored trajectory."""
     earlier: Sequence[Path] = ()
-    """Runs that asked the teacher before, newest first."""
+    """Earlier runs with the same teacher, newest first."""
     same: Sequence[Path] = ()
-    """Earlier runs that can be resumed in place of this one."""
+    """Earlier runs that can be resumed instead of this one."""
 
 
 def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
-    """Contestants and scenarios of an evaluation; no scenarios if an earlier one has paid for all
-    that a teacher is asked. Raises ConfigError, ModelError."""
+    """Plan an evaluation. It has no scenarios if earlier runs have a teacher's trajectories for all
+    of them. Raises ConfigError, ModelError."""
     overrides = dict(request.overrides)
     if request.judge is not None:
         overrides["judge.enabled"] = request.judge
@@ -81,7 +81,7 @@ def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
 
 
 async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> None:
-    """The whole evaluation, with its agents; they are gone when it ends."""
+    """Execute an evaluation with its agent processes, which end with it."""
     async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
         await pool.start()
         hall = EvaluationResources(
@@ -93,8 +93,8 @@ async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> Non
 def _not_yet_asked(
     project: Path, request: StartEvaluation, planned: PlannedEvaluation
 ) -> PlannedEvaluation:
-    """With what the teacher has to be asked; what it was asked before is kept by the rule of
-    now."""
+    """Limit the plan to a teacher's missing scenarios, and store demonstrations of earlier runs by
+    the current rule."""
     spec, scenarios = planned.spec, planned.scenarios
     assert request.demonstrate is not None
     assert spec.evaluation is not None
@@ -112,8 +112,8 @@ def _not_yet_asked(
 
 
 def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenario]:
-    """Scenarios of a split, or of a file. Raises ConfigError at the first bad line, and for
-    none."""
+    """Scenarios of a split, or of a file. Raises ConfigError at the first invalid line, and if
+    there are none."""
     if source in ("train", "validation"):
         found = load_scenarios(project, config, source)  # type: ignore[arg-type]
         if not found:
@@ -131,7 +131,7 @@ def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenar
 
 
 def _file(project: Path, source: str) -> Path:
-    """A file that a person names, from the project on. Raises ConfigError for what is no path."""
+    """Path of a file named in a request, relative to the project. Raises ConfigError if invalid."""
     try:
         file = project / Path(source).expanduser()
         file.exists()

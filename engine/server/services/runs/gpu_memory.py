@@ -1,4 +1,4 @@
-"""A run and the memory of its cards: refused where others hold it, advised where it has run out."""
+"""GPU memory of a run: check before the start, and advice after it ran out."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from engine.protocol.records.hardware import Card, CardProcess
 
 OUT_OF_MEMORY = "policy.out_of_memory"
 LOOKS, PAUSE_S = 3, 1.0
-"""A process that has just ended gives its memory back within a moment."""
+"""Number of checks and seconds between them: memory of an ended process is freed with a delay."""
 
 
 async def require_gpu_memory(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> None:
-    """Raises Refused where other programs hold memory without which the run would fit."""
+    """Raises Refused if the run would fit only without the memory that other programs use."""
     if config.backend.share_card or not cards:
         return
     for _ in range(LOOKS - 1):
@@ -52,7 +52,7 @@ def _held(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Refused 
 
 
 def _named(strangers: Sequence[CardProcess]) -> str:
-    """`python (process 12) and 2 others compute`."""
+    """Names of other GPU processes, such as `python (process 12) and 2 others compute`."""
     first = strangers[0]
     name = f"{first.name or 'Another program'} (process {first.pid})"
     others = len(strangers) - 1
@@ -64,8 +64,8 @@ def _emptied(card: Card) -> Card:
 
 
 def with_memory_advice(problem: Problem, config: ProjectConfig, model: Path) -> Problem:
-    """Memory that ran out, with the mildest setting that needs less of it by the plan. Where the
-    model's files cannot be read any more, the policy's own hint stays."""
+    """Add advice to an out-of-memory problem: the least invasive setting that saves enough memory.
+    If the model's files are unreadable, the hint of the problem stays."""
     if problem.code != OUT_OF_MEMORY:
         return problem
     try:

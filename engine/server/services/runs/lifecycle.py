@@ -1,4 +1,4 @@
-"""Lifecycle of runs: begin, open for labels, lock while resting, end. One is active at a time."""
+"""Lifecycle of runs: begin, open for labels, lock while inactive, end. One is active at a time."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ class RunLifecycle:
         self._listeners.append(listener)
 
     def summary(self, run_id: str) -> RunSummary:
-        """Summary of a run, with the state and the number of steps that it was ordered to have."""
+        """Summary of a run, with current state and number of steps if it is active."""
         summary = self._library.summary(self._library.find(run_id))
         active = self.active.get(run_id)
         if active is None or summary.state not in ACTIVE_STATES:
@@ -59,8 +59,8 @@ class RunLifecycle:
         return summary.model_copy(update={"state": state, "steps": orders.steps})
 
     async def begin(self, folder: Path, steps: int | None = None) -> RunSummary:
-        """Begin or resume a run. Raises Refused where it is not trusted, also for one that an
-        earlier engine left in the queue."""
+        """Begin or resume a run. Raises Refused if it is not trusted; this includes runs that an
+        earlier engine queued."""
         spec = read_spec(folder)
         await asyncio.to_thread(require_run_trust, folder)
         await self._arena.unload_idle()
@@ -81,7 +81,7 @@ class RunLifecycle:
         return self.summary(spec.id)
 
     async def begin_script(self, folder: Path, session: ScriptSession) -> None:
-        """Begin a run whose rollouts the script of this session makes; all checks were made."""
+        """Begin a run whose rollouts are made by the script of this session, without checks."""
         spec = read_spec(folder)
         self._resources.script_sessions[spec.id] = session
         self._resources.gateway.open_door(session.script.key, session.door)
@@ -97,8 +97,8 @@ class RunLifecycle:
             await asyncio.wait([active.task])
 
     async def require_free(self) -> None:
-        """Wait for runs that only close their workers. Raises Refused where a run is active or the
-        engine is closing."""
+        """Wait for runs that are closing their workers. Raises Refused if a run is active or the
+        engine is exiting."""
         await self.settle()
         if self._closed:
             raise Refused.of(
@@ -124,7 +124,7 @@ class RunLifecycle:
 
     @contextlib.asynccontextmanager
     async def opened(self, run_id: str) -> AsyncIterator[OpenRun]:
-        """Open a run for writing, active or not. Raises Refused where another engine uses it."""
+        """Open a run for writing, active or not. Raises Refused if another engine uses it."""
         await self.settle()
         if active := self.active.get(run_id):
             yield OpenRun(active.run, active.labels)
@@ -134,7 +134,7 @@ class RunLifecycle:
 
     @contextlib.asynccontextmanager
     async def resting(self, run_id: str) -> AsyncIterator[Path]:
-        """Lock a run's folder. Raises Refused where the run is active, or is in use."""
+        """Lock a run's folder. Raises Refused if the run is active or in use."""
         await self.settle()
         folder = self._library.find(run_id)
         if run_id in self.active:
@@ -145,7 +145,7 @@ class RunLifecycle:
                 yield folder
 
     async def close(self) -> None:
-        """End all runs after what is acknowledged, and begin no more; they can be resumed."""
+        """End all runs, which can be resumed, and refuse new ones. Acknowledged data is stored."""
         self._closed = True
         await self.settle()
         tasks = [active.task for active in self.active.values()]

@@ -1,4 +1,4 @@
-"""Runs that are not training, open for writing: labels and rescoring. Shared by several users."""
+"""Inactive runs that are open for writing labels or scores; shared by concurrent users."""
 
 import asyncio
 import contextlib
@@ -14,15 +14,15 @@ from engine.storage.run_folder.run import Run, read_spec
 from engine.training.labels.service import LabelService
 
 LINGER_S = 5.0
-"""Seconds that a run stays open after its last use: labels come in series, and opening costs
-more."""
+"""Seconds that a run stays open after its last use, since labels come in series and opening is
+slow."""
 PATIENCE_S = 2.0
-"""Seconds that a start waits for a label that is being stored."""
+"""Seconds that the start of a run waits for a label that is being stored."""
 
 
 @dataclass
 class OpenRun:
-    """A run that is open, who takes its labels, and how many use it."""
+    """Open run, its label service, and its number of users."""
 
     run: Run
     labels: LabelService
@@ -31,7 +31,7 @@ class OpenRun:
 
 
 class OpenRuns:
-    """At most one opening of a run in this engine."""
+    """Registry of open runs; each run is opened at most once per engine."""
 
     def __init__(self, broadcast: Broadcast) -> None:
         self._broadcast = broadcast
@@ -41,7 +41,7 @@ class OpenRuns:
 
     @contextlib.asynccontextmanager
     async def use(self, run_id: str, folder: Path) -> AsyncIterator[OpenRun]:
-        """Raises Refused where another engine works on it."""
+        """Open a run, or share an open one. Raises Refused if another engine uses it."""
         async with self._changed:
             if run_id not in self._opened:
                 self._opened[run_id] = await asyncio.to_thread(self._open, run_id, folder)
@@ -58,7 +58,7 @@ class OpenRuns:
                 self._closing = asyncio.create_task(self._close_unused(), name="open runs")
 
     async def close(self) -> None:
-        """Close all that nobody uses; the engine ends."""
+        """Close all unused runs when the engine exits."""
         if self._closing:
             await cancel(self._closing)
         async with self._changed:
@@ -75,14 +75,14 @@ class OpenRuns:
                         await self._close(run_id)
 
     async def _close(self, run_id: str) -> None:
-        """Unless somebody uses it; with the lock held."""
+        """Close a run unless it is in use. The caller holds the lock."""
         if not self._opened[run_id].users:
             opened = self._opened.pop(run_id)
             await asyncio.to_thread(opened.run.close)
 
     @contextlib.asynccontextmanager
     async def none_of(self, run_id: str) -> AsyncIterator[None]:
-        """While nobody has it open, and nobody can. Raises Refused where a judge is at work."""
+        """Keep a run closed during the block. Raises Refused while a judge scores it."""
         async with self._changed:
             try:
                 async with asyncio.timeout(PATIENCE_S):

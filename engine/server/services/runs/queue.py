@@ -12,7 +12,7 @@ from engine.server.services.runs.lifecycle import RunLifecycle
 
 
 class RunQueue:
-    """Queued runs of this engine, and of an earlier one on the same workspace."""
+    """Queued runs of this engine, and of an earlier engine of the same workspace."""
 
     def __init__(self, library: Library, lifecycle: RunLifecycle) -> None:
         self._library, self._lifecycle = library, lifecycle
@@ -32,11 +32,11 @@ class RunQueue:
         self._waiting.append(folder)
 
     def discard(self, folder: Path) -> None:
-        """Remove a run that begins by other means; one that is not queued is no error."""
+        """Remove a run that begins by other means; an unknown run is ignored."""
         self._waiting = [waiting for waiting in self._waiting if waiting != folder]
 
     async def cancel(self, run_id: str) -> None:
-        """Remove a run from the queue and stop it. Raises Refused where it is not queued."""
+        """Remove a run from the queue and stop it. Raises Refused if it is not queued."""
         folder = self._library.folder(run_id)
         if self._library.summary(folder).state != "queued":
             raise Refused.of("run.not_living", "This run is not active.")
@@ -45,7 +45,7 @@ class RunQueue:
             await opened.run.say(RunStopped(step=0, reason="You removed it from the queue."))
 
     async def close(self) -> None:
-        """Begin no more runs; those that wait stay queued on disk."""
+        """Stop the queue; waiting runs stay queued on disk."""
         self._closed = True
         if self._advancing:
             await asyncio.gather(self._advancing, return_exceptions=True)

@@ -29,8 +29,8 @@ class ScriptRuns:
         self._lifecycle, self._resources = lifecycle, resources
 
     async def open(self, asked: OpenOutside) -> OutsideRun:
-        """Begin or resume the run of a script. Raises Refused where another script trains it, or
-        the device is busy."""
+        """Begin or resume the run of a script. Raises Refused if another script trains it, or the
+        device is busy."""
         spec, session, notes = await self._opened(asked)
         step = await session.ready()
         return OutsideRun(
@@ -41,7 +41,7 @@ class ScriptRuns:
         )
 
     def session(self, run_id: str) -> ScriptSession:
-        """The open session of a run. Raises Refused where there is none."""
+        """Open session of a run. Raises Refused if it has none."""
         session = self._resources.script_sessions.get(run_id)
         run = self._lifecycle.summary(run_id)
         if session is None or run.state not in ACTIVE_STATES:  # it has ended, and is being closed
@@ -53,7 +53,7 @@ class ScriptRuns:
         return session
 
     async def close(self, run_id: str, asked: CloseOutside) -> RunSummary:
-        """End the session of a script that has ended, and wait for the end of the run."""
+        """End the session of a finished script, and wait for the end of the run."""
         session = self._resources.script_sessions.get(run_id)
         if session is not None and session.script.key == asked.key:
             session.leave("Its script has ended.", asked.finished)
@@ -82,8 +82,8 @@ class ScriptRuns:
             return spec, session, notes
 
     async def _still_open(self, spec: RunSpec, asked: OpenOutside) -> ScriptSession | None:
-        """The open session of the same script; one whose script is gone is closed first. Raises
-        Refused while another script trains the run."""
+        """Open session of the same script; that of an ended script is closed first. Raises Refused
+        while another script trains the run."""
         session = self._resources.script_sessions.get(spec.id)
         if session is None:
             return None
@@ -101,8 +101,8 @@ class ScriptRuns:
 
 
 def _refuse_ended(spec: RunSpec, folder: Path) -> None:
-    """Raise Refused for a run that a person has stopped, or that failed: it does not resume by
-    itself."""
+    """Raises Refused for a run that a person has stopped, or that failed: it needs to be started
+    again."""
     with run_reader(folder) as reader:
         last = reader.events_of("run.started", "run.stopped", "run.failed", "run.finished")[-1]
     if isinstance(last, RunFailed):

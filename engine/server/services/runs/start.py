@@ -35,7 +35,7 @@ VERSIONED = ("torch", "transformers", "peft", "tokenizers", "apsw")
 
 
 def rubric_of(project: Path, judge: JudgeConfig) -> str:
-    """As it is now, where somebody judges by it. Raises ConfigError where it cannot be used."""
+    """Current rubric, or "" without judge models. Raises ConfigError if the rubric is invalid."""
     if not (judge.enabled and judge.models):
         return ""
     rubric = load_rubric(project_file(project, judge.rubric, "judge.rubric"))
@@ -52,7 +52,8 @@ def versions() -> dict[str, str]:
 
 
 async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
-    """Raises ConfigError, ModelError, Refused; what it raises leaves nothing behind."""
+    """Create the folder of a run. Raises ConfigError, ModelError, Refused before any file is
+    left."""
     origin = find_origin(project, request) if request.origin else None
     if origin and not isinstance(origin.source, Path):  # its settings become those of a run of ours
         require_run_trust(origin.source.folder)
@@ -93,7 +94,7 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
 
 
 def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()) -> Path:
-    """With the scenarios that it is to keep, where they are its own."""
+    """Create a run folder with its spec and, if given, its own scenarios."""
     folder = project / "runs" / spec.id
     folder.mkdir(parents=True)
     if scenarios:
@@ -103,7 +104,7 @@ def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()
 
 
 def _demonstrations(project: Path, config: ProjectConfig, model: Path) -> Data:
-    """Raises ConfigError where an SFT run may not start."""
+    """Demonstrations of an SFT run. Raises ConfigError if they cannot be trained on."""
     with ChatFormat(model) as chat:
         data = collect(project, config, chat)
     refuse(project, config, data)
@@ -111,8 +112,8 @@ def _demonstrations(project: Path, config: ProjectConfig, model: Path) -> Data:
 
 
 def _rubric(project: Path, config: ProjectConfig, origin: Origin | None) -> str:
-    """As it is now; the run keeps it. A replay has its parent's. Raises ConfigError where it
-    cannot be used."""
+    """Rubric stored with the run: that of its parent for a replay, else the current one. Raises
+    ConfigError if it is invalid."""
     if origin and origin.parent.replay and not isinstance(origin.source, Path):
         return origin.source.spec.rubric
     return rubric_of(project, config.judge)

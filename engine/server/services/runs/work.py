@@ -1,4 +1,4 @@
-"""Work on one run from start to end: workers are restarted where they died."""
+"""Work on one run from start to end; workers that died are restarted."""
 
 import asyncio
 import traceback
@@ -26,7 +26,7 @@ STOPPED = "The engine was stopped."
 
 
 class ActiveRun:
-    """A run with a task behind it."""
+    """Active run with its task."""
 
     def __init__(self, run: Run, task: "asyncio.Task[None]") -> None:
         self.run = run
@@ -39,13 +39,13 @@ class ActiveRuns(dict[str, ActiveRun]):
     """Active runs of an engine by run id; at most one trains at a time."""
 
     async def log(self, run_id: str, level: str, text: str) -> None:
-        """Write a line of a tracker into the log of a run, where it is active."""
+        """Append a tracker's message to the log of a run if it is active."""
         if active := self.get(run_id):
             await active.run.log(level, "track", text)
 
 
 async def work(run: Run, resources: RunResources) -> None:
-    """Work on a run to its end, store its last event whatever happens, and close it."""
+    """Execute a run to its end, always store its last event, and close it."""
     try:
         cards = await asyncio.to_thread(cards_of, run.config.backend)
         with device_lock(cards, f"{run.spec.name} of {run.spec.project}"):
@@ -68,7 +68,7 @@ async def work(run: Run, resources: RunResources) -> None:
 
 
 def _advised(problem: Problem, run: Run) -> Problem:
-    """The problem with advice on memory; as it is where the model is not here any more."""
+    """Add memory advice to a problem; unchanged if the model is no longer on this machine."""
     try:
         model = model_of(run.spec)
     except AtelierError:
@@ -112,7 +112,7 @@ async def _evaluate(run: Run, resources: RunResources) -> None:
 
 
 async def _say_last(run: Run, event: BaseEvent) -> None:
-    """Store it, on a full disk in the room that was set aside."""
+    """Store the last event of a run; on a full disk, in space reserved for it."""
     try:
         await run.say(event)
     except StoreError:
@@ -121,7 +121,7 @@ async def _say_last(run: Run, event: BaseEvent) -> None:
 
 
 def first_error(error: BaseException) -> BaseException:
-    """The first real cause inside groups of errors."""
+    """First exception that is not a group, inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -156,6 +156,6 @@ def _check_disk(run: Run) -> None:
 
 
 def _has_ended(run: Run) -> bool:
-    """Whether the last word is said already: a stop may come while the workers are closing."""
+    """Whether the last event is stored: a stop may arrive while the workers are closing."""
     ends = [kind.model_fields["kind"].default for kind in FINAL]
     return isinstance(run.reader.events_of("run.started", *ends)[-1], FINAL)

@@ -23,7 +23,7 @@ from engine.storage.run_folder.run import Run
 
 @dataclass
 class RunResources:
-    """Parts of the engine that all its runs share."""
+    """Services of the engine that all its runs share."""
 
     gateway: Gateway
     base_url: str
@@ -51,7 +51,7 @@ async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Poli
 async def policy_of(
     run: Run, resources: RunResources, sampling: bool = True
 ) -> AsyncIterator[tuple[Policy, ChatFormat]]:
-    """Policy processes of a run and its chat format. Without sampling, the trainer alone."""
+    """Policy processes and chat format of a run. Without sampling, only the trainer is started."""
     model = await asyncio.to_thread(model_of, run.spec)
     config = run.config if sampling else without_sampler(run.config)
     try:
