@@ -88,7 +88,7 @@ def no_stray_processes(may_stay: Callable[[psutil.Process], bool]) -> Iterator[N
     """A child process that outlives its test fails it."""
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     yield
-    end = time.monotonic() + 20  # one that is importing torch ends when that is done
+    end = time.monotonic() + 5
     while strays := [
         child
         for child in psutil.Process().children(recursive=True)

@@ -43,7 +43,7 @@ VARIABLES = {
     **KEPT_PAGES,
 }
 """Environment variables of every policy process."""
-_limits: dict[tuple[str, ...], tuple[float, float]] = {}
+peak_rates: dict[tuple[str, ...], tuple[float, float]] = {}
 """Peak rates of this machine by precision, visible GPUs and program, measured by the first policy
 with these values."""
 TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
@@ -111,10 +111,10 @@ class TorchPolicy:
 
     async def load(self, spec: PolicySpec) -> PolicyInfo:
         place = (spec.model.dtype, *self._setup)
-        known = spec.model_copy(update={"limits": spec.limits or _limits.get(place)})
+        known = spec.model_copy(update={"limits": spec.limits or peak_rates.get(place)})
         info = PolicyInfo.model_validate(await self._child.ask("load", spec=known.model_dump()))
         if info.peak_flops and info.bandwidth:
-            _limits[place] = info.peak_flops, info.bandwidth
+            peak_rates[place] = info.peak_flops, info.bandwidth
         return info
 
     async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:

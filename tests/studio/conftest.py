@@ -86,7 +86,7 @@ def no_stray_threads() -> Iterator[None]:
     """A thread that outlives its test fails it (pools of asyncio and Qt aside)."""
     before = set(threading.enumerate())
     yield
-    end = time.monotonic() + 20
+    end = time.monotonic() + 3
     while strays := [t for t in threading.enumerate() if t not in before and not _pooled(t)]:
         if time.monotonic() > end:
             raise AssertionError(f"threads left behind: {strays}")

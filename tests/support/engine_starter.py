@@ -21,12 +21,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from engine.policy.fork_server import INHERITED
-from engine.policy.worker import VARIABLES
+from engine.policy.worker import TORCH, VARIABLES, peak_rates
 from engine.runtime.variables import allowed_environment
 
 ROOT = Path(__file__).parents[2]
 DESCRIPTORS = 2
 LARGEST = 2**17
+RATES = 1.5e11, 1.5e10
+"""Peak rates that the engines take as measured, which would cost each half a second;
+`test_worker` has them measured."""
 PADDING = "-" * 400
 """Room in the command line for those of the engine and of a policy process."""
 
@@ -215,6 +218,7 @@ def run_engine(argv: list[str], preloaded: Any) -> int:
     """Do what `python -m engine …` does, under its command line."""
     from engine.cli.main import main as command_line
 
+    peak_rates.update({(dtype, "", *TORCH): RATES for dtype in ("auto", "float32", "bfloat16")})
     preloaded.show_command("\0".join(argv))
     sys.argv = argv[2:]
     time.tzset()

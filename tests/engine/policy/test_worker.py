@@ -20,7 +20,7 @@ async def loaded(asked: PolicySpec, log: Path) -> PolicyInfo:
 def test_peak_rates_are_measured_once(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "_limits", {})
+    monkeypatch.setattr(worker, "peak_rates", {})
     asked, log = spec(tiny_model), tmp_path / "log"
     first, second = [asyncio.run(loaded(asked, log)) for _ in range(2)]
     assert first.peak_flops > 0
