@@ -194,7 +194,6 @@ def find_base(spec: RunSpec) -> Base:
 
 
 def local_name(hub_id: str) -> str:
-    """Return the local name of a base model."""
     return next((starter.name for starter in STARTERS if starter.hub_id == hub_id), hub_id)
 
 

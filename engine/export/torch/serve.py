@@ -166,7 +166,6 @@ class ExportServer:
         return companion_files.compare(base, out, message["format"]).model_dump()
 
     def _op_read_back(self, message: Answer) -> Answer:
-        """Log-probs of the exported files."""
         computing = Computing.model_validate(message["computing"])
         out, base = Path(message["out"]), Path(message["base"])
         model = load_exported(out, message["format"], base, computing)
