@@ -145,7 +145,7 @@ class Providers:
 
 
 class ProviderModel:
-    """One model of a provider, as used by a rollout."""
+    """Model of a provider, as used by a rollout."""
 
     def __init__(self, providers: Providers, name: str, config: ProjectConfig) -> None:
         self.name = name

@@ -32,7 +32,7 @@ KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
 class Sink:
-    """One HTTP connection to a collector. Spans that are sent again have the same ids."""
+    """HTTP connection to a collector. Spans that are sent again have the same ids."""
 
     url = ""
 
