@@ -66,7 +66,7 @@ def cache_dir() -> Path:
 
 
 def known_models() -> list[ModelInfo]:
-    """Return the starters, and every complete model in this machine's Hugging Face cache."""
+    """Return the starters, and all models with safetensors in this machine's caches."""
     models = [
         ModelInfo(
             name=starter.name,
@@ -150,7 +150,7 @@ def _brought_models() -> dict[str, Path]:
 
 
 def _hub_models() -> dict[str, Path]:
-    """Return Hugging Face id → newest complete snapshot in its cache."""
+    """Return Hugging Face id → a snapshot folder with safetensors files in its cache."""
     home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
     cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     found = {}
