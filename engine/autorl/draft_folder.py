@@ -1,5 +1,4 @@
-"""Folder of a draft: a run folder with every question and answer, so that no answer is paid for
-twice."""
+"""Run folder of a draft, with every request and response, so that no response is paid for twice."""
 
 import time
 from pathlib import Path
@@ -35,8 +34,8 @@ def judge_config_of(writer: Writer) -> JudgeConfig:
 
 
 async def open_draft(wanted: DescribeTask) -> Path:
-    """The run folder, made with the project where there is none yet. Raises ConfigError where the
-    folder holds something else, or a project that is finished; Refused where it is not trusted."""
+    """Return the run folder of a draft, created with its project if missing. Raises ConfigError if
+    the folder has other files or a finished project, Refused if it is not trusted."""
     folder = Path(wanted.folder).expanduser().resolve()
     require_draft_folder(folder)
     if (folder / FILE).exists():
@@ -66,8 +65,8 @@ def find_draft(project: Path) -> Path | None:
 
 
 def require_draft_folder(folder: Path) -> None:
-    """Raises ConfigError where the folder holds what was not begun by us, or is finished: then it
-    is a person's."""
+    """Raise ConfigError if the folder has files but no unfinished project: they belong to a
+    person."""
     if (folder / FILE).is_file() and not _is_begun(folder):
         raise ConfigError.of(
             "authoring.finished",
@@ -85,7 +84,7 @@ def require_draft_folder(folder: Path) -> None:
 
 
 def _keep_description(folder: Path, words: str) -> None:
-    """With a project that is not finished, so that who goes on need not say it again."""
+    """Store the description in an unfinished project, so that it can be resumed."""
     if _is_begun(folder):
         file = folder / FILE
         document = tomlkit.parse(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A draft → the files of a project that trains."""
+"""Writes the files of a trainable project from a draft."""
 
 import shutil
 from pathlib import Path
@@ -26,8 +26,8 @@ SMALL_LR = 2e-4
 
 
 def finish_project(asked: FinishProject) -> Path:
-    """The project's folder, complete. Raises ConfigError for a draft that cannot be trained on, and
-    for a folder that is somebody's already; then nothing is written."""
+    """Write the project and return its folder. Raises ConfigError, before writing, for an
+    incomplete draft or a folder with other files."""
     folder = Path(asked.folder).expanduser().resolve()
     require_draft_folder(folder)
     _check(asked.draft)
@@ -53,7 +53,7 @@ def finish_project(asked: FinishProject) -> Path:
 
 
 def copy_agent(folder: Path, tools: bool) -> None:
-    """The files of the agent, where they are not there yet."""
+    """Copy the files of the agent that are not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in (AGENTS / ("tools" if tools else "described")).iterdir():
         if file.is_file() and not (folder / file.name).exists():
@@ -61,9 +61,9 @@ def copy_agent(folder: Path, tools: bool) -> None:
 
 
 def begin_with_tools(folder: Path, servers: Path | None) -> None:
-    """A project of which nothing is written but what its agent needs to reach those servers: its
-    packages can be installed, and its tools looked at. None leaves those that it has. Raises
-    ConfigError where the file names no servers, or the folder holds something else."""
+    """Create an unfinished project with the agent and its MCP servers, so that its packages can be
+    installed and its tools listed. `servers` None keeps its mcp.json. Raises ConfigError if the
+    file has no servers, or the folder has other files."""
     if servers is not None:
         check_file(servers)
     require_draft_folder(folder)

@@ -7,7 +7,7 @@ from engine.judge.prompting.prompt import Messages
 from engine.protocol.requests.drafts import ToolView
 
 SHOWN_BEFORE = 40
-"""Scenarios that are shown so that others are written."""
+"""Maximum number of earlier scenarios shown in a prompt, to avoid repetition."""
 
 ROLE = (
     "You prepare the training of a small language model by reinforcement learning: it will "
@@ -50,7 +50,7 @@ AGAIN = (
 
 
 def plan_question(description: str, tools: Sequence[ToolView]) -> Messages:
-    """Asks for title, system prompt and rubric."""
+    """Return the prompt for title, system prompt and rubric."""
     return _ask(_task(description, tools), PLAN)
 
 
@@ -61,7 +61,8 @@ def scenarios_question(
     before: Sequence[str],
     fruitless: int = 0,
 ) -> Messages:
-    """Asks for `count` inputs unlike those `before`, after so many answers without a new one."""
+    """Return the prompt for `count` inputs unlike those in `before`; `fruitless` is the number of
+    preceding answers without a new one."""
     wanted = (TASKS if tools else INPUTS).format(count=count)
     lines = "\n".join(f"- {_line(text)}" for text in before[-SHOWN_BEFORE:])
     known = [UNLIKE.format(lines=lines)] if before else []
@@ -70,7 +71,7 @@ def scenarios_question(
 
 
 def retry_messages(question: Messages, reply: str, why: str) -> Messages:
-    """The same once more, after a reply that could not be used."""
+    """Return the prompt with an unusable reply and the reason, to ask again."""
     return [
         *question,
         {"role": "assistant", "content": reply},

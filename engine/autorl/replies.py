@@ -1,5 +1,5 @@
-"""Replies of the writer model → usable content, and a sentence about what is not. Pure: nothing is
-invented, nothing is dropped silently."""
+"""Parser of replies of the writer model: usable content, and a sentence about the rest. Pure:
+nothing is invented, nothing is dropped silently."""
 
 from collections import Counter
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from engine.judge.prompting.reply import json_object
 from engine.protocol.requests.drafts import DraftScenario
 
 LONGEST = 8000
-"""Characters of an input."""
+"""Maximum characters of an input."""
 TEXT_KEYS = ("input", "task", "question", "prompt", "request", "scenario")
 
 
@@ -20,7 +20,7 @@ class Plan(NamedTuple):
 
 
 class Scenarios(NamedTuple):
-    """Usable ones, what was left out by reason, and why nothing could be used."""
+    """Usable scenarios, rejections by reason, and a complaint if none is usable."""
 
     items: list[DraftScenario]
     left_out: Counter[str]
@@ -28,7 +28,7 @@ class Scenarios(NamedTuple):
 
 
 def read_plan(text: str) -> Plan:
-    """All three, or a complaint."""
+    """Parse title, system prompt and rubric; a complaint if one is missing."""
     data = json_object(text)
     if data is None:
         return Plan("", "", "", _no_object(text))
@@ -45,7 +45,7 @@ def read_plan(text: str) -> Plan:
 
 
 def read_scenarios(text: str) -> Scenarios:
-    """Each entry by itself: one that is wrong does not take the others along."""
+    """Parse scenarios one by one; an invalid entry does not affect the others."""
     data = json_object(text)
     entries = _entries(data) if data is not None else None
     if entries is None:

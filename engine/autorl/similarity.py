@@ -15,7 +15,7 @@ from engine.runtime.seeds import derive
 
 SHINGLE = 3
 LONG = 12
-"""Letters from which on a text that is one word is taken letter by letter."""
+"""Minimum letters of a one-word text to be compared by letters."""
 ALONE = (
     "\u0e00-\u0eff"  # Thai, Lao
     "\u1000-\u109f\u1780-\u17ff"  # Myanmar, Khmer
@@ -24,7 +24,7 @@ ALONE = (
 )
 TOKENS = re.compile(rf"[{ALONE}]|[^\W{ALONE}]+|!=|[^\w\s]")
 JOINED = re.compile(r"([^\W\d_]{2}\s*)[-/](?=\s*[^\W\d_]{2})")
-"""A hyphen, a dash or a slash between words, which is no operator."""
+"""Hyphen or slash between words, which is no operator."""
 ALIKE = 0.5
 HELD_OUT = 0.2
 LEAST_HELD_OUT = 2
@@ -41,7 +41,7 @@ def shingles(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _operates(sign: str) -> bool:
-    """Whether another sign in its place asks for something else."""
+    """Whether a sign is an operator, which changes the meaning of a text."""
     return sign == "!=" or sign in "-*/^%&" or unicodedata.category(sign) == "Sm"
 
 
@@ -53,7 +53,7 @@ def similarity(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]
 def without_duplicates(
     kept: Sequence[DraftScenario], new: Sequence[DraftScenario]
 ) -> list[DraftScenario]:
-    """New scenarios that are not near duplicates of earlier ones."""
+    """Return new scenarios that are not near duplicates of earlier ones or each other."""
     known = [shingles(one.input) for one in kept]
     found = []
     for one in new:
@@ -65,7 +65,7 @@ def without_duplicates(
 
 
 def split(scenarios: Sequence[DraftScenario], seed: int) -> list[DraftScenario]:
-    """In the same order, a fifth of each difficulty (two in all, at least) for validation."""
+    """Assign a fifth of each difficulty (two in all at least) to validation; the order stays."""
     by_difficulty: dict[int, list[int]] = {}
     for place, one in enumerate(scenarios):
         by_difficulty.setdefault(one.difficulty or 0, []).append(place)

@@ -1,9 +1,8 @@
-"""Asks the writer until a draft is whole: first the plan, then scenarios, a few at a time.
+"""Writer of drafts: asks an LLM for the plan first, then for scenarios in batches.
 
-Every answer is checked; one that cannot be used is asked for once more with what is wrong, and
-three fruitless questions in a row end the writing, with what there is by then. Questions and
-answers lie in the run that they are asked in, so asking all of it again is free until something new
-is needed.
+Every reply is checked. An unusable one is asked for once more with the reason, and three batches in
+a row without a new scenario end the writing with what there is. Requests and responses are stored
+in the draft's run, so repeating them costs nothing.
 """
 
 from collections import Counter
@@ -24,20 +23,20 @@ from engine.runtime.closing import closing
 from engine.storage.run_folder.run import Run
 
 AT_ONCE = 12
-"""Scenarios of one question."""
+"""Maximum number of scenarios per request."""
 FRUITLESS = 3
-"""Questions in a row that brought nothing, after which no more are asked."""
+"""Number of consecutive batches without a new scenario after which writing ends."""
 ALIKE = "like another one"
 SURPLUS = "more than were wanted"
 BUDGET = "authoring.budget"
-"""The problem of a writing that may not pay for its next question."""
+"""Problem code if the budget does not cover the next request."""
 
 Read = Callable[[str], str]
 """Parser of a reply: returns what is wrong with it, empty if it can be used."""
 
 
 class DraftWriter:
-    """Writer of one draft; `tell` yields after every answer."""
+    """Writer of one draft; iterate over `tell`."""
 
     def __init__(self, wanted: DescribeTask, provider: Provider, ledger: Ledger) -> None:
         self._wanted, self._provider, self._ledger = wanted, provider, ledger
@@ -47,7 +46,7 @@ class DraftWriter:
         self._problem: Problem | None = None
 
     async def tell(self) -> AsyncGenerator[DraftTicked, None]:
-        """Before each question what it may cost, after each what there is; the last one `ended`."""
+        """Yield the draft and the maximum cost of the next request; the last tick is `ended`."""
         question = plan_question(self._wanted.description, self._wanted.tools)
         yield self._told("DraftWriter the system prompt and the rubric", question)
         await self._plan(question)
@@ -101,8 +100,8 @@ class DraftWriter:
         self._draft = self._draft.model_copy(update={"scenarios": [*kept, *taken]})
 
     async def _answer(self, question: Messages, wrong: Read, needed: bool = True) -> str | None:
-        """A reply that can be used, or None; a question that cannot be asked ends the writing, and
-        so does a `needed` one that was answered uselessly twice."""
+        """Return a usable reply, or None. A request that cannot be made ends the writing; so do two
+        unusable replies if the reply is `needed`."""
         complaint = ""
         for _ in range(2):
             call = await self._ledger.ask(self._model, question, "")
@@ -135,7 +134,7 @@ class DraftWriter:
 
 
 def _of_writer(problem: Problem) -> Problem:
-    """The judge's ledger speaks of the judge."""
+    """Return a problem of the ledger, reworded from judge to writer."""
     if problem.code != "judge.budget":
         return problem
     return Problem(
@@ -156,8 +155,8 @@ def _dried_up(have: int, wanted: int) -> Problem:
 
 @asynccontextmanager
 async def open_writer(wanted: DescribeTask, run: Run, access: Access) -> AsyncIterator[DraftWriter]:
-    """Ready to `tell`; its process is gone when the block ends. Raises ConfigError where the price
-    of the writer is not known."""
+    """Yield a writer; its process ends with the block. Raises ConfigError if the price of the model
+    is unknown."""
     config = judge_config_of(wanted.writer)
     async with closing(await Provider.start(config, access, run.log_file)) as provider:
         yield DraftWriter(wanted, provider, Ledger(run, provider, config))

@@ -27,7 +27,7 @@ from engine.reward.advantage.group import advantages
 LR = 1e-5
 UNCLIPPED = 1e9
 STEP = AdamStep(lr=LR, max_grad_norm=UNCLIPPED)
-"""Learning-rate scale so large that no gradient is clipped: gradients are compared unscaled."""
+"""Optimizer step with clipping disabled, so that unscaled gradients can be compared."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class StepResult:
 
 
 class Atelier:
-    """Owns a policy process. Make it with `start`, end it with `close`."""
+    """Atelier's policy process as a contender. Create it with `start`, end it with `close`."""
 
     def __init__(self, policy: Policy, info: PolicyInfo, trainer: TorchPolicy | None) -> None:
         self.policy = policy
@@ -59,7 +59,7 @@ class Atelier:
         max_context: int = 1024,
         policy: Callable[[TorchPolicy], Policy] | None = None,
     ) -> "Atelier":
-        """`policy` puts another sampler before the trainer; without, it samples itself."""
+        """Start a policy process; `policy` can wrap it with another sampler."""
         trainer = await TorchPolicy.start(scratch / "atelier.log", str(model))
         made = policy(trainer) if policy else trainer
         return await cls.of(made, model, dtype, batch_tokens, max_context, trainer)
@@ -74,7 +74,7 @@ class Atelier:
         max_context: int = 1024,
         trainer: TorchPolicy | None = None,
     ) -> "Atelier":
-        """With a policy that has been started; ended with it where it cannot be loaded."""
+        """Load the model into a started policy, which is closed if that fails."""
         spec = PolicySpec(
             model_path=str(model),
             model=ModelConfig(name=str(model), dtype=dtype, max_context=max_context),  # type: ignore[arg-type]
@@ -95,7 +95,8 @@ class Atelier:
     async def record(
         self, prompts: list[list[int]], shape: Shape, rewards: list[float]
     ) -> list[Attempt]:
-        """Sample every prompt `shape.group` times, to exactly `shape.completion` tokens."""
+        """Sample `shape.group` completions per prompt, each of exactly `shape.completion`
+        tokens."""
         ordered = [prompt for prompt in prompts for _ in range(shape.group)]
         sampled = await asyncio.gather(
             *(self._sample(p, shape.completion, n) for n, p in enumerate(ordered))
@@ -115,8 +116,7 @@ class Atelier:
         ]
 
     async def replay(self, attempts: list[Attempt]) -> StepResult:
-        """Make one update on stored trajectories, with the importance ratio that TRL uses: exactly
-        1."""
+        """Make one update on stored trajectories, with importance ratio 1 as in TRL."""
         begun = time.perf_counter()
         metrics = await self._learn(attempts, Algorithm(correction=NoCorrection()))
         seconds = time.perf_counter() - begun
@@ -125,7 +125,7 @@ class Atelier:
     async def live(
         self, prompts: list[list[int]], shape: Shape, rewards: list[float]
     ) -> StepResult:
-        """Sample, update, publish."""
+        """Sample, update and publish; a complete step."""
         begun = time.perf_counter()
         attempts = await self.record(prompts, shape, rewards)
         sampled = time.perf_counter()
@@ -154,8 +154,7 @@ class Atelier:
         ]
 
     async def _peak_bytes(self) -> int:
-        """Highest so far of the policy process: what torch holds on its card, else resident
-        memory."""
+        """Peak memory of the policy process in bytes: GPU memory by torch, else resident memory."""
         held = await self._trainer.peak_bytes() if self._trainer else None
         if held is not None:
             return held
@@ -168,7 +167,7 @@ class Atelier:
 
 
 def items_of(attempts: Sequence[Attempt]) -> list[TrainItem]:
-    """Attempts of whole groups with the advantages that training would give them."""
+    """Return training items of complete groups, with the advantages of training."""
     items = []
     for group in sorted({attempt.group for attempt in attempts}):
         siblings = [attempt for attempt in attempts if attempt.group == group]
@@ -188,7 +187,7 @@ def items_of(attempts: Sequence[Attempt]) -> list[TrainItem]:
 
 
 def per_turn(attempts: Sequence[Attempt]) -> list[TrainItem]:
-    """The same attempts as one row a turn, each with its whole history: what sharing saves."""
+    """Return the same trajectories with one row per turn, each with its whole history."""
     rows = []
     for item in items_of(attempts):
         done = 0

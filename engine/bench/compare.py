@@ -1,4 +1,4 @@
-"""Contenders in turn on the same work, ours and theirs, with their medians."""
+"""Comparison of Atelier and TRL, alternating on the same work, with medians."""
 
 import statistics
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ BETA1 = 0.9
 
 
 class Measured(Value):
-    """Medians of one contender over the repeats; seconds, bytes, shares of the limit."""
+    """Medians of one contender over the repeats: seconds, bytes, shares of the machine's peak."""
 
     seconds: float
     sample_s: float
@@ -36,7 +36,7 @@ class Measured(Value):
 
 
 class Comparison(Value):
-    """Comparison of two trainers for one shape and mode; ratios are their seconds over ours."""
+    """Comparison of trainers for one shape and mode; ratios are TRL's seconds over Atelier's."""
 
     shape: str
     dtype: str
@@ -49,7 +49,7 @@ class Comparison(Value):
 
 
 class Bench:
-    """State that all comparisons share: the model, its dtype, a scratch folder."""
+    """Settings that all comparisons share: the model, its dtype, a scratch folder."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Bench:
         variants: Sequence[str] = ("best", "defaults"),
         vllm_share: float = 0.0,
     ) -> None:
-        """TRL samples with a vLLM of its own where that gets a share of the card's memory."""
+        """Set up comparisons; with `vllm_share` (of GPU memory) TRL samples with its own vLLM."""
         self.model, self.dtype = model, dtype
         self.scratch, self.repeats = scratch, repeats
         self.say = say
@@ -70,7 +70,7 @@ class Bench:
     async def compare(
         self, ours: Atelier, shape: Shape, mode: Mode, prompts: list[list[int]], trl: Path | None
     ) -> Comparison:
-        """Both modes begin from one adapter, with an optimizer that has no past."""
+        """Compare Atelier with TRL in one mode, from the same adapter with a new optimizer."""
         worth = rewards_of(shape, 0)
         attempts = await ours.record(prompts, shape, worth)
         adapter = self.scratch / f"adapter-{shape.words.replace('/', '-')}-{mode}"
@@ -133,7 +133,7 @@ class Bench:
         )
 
     async def _common_start(self, ours: Atelier, attempts: list[Attempt], adapter: Path) -> None:
-        """An adapter with something in both of its matrices, saved for everybody."""
+        """Save an adapter whose A and B are both nonzero, as the start for all contenders."""
         await ours.replay(attempts)
         adapter.mkdir()
         await ours.policy.save(adapter)
@@ -142,7 +142,8 @@ class Bench:
     async def _in_turn(
         self, words: str, our_step: Step, rival: Rival, variant: str
     ) -> tuple[list[StepResult], list[StepResult]]:
-        """Only two are alive at a time: memory is shared too. The first round warms up."""
+        """Alternate steps of both, without the first round. Only two contenders run at a time,
+        since they share memory."""
         own, theirs = [], []
         for repeat in range(self.repeats + 1):
             self.say(f"{words}: TRL ({variant}), step {repeat} of {self.repeats}")
@@ -167,7 +168,7 @@ def measured(laps: list[StepResult]) -> Measured:
 
 
 def ratio(theirs: list[StepResult], own: list[StepResult]) -> float:
-    """Median of their seconds over ours, round by round: noise of the machine hits both."""
+    """Median over rounds of TRL's seconds divided by Atelier's; machine noise affects both."""
     return statistics.median(a.seconds / b.seconds for a, b in zip(theirs, own, strict=True))
 
 
@@ -184,7 +185,7 @@ def first_gradient(folder: Path) -> dict[str, Any]:
 
 
 def named(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """By layer and matrix, whatever the wrappers around the model call them."""
+    """Return tensors by layer and LoRA matrix, without the prefixes of wrappers."""
     return {
         name[name.index("layers.") :].replace(".default", ""): value
         for name, value in tensors.items()
@@ -193,7 +194,7 @@ def named(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
-    """‖ours − theirs‖ / ‖theirs‖ over all matrices."""
+    """Relative difference ‖ours − theirs‖ / ‖theirs‖ over all matrices."""
     assert ours.keys() == theirs.keys(), "the contenders do not train the same matrices"
     apart = sum(float(((ours[n] - theirs[n]) ** 2).sum()) for n in ours)
     whole = sum(float((theirs[n] ** 2).sum()) for n in ours)
@@ -201,7 +202,7 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
 
 
 class Growth(Value):
-    """Seconds while one side of the work grows (P/C/G/Q)."""
+    """Seconds per step while one dimension of the shape (P/C/G/Q) grows."""
 
     name: str
     shapes: list[str]
@@ -210,8 +211,7 @@ class Growth(Value):
 
 
 class MultiTurn(Value):
-    """Comparison of one prefix tree with one row per turn, each row with its whole history and
-    nothing shared."""
+    """Comparison of a shared prefix tree with one row per turn, each with its whole history."""
 
     turns: int
     prompt: int

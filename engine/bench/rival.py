@@ -1,4 +1,4 @@
-"""Another trainer as a contender: its own process, in its own environment, held between steps."""
+"""TRL as a contender: a process in its own environment that waits between steps."""
 
 import asyncio
 import contextlib
@@ -17,16 +17,16 @@ LINE_LIMIT = 2**24
 
 
 class BenchError(AtelierError):
-    """A contender could not be installed, or ended before its work was done."""
+    """A contender could not be installed, or ended early."""
 
 
 def environment() -> Path:
-    """The Python that has TRL; installed on the first call, into the user's cache."""
+    """Return the Python with TRL; the first call installs it into the user's cache."""
     return python_of("bench")
 
 
 class Rival:
-    """TRL's trainer. Make it with `start`, end it with `close`."""
+    """Process of TRL's trainer. Create it with `start`, end it with `close`."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""All that `bench` measures, in the order in which it is printed."""
+"""All measurements of `bench`, in the order in which they are printed."""
 
 import time
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ GROWTH = {
     "completion": [Shape(128, length, 8, 1) for length in (16, 32, 64, 128)],
 }
 TURNS, BASE, ANSWER, OBSERVATION, SIBLINGS = 8, 375, 38, 100, 4
-"""A quarter of the field's usual 1 500-token prompt, 150-token answers, 400-token observations."""
+"""A quarter of typical lengths: 1 500-token prompts, 150-token answers, 400-token observations."""
 
 
 async def measure(
@@ -57,8 +57,8 @@ async def measure(
 
 
 def plain_tokens(model: Path) -> list[int]:
-    """Whole words with their space (letters where there are none): texts of them are tokenised
-    again as they were made."""
+    """Return tokens of whole words with a leading space (or of letters), whose texts are tokenised
+    to the same tokens again."""
     count = read_json(model / "config.json")["vocab_size"]
     with ChatFormat(model) as chat:
         pieces = {n: chat.decode([n]) for n in range(count)}
@@ -71,7 +71,7 @@ def plain_tokens(model: Path) -> list[int]:
 async def _grow(
     ours: Atelier, name: str, shapes: Sequence[Shape], words: list[int], say: Say
 ) -> Growth:
-    """Seconds of sampling and of the update while one side of the work grows."""
+    """Measure sampling and update while one dimension of the shape grows."""
     laps = []
     for shape in shapes:
         say(f"growth with {name}: {shape.words}")

@@ -1,7 +1,7 @@
 """TRL's GRPOTrainer as a contender. Run by the Python of the benchmark environment, not imported.
 
-The first line of stdin is the job; after that, each line lets one optimizer step go. Each step
-answers with one JSON line. The trainer runs its own loop: it is only held between its steps.
+The first line of stdin is the job; each later line starts one optimizer step, which answers with
+one line of JSON. The trainer runs its own loop and only waits between steps.
 """
 
 import json
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 class Timed(GRPOTrainer):  # type: ignore[misc]
-    """Notes how long a step took to generate and prepare; the rest is the update."""
+    """Trainer that measures the time to generate and prepare; the rest of a step is the update."""
 
     prepared_s = 0.0
 
@@ -69,7 +69,7 @@ class Timed(GRPOTrainer):  # type: ignore[misc]
 
 
 class Held(TrainerCallback):  # type: ignore[misc]
-    """Waits for a line before every step and reports it afterwards."""
+    """Callback that waits for a line before every step and reports the step afterwards."""
 
     trainer: Timed
 
@@ -170,7 +170,7 @@ def _dataset(rows: list[dict[str, Any]]) -> Any:
 
 
 def _stored(attempts: list[dict[str, Any]], groups: int) -> Any:
-    """Gives back what was recorded, in the order that the trainer asks for."""
+    """Return a rollout function that gives stored trajectories, in the trainer's order."""
 
     def roll_out(prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
         assert len(prompts) == len(attempts)

@@ -1,4 +1,4 @@
-"""The work that every contender gets: fixed prompts, forced lengths, one set of stored attempts.
+"""Work for all contenders: fixed prompts, fixed lengths, one set of stored trajectories.
 
 Pure: everything follows from the shape, the vocabulary and a seed.
 """
@@ -10,7 +10,7 @@ from engine.protocol.base import Value
 
 
 class Shape(NamedTuple):
-    """Tokens of a prompt and of a completion, attempts of a group, groups of a step."""
+    """Tokens per prompt and per completion, rollouts per group, groups per step."""
 
     prompt: int
     completion: int
@@ -27,14 +27,14 @@ class Shape(NamedTuple):
 
 
 class Attempt(Value):
-    """A stored attempt: its tokens, which of them the policy sampled, and what it was worth."""
+    """A stored trajectory: tokens, mask of sampled ones, log-probs and reward."""
 
     prompt: list[int]
     completion: list[int]
     mask: list[int]
-    """1 where the policy sampled, 0 where the world answered; as long as the completion."""
+    """1 for tokens sampled by the policy, 0 for observations; as long as the completion."""
     logprobs: list[float]
-    """The sampler's, as long as the completion; 0.0 where the world answered."""
+    """Log-probs by the sampler, as long as the completion; 0.0 for observations."""
     reward: float
     group: int
 
@@ -68,7 +68,7 @@ def rewards(shape: Shape, seed: int) -> list[float]:
 def multi_turn(
     vocabulary: int, base: int, turns: int, answer: int, observation: int, group: int, seed: int
 ) -> list[Attempt]:
-    """A group whose conversations grow turn by turn, the log-probs yet to be measured."""
+    """Return a group of multi-turn conversations, without measured log-probs."""
     chance = random.Random(seed)
     prompt = [chance.randrange(vocabulary) for _ in range(base)]
     attempts = []

@@ -1,7 +1,7 @@
-"""The packages that a project's agent asks for: an environment of their own, installed when a
-person says so.
+"""Packages required by a project's agent: a separate environment, installed after confirmation by
+the user.
 
-Such an environment goes by the name `agent:FILE`, FILE being the requirements file.
+The name of such an environment is `agent:FILE`, where FILE is the requirements file.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ TITLE = "Packages of the agent"
 
 
 def packages_name(project: Path, agent: AgentConfig) -> str:
-    """The environment's name; empty where the agent asks for none. Raises ConfigError where its
-    file is not there, or lies outside of the project and is not confirmed."""
+    """Return the name of the agent's environment; empty without requirements. Raises ConfigError if
+    the file is missing, or outside of the project and not confirmed."""
     if agent.requirements is None:
         return ""
     file = project_file(project, agent.requirements, "agent.requirements")
@@ -33,8 +33,8 @@ def packages_name(project: Path, agent: AgentConfig) -> str:
 
 
 async def packages_python(project: Path, agent: AgentConfig) -> str:
-    """The interpreter that has the agent's packages; empty where it asks for none. Raises
-    ConfigError until they are installed."""
+    """Return the Python with the agent's packages; empty without requirements. Raises ConfigError
+    until they are installed."""
     if not (name := packages_name(project, agent)):
         return ""
     status = await asyncio.to_thread(status_of, name)
@@ -49,7 +49,7 @@ async def packages_python(project: Path, agent: AgentConfig) -> str:
 
 
 def packages_view(name: str) -> EnvironmentView:
-    """As it is on the disk. Raises EnvironmentMissing without a checkout."""
+    """Return the state of an agent's environment. Raises EnvironmentMissing without a checkout."""
     return view_of(status_of(name))
 
 

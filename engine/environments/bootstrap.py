@@ -18,14 +18,14 @@ from engine.runtime.paths import ROOT
 from engine.runtime.variables import without_secrets
 
 OF_AGENT = "agent:"
-"""Begins the name of an environment that is made of a requirements file, whose path follows."""
+"""Prefix of the names of agent environments, before the path of the requirements file."""
 KEPT = "agent-"
-"""Begins the name that such an environment has in the cache; its key follows."""
+"""Prefix of agent environments in the cache, before a hash of the requirements."""
 BOOTSTRAP = ROOT / "packaging" / "bootstrap.py"
 
 
 class EnvironmentMissing(AtelierError):
-    """Environment that is not installed and could not be."""
+    """An environment is not installed and cannot be installed."""
 
 
 class Status(BaseModel):
@@ -44,17 +44,17 @@ class Status(BaseModel):
     download_bytes: int
     engine: bool
     homes: list[str]
-    """Every folder of it, also those that a newer one has replaced."""
+    """All its folders, including those replaced by newer ones."""
     unfit: str
     busy: bool
     asked: str = ""
-    """Requirements file that an agent's packages were installed for, by their key."""
+    """Requirements file that an agent environment was installed for."""
     wanted: bool = True
-    """Whether that file still asks for just these."""
+    """Whether the file still has exactly these requirements."""
 
 
 def python_of(name: str) -> Path:
-    """The Python of an environment; installed on the first call, into the user's cache."""
+    """Return the Python of an environment; the first call installs it into the user's cache."""
     done = run_bootstrap(command(name, "install"))
     said = answers(done.stdout)
     if not said or "python" not in said[-1]:
@@ -74,8 +74,8 @@ def statuses() -> list[Status]:
 
 
 def status_of(name: str) -> Status:
-    """Raises Refused where there is no such environment, EnvironmentMissing where its file cannot
-    be read."""
+    """Return the status of an environment. Raises Refused if it is unknown, EnvironmentMissing if
+    its requirements file cannot be read."""
     if not name.startswith(OF_AGENT):
         for status in statuses():
             if status.name == name:
@@ -89,15 +89,15 @@ def status_of(name: str) -> Status:
 
 
 def installed_python(name: str) -> Path | None:
-    """The Python of an environment that is there whole; nothing is installed for it. Raises
-    EnvironmentMissing without a checkout, Refused where there is no such environment."""
+    """Return the Python of an installed environment, or None; never installs. Raises
+    EnvironmentMissing without a checkout, Refused if the environment is unknown."""
     status = status_of(name)
     return Path(status.python) if status.state == "ready" else None
 
 
 def run_bootstrap(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
-    """To its end, and not beyond ours. A run that ends here takes along every process that it does
-    not know: then once more, from what has arrived."""
+    """Run bootstrap.py until it or this process ends. Retried if killed, since the end of a run
+    kills child processes that it does not know; downloads are kept."""
     for _ in range(3):
         with life() as descriptor:
             done = subprocess.run(
@@ -114,14 +114,14 @@ def run_bootstrap(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def command(name: str, action: str) -> list[str]:
-    """Raises EnvironmentMissing where there is no bootstrap.py."""
+    """Return the command line of an action. Raises EnvironmentMissing without bootstrap.py."""
     if name.startswith(OF_AGENT):
         return [*bootstrap("environment", "agent", action), "--file", name.removeprefix(OF_AGENT)]
     return bootstrap("environment", name, action)
 
 
 def bootstrap(*arguments: str) -> list[str]:
-    """Raises EnvironmentMissing where there is none."""
+    """Return a command line of bootstrap.py. Raises EnvironmentMissing if it is missing."""
     name = arguments[1]
     if not BOOTSTRAP.exists():
         raise EnvironmentMissing.of(
@@ -135,7 +135,7 @@ def bootstrap(*arguments: str) -> list[str]:
 
 @contextlib.contextmanager
 def life() -> Iterator[int]:
-    """Read end of a life pipe: its holder ends when this process ends."""
+    """Yield the read end of a pipe; the child that inherits it exits when this process ends."""
     read, write = os.pipe()
     try:
         yield read
@@ -149,7 +149,7 @@ def answers(text: str) -> list[dict[str, Any]]:
 
 
 def problem_of(answer: dict[str, Any], said: str, name: str) -> Problem:
-    """Problem that bootstrap.py reported, or the end of its output where it crashed."""
+    """Return the problem reported by bootstrap.py, or the end of its output after a crash."""
     if told := answer.get("problem"):
         return Problem.model_validate(told)
     return Problem(

@@ -48,12 +48,12 @@ WORDS = {
     "art": Words("ART", "OpenPipe's ART for scripts that train here, without its trainers."),
     "bench": Words("TRL", "The other side of the benchmark."),
 }
-"""Display texts in the order in which environments are shown."""
+"""Display texts by environment, in display order."""
 
 
 def environments(card_lacks: str = "") -> EnvironmentList:
-    """Everything, as it is on the disk; `card_lacks` says what stands between this machine and
-    CUDA. Raises EnvironmentMissing without a checkout."""
+    """Return the state of all environments; `card_lacks` says why CUDA cannot be used on this
+    machine. Raises EnvironmentMissing without a checkout."""
     found = {status.name: status for status in statuses()}
     problem: Problem | None = None
     choice = EngineChoice()

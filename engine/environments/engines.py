@@ -1,4 +1,4 @@
-"""Choice of the next engine, and the folders that are still needed."""
+"""Selection of the engine to start next, and clean-up of replaced environment folders."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from engine.protocol.records.environments import BUILT_IN, ChosenEngine, EngineC
 
 
 def use_engine(wanted: UseEngine) -> EngineChoice:
-    """Start this one from now on. Raises Refused where it is not there whole.
+    """Select the engine to start next. Raises Refused if it is not completely installed.
 
-    The one that is current already stays so, and so does the previous one.
+    Selecting the current engine changes nothing, not even the previous one.
     """
     if wanted.name == BUILT_IN:
         return choose(ChosenEngine())
@@ -21,7 +21,7 @@ def use_engine(wanted: UseEngine) -> EngineChoice:
 
 
 def roll_back() -> EngineChoice:
-    """Start the previous one from now on; the one of now is the previous one then."""
+    """Select the previous engine; the current one becomes the previous one. Raises Refused."""
     previous = read_choice().previous
     if previous is None:
         raise Refused.of("engine.no_previous", "No engine was in use before this one.")
@@ -45,7 +45,7 @@ def _whole(wanted: UseEngine) -> ChosenEngine:
 
 
 def refuse_removal(name: str) -> None:
-    """Raises Refused where the engine in use, or a process, needs it."""
+    """Raise Refused if an environment is the selected engine or used by a process."""
     status = status_of(name)
     homes = {Path(home).resolve() for home in status.homes}
     try:
@@ -67,7 +67,7 @@ def refuse_removal(name: str) -> None:
 
 
 def forget(name: str) -> None:
-    """Remove an environment from the engines that can be rolled back to."""
+    """Remove an environment from the engines available for roll back."""
     try:
         choice = read_choice()
     except LaunchError:
@@ -77,7 +77,7 @@ def forget(name: str) -> None:
 
 
 def follow_repair(name: str) -> None:
-    """Use the repaired folder if the engine in use was repaired."""
+    """Select the repaired folder if the selected engine was repaired."""
     status = status_of(name)
     choice = read_choice()
     if not status.engine or choice.current.name != name or choice.current.home == status.home:
@@ -87,8 +87,8 @@ def follow_repair(name: str) -> None:
 
 
 def sweep(name: str) -> None:
-    """Take away what a newer one has replaced, where no choice and no process needs it. Raises
-    EnvironmentMissing where it cannot be taken away."""
+    """Delete replaced folders of an environment that neither the selection nor a process needs.
+    Raises EnvironmentMissing on failure."""
     status = status_of(name)
     try:
         choice = read_choice()
@@ -108,7 +108,7 @@ def sweep(name: str) -> None:
 
 
 def processes_in(homes: set[Path]) -> list[psutil.Process]:
-    """Processes that run a Python of these environments."""
+    """Return processes that run a Python of these environments."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or [""]

@@ -1,6 +1,6 @@
 """Job on an environment: install, verify, repair or remove, with progress.
 
-Leaving the loop ends it; downloads are kept, and a complete environment stays complete.
+Closing the generator ends it; downloads are kept, and a complete environment stays complete.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ SHARES = {
 
 
 async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None = None) -> Ticks:
-    """Signs of progress until it is done; `pids` holds the process that is at work on it.
+    """Perform an action and yield progress until it is done; `pids` receives the PID of the
+    process.
 
-    Raises EnvironmentMissing with what is wrong, Refused where somebody needs what is to be
-    removed.
+    Raises EnvironmentMissing if it fails, Refused if the environment to remove is in use.
     """
     if action == "remove":
         await asyncio.to_thread(refuse_removal, name)
@@ -62,8 +62,8 @@ async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
 async def progress_of(
     argv: list[str], name: str, pids: set[int]
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Progress lines of bootstrap.py. Raises EnvironmentMissing where it fails; leaving the loop
-    ends it."""
+    """Run bootstrap.py and yield its progress. Raises EnvironmentMissing if it fails. Closing the
+    generator kills it."""
     with life() as descriptor, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -103,7 +103,7 @@ def _tick(action: EnvironmentAction, said: dict[str, Any]) -> EnvironmentTicked:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the whole process group: nothing in it needs time to end."""
+    """Kill the whole process group; it needs no time to clean up."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

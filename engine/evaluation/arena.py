@@ -1,4 +1,4 @@
-"""Arena of a project: a run folder to which every question to several models adds a group."""
+"""Arena of a project: a run folder in which each message to several models is a group."""
 
 import asyncio
 import json
@@ -30,8 +30,8 @@ Z = 1.959963984540054
 
 
 def duels(labels: Iterable[Label], names: Mapping[str, str]) -> list[Duel]:
-    """Votes per pair of models, most votes first. `names` gives the model of each trajectory; an
-    order of several counts as one vote for each pair in it."""
+    """Count votes per pair of models, most votes first. `names` maps trajectory ids to models; an
+    order of several trajectories counts as one vote per pair."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for label in labels:
         if not label.holds():
@@ -83,13 +83,13 @@ NAME = "arena"
 
 
 def find_arena(project: Path) -> Path | None:
-    """Folder of the arena, preferring one that was begun here; None before the first question."""
+    """Return the folder of the arena, preferably one made on this machine, or None."""
     found = [folder for folder, spec in specs_of(project) if spec.kind == "arena"]
     return min(found, key=lambda folder: not is_trusted_run(folder), default=None)
 
 
 async def make_arena(project: Path) -> Path:
-    """Raises ConfigError where the project cannot be read."""
+    """Create the arena of a project. Raises ConfigError if the project cannot be read."""
     config = load_config(project)
     spec = RunSpec(
         id=ulid(),
@@ -104,8 +104,8 @@ async def make_arena(project: Path) -> Path:
 
 
 async def find_or_make_arena(project: Path) -> Path:
-    """Run folder of the project's arena, which is created if there is none. Raises ConfigError if
-    the project cannot be read."""
+    """Return the run folder of the arena, created if there is none. Raises ConfigError if the
+    project cannot be read."""
     found = await asyncio.to_thread(find_arena, project)
     if found is None or (is_trusted(project) and not is_trusted_run(found)):
         return await make_arena(project)  # a stranger's is not added to: its settings would count
@@ -139,8 +139,8 @@ PATIENCE_S = 600.0
 
 
 class Chat:
-    """Speaks through the gateway like every agent, so that what is said is recorded like all
-    else."""
+    """Chat request sent through the gateway like those of agents, so that it is recorded in the
+    same way."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Chat:
         self._on_text = on_text
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """Raises RolloutError where there is no answer. Nobody has scored it yet."""
+        """Stream one answer; the result has no reward. Raises RolloutError if it fails."""
         async with (
             httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client,
             client.stream(

@@ -1,14 +1,14 @@
-"""Two contestants on the same scenarios: difference, interval, p and a word. Pure.
+"""Paired comparison of two contestants: difference, interval, p-value and verdict. Pure.
 
 A percentile bootstrap of few differences is too narrow (`python -m tests.bench.coverage` prints by
-how much), so the interval is the one that belongs to the sign-flip test: it holds exactly the
-shifts that the test does not refuse, and interval and p never contradict each other.
+how much). The interval is therefore that of the sign-flip test: it contains exactly the shifts that
+the test does not reject, so interval and p-value never contradict each other.
 
-The sign-flip test (Fisher 1935, The Design of Experiments, §21): were two contestants equal, each
-difference could as well have had the other sign. Its interval needs no search: the ends are order
+The sign-flip test (Fisher 1935, The Design of Experiments, §21): if two contestants are equal, each
+difference could as well have the other sign. Its interval needs no search: the ends are order
 statistics of the means of subsets of the differences (Hartigan 1969, JASA 64:1303, typical values).
-For differences that spread alike to both sides, as those of equal contestants do, it covers with
-at least the stated probability at any number of scenarios.
+For symmetric differences, as between equal contestants, it covers with at least the stated
+probability for any number of scenarios.
 """
 
 import math
@@ -22,19 +22,19 @@ from engine.reward.advantage.group import TIE
 
 LEVEL = 0.05
 MOST_EXACT = 11
-"""Differences of which every subset is taken; of more, `SAMPLED` subsets by chance."""
+"""Maximum number of differences for the exact test; above it, `SAMPLED` random subsets."""
 SAMPLED = 7999
-"""Sampled sign permutations: 8 000 give p near 0.05 a standard error of 0.0035."""
+"""Number of sampled subsets: p near 0.05 then has a standard error of 0.0035."""
 BITS = 8
-"""Differences whose subsets are summed beforehand: one look-up for all of them."""
+"""Number of differences per lookup table of precomputed subset sums."""
 LEAST = 6
-"""Fewer scenarios have too few signs to flip for any difference to be shown at 5 %: 2/2⁵ > 0.05."""
+"""Minimum number of scenarios: with fewer, no difference is significant at 5 % (2/2⁵ > 0.05)."""
 
 
 def compare(
     ours: Mapping[str, float], theirs: Mapping[str, float], against: str = ""
 ) -> Comparison:
-    """Mean rewards by scenario of the one and of the other; only scenarios of both count."""
+    """Compare mean rewards by scenario; only scenarios that both have count."""
     differences = [ours[name] - theirs[name] for name in theirs if name in ours]
     wins = sum(value > TIE for value in differences)
     losses = sum(value < -TIE for value in differences)
@@ -81,9 +81,9 @@ def verdict_word(difference: Interval | None) -> Word:
 
 
 def subset_means(values_N: Sequence[float]) -> list[float]:
-    """Sorted means of the non-empty subsets: all 2^N − 1 of few values, else `SAMPLED` by chance,
-    each value with probability ½ (the seed is fixed). Flipping the signs of a subset makes the sum
-    at least as large exactly where the subset's mean is not above 0."""
+    """Sorted means of the non-empty subsets: all 2^N − 1 for few values, else `SAMPLED` random ones
+    with probability ½ per value and a fixed seed. Flipping the signs of a subset makes the sum at
+    least as large exactly if the subset's mean is not above 0."""
     count = len(values_N)
     if count <= MOST_EXACT:
         sums = _subset_sums(values_N)
@@ -100,7 +100,7 @@ def subset_means(values_N: Sequence[float]) -> list[float]:
 
 
 def _subset_sums(values_N: Sequence[float]) -> list[float]:
-    """Sums of all 2^N subsets; bit n of the index says whether value n is in the subset."""
+    """Sums of all 2^N subsets; bit n of the index tells whether value n is included."""
     sums = [0.0]
     for value in values_N:
         sums += [total + value for total in sums]

@@ -1,7 +1,7 @@
-"""Contestants of an evaluation: `base`, `RUN@STEP`, `openai/…` → models whose weights are complete.
+"""Contestants of an evaluation: `base`, `RUN@STEP`, `openai/…` → models with complete weights.
 
-Input: names as they were typed. Output: what the evaluation stores of them in its run.json. Raises
-ConfigError for unknown ones.
+Input: names as typed. Output: records that the evaluation stores in run.json. Raises ConfigError
+for unknown names.
 """
 
 import os
@@ -22,7 +22,7 @@ from engine.storage.checkpoints.references import NamedCheckpoint, find_checkpoi
 def find_contestants(
     project: Path, config: ProjectConfig, names: Sequence[str]
 ) -> list[Contestant]:
-    """In their order; without names the base model and the newest trained run's best."""
+    """Return contestants in order; default: base model and best checkpoint of the newest run."""
     chosen = [_find(project, config, name) for name in names]
     chosen = chosen or [_base(config), _newest_best(project, config)]
     seen: Counter[str] = Counter()
@@ -36,8 +36,8 @@ def find_contestants(
 
 
 def check_adapter(project: Path, contestant: Contestant) -> Path:
-    """Adapter folder of a contestant. Raises ConfigError where its weights are missing or have
-    changed."""
+    """Return the adapter folder of a contestant. Raises ConfigError if its weights are missing or
+    have changed."""
     folder = project / contestant.adapter
     try:
         same = sha256_of(folder / WEIGHTS) == contestant.sha256
@@ -54,7 +54,7 @@ def check_adapter(project: Path, contestant: Contestant) -> Path:
 
 
 def _find(project: Path, config: ProjectConfig, name: str) -> Contestant:
-    """Contestant of a typed name."""
+    """Return the contestant for a typed name."""
     if name == BASE:
         return _base(config)
     if "/" in name:
@@ -69,7 +69,7 @@ def _find(project: Path, config: ProjectConfig, name: str) -> Contestant:
 
 
 def _base(config: ProjectConfig) -> Contestant:
-    """The project's model as it was before any training."""
+    """Return the project's untrained model as a contestant."""
     model = config.model
     path = str(find_model(model.name))
     return Contestant(name=BASE, kind="base", model=model.name, model_path=path, shape=model)
@@ -87,7 +87,7 @@ def _newest_best(project: Path, config: ProjectConfig) -> Contestant:
 
 
 def _base_of(spec: RunSpec) -> str:
-    """Path of the base model, or its former path if it is gone: loading it reports that."""
+    """Path of a run's base model, or its former path if missing: loading reports that."""
     try:
         return str(model_of(spec))
     except ModelError:
@@ -95,7 +95,7 @@ def _base_of(spec: RunSpec) -> str:
 
 
 def _checkpoint(project: Path, config: ProjectConfig, found: NamedCheckpoint) -> Contestant:
-    """With the rank and scale of its run, and the project's context."""
+    """Contestant of a checkpoint, with its LoRA rank and scale and the project's context."""
     model = found.spec.config.model
     shape = {"name": model.name, "rank": model.rank, "alpha": model.alpha}
     one = Contestant(

@@ -1,5 +1,5 @@
-"""Evaluation, top to bottom: contestants, one after another, on the same scenarios; then the judge
-on whole groups; then the results.
+"""Evaluation, top to bottom: rollouts of each contestant on the same scenarios, then the judge on
+whole groups, then the results.
 
 A group is a scenario with the rollouts of all contestants, so a judge compares them with each
 other, in shuffled order and without names. Each trajectory is stored when it ends, and stored ones
@@ -41,7 +41,7 @@ from engine.storage.run_folder.run import Run
 
 
 class PauseControl:
-    """Point that every rollout passes before it begins."""
+    """Check before each rollout for a requested pause or stop."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -49,11 +49,11 @@ class PauseControl:
 
     @property
     def closed(self) -> bool:
-        """Whether a stop was ordered."""
+        """Whether a stop was requested."""
         return self._run.orders.stop_after_step
 
     async def passes(self) -> bool:
-        """Wait while the run is paused; False where it is to end."""
+        """Wait while the run is paused. Returns False if it should stop."""
         if self._run.orders.paused and not self.closed:
             async with self._one_waits:
                 await self._wait()
@@ -75,7 +75,7 @@ STEP = 0
 
 @dataclass(frozen=True)
 class EvaluationResources:
-    """Parts of the engine that all contestants share."""
+    """Components of the engine that all contestants share."""
 
     gateway: Gateway
     base_url: str
@@ -83,14 +83,14 @@ class EvaluationResources:
     access: Access
     """Access to providers."""
     judging: Callable[[], AbstractAsyncContextManager[Panel | None]]
-    """The judges, whose process lives within."""
+    """Context manager that starts the judges and their process."""
 
 
 async def evaluate(
     run: Run, hall: EvaluationResources, closing: Callable[[Run], Awaitable[None]]
 ) -> None:
-    """Evaluate to the end, or until a stop is ordered; `closing` is called when all trajectories
-    are scored. Raises what a worker or the store raises."""
+    """Evaluate to the end, or until a stop is requested; `closing` is called when all trajectories
+    are scored. Raises errors of the workers and of the store."""
     begun = time.monotonic()
     plan = run.spec.evaluation
     assert plan is not None
@@ -114,20 +114,20 @@ async def evaluate(
 
 @dataclass(frozen=True)
 class Task:
-    """Rollout that is still to be made."""
+    """A rollout that is missing."""
 
     place: RolloutPlace
     scenario: Scenario
     entry: int
-    """Number of the plan's entry that makes the rollout."""
+    """Index of the entry in the plan."""
     seed: int
-    """Seed of the scenario and rollout number: the same for every contestant."""
+    """Seed, derived from scenario and repetition: the same for every contestant."""
 
 
 def missing_rollouts(
     run: Run, plan: EvaluationPlan, contestant: int, scenarios: list[Scenario]
 ) -> list[Task]:
-    """Rollouts that a contestant still has to make, scenario by scenario."""
+    """Return the rollouts of a contestant that are not stored yet, by scenario."""
     stored = {(row.group, row.index) for row in run.reader.summaries_of("validation", STEP)}
     entries = [
         number
@@ -156,7 +156,7 @@ async def run_contestant(
     tasks: list[Task],
     gate: PauseControl,
 ) -> None:
-    """Make and store what one contestant has still to do."""
+    """Make and store the missing rollouts of one contestant."""
     await run.enter(STEP, "validating")
     done = run.reader.counts()[0]
     progress = Progress(run, "validation", STEP, range(plan.scenarios), plan.size, done)
@@ -181,8 +181,8 @@ async def run_contestant(
 async def providers_of(
     run: Run, plan: EvaluationPlan, hall: EvaluationResources
 ) -> AsyncIterator[Providers | None]:
-    """The process that speaks to providers, where one of them has a contestant. It comes first:
-    what cannot be paid is known before anybody tries. Raises ConfigError."""
+    """Start the process for provider models if a contestant needs it. Started first, so that
+    missing prices are reported before any rollout. Raises ConfigError."""
     models = [one.model for one in plan.contestants if one.kind == "provider"]
     if not models:
         yield None
@@ -221,8 +221,8 @@ async def stages_of(
 
 @contextlib.asynccontextmanager
 async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
-    """A process with the weights of a contestant, ready to sample. Raises ConfigError where they
-    are not those that the evaluation began with."""
+    """Start a policy with the weights of a contestant for the block. Raises ConfigError if the
+    weights have changed since the evaluation began."""
     assert contestant.shape is not None
     await run.enter(STEP, "loading")
     model = Path(contestant.model_path)
@@ -242,7 +242,7 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
 
 
 async def close_groups(run: Run, hall: EvaluationResources, plan: EvaluationPlan) -> None:
-    """Judge what waits for it, and store what every group is."""
+    """Judge the groups that are not closed yet, and store their summaries."""
     open_groups = [
         number
         for number in range(plan.scenarios)

@@ -1,7 +1,7 @@
-"""Models of providers as contestants: an agent's requests out, responses and their price back.
+"""Models of providers as contestants: forwards an agent's requests, returns responses with cost.
 
-The process is of the judge's kind, with keys lent in memory. A request is recorded at its highest
-cost before it is sent, and at its actual cost afterwards; a request beyond the budget is not sent.
+The process is that of the judges, with keys in memory. A request is recorded at its maximum cost
+before it is sent, and at its actual cost afterwards; a request beyond the budget is not sent.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from engine.storage.run_folder.run import Run
 
 
 class Providers:
-    """Owns one process for all models of providers of one evaluation."""
+    """Client of one process for all provider models of an evaluation."""
 
     def __init__(self, run: Run, speaker: ProviderClient, prices: dict[str, Price]) -> None:
         config = run.config.evaluate
@@ -36,7 +36,7 @@ class Providers:
 
     @classmethod
     async def start(cls, run: Run, models: Sequence[str], access: Access) -> "Providers":
-        """Raises ConfigError where the price of a model is not known: nobody spends blindly."""
+        """Connect and look up prices. Raises ConfigError if a price is unknown."""
         speaker = await access.open("provider", run.log_file)
         try:
             config = run.config.evaluate
@@ -57,7 +57,7 @@ class Providers:
     async def say(
         self, model: str, attempt: str, call: str, asked: dict[str, Any]
     ) -> ProviderAnswer:
-        """Tries until there is an answer, or none can be hoped for. Raises Unanswered."""
+        """Send a request, with retries. Raises NoProviderAnswer if it finally fails."""
         key = self._key(model, attempt, call, asked)
         most, spent, number = self._most_cost(model, asked), 0.0, 0
         while True:
@@ -95,13 +95,13 @@ class Providers:
             )
 
     def _key(self, model: str, attempt: str, call: str, asked: dict[str, Any]) -> str:
-        """An attempt's question is its own: equal ones of two attempts are asked twice. One that
-        is asked again after a kill has the same key, so a provider that knows it bills once."""
+        """Return the idempotency key of a request. It differs between trajectories, and is the same
+        if the request is repeated after a crash, so that a provider may bill it once."""
         config = [self._run.spec.id, model, self._config.base_url, attempt, call, asked]
         return ATTEMPT_KEY + hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
     def _most_cost(self, model: str, asked: dict[str, Any]) -> float:
-        """Dollars that one try can cost at most: a token is at least one byte of its text."""
+        """Maximum cost of one try in USD; every token has at least one byte of text."""
         text = json.dumps([asked["messages"], asked.get("tools")], ensure_ascii=False)
         tokens = len(text.encode()) + TOKEN_MARGIN * len(asked["messages"])
         usage = Usage(prompt_tokens=tokens, completion_tokens=asked["max_tokens"])
@@ -145,7 +145,7 @@ class Providers:
 
 
 class ProviderModel:
-    """Model of a provider, as a rollout uses it."""
+    """Model of a provider, as used by a rollout."""
 
     def __init__(self, providers: Providers, name: str, config: ProjectConfig) -> None:
         self.name = name
@@ -157,7 +157,7 @@ class ProviderModel:
 
 
 def price_words(model: str, price: Price, budget_usd: float | None) -> str:
-    """Said before the first question is sent."""
+    """Log message with price and budget of a model."""
     most = "no budget" if budget_usd is None else f"at most ${budget_usd:.2f} in all"
     return (
         f"{model}: ${price.prompt * 1e6:.2f} for a million tokens read, "

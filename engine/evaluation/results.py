@@ -1,7 +1,7 @@
 """Results of an evaluation: stored trajectories → standings with intervals. Pure.
 
-A contestant's mean on a scenario is the mean of its variants' means; where variants are compared as
-a whole, only those that are scored for both count. All scenarios have equal weight.
+A contestant's mean on a scenario is the mean of its variants' means. If variants are compared as a
+whole, only those scored for both sides count. All scenarios have equal weight.
 """
 
 import math
@@ -16,7 +16,7 @@ from engine.protocol.requests.evaluation import Contestant, Entry, EvaluationPla
 from engine.reward.advantage.group import interval
 
 Span = tuple[float, float]
-"""Unix seconds in which an attempt ran: begin and end."""
+"""Start and end of a rollout, Unix seconds."""
 Cells = Mapping[tuple[str, str], float]
 """Mean reward by (scenario, variant)."""
 
@@ -44,7 +44,7 @@ def result_of(
     judged: bool,
     precision: str = "",
 ) -> EvaluationResult:
-    """Everything that an evaluation says, from what is stored."""
+    """Return the complete result from stored trajectories."""
     by_tag = scenarios_by_tag(scenarios)
     return EvaluationResult(
         done=len(attempts.rows),
@@ -64,7 +64,7 @@ def result_of(
 
 
 def scenarios_by_tag(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
-    """Ids of the scenarios by tag: `tag` is a text, `tags` a list of them."""
+    """Return scenario ids by tag, from the keys `tag` (text) and `tags` (list)."""
     found: dict[str, set[str]] = {}
     for scenario in scenarios:
         told = scenario.data.get("tags")
@@ -78,7 +78,7 @@ def scenarios_by_tag(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
 def standings(
     plan: EvaluationPlan, attempts: Attempts, scenarios: Collection[str] | None
 ) -> list[Standing]:
-    """Standings, one per contestant over all variants; restricted to `scenarios` where given."""
+    """Return one standing per contestant over all variants, on `scenarios` only if given."""
     sides = [
         _side([e for e in plan.entries if e.contestant == one], attempts, scenarios)
         for one in plan.contestants
@@ -91,8 +91,8 @@ def standings(
 
 
 def by_variant(plan: EvaluationPlan, attempts: Attempts) -> list[Standing]:
-    """Standings, one per entry, where there are variants. Other contestants are compared with the
-    first one under the same variant; its own variants with its first variant."""
+    """Return one standing per entry, or none without variants. Other contestants are compared with
+    the first one under the same variant, and variants of the first one with its first variant."""
     if not plan.variants:
         return []
     sides = {entry.label: _side([entry], attempts, None) for entry in plan.entries}
@@ -155,7 +155,7 @@ def _versus(ours: Cells, name: str, other: Side) -> Comparison:
 
 
 def _scenario_means(cells: Cells, wanted: Collection[tuple[str, str]]) -> dict[str, float]:
-    """Mean over the variants of each scenario, of the cells that are wanted."""
+    """Mean over the `wanted` variants of each scenario."""
     by_scenario: dict[str, list[float]] = {}
     for (scenario, variant), mean in cells.items():
         if (scenario, variant) in wanted:
@@ -179,7 +179,7 @@ def _usd_per_1000(
 
 
 def covered_seconds(spans: Iterable[Span]) -> float:
-    """Seconds in which at least one of them ran."""
+    """Seconds during which at least one rollout ran (length of the union)."""
     total, reached = 0.0, -math.inf
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, reached))

@@ -1,4 +1,4 @@
-"""An evaluation's run folder: the scenarios that it keeps, and its figures at any time."""
+"""Files of an evaluation's run folder: its scenarios, and its result so far."""
 
 import json
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ SCENARIOS = "scenarios.jsonl"
 
 
 def store_scenarios(folder: Path, scenarios: Sequence[Scenario]) -> None:
-    """Write them as they are now: an evaluation that goes on later meets the same ones."""
+    """Write the scenarios into the run folder, so that a resumed evaluation uses the same ones."""
     lines = [json.dumps(one.model_dump()) + "\n" for one in scenarios]
     replace_file(folder / SCENARIOS, "".join(lines))
 
 
 def stored_scenarios(folder: Path) -> list[Scenario]:
-    """Raises StoreError where they cannot be read anymore."""
+    """Return the stored scenarios. Raises StoreError if they cannot be read."""
     file = folder / SCENARIOS
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -38,7 +38,7 @@ def stored_scenarios(folder: Path) -> list[Scenario]:
 
 
 def read_result(reader: RunReader, spec: RunSpec, folder: Path) -> EvaluationResult:
-    """From what is stored by now. Raises Refused where the run is not an evaluation."""
+    """Return the result so far. Raises Refused if the run is not an evaluation."""
     plan = spec.evaluation
     if plan is None:
         raise Refused.of(

@@ -11,7 +11,7 @@ from engine.storage.run_folder.run import Run
 
 
 async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int) -> Interval | None:
-    """Roll out every scenario, store the result; once per step, however often a run resumes."""
+    """Roll out every scenario and store the result, once per step even if a run resumes."""
     for event in run.reader.events_of("validation.finished"):
         if isinstance(event, ValidationFinished) and event.step == step:
             return event.reward

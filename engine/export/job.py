@@ -1,5 +1,5 @@
-"""An export from start to end: read, build, say, read back, judge, publish. One coroutine; who
-cancels it finds nothing left behind, unless it was whole already."""
+"""Export of a checkpoint as one coroutine: read, write, compare with the trained model, publish.
+Cancelling leaves nothing behind, unless the export was already published."""
 
 import asyncio
 import contextlib
@@ -64,10 +64,10 @@ async def export_checkpoint(
     record: Record,
     pids: set[int] | None = None,
 ) -> ExportReport:
-    """Write a checkpoint of a run folder and prove it. `record` stores the event in the run, `pids`
-    holds the processes that are at work on it.
+    """Export a checkpoint of a run folder (None: the newest) and verify it. `record` stores the
+    event in the run, and `pids` receives the PIDs of the processes.
 
-    A report with the verdict `differs` and an empty path says that nothing was kept. Raises
+    A report with the verdict `differs` and an empty path means that nothing was kept. Raises
     ConfigError, Refused, ModelError, StoreError and ChildDied; nothing is left behind then.
     """
     begun = time.monotonic()
@@ -112,7 +112,7 @@ class _Job:
         return self.place.work / "adapter"
 
     async def build_and_compare(self, begun: float) -> tuple[ParityReport, Manifest]:
-        """The whole proof: one process builds and says what was trained, a fresh one reads back."""
+        """Write the export in one process, and read it back in another for the comparison."""
         await asyncio.to_thread(self.source.copy_adapter, self.adapter)
         async with self._process() as builder, self._process() as reader:
             built = await self._ask(builder, "build", **self._building())
@@ -170,7 +170,7 @@ class _Job:
         )
 
     def _match(self, reference: Fields, exported: Fields, tie: float) -> GreedyMatch | None:
-        """Over the sequences with a prompt; None where there is none."""
+        """Compare the greedy continuations; None if no sequence has a prompt."""
         asked = [row for row, one in enumerate(self.source.sequences) if one.prompt]
         prompts = [(one := self.source.sequences[n]).tokens[: one.prompt] for n in asked]
         ours, theirs, top = (
@@ -183,7 +183,7 @@ class _Job:
     async def publish(
         self, parity: ParityReport, manifest: Manifest, record: Record
     ) -> ExportReport:
-        """Write report and card beside the weights, make the folder appear, store the event."""
+        """Write report and model card, move the folder into place, and store the event."""
         _tick(self.tell, "publishing", 0, 1)
         out, kind = self.place.out, self.request.format
         (out / PARITY).write_text(parity.model_dump_json(indent=1) + "\n")
@@ -203,7 +203,7 @@ class _Job:
         return self.report(parity, str(self.place.target), size)
 
     async def push(self) -> str:
-        """Upload what is published; returns its address. Raises Refused where the hub declines."""
+        """Upload the published folder; returns its URL. Raises Refused if the hub rejects it."""
         _tick(self.tell, "pushing", 0, 1)
         async with self._process(online=True) as process:
             answer = await process.ask(
@@ -258,7 +258,7 @@ class _Job:
 
     @contextlib.asynccontextmanager
     async def _process(self, online: bool = False) -> AsyncIterator[Child]:
-        """A process of its own; gone when the block ends, at once where it is left by an error."""
+        """Start a process for the block; it is killed at the end."""
         argv = [sys.executable, "-m", "engine.export.torch.serve"]
         environment = dict(VARIABLES)
         if online:
@@ -278,7 +278,7 @@ class _Job:
             self.pids.discard(process.pid)
 
     async def _ask(self, process: Child, op: str, **fields: Any) -> Fields:
-        """An answer; what comes before it says how far it is."""
+        """Send a request and return its answer; progress is passed to `tell`."""
         answer: Fields = {}
         async with contextlib.aclosing(process.stream(op, **fields)) as parts:  # type: ignore[type-var]
             async for answer in parts:
@@ -288,7 +288,7 @@ class _Job:
 
 
 async def _to_the_end(work: Awaitable[ExportReport]) -> ExportReport:
-    """Cancelling comes too late for it: half published is nothing anybody wants."""
+    """Finish publishing before a cancellation takes effect."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

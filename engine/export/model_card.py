@@ -1,5 +1,5 @@
-"""The model card and the provenance of an export: what it is, where it comes from, how it was
-proven, how to use it. Pure text of facts; no path, host or user name of this machine."""
+"""Model card and provenance of an export: origin, training, verification and usage. Pure text of
+facts; no path, host or user name of this machine."""
 
 import json
 import time
@@ -53,7 +53,7 @@ def served_name(spec: RunSpec) -> str:
 
 
 def provenance(source: Source, kind: ExportFormat, dtype: ExportDtype, proven_in: str) -> str:
-    """`atelier.json`: where it comes from, for programs."""
+    """Return the text of `atelier.json`: origin and settings, for programs."""
     spec, base = source.spec, source.base
     facts = {
         "schema": 1,
@@ -201,7 +201,7 @@ def _judging(source: Source) -> str:
 
 
 def _curve(steps: Sequence[StepFinished]) -> str:
-    """Mean reward by step; of a long run, every so many steps and the last."""
+    """Table of the mean reward by step, thinned out for long runs."""
     if not steps:
         return ""
     every = max(1, -(-len(steps) // CURVE_ROWS))
@@ -225,7 +225,7 @@ def _validation(validations: Sequence[ValidationFinished]) -> str:
 
 
 def _evaluation(result: EvaluationResult | None) -> str:
-    """Empty without one."""
+    """Section on the evaluation; empty without one."""
     if result is None:
         return ""
     rows = [

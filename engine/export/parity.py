@@ -1,4 +1,4 @@
-"""Whether an export is what was trained: numbers in, verdict out. Pure."""
+"""Comparison of an export with the trained model: measurements in, verdict out. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -57,22 +57,22 @@ LIMITS: dict[str, Limits] = {
 
 ORDER = ("float32", "float16", "bfloat16", "q8_0")
 EDGES = [0.0, *(10.0 ** (n / 6) for n in range(-42, 7)), 1000.0]
-"""Nats; six bins a decade."""
+"""Edges of the histogram in nats, six bins per decade."""
 
 Top = Sequence[Sequence[tuple[int, float]]]
 
 
 def limits_for(dtype: ExportDtype, computed_in: str) -> Limits:
-    """Tolerances of the coarser of the two precisions."""
+    """Return the tolerances of the coarser of the two precisions."""
     return LIMITS[max(dtype, computed_in, key=ORDER.index)]
 
 
 def logprob_gap(
     reference: Sequence[Sequence[float]], exported: Sequence[Sequence[float]]
 ) -> LogprobGap:
-    """Differences of log-probs in nats; one list per sequence, one number per token; a number that
-    is not finite counts as the widest gap. Raises ValueError where the two sides have different
-    tokens, or none."""
+    """Return absolute log-prob differences in nats, from one list per sequence with one value per
+    token. A value that is not finite counts as the largest gap. Raises ValueError if the sides
+    differ in tokens or have none."""
     gaps = [
         gap if isfinite(gap := abs(a - b)) else EDGES[-1]
         for one, other in zip(reference, exported, strict=True)
@@ -102,10 +102,10 @@ def greedy_match(
     tie: float,
     decode: Callable[[list[int]], str],
 ) -> GreedyMatch:
-    """Continuations token by token; `top` holds the reference's likeliest at each position.
+    """Compare greedy continuations by token; `top` has the reference's top log-probs per position.
 
-    Two models whose log-probs differ by ε may choose different tokens only where the reference has
-    less than 2 ε between them: that is a tie, and all behind it is another text.
+    Two models whose log-probs differ by ε may choose different tokens only if the reference has a
+    difference below 2 ε between them. That is a tie, after which the texts are not comparable.
     """
     same = ties = 0
     shown: FirstDifference | None = None
@@ -138,9 +138,10 @@ def verdict_of(
     greedy: GreedyMatch | None,
     same: Sameness | None,
 ) -> tuple[Parity, list[str]]:
-    """The verdict, and each reason against it as a sentence. What was not measured is a reason.
+    """Return the verdict and its reasons as sentences; a missing measurement is a reason.
 
-    What llama.cpp has converted is close at best: its numbers were not laid side by side.
+    Exports converted by llama.cpp are `close` at best, since their values were not compared one by
+    one.
     """
     failures = [
         *_files_failures(files),

@@ -22,13 +22,13 @@ from engine.storage.checkpoints.checkpoint import MANIFEST, matches
 
 SCRATCH = ".atelier-export-"
 SPARE_BYTES = 32 * 2**20
-"""Reserve for tokenizer, model card and reports."""
+"""Disk space reserved for tokenizer, model card and reports."""
 
 Manifest = dict[str, dict[str, Any]]
 
 
 class Place:
-    """A target folder and the scratch beside it. Make it with `claim`, end it with `clear`."""
+    """Target and scratch folder of an export. Create it with `claim`, end it with `clear`."""
 
     def __init__(self, target: Path, scratch: Path) -> None:
         self.target = target
@@ -39,7 +39,8 @@ class Place:
 
     @classmethod
     def claim(cls, out: str, need_bytes: int) -> "Place":
-        """Raises ConfigError for a target that cannot be one, Refused where the disk is short."""
+        """Create the scratch folder. Raises ConfigError for a bad target, Refused if the disk is
+        full."""
         target = Path(out).expanduser()
         if not target.is_absolute():
             raise ConfigError.of("export.relative", f"{out} is not an absolute path.", where="out")
@@ -67,8 +68,8 @@ class Place:
         return place
 
     def publish(self, known: Manifest) -> int:
-        """Make it appear under its name, with a manifest of what is `known` and of what came to it;
-        returns its bytes."""
+        """Write the manifest and move the export to its target. Files in `known` are not hashed
+        again. Returns the size in bytes."""
         write_manifest(self.out, known)
         sync_tree(self.out)
         size = sum(file.stat().st_size for file in self.out.rglob("*") if file.is_file())
@@ -76,8 +77,7 @@ class Place:
         return size
 
     def clear(self) -> None:
-        """Remove the scratch, and the folders above that were made for it; what is published stays,
-        and what keeps it."""
+        """Delete the scratch folder, and parent folders created for it that are empty."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         for folder in self._made:
             with contextlib.suppress(OSError):  # somebody has put something into it
@@ -85,7 +85,7 @@ class Place:
 
 
 def check_room(folder: Path, need_bytes: int) -> None:
-    """Raises Refused where the disk of a folder has not so many bytes left."""
+    """Raise Refused if the disk of a folder has less free space than `need_bytes` and a reserve."""
     need, free = need_bytes + SPARE_BYTES, shutil.disk_usage(folder).free
     if free < need:
         raise Refused.of(
@@ -97,9 +97,9 @@ def check_room(folder: Path, need_bytes: int) -> None:
 
 
 def manifest_of(folder: Path, known: Manifest | None = None) -> Manifest:
-    """Every file but the manifest, with its bytes and sha256; each is on the disk by then.
+    """Return size and SHA-256 of every file but the manifest, after fsync.
 
-    What is `known` is not read again.
+    Entries in `known` are reused without reading.
     """
     entries: Manifest = dict(known or {})
     for path in sorted(folder.rglob("*")):
@@ -116,7 +116,7 @@ def write_manifest(folder: Path, known: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises ConfigError where the folder is no export of ours."""
+    """Return the manifest of an export. Raises ConfigError if the folder has none."""
     try:
         files: Manifest = json.loads((folder / MANIFEST).read_text())["files"]
         return files
@@ -130,15 +130,15 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_files(folder: Path, manifest: Manifest) -> FilesCheck:
-    """Every file of a manifest against its hash."""
+    """Compare every file of a manifest with its size and hash."""
     wrong = [name for name, entry in manifest.items() if not _is_whole(folder / name, entry)]
     size = sum(int(entry["bytes"]) for entry in manifest.values())
     return FilesCheck(files=len(manifest), bytes=size, wrong=wrong)
 
 
 def disk_problem(error: BaseException) -> Problem | None:
-    """Problem where the disk filled up while files were written; None for other errors. safetensors
-    raises its own error type for it, not OSError."""
+    """Return the problem for an error caused by a full disk, or None. safetensors raises an error
+    of its own instead of OSError."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if not full and f"os error {errno.ENOSPC}" not in str(error):
         return None
@@ -151,7 +151,7 @@ def disk_problem(error: BaseException) -> Problem | None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a process left that was killed while it exported."""
+    """Delete scratch folders of processes that no longer exist."""
     for scratch in folder.glob(f"{SCRATCH}*"):
         owner = scratch.name.removeprefix(SCRATCH).partition("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)):

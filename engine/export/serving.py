@@ -12,10 +12,10 @@ LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 def commands_for(
     folder: Path, kind: ExportFormat, proven_in: str, base: str, name: str, rank: int
 ) -> list[ServeCommand]:
-    """Commands that serve an export in the precision it was proven in.
+    """Return commands that serve an export in the precision in which it was verified.
 
-    `base` is a hub id or name, `name` what the server shall call the model. `proven_in` is the
-    precision of the parity report's computation: other programs choose a coarser one by themselves.
+    `base` is a hub id or name, `name` the model name for the server, `proven_in` the precision of
+    the parity report. Without an explicit setting, other programs may choose a coarser precision.
     """
     at, base, name = (shlex.quote(text) for text in (str(folder), base, name))
     ours = ServeCommand(tool="Atelier", command=f"atelier serve-model {at}")
@@ -27,7 +27,7 @@ def commands_for(
 
 
 def vllm_note(proven_in: str) -> str:
-    """Note on the precision that a command for vLLM names."""
+    """Note on the precision in a command for vLLM."""
     if proven_in != "float32":
         return f"Proven in {proven_in}."
     return "Proven in float32. Without --dtype, vLLM takes a coarser one, and texts can differ."

@@ -1,5 +1,5 @@
-"""Source of an export: checkpoint, base model, and stored trajectories to compare on. Reads
-only."""
+"""Source of an export: checkpoint, base model, and stored trajectories for the comparison.
+Read-only."""
 
 import json
 import shutil
@@ -30,25 +30,25 @@ from engine.storage.run_folder.run import read_spec, run_reader, specs_of
 ADAPTER = "adapter"
 ADAPTER_WEIGHTS = f"{ADAPTER}/adapter_model.safetensors"
 MOST_TOKENS = 2048
-"""Largest length of a compared sequence; the rest is cut off."""
+"""Maximum tokens of a compared sequence; longer ones are truncated."""
 LOOKED_AT = 500
-"""Stored attempts of a split that are looked through for different prompts."""
+"""Maximum number of stored trajectories per split that are searched for distinct prompts."""
 MOST_NEW = 32
-"""Tokens of greedy text, where the run itself allows so many."""
+"""Maximum number of tokens of a greedy continuation."""
 WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
-"""Bytes a number."""
+"""Bytes per weight."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """The model that the adapter belongs to."""
+    """Base model of the adapter."""
 
     folder: Path
     name: str
-    """Hub id where it is known, else the name; never a path."""
+    """Hub id if known, else the name; never a path."""
     is_hub_id: bool
     licence: str
-    """Empty where nobody says it."""
+    """Licence; empty if unknown."""
     note: str = ""
 
 
@@ -73,9 +73,9 @@ class Source:
     validations: list[ValidationFinished]
     trajectories: int
     rubric: str
-    """Source of the one that the judge went by last; empty without a judge."""
+    """Text of the judge's rubric at this step; empty without a judge."""
     evaluation: EvaluationResult | None
-    """The newest that this checkpoint took part in, among the runs beside this one."""
+    """Newest result of an evaluation in the same project that includes this checkpoint."""
 
     @property
     def adapter(self) -> Path:
@@ -90,13 +90,13 @@ class Source:
         return f"{self.spec.project} {self.spec.name} step {self.checkpoint.step}"
 
     def copy_adapter(self, target: Path) -> None:
-        """Copy the adapter, so that it stays while the run continues and deletes checkpoints."""
+        """Copy the adapter, since the run may delete its checkpoint meanwhile."""
         shutil.copytree(self.adapter, target, symlinks=True)
 
 
 def read_source(run: Path, step: int | None, prompts: int) -> Source:
-    """Read the source of an export. Raises Refused without a whole checkpoint or stored
-    trajectories, StoreError and ModelError where run or base model cannot be read."""
+    """Read the source of an export. Raises Refused without a complete checkpoint or stored
+    trajectories, StoreError and ModelError if run or base model cannot be read."""
     spec = read_spec(run)
     with run_reader(run) as reader:
         checkpoint = _checkpoint(run, reader, step)
@@ -138,7 +138,8 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
 
 
 def dtype_of(request: ExportCheckpoint, base: Path) -> ExportDtype:
-    """The one asked for; else float32 for an adapter, float16 as GGUF, the base model's merged."""
+    """Return the requested data type, or float32 for adapters, float16 for GGUF, else the
+    base's."""
     if request.dtype:
         return request.dtype
     if request.format != "merged":
@@ -149,7 +150,7 @@ def dtype_of(request: ExportCheckpoint, base: Path) -> ExportDtype:
 
 
 def bytes_of(source: Source, request: ExportCheckpoint, dtype: ExportDtype) -> int:
-    """Bytes that the export will take, including scratch files."""
+    """Return the estimated size of the export in bytes, including scratch files."""
     adapter = sum(file.stat().st_size for file in source.adapter.iterdir())
     if request.format == "adapter":
         return 2 * adapter
@@ -157,7 +158,7 @@ def bytes_of(source: Source, request: ExportCheckpoint, dtype: ExportDtype) -> i
 
 
 def _evaluation(run: Path, spec: RunSpec, step: int) -> EvaluationResult | None:
-    """Result of the newest evaluation of this checkpoint; a damaged one is passed over."""
+    """Return the result of the newest evaluation of this checkpoint; damaged ones are skipped."""
     for folder, other in specs_of(run.parents[1]):
         plan = other.evaluation
         if plan and any((c.run_id, c.step) == (spec.id, step) for c in plan.contestants):
@@ -168,7 +169,7 @@ def _evaluation(run: Path, spec: RunSpec, step: int) -> EvaluationResult | None:
 
 
 def _result(folder: Path) -> EvaluationResult | None:
-    """Result of an evaluation run, where it has ended. Raises StoreError where it is damaged."""
+    """Return the result of an evaluation, or None if unfinished. Raises StoreError if damaged."""
     with run_reader(folder) as reader:
         events = reader.events_of("evaluation.finished")
     last = events[-1] if events else None
@@ -176,7 +177,7 @@ def _result(folder: Path) -> EvaluationResult | None:
 
 
 def find_base(spec: RunSpec) -> Base:
-    """Raises ModelError where it is gone."""
+    """Return the base model of a run. Raises ModelError if it is missing."""
     name, folder = spec.config.model.name, model_of(spec)
     if starter := starter_called(name):
         return Base(
@@ -193,12 +194,11 @@ def find_base(spec: RunSpec) -> Base:
 
 
 def local_name(hub_id: str) -> str:
-    """Name of a base model on this machine."""
     return next((starter.name for starter in STARTERS if starter.hub_id == hub_id), hub_id)
 
 
 def licence_of(folder: Path) -> str:
-    """From the front matter of its card, else the first line of its licence file."""
+    """Return the licence in the model card, or the first line of its licence file."""
     card = folder / "README.md"
     if card.is_file() and (text := card.read_text(errors="replace")).startswith("---\n"):
         try:
@@ -244,7 +244,7 @@ def _checkpoint(run: Path, reader: RunReader, step: int | None) -> Checkpoint:
 
 
 def _sequences(reader: RunReader, count: int) -> list[Sequence]:
-    """Attempts with different prompts first, validation before training, newest first."""
+    """Return `count` sequences at most, distinct prompts first, then validation, newest first."""
     different: dict[tuple[int, ...], Sequence] = {}
     others: list[Sequence] = []
     for attempt in _attempts(reader):

@@ -22,11 +22,12 @@ class TorchBuild(NamedTuple):
 
     version: str
     cuda: str | None
-    """None for a build that knows only the processor."""
+    """CUDA version; None for a CPU build."""
 
 
 def torch_build() -> TorchBuild | None:
-    """Read from its files, without loading it; None where there is no torch."""
+    """Return the build of the installed torch from its files, without importing it; None if
+    missing."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return None
@@ -41,7 +42,7 @@ def read_build(text: str) -> TorchBuild:
 
 
 def gpu_build() -> TorchBuild | None:
-    """The same of the GPU engine's environment in the user's cache; None where it is not whole."""
+    """Return the torch build of the GPU engine in the user's cache; None if not installed."""
     home = Path(platformdirs.user_cache_dir("atelier")) / "environments"
     for ready in sorted(home.glob(f"{GPU_ENVIRONMENT}-*/ready")):
         for file in ready.parent.glob("lib/python*/site-packages/torch/version.py"):
@@ -64,17 +65,17 @@ def cards_of(backend: BackendConfig) -> tuple[Card, ...]:
 
 
 def has_own_sampler_card(backend: BackendConfig, cards: Sequence[Card]) -> bool:
-    """Whether the last of a run's cards is left to vLLM alone: there is one more than trainers."""
+    """Whether the last GPU of a run is for vLLM only: there is one more than trainers."""
     return backend.sampler == "vllm" and len(cards) > backend.processes
 
 
 def chosen_gpus(
     cards: Sequence[Card], count: int, environment: Mapping[str, str]
 ) -> tuple[Card, ...]:
-    """The first `count` of the cards that CUDA shows.
+    """Return the first `count` GPUs that CUDA shows.
 
-    CUDA counts the fastest first unless CUDA_DEVICE_ORDER says PCI_BUS_ID, the driver by the bus:
-    where several models make a difference, all that might be meant are taken.
+    CUDA orders GPUs by speed unless CUDA_DEVICE_ORDER is PCI_BUS_ID, while the driver orders them
+    by bus. If models differ and that setting is missing, all possible GPUs are returned.
     """
     shown = visible(cards, environment)
     mixed = len({card.name for card in cards}) > 1
@@ -84,8 +85,8 @@ def chosen_gpus(
 
 
 def visible(cards: Sequence[Card], environment: Mapping[str, str]) -> tuple[Card, ...]:
-    """GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; CUDA stops at the first unknown
-    entry."""
+    """Return the GPUs that CUDA_VISIBLE_DEVICES selects, in its order. CUDA stops at the first
+    unknown entry."""
     said = environment.get("CUDA_VISIBLE_DEVICES")
     if said is None:
         return tuple(cards)
@@ -102,7 +103,7 @@ def visible(cards: Sequence[Card], environment: Mapping[str, str]) -> tuple[Card
 
 
 def _named(environment: Mapping[str, str]) -> bool:
-    """Whether cards are chosen by their ids, which mean the same in any order."""
+    """Whether GPUs are selected by UUID, which is independent of the order."""
     return environment.get("CUDA_VISIBLE_DEVICES", "").strip().startswith("GPU-")
 
 

@@ -23,12 +23,12 @@ from engine.protocol.problems import LaunchError
 from engine.protocol.records.hardware import Card, Check
 
 DRIVER_FLOOR = 580
-"""Oldest Linux driver that runs CUDA 13, for which torch 2.13 and vLLM 0.31 are built."""
+"""Oldest Linux driver for CUDA 13, for which torch 2.13 and vLLM 0.31 are built."""
 CAPABILITY_FLOOR = (7, 5)
-"""Lowest compute capability of vLLM 0.31: Turing."""
+"""Lowest compute capability that vLLM 0.31 supports (Turing)."""
 NATIVE_BFLOAT16 = (8, 0)
 GPU_ENGINE_BYTES = 15_000_000_000
-"""torch, vLLM, Unsloth and NVIDIA's libraries, unpacked."""
+"""Disk space of torch, vLLM, Unsloth and NVIDIA's libraries."""
 KNOWN = {
     "torch": "2.13.0",
     "transformers": "5.17.0",
@@ -36,14 +36,14 @@ KNOWN = {
     "vllm": "0.31.0",
     "unsloth": "2026.10.7",
 }
-"""Versions that work together, as in the lock of the GPU engine."""
+"""Tested versions, as in the lock file of the GPU engine."""
 SMALL_BYTES = 8_000_000_000
 INSTALL = "Run `python3 packaging/bootstrap.py environment engine-gpu`."
 NEEDED = ("torch", "transformers", "peft", "safetensors", "tokenizers")
 
 
 def examine() -> list[Check]:
-    """All checks, in the order a person would look."""
+    """Run all checks, in display order."""
     return [
         _python(),
         _packages(),
@@ -125,8 +125,8 @@ def _existing(path: Path) -> Path:
 def examine_graphics(
     found: Found, own: TorchBuild | None, gpu: TorchBuild | None, cache: Path
 ) -> list[Check]:
-    """`own` and `gpu`: torch of this environment, and of the GPU engine's. `cache`: where that
-    would be installed."""
+    """Check GPUs, driver and torch. `own` and `gpu` are the torch builds of this environment and of
+    the GPU engine, `cache` is the folder where the latter would be installed."""
     if not found.cards:
         told = f"none, training runs on the processor. {found.reason}".strip()
         return [Check(name="Graphics card", state="good", words=told)]
@@ -206,7 +206,7 @@ def _versions() -> Iterator[Check]:
 def _check(
     name: str, good: bool, words: str, hint: str, otherwise: Literal["warn", "bad"] = "bad"
 ) -> Check:
-    """A check with the hint of what to do where it is not good."""
+    """Return a check; the hint is included only if it is not good."""
     return Check(
         name=name, state="good" if good else otherwise, words=words, hint="" if good else hint
     )

@@ -1,9 +1,9 @@
 """Operations and bytes of a training step, from shapes and counts. Pure.
 
-`needed` means what a step cannot do without: shared prefixes once, no padding, the head only on
-scored tokens. Divided by the machine's peak it is the shortest possible time, and that over the
-measured time is the *goodput*. What was executed over the same is the *hardware* share: padding and
-repeated prefixes raise it and lower the goodput.
+`needed` is the minimum work of a step: shared prefixes once, no padding, the head only on scored
+tokens. Divided by the machine's peak it gives the shortest possible time, and that divided by the
+measured time is the *goodput*. The executed work by the same formula gives the *hardware* share:
+padding and repeated prefixes raise it and lower the goodput.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ class ModelShape:
     key_heads: int
     head_size: int
     windows: tuple[int | None, ...]
-    """Per layer, how many positions back it looks, itself included; None for all."""
+    """Attention window of each layer in tokens, the current one included; None for full."""
     width_bytes: int = 2
     """Bytes of one weight, and of one cached key or value."""
     intermediate: int = 0
@@ -41,27 +41,27 @@ class ModelShape:
 
     @property
     def pair_flops(self) -> int:
-        """4 L n_q d_h: scores and weighted sum of one (query, key) pair, in all layers."""
+        """FLOPs 4 L n_q d_h: score and weighted sum of one (query, key) pair, in all layers."""
         return 4 * self.layers * self.query_heads * self.head_size
 
     @property
     def head(self) -> int:
-        """V h."""
+        """Number of weights V h of the head."""
         return self.vocabulary * self.hidden
 
     @property
     def cached_token_bytes(self) -> int:
-        """Keys and values of one token in all layers."""
+        """Bytes of the keys and values of one token in all layers."""
         return 2 * self.layers * self.key_heads * self.head_size * self.width_bytes
 
     def pairs(self, start: int, end: int) -> float:
-        """(query, key) pairs of the tokens from `start` to before `end`: the mean of a layer."""
+        """Number of (query, key) pairs of the tokens [start, end), mean over layers."""
         reach = ((_seen(end, w) - _seen(start, w)) * n for w, n in self._counted_windows.items())
         return sum(reach) / self.layers
 
 
 def _seen(tokens: int, window: int | None) -> int:
-    """Causal pairs of a row: 1 + 2 + … as far as the window reaches, then the window each."""
+    """Number of causal pairs of the first `tokens` tokens, limited by the window."""
     if window is None or tokens <= window:
         return tokens * (tokens + 1) // 2
     return window * (window + 1) // 2 + (tokens - window) * window
@@ -70,11 +70,11 @@ def _seen(tokens: int, window: int | None) -> int:
 def train_flops(
     shape: ModelShape, unique_tokens: float, scored_tokens: float, pairs: float
 ) -> float:
-    """Forward and backward of one LoRA step: (4 N_b + 6 N_l) U + 4 V h M + 3 · 4 L n_q d_h · pairs.
+    """FLOPs of a LoRA step: (4 N_b + 6 N_l) U + 4 V h M + 3 · 4 L n_q d_h · pairs.
 
-    Base weights get no gradient of their own, so they cost two passes (x Wᵀ and the gradient of x),
-    and so does the head, whose slopes come with its values; attention costs twice as much backward
-    as forward.
+    Base weights need no gradient of their own, so they cost two passes (x Wᵀ and the gradient of
+    x). So does the head, whose gradient is computed with its values. Attention costs twice as much
+    backward as forward.
     """
     body = (4 * shape.body + 6 * shape.adapter) * unique_tokens
     return body + 4 * shape.head * scored_tokens + 3 * shape.pair_flops * pairs
@@ -83,7 +83,7 @@ def train_flops(
 def forward_flops(
     shape: ModelShape, tokens: float, scored_tokens: float, pairs: float, adapter: bool = False
 ) -> float:
-    """A forward pass: 2 N_b U + 2 V h M + 4 L n_q d_h · pairs; `adapter` adds 2 N_l U."""
+    """FLOPs of a forward pass: 2 N_b U + 2 V h M + 4 L n_q d_h · pairs; `adapter` adds 2 N_l U."""
     body = 2 * (shape.body + (shape.adapter if adapter else 0)) * tokens
     return body + 2 * shape.head * scored_tokens + shape.pair_flops * pairs
 
@@ -101,5 +101,5 @@ def decode_bytes(shape: ModelShape, context_tokens: float) -> float:
 
 
 def least_seconds(flops: float, read_bytes: float, peak: float, bandwidth: float) -> float:
-    """The shortest time of work that computes and reads at once, by roofline: FLOP/s and B/s."""
+    """Minimum seconds by the roofline model: computing and reading overlap."""
     return max(flops / peak, read_bytes / bandwidth)

@@ -1,8 +1,8 @@
-"""Seconds and bytes of a step before there is one: work by the formulas of `flops`, over what the
-machine does at best, times what is reached of it. Pure.
+"""Forecast of a step in seconds and bytes: work by the formulas of `flops`, divided by the
+machine's peak, times measured inefficiency factors. Pure.
 
-The factors were fitted to measured steps of the starter model (they are in its test): the formulas
-carry the shape of the work, the factors the quality of the kernels.
+The factors were fitted to measured steps of the starter model (they are in its test). The formulas
+describe the amount of work, the factors the quality of the kernels.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class WorkShape(NamedTuple):
 
     @property
     def unique_tokens(self) -> float:
-        """Each group's prompt once; the last token of an attempt is only predicted."""
+        """Tokens per step with each prompt once per group; the last token is only predicted."""
         return self.groups * (self.prompt + self.group * (self.completion - 1))
 
     @property
@@ -36,11 +36,11 @@ class Machine(NamedTuple):
     peak: float
     """Floating-point operations per second, in the precision of the weights."""
     bandwidth: float
-    """Bytes per second."""
+    """Memory bandwidth in bytes per second."""
 
 
 class Factors(NamedTuple):
-    """Measured time over that of the formula; `…_s` are seconds per layer."""
+    """Measured time divided by that of the formula; `…_s` are seconds per layer."""
 
     body: float
     head: float
@@ -58,24 +58,24 @@ FACTORS = {
     2: Factors(1.65, 0.52, 4.4, 10.9, 0.023, 4.5, 0.46, 7.0, 0.43, 0.00121),
     4: Factors(1.33, 0.89, 3.7, 3.6, 0.021, 1.9, 1.5, 5.5, 1.33, 0.00062),
 }
-"""Factors by the bytes of a weight."""
+"""Factors by bytes per weight."""
 KEPT = {2: (16, 3), 4: (17, 3)}
-"""Hidden and intermediate vectors that a token keeps for the backward pass, in each layer."""
+"""Number of hidden and intermediate vectors kept per token and layer for the backward pass."""
 MOST_ROWS = 64
 MOST_PREFILLED = 2048
-"""Prompt tokens of one forward pass."""
+"""Maximum prompt tokens per forward pass."""
 PROGRAM_BYTES = 900_000_000
-"""Python, torch, and the room that kernels work in."""
+"""Memory of Python, torch and kernel workspaces."""
 COPY_SHARE = 0.25
-"""Share of the free memory for the sampler's copies of the weights."""
+"""Maximum share of free memory for the sampler's copies of the weights."""
 HOLES = 0.7
-"""Memory that sampling leaves torn, over the activations of the prompts it computed."""
+"""Fragmentation after sampling, relative to the activations of the prefill."""
 
 
 def update_seconds(
     shape: ModelShape, machine: Machine, work: WorkShape, batch_tokens: int
 ) -> float:
-    """Forward, backward, optimizer and publishing."""
+    """Seconds of forward, backward, optimizer and publishing."""
     factors = FACTORS[shape.width_bytes]
     tokens = work.unique_tokens
     batches = max(1, -(-int(tokens) // batch_tokens))
@@ -108,8 +108,8 @@ def sample_seconds(shape: ModelShape, machine: Machine, work: WorkShape) -> floa
 def activation_bytes(
     shape: ModelShape, work: WorkShape, batch_tokens: int, recompute: bool = False
 ) -> int:
-    """Kept for the backward pass of the largest micro-batch: all of it, or each layer's input and
-    all of one layer."""
+    """Bytes kept for the backward pass of the largest micro-batch. With `recompute`: the input of
+    each layer, and all activations of one layer."""
     tokens = min(batch_tokens, work.unique_tokens)
     kept = shape.layers * _kept_numbers(shape)
     if recompute:
@@ -118,7 +118,7 @@ def activation_bytes(
 
 
 def copy_bytes(shape: ModelShape, free_bytes: int) -> int:
-    """The sampler's packed copies; 0 where they would take too much and it does without."""
+    """Bytes of the sampler's packed copies of the weights; 0 if too large to be made."""
     size = (shape.body + shape.adapter + shape.head) * shape.width_bytes
     return size if size <= COPY_SHARE * free_bytes else 0
 

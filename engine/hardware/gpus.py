@@ -1,6 +1,6 @@
-"""Graphics cards by the driver's own library, NVML. A machine without one is no error.
+"""Reader of NVIDIA GPUs through the driver's library NVML. A machine without one is no error.
 
-Each figure is asked for alone: what a card or a container does not tell is None.
+Values that a GPU or a container does not report are None.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from engine.protocol.records.hardware import Card, CardProcess
 
 
 class Found(NamedTuple):
-    """The cards, and in words why there are none."""
+    """GPUs, or the reason why there are none as a sentence."""
 
     cards: tuple[Card, ...]
     reason: str = ""
 
 
 def read_gpus() -> Found:
-    """All NVIDIA cards of this machine, as they are now."""
+    """Return all NVIDIA GPUs of this machine with current readings."""
     try:
         with open_nvml():
             count = pynvml.nvmlDeviceGetCount()
@@ -43,7 +43,7 @@ def read_gpus() -> Found:
 
 @contextlib.contextmanager
 def open_nvml() -> Iterator[None]:
-    """Keeps the library open, which makes each `read_gpus` inside cheap. Raises NVMLError."""
+    """Keep the library open for the block, which makes `read_gpus` cheap. Raises NVMLError."""
     pynvml.nvmlInit()
     try:
         yield
@@ -53,7 +53,7 @@ def open_nvml() -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_gpu_reader() -> Iterator[Callable[[], tuple[Card, ...]] | None]:
-    """`read_gpus` for a while, with the library open in between; None on a machine without."""
+    """Keep the library open and return a reader of the GPUs; None without a driver."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(open_nvml())
@@ -64,7 +64,7 @@ def open_gpu_reader() -> Iterator[Callable[[], tuple[Card, ...]] | None]:
 
 
 def _card(index: int, ours: frozenset[int], driver: str | None, cuda: int | None) -> Card | None:
-    """None for one that cannot be reached at all."""
+    """Return one GPU, or None if it cannot be accessed."""
     handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
     if handle is None:
         return None
@@ -89,14 +89,14 @@ def _card(index: int, ours: frozenset[int], driver: str | None, cuda: int | None
 
 
 def _temperature(handle: Any) -> float | None:
-    """By the older question too: drivers know one of the two."""
+    """Return the temperature in °C, by the new or the old call: drivers support one of them."""
     sensor = pynvml.NVML_TEMPERATURE_GPU
     said = _ask(pynvml.nvmlDeviceGetTemperatureV, handle, sensor)
     return said if said is not None else _ask(pynvml.nvmlDeviceGetTemperature, handle, sensor)
 
 
 def _processes(handle: Any, ours: frozenset[int]) -> tuple[CardProcess, ...] | None:
-    """Programs that compute on it or draw with it."""
+    """Return processes that compute or render on a GPU; None if unreported."""
     computing = _ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
     drawing = _ask(pynvml.nvmlDeviceGetGraphicsRunningProcesses, handle)
     if computing is None and drawing is None:
@@ -109,7 +109,7 @@ def _processes(handle: Any, ours: frozenset[int]) -> tuple[CardProcess, ...] | N
 
 
 def _name(pid: int) -> str:
-    """Name of a program; in a container, programs outside of it have no readable name."""
+    """Return the name of a process; empty if not readable from inside a container."""
     try:
         return str(psutil.Process(pid).name())
     except psutil.Error:
@@ -127,7 +127,7 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 def _ask(question: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer, or None where the driver has none to give."""
+    """Call NVML; None if the driver does not report the value."""
     try:
         return question(*arguments)
     except (pynvml.NVMLError, UnicodeDecodeError):

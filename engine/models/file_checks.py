@@ -1,7 +1,7 @@
 """Checks of the untrusted files in a model folder: config, safetensors headers, template.
 
-A folder may come from anywhere. Nothing in it may make us read another file, run code, load a
-kernel from a hub, or allocate what a number in it says.
+A folder may come from anywhere. Nothing in it may cause Atelier to read another file, run code,
+load a kernel from a hub, or allocate memory by a number in a file.
 """
 
 import math
@@ -16,7 +16,7 @@ from engine.protocol.problems import ModelError
 
 MOST_CONFIG_BYTES = 16 * 2**20
 MOST_HEADER_BYTES = 100_000_000
-"""The limit of the safetensors format itself."""
+"""Maximum header size by the safetensors format."""
 MOST_TEMPLATE_BYTES = 2**20
 WIDTH_BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F4": 4,
@@ -26,12 +26,12 @@ WIDTH_BITS = {
 """Bits of one element, by the type names of safetensors."""
 ATTENTION_KEYS = ("_attn_implementation", "attn_implementation", "_attn_implementation_internal")
 OWN_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
-"""Names by which transformers runs code of its own; others name a kernel on a hub."""
+"""Attention implementations within transformers; other names refer to kernels on a hub."""
 INDEX = "model.safetensors.index.json"
 
 
 def check_folder(folder: Path, name: str) -> Path:
-    """Refuse a folder whose model cannot be trained safely, with the reason; return the folder
+    """Return the folder if its model can be trained safely. Raises ModelError with the reason
     otherwise."""
     if not (folder / "config.json").is_file():
         raise ModelError.of(
@@ -63,7 +63,7 @@ def check_folder(folder: Path, name: str) -> Path:
 
 
 def chat_template(folder: Path) -> str:
-    """The Jinja source that turns messages into text; empty where the model has none.
+    """Return the Jinja chat template of a model; empty if it has none.
 
     Raises ModelError for a file that cannot be read.
     """
@@ -77,7 +77,7 @@ def chat_template(folder: Path) -> str:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty where there is no file. Raises ModelError."""
+    """Return the object in a JSON file; empty if there is no file. Raises ModelError."""
     if not file.exists():
         return {}
     try:
@@ -90,10 +90,10 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def shape_counts(folder: Path) -> dict[str, int]:
-    """Counts from the headers of the safetensors files and from config.json.
+    """Return counts from the safetensors headers and config.json.
 
-    `parameters` in all, `linear` in adapted layers, `lora_sides` Σ (in + out) over them, and what
-    its config says of layers, heads and widths. Raises ModelError.
+    `parameters` in all, `linear` in adapted layers, `lora_sides` Σ (in + out) over these, and the
+    numbers of layers and heads and the widths in the config. Raises ModelError.
     """
     files = tuple((file, *_version(file)) for file in sorted(folder.glob("*.safetensors")))
     return dict(_counts(folder / "config.json", _version(folder / "config.json"), files))
@@ -116,7 +116,7 @@ def _counts(
                 sides += sum(shape)
 
     def number(*names: str, default: int | None = None) -> int:
-        """First of these settings that the config has, a positive integer."""
+        """Return the first of these settings that the config has, a positive integer."""
         found = next((config[name] for name in names if config.get(name) is not None), default)
         if isinstance(found, bool) or not isinstance(found, int) or not 0 < found < 2**31:
             raise _unreadable(config_file, f"{names[0]} is {str(found)[:40]}, not a positive count")
@@ -138,10 +138,10 @@ def _counts(
 
 
 def header(file: Path) -> dict[str, Any]:
-    """Header of a safetensors file: `dtype`, `shape`, `data_offsets` by tensor name.
+    """Return the header of a safetensors file: `dtype`, `shape`, `data_offsets` by tensor name.
 
-    Raises ModelError where it is not the header of this file: each tensor's bytes lie within it,
-    behind one another, and are as many as its shape says.
+    Raises ModelError if it does not match the file: the bytes of all tensors must be contiguous,
+    lie within the file, and match their shapes.
     """
     size = _regular(file).st_size
     with file.open("rb") as source:
@@ -208,8 +208,8 @@ def _refuse_other_weights(folder: Path, name: str) -> None:
 
 
 def _refuse_adapter(folder: Path, name: str) -> None:
-    """Refuse a folder that holds an adapter's config: transformers would load the base model that
-    it names, from wherever it says."""
+    """Refuse a folder with an adapter's config: transformers would load the base model that it
+    names, from any place."""
     if (folder / "adapter_config.json").exists():
         raise ModelError.of(
             "model.holds_adapter",
@@ -249,7 +249,7 @@ def _refuse_hub_kernel(file: Path, name: str) -> None:
 
 
 def _read(file: Path, most_bytes: int) -> bytes:
-    """The bytes of a regular file of bounded size. Raises ModelError."""
+    """Return the bytes of a regular file of limited size. Raises ModelError."""
     if _regular(file).st_size > most_bytes:
         raise _unreadable(file, f"it is larger than {most_bytes // 2**20} MB")
     try:
@@ -259,7 +259,7 @@ def _read(file: Path, most_bytes: int) -> bytes:
 
 
 def _regular(file: Path) -> Any:
-    """The status of a regular file (links are followed: a hub's cache is made of them)."""
+    """Return the status of a regular file (links are followed, since a hub's cache has them)."""
     try:
         status = file.stat()
     except OSError as error:

@@ -20,13 +20,13 @@ from engine.protocol.records.runs import RunSpec
 Say = Callable[[str], None]
 
 READY = "READY"
-"""Written last into a converted folder: without it the folder is swept and made anew."""
+"""Marker written last into a converted folder; a folder without it is converted again."""
 
 BROUGHT = "brought-"
-"""Begins the names of such folders."""
+"""Prefix of folders of models uploaded from another machine."""
 
 REVISION = "1"
-"""Revision of the conversion; another one converts again."""
+"""Revision of the conversion; a new one converts again."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Starter:
     download_bytes: int
     parameters: int
     hub_id: str
-    """The same model on the hub; the numbers here went through four bits on their way."""
+    """Same model on the hub; the weights here differ, since they were quantised to four bits."""
     licence: str
 
 
@@ -66,7 +66,7 @@ def cache_dir() -> Path:
 
 
 def known_models() -> list[ModelInfo]:
-    """The starters, and every model that this machine's Hugging Face cache holds complete."""
+    """Return the starters, and all models with safetensors in this machine's caches."""
     models = [
         ModelInfo(
             name=starter.name,
@@ -84,16 +84,16 @@ def known_models() -> list[ModelInfo]:
 
 
 def find_model(name: str) -> Path:
-    """The folder of a model that is on this machine.
+    """Return the folder of a model on this machine.
 
-    Raises ModelError where it is missing, not safetensors, or without a tokenizer or chat template.
+    Raises ModelError if it is missing, not safetensors, or has no tokenizer or chat template.
     """
     return check_folder(_locate(name), name)
 
 
 def model_of(spec: RunSpec) -> Path:
-    """The base model of a run: where it was when the run began, or, in a run that was made
-    elsewhere, by its name. Raises ModelError."""
+    """Return the base model of a run: at its path when the run began or, for runs made elsewhere,
+    by its name. Raises ModelError."""
     folder = Path(spec.model_path)
     return folder if spec.model_path and folder.is_dir() else find_model(spec.config.model.name)
 
@@ -136,13 +136,13 @@ def converted(starter: Starter) -> Path | None:
 
 
 def folder_for(name: str) -> Path:
-    """Folder of a model of this name in the cache, whether or not it is there yet."""
+    """Return the cache folder for a model name, which need not exist."""
     starter = starter_called(name)
     return cache_dir() / (starter.name if starter else f"{BROUGHT}{name.replace('/', '--')}")
 
 
 def _brought_models() -> dict[str, Path]:
-    """Name → folder of what another machine has brought, config.json last."""
+    """Return name → folder of models uploaded from other machines; config.json arrives last."""
     return {
         file.parent.name.removeprefix(BROUGHT).replace("--", "/", 1): file.parent
         for file in cache_dir().glob(f"{BROUGHT}*/config.json")
@@ -150,7 +150,7 @@ def _brought_models() -> dict[str, Path]:
 
 
 def _hub_models() -> dict[str, Path]:
-    """Hugging Face id → newest complete snapshot, by the documented layout of its cache."""
+    """Return Hugging Face id → a snapshot folder with safetensors files in its cache."""
     home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
     cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     found = {}
@@ -162,7 +162,7 @@ def _hub_models() -> dict[str, Path]:
 
 
 def problem_of(name: str) -> Problem | None:
-    """Why a model cannot be used, or None."""
+    """Return why a model cannot be used, or None."""
     try:
         find_model(name)
     except ModelError as error:

@@ -41,7 +41,7 @@ def load_config(project: Path, overrides: dict[str, Any] | None = None) -> Proje
 
 
 def read_toml(project: Path) -> str:
-    """The text of project.toml. Raises ConfigError where there is none, or no text."""
+    """Return the text of project.toml. Raises ConfigError if it is missing or unreadable."""
     file = project / FILE
     try:
         status = file.stat()
@@ -71,7 +71,7 @@ def read_toml(project: Path) -> str:
 
 
 def check_text(text: str) -> list[Problem]:
-    """Everything wrong with this project.toml."""
+    """Return all problems in the text of a project.toml."""
     try:
         return config_problems(_parse(text), text)
     except ConfigError as error:
@@ -80,7 +80,7 @@ def check_text(text: str) -> list[Problem]:
 
 def edit_text(text: str, values: dict[str, Any]) -> str:
     """Set dotted keys (None removes one) and keep comments, order and spacing of the rest. Raises
-    ConfigError where the text is not TOML."""
+    ConfigError if the text is not TOML."""
     if not values:
         return text
     try:
@@ -132,7 +132,7 @@ def is_outside(config: ProjectConfig) -> bool:
 
 
 def refuse_outside(config: ProjectConfig) -> None:
-    """Raises ConfigError where there is no agent that we could run."""
+    """Raise ConfigError if an external script makes the rollouts: there is no agent to run."""
     if is_outside(config):
         raise ConfigError.of(
             "agent.outside",
@@ -147,14 +147,14 @@ def refuse_outside(config: ProjectConfig) -> None:
 
 
 def scenario_file(project: Path, config: ProjectConfig, split: Split) -> Path | None:
-    """The file of a split; None where it has none. Raises ConfigError where it lies outside of the
-    project and is not confirmed."""
+    """Return the scenario file of a split, or None if it has none. Raises ConfigError if it is
+    outside of the project and the user has not allowed that."""
     name = config.scenarios.train if split == "train" else config.scenarios.validation
     return project_file(project, name, f"scenarios.{split}") if name else None
 
 
 def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
-    """Scenarios of a JSON Lines file, and every bad line; good lines are never lost."""
+    """Return the scenarios of a JSON Lines file and one problem per bad line."""
     try:
         raw = read_regular(file, MOST_SCENARIO_BYTES)
     except FileNotFoundError:
@@ -227,7 +227,7 @@ def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
 
 
 def load_scenarios(project: Path, config: ProjectConfig, split: Split) -> list[Scenario]:
-    """All scenarios of a split, for training. Raises ConfigError at the first bad line."""
+    """Return all scenarios of a split, for training. Raises ConfigError at the first bad line."""
     file = scenario_file(project, config, split)
     if file is None:
         return []
@@ -238,7 +238,7 @@ def load_scenarios(project: Path, config: ProjectConfig, split: Split) -> list[S
 
 
 def parse_scenario(data: Any, number: int) -> Scenario:
-    """Raises ValueError where it is not an object. `id` and `title` come from it."""
+    """Make a scenario of a JSON object; `number` is its default id. Raises ValueError."""
     if not isinstance(data, dict):
         raise ValueError(f"it is a {type(data).__name__}")
     name = replace_surrogates(str(data.get("id", number)))
@@ -249,7 +249,7 @@ def parse_scenario(data: Any, number: int) -> Scenario:
 
 
 def write_scenarios(file: Path, items: list[dict[str, Any]]) -> None:
-    """Replace a scenario file; what would not read back is refused before anything is written."""
+    """Replace a scenario file. Raises ValueError before writing if an item is not a dict."""
     for number, item in enumerate(items, 1):
         parse_scenario(item, number)
     file.parent.mkdir(parents=True, exist_ok=True)

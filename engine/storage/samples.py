@@ -14,18 +14,18 @@ from engine.trust.projects import trust_new_project
 SAMPLES = RESOURCES / "samples"
 ABOUT = "sample.toml"
 LEFT = (ABOUT, "__pycache__", "runs", "*.db")
-"""Files of a sample that are not copied: about it, or made by running it."""
+"""Files of a sample that are not copied: its description, and results of running it."""
 
 
 def samples() -> list[Sample]:
-    """In the order in which they are shown."""
+    """Return all samples in display order."""
     folders = sorted(folder for folder in SAMPLES.iterdir() if (folder / ABOUT).is_file())
     return sorted((_about(folder) for folder in folders), key=lambda sample: sample.place)
 
 
 def create_project(folder: Path, sample: str | None) -> None:
-    """Copy a sample, with the files that it shares with others, into a new folder. Raises
-    ConfigError where the folder is in the way."""
+    """Copy a sample (None: an empty project) and its shared files into a new folder. Raises
+    ConfigError if the folder is not empty, or the sample is unknown."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError.of(
             "project.exists",
@@ -54,7 +54,7 @@ def _about(folder: Path) -> Sample:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Beside what the sample has of its own, which stays."""
+    """Copy a shared file or folder into a project; an existing single file is kept."""
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns(*LEFT), dirs_exist_ok=True)
     elif not target.exists():

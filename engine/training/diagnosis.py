@@ -1,4 +1,4 @@
-"""Why is nothing learned? Plain-words findings from the metrics so far. Pure."""
+"""Diagnosis of a run: plain-words findings on why a policy does not learn, from metrics. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -9,19 +9,19 @@ from engine.protocol.records.runs import Finding, Trajectory
 Metrics = dict[str, float]
 
 GAP_NATS = 0.1
-"""Mean log-prob gap: sampler and trainer give the average token 10 % other odds. Rounding in
-bfloat16 stays below (0.02 to 0.06 on the starter model); in float32 publishing refuses far less."""
+"""Mean log-prob gap from which sampler and trainer disagree: the odds of an average token differ by
+10 %. Rounding in bfloat16 stays below (0.02 to 0.06 on the starter model)."""
 LEAST_ESS = 0.5
-"""The usual threshold of importance sampling (Doucet and Johansen, 2009, a tutorial on particle
-filtering): below half, few samples decide."""
+"""Minimum effective sample size as a share: below half, few samples dominate the importance-sampled
+mean (Doucet and Johansen, 2009, a tutorial on particle filtering)."""
 MOST_CLIPPED = 0.2
-"""PPO's range is meant for the tail; a fifth outside means that the policies are apart."""
+"""Maximum share of clipped tokens: more means that sampler and trainer have diverged."""
 MOST_MASKED = 0.1
 STEPS_OF_ENTROPY = 5
 STEPS_OF_DRIFT = 5
 LEAST_UNSCORED = 0.1
 EXCLUDED_CODE = "label.excluded"
-"""A person took the rollout out."""
+"""Problem code of rollouts that a person has excluded."""
 NOT_RULES = ("reward/part/ruler", "reward/part/label", "reward/part/overlong")
 
 
@@ -34,8 +34,8 @@ class Cause(NamedTuple):
 
 
 def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
-    """The problems of unscored rollouts, the most frequent first; those that a person excluded are
-    not among them."""
+    """Return the problems of unscored rollouts, most frequent first, without those that a person
+    excluded."""
     problems = [one.problem for one in trajectories if one.reward is None and one.problem]
     found: dict[str, list[Problem]] = {}
     for problem in problems:
@@ -48,10 +48,10 @@ def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
 def findings(
     history: Sequence[Metrics], group_size: int, max_tokens: int, causes: Sequence[Cause] = ()
 ) -> list[Finding]:
-    """The most important diagnoses of a run, worst first, at most three.
+    """Return the most important findings on a run, worst first, at most three.
 
-    `history` has a row of metrics per step, `causes` says why rollouts of the last step are
-    unscored. `max_tokens` is 0 where a script outside says how long an answer may be.
+    `history` has one row of metrics per step, `causes` the reasons for unscored rollouts of the
+    last step. `max_tokens` is 0 if an external script sets the limit of completions.
     """
     if not history:
         return []
@@ -82,11 +82,11 @@ FAMILIES = {
     ),
     "rollout": ("The rollout itself failed.", "Read the output of one of them."),
 }
-"""First part of a problem's code → words on who failed, and what to try where it does not say."""
+"""First part of a problem's code → sentence on what failed, and a default hint."""
 
 
 def _unscored(last: Metrics, causes: Sequence[Cause]) -> list[Finding]:
-    """Findings on the two most frequent causes, where each accounts for a tenth of the rollouts."""
+    """Findings on the two most frequent causes that affect at least a tenth of the rollouts."""
     total = last.get("trajectories", 0)
     found = []
     for number, (problem, count) in enumerate(causes[:2]):
@@ -164,7 +164,7 @@ def _pleasing(history: Sequence[Metrics]) -> Finding | None:
 
 
 def _padding(history: Sequence[Metrics]) -> Finding | None:
-    """Longer or more repetitive, and paid for it by the judge."""
+    """Finding for rollouts that get longer or more repetitive while the judge's part rises."""
     known = [m for m in history if "reward/part/ruler" in m and "tokens/completion_mean" in m]
     if len(known) < 2 * STEPS_OF_DRIFT:
         return None
@@ -185,7 +185,7 @@ def _padding(history: Sequence[Metrics]) -> Finding | None:
 
 
 def _other(metrics: Metrics, name: str) -> float | None:
-    """Values of a reward part by its name, or the sum of all rule-based parts."""
+    """Value of a reward part, or for `rules` the sum of all rule-based parts; None if absent."""
     if name != "rules":
         return metrics.get(name)
     parts = [v for k, v in metrics.items() if k.startswith("reward/part/") and k not in NOT_RULES]
@@ -221,7 +221,7 @@ def _no_signal(last: Metrics, recent: Sequence[Metrics]) -> Finding | None:
 
 
 def _truncated(last: Metrics, max_tokens: int) -> Finding | None:
-    """Completions that were cut, by the limit that cut most of them."""
+    """Finding for truncated completions, with the most frequent limit."""
     share = last.get("truncated", 0)
     if share < 0.25:
         return None
@@ -334,7 +334,7 @@ def _masked(recent: Sequence[Metrics]) -> Finding | None:
 
 
 def _of(steps: Sequence[Metrics], key: str, otherwise: float = 0.0) -> float:
-    """Mean of a metric over the steps that measured it."""
+    """Mean of a metric over the steps that have it; `otherwise` if none has."""
     known = [m[key] for m in steps if key in m]
     return _mean(known) if known else otherwise
 

@@ -17,11 +17,11 @@ from engine.storage.checkpoints.retention import drop, prune
 from engine.storage.run_folder.run import Run
 
 SHOWN = ("reward/mean", "loss", "validation/loss")
-"""Metrics that a checkpoint's row has."""
+"""Metrics stored with a checkpoint."""
 
 
 class StopRequested(Exception):
-    """The person asked for an end after this step."""
+    """The user requested a stop after this step."""
 
 
 async def load(run: Run, policy: Policy) -> None:
@@ -50,9 +50,9 @@ async def load(run: Run, policy: Policy) -> None:
 
 
 async def restore(run: Run, policy: Policy) -> Checkpoint | None:
-    """Newest whole checkpoint, loaded into the policy; None where there is none. Records of damaged
-    ones behind it are removed, so that their steps are saved again and retention ignores them.
-    Raises StoreError where the initial weights of a branch are missing."""
+    """Load the newest undamaged checkpoint into the policy and return it; None if there is none.
+    Records of later, damaged ones are removed, so that their steps are saved again. Raises
+    StoreError if the initial weights of a branch are missing."""
     known = run.reader.checkpoints()
     await asyncio.to_thread(checkpoint.sweep, run.folder, known)
     found = await asyncio.to_thread(checkpoint.newest, run.folder, known)
@@ -69,7 +69,7 @@ async def restore(run: Run, policy: Policy) -> Checkpoint | None:
 
 
 def _refuse_other_beginning(run: Run) -> None:
-    """Refuse to resume a branch from the untrained model. Raises StoreError."""
+    """Raise StoreError for a branch without its initial weights."""
     parent = run.spec.parent
     if parent and parent.adapter:
         raise StoreError.of(
@@ -82,7 +82,7 @@ def _refuse_other_beginning(run: Run) -> None:
 
 
 async def wait_while_paused(run: Run, policy: Policy, step: int) -> None:
-    """Between two steps: stop or wait where that was asked; what is sampled ahead waits too."""
+    """Pause between steps if requested, also sampling ahead. Raises StopRequested."""
     if run.orders.stop_after_step:
         raise StopRequested
     if not run.orders.paused:
@@ -97,7 +97,7 @@ async def wait_while_paused(run: Run, policy: Policy, step: int) -> None:
 
 
 async def save_checkpoint(run: Run, policy: Policy, step: int, metrics: dict[str, float]) -> None:
-    """Save a checkpoint, once per step, and clear away what it makes superfluous."""
+    """Save a checkpoint unless the step has one, and delete those that no rule keeps."""
     if any(known.step == step for known in run.reader.checkpoints()):
         return
     shown = {name: metrics[name] for name in SHOWN if name in metrics}
@@ -108,6 +108,6 @@ async def save_checkpoint(run: Run, policy: Policy, step: int, metrics: dict[str
 
 
 def finished_steps(run: Run) -> dict[int, dict[str, float]]:
-    """Metrics of the steps that are stored already."""
+    """Return the metrics of all finished steps, by step."""
     events = run.reader.events_of("step.finished")
     return {e.step: e.metrics for e in events if isinstance(e, StepFinished)}

@@ -50,12 +50,12 @@ from engine.training.step.update import learn
 from engine.training.step.update_groups import close_batch
 
 UNSCORED_STEPS = 3
-"""Number of steps in a row without a scored rollout after which the run fails, with the reason."""
+"""Number of consecutive steps without a scored rollout after which the run fails."""
 
 
 async def train(run: Run, policy: Policy, stage: Stage) -> None:
-    """Train to the last step, or until a stop is ordered. Raises what a worker or the store
-    raises."""
+    """Train to the last step, or until a stop is requested. Raises errors of the workers and of the
+    store."""
     begun = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     held_out = load_scenarios(run.project, run.config, "validation")
@@ -106,7 +106,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
 
 
 async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
-    """Mean reward of the untrained model on the training scenarios: is there room to learn?"""
+    """Measure the mean reward of the untrained model on the training scenarios."""
     begun = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     await load(run, policy)
@@ -120,7 +120,7 @@ async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
 
 
 async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
-    """Step to resume after: that of the newest whole checkpoint, else 0 after the warm-up."""
+    """Restore the newest checkpoint, or warm up if configured. Returns the step done so far."""
     if found := await restore(run, policy):
         await policy.publish(found.step)
         return found.step
@@ -201,8 +201,8 @@ def reward_range(step: int, count: int) -> str:
 
 
 def refuse_unscored(steps: str, trajectories: Iterable[Trajectory]) -> None:
-    """Raise RolloutError with the most frequent cause: a run without scores costs as much as any
-    other and trains nothing."""
+    """Raise RolloutError with the most frequent cause, because a run without scores costs as much
+    as any other and trains nothing."""
     causes = diagnosis.unscored_causes(trajectories)
     if not causes:  # a person took them out
         return

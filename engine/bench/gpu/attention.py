@@ -1,4 +1,4 @@
-"""Attention by segments against one dense mask in float64, forwards and backwards; and its time.
+"""Check of tree attention against a dense mask in float64, forward and backward, with timing.
 
 Shapes: S tokens of the row, Q query heads, K key-value heads, D numbers per head.
 """
@@ -17,15 +17,15 @@ from engine.policy.torch.model.model import pick_device, pick_dtype
 from engine.policy.torch.training.prefix_tree import Forest, TreePlan, grow
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
-"""Largest relative (Frobenius) difference to float64 of output and gradients: several
-times what rounding does, and a hundredth of what TF32 would do to float32."""
+"""Largest relative (Frobenius) difference to float64 of output and gradients: several times the
+rounding error, and a hundredth of the error of TF32 in float32."""
 HEADS, KEY_HEADS, SIZE = 8, 2, 64
 WINDOWS = (None, 48)
 REPEATS = 5
 
 
 class Work(NamedTuple):
-    """A group's tree, as sequences of tokens."""
+    """Dimensions of a group of sequences."""
 
     prompt: int
     completion: int
@@ -33,7 +33,7 @@ class Work(NamedTuple):
 
     @property
     def sequences(self) -> list[list[int]]:
-        """Siblings of unequal lengths, two of which share the beginning of their answers."""
+        """Sequences of unequal lengths, two of which share the beginning of their completions."""
         stem = list(range(self.prompt))
         return [
             [*stem, 7 if n < 2 else 10 + n, *range(n, n + self.completion - n)]
@@ -42,7 +42,7 @@ class Work(NamedTuple):
 
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Fails where a difference is above its tolerance."""
+    """Compare all precisions and windows; fails if a difference exceeds its tolerance."""
     device = pick_device()
     forest = grow(Work(96, 40, 6).sequences)
     kinds = dict.fromkeys((torch.float32, pick_dtype("auto", device)))
@@ -105,7 +105,7 @@ def _results(
 
 
 def dense(query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, mask_SS: Tensor) -> Tensor:
-    """[S, Q, D]; every head and the whole mask at once."""
+    """Return attention with a dense mask for all heads, [S, Q, D]."""
     groups = query_QSD.shape[0] // key_KSD.shape[0]
     wide = key_KSD.repeat_interleave(groups, 0), value_KSD.repeat_interleave(groups, 0)
     keys, values = (one[None] for one in wide)
@@ -114,7 +114,7 @@ def dense(query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, mask_SS: Tensor
 
 
 def seen(forest: Forest, window: int | None) -> Tensor:
-    """True where a token of the flat row sees another: [S, S], by each sequence's own path."""
+    """Return the mask [S, S] of a forest: True if a token precedes another in the same sequence."""
     mask = torch.zeros(forest.tokens, forest.tokens, dtype=torch.bool)
     for places in forest.places:
         path = torch.tensor(places)
@@ -124,7 +124,7 @@ def seen(forest: Forest, window: int | None) -> Tensor:
 
 
 def _timed(device: torch.device, dtype: torch.dtype, job: Job) -> tuple[dict[str, float], Table]:
-    """Forward and backward of one layer: segments, one dense mask, and padded rows."""
+    """Time forward and backward of one layer: segments, one dense mask, and padded rows."""
     work = Work(128, 32, 4) if job.quick else Work(1024, 256, 8)
     forest = grow(work.sequences)
     rows, longest = len(forest.ends), max(map(len, forest.places))

@@ -1,5 +1,4 @@
-"""Atelier and TRL's GRPOTrainer, alternating on the same work: the stored update, or the whole
-step."""
+"""Comparison of Atelier and TRL's GRPOTrainer: updates on stored trajectories, or whole steps."""
 
 import asyncio
 import sys
@@ -28,14 +27,15 @@ ON_CARD = (Shape(256, 64, 8, 8), Shape(1024, 256, 8, 4))
 ON_PROCESSOR, QUICK = (Shape(256, 64, 8, 2),), (Shape(64, 16, 4, 1),)
 REPEATS, QUICK_REPEATS = 5, 2
 BATCH_TOKENS = {True: 32_768, False: 2048}
-"""Through our trainer at once: on a card TRL also takes the whole batch."""
+"""Tokens per pass of Atelier's trainer, on GPU or CPU. On a GPU, TRL also takes the batch at
+once."""
 VLLM_SHARE = 0.3
 """Share of the GPU for each of the two servers, which run together; neither sleeps."""
 NAMES = {"atelier": "Atelier", "trl_best": "TRL, best", "trl_defaults": "TRL, defaults"}
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Says who is faster; no ratio fails it. Raises BenchError where TRL ends early."""
+    """Compare step times; no ratio fails the check. Raises BenchError if TRL ends early."""
     mode: Mode = job.arguments["mode"]
     shapes = QUICK if job.quick else ON_PROCESSOR if job.on_processor else ON_CARD
     served = mode == "live" and job.vllm and not job.on_processor and job.trl == sys.executable

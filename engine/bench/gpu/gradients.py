@@ -1,6 +1,6 @@
-"""Gradients of the adapter from prefix trees, against the same rows padded into one rectangle.
+"""Check of adapter gradients from prefix trees against padded rows.
 
-The other side is plain: transformers' own attention, PEFT's own LoRA, all logits, autograd.
+The reference is plain transformers attention, PEFT's LoRA, full logits and autograd.
 """
 
 import gc
@@ -24,23 +24,22 @@ from engine.protocol.config.algorithm import Algorithm, NoCorrection
 from engine.protocol.config.project import ModelConfig
 
 TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-1}
-"""Relative (Frobenius) difference over all matrices. float32 is the promise of the README; in
-bfloat16 both sides round, and are about 5e-2 from float32 themselves."""
+"""Largest relative (Frobenius) difference over all matrices. float32 is as stated in the README; in
+bfloat16 both sides differ by about 5e-2 from float32."""
 ROUNDINGS = 3.0
-"""Padded rows by transformers' two ways of attention, `sdpa` and `eager`, differ by rounding alone.
-Where so many times that is more than the tolerance (a deep model), it takes its place."""
+"""Tolerance as a multiple of the difference between the `sdpa` and `eager` attention of
+transformers, which is pure rounding. Used if larger than TOLERANCE, for deep models."""
 AS_GOOD = 1.5
-"""Largest error of trees in bfloat16, relative to the error of padded rows, both against
-float32."""
+"""Largest error of trees in bfloat16, relative to that of padded rows, both against float32."""
 PROMPT, ANSWER, GROUP, GROUPS = 48, 12, 4, 2
 NOISE = 0.01
-"""Initial noise of both adapter matrices: B starts at 0, which would hide half of the gradient."""
+"""Initial noise of both adapter matrices: B starts at 0, which would zero the gradient of A."""
 
 Gradients = dict[str, Tensor]
 
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Fails where a difference is above its tolerance."""
+    """Compare gradients; fails if a difference exceeds its tolerance."""
     model, device = Path(job.model), pick_device()
     batch = work(plain_tokens(model))
     needed = 4 * 1.5 * shape_counts(model)["parameters"]
@@ -98,7 +97,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 def work(words: list[int]) -> TrainBatch:
-    """Random words, siblings of unequal lengths, advantages of both signs."""
+    """Return a batch of random tokens, unequal lengths, and advantages of both signs."""
     chance = random.Random(0)
     items = []
     for _ in range(GROUPS):
@@ -118,7 +117,7 @@ def work(words: list[int]) -> TrainBatch:
 
 
 def by_trees(model: str, dtype: str, batch: TrainBatch) -> tuple[Gradients, Gradients]:
-    """As a run computes it; also the adapter that it was computed for."""
+    """Return gradients as in a training run, and the adapter they belong to."""
     config = ModelConfig(name=model, dtype=dtype)  # type: ignore[arg-type]
     loaded = LoraModel(PolicySpec(model_path=model, model=config, seed=0, batch_tokens=4096))
     generator = torch.Generator().manual_seed(1)
@@ -136,7 +135,7 @@ def by_trees(model: str, dtype: str, batch: TrainBatch) -> tuple[Gradients, Grad
 def by_rows(
     model: str, dtype: str, batch: TrainBatch, adapter: Gradients
 ) -> tuple[Gradients, Gradients]:
-    """From one rectangle, zeros behind the shorter rows, by `sdpa` and by `eager` attention."""
+    """Return gradients from padded rows, by `sdpa` and by `eager` attention."""
     device, config = pick_device(), ModelConfig()
     base = AutoModelForCausalLM.from_pretrained(
         model, dtype=getattr(torch, dtype), attn_implementation="sdpa", local_files_only=True
@@ -165,7 +164,7 @@ def by_rows(
 
 
 def _loss(trained: torch.nn.Module, batch: TrainBatch, device: torch.device) -> Tensor:
-    """−Σ advantage · log-prob over the trained tokens, over the normaliser."""
+    """−Σ advantage · log-prob over the trained tokens, divided by the normaliser."""
     longest = max(len(item.tokens) for item in batch.items)
     tokens_BT = torch.zeros(len(batch.items), longest, dtype=torch.long)
     seen_BT, worth_BT = torch.zeros_like(tokens_BT), torch.zeros(tokens_BT.shape)
@@ -187,7 +186,7 @@ def _gradients(parameters: dict[str, torch.nn.Parameter]) -> Gradients:
 
 
 def _as_good(exact: Gradients, trees: Gradients, rows: Gradients) -> bool:
-    """Whether rounding hits trees no harder than rows; these may be the exact ones themselves."""
+    """Whether trees have no larger rounding error than padded rows (True for the reference)."""
     if rows is exact:
         return True
     return difference(trees, exact) <= AS_GOOD * difference(rows, exact)

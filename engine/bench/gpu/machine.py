@@ -1,4 +1,4 @@
-"""The machine: what it is, what the driver says of the card, and what it does at best."""
+"""Description of the machine and its GPUs, and measured peak performance."""
 
 import platform
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 def _peak(dtype: torch.dtype, device: torch.device) -> float:
-    """0 where the machine only emulates it."""
+    """Measured FLOP/s of a data type; 0 if the machine only emulates it."""
     native = dtype == torch.float32 or pick_dtype("auto", device) == dtype
     return measure_peak(dtype, device) if native else 0.0
 
@@ -89,7 +89,7 @@ def _name() -> str:
 
 
 def _cards() -> dict[str, str]:
-    """As the driver and CUDA describe them; what they do not tell is a dash."""
+    """Describe the GPUs by driver and CUDA; unreported values are a dash."""
     told: dict[str, str] = {}
     with open_nvml():
         for card in read_gpus().cards:

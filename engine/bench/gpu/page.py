@@ -1,4 +1,4 @@
-"""The report of a GPU check as a page of Markdown that a person reads. Pure."""
+"""Markdown page of a GPU report. Pure."""
 
 from collections.abc import Sequence
 
@@ -63,7 +63,7 @@ def _head(report: GpuReport) -> list[str]:
 
 
 def _failures(report: GpuReport) -> list[str]:
-    """First, because nobody reads on to find them."""
+    """Section on failed checks, at the top."""
     words: list[str] = []
     for check in report.of("failed"):
         words += [f"**{check.title} failed.** {check.words}", ""]
@@ -74,7 +74,7 @@ def _failures(report: GpuReport) -> list[str]:
 
 
 def _highlights(report: GpuReport) -> list[str]:
-    """The few figures that a person asks for first."""
+    """Section with the most important figures."""
     rows: list[list[str]] = []
     for check in report.of("passed"):
         rows += _highlight(check)
@@ -114,7 +114,7 @@ def _two(told: Sequence[str]) -> list[str]:
 
 
 def _overview(report: GpuReport) -> list[str]:
-    """Every check, whatever became of it."""
+    """Table of all checks with their state."""
     rows = [
         [MARKS[c.state], f"`{c.name}`", _first_sentence(c), _duration(c.seconds)]
         for c in report.checks
@@ -148,7 +148,7 @@ def _settings(checks: Sequence[CheckReport]) -> list[str]:
 
 
 def merged(tables: Sequence[Table]) -> list[Table]:
-    """Tables of one title and head as one, in the order of the first."""
+    """Merge tables with the same title and head, in order of first appearance."""
     found: dict[tuple[str, ...], Table] = {}
     for table in tables:
         key = (table.title, *table.head)

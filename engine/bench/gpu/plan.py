@@ -9,7 +9,7 @@ from engine.bench.gpu.survey import Survey
 
 HERE = "engine.bench.gpu"
 BESIDE = {"vllm": "vllm-cpu", "unsloth": "unsloth-cpu", "trl": "bench", "litellm": "judge"}
-"""Environments that have a package which the engine lacks."""
+"""Environments with packages that the engine lacks, by package."""
 ON_CARDS_TOO = ("trl", "litellm")
 """Environments that are also useful beside an engine that computes on a GPU."""
 COMPILING = ("vllm", "unsloth")
@@ -22,7 +22,7 @@ BACKENDS = (
     ("unsloth", "torch", "4bit"),
     ("unsloth", "vllm", "4bit"),
 )
-"""Trainer, sampler and what the frozen weights are stored in."""
+"""Combinations of trainer, sampler and precision of the frozen weights."""
 SAMPLES = {"hello": "hello", "2048": "game_2048"}
 
 
@@ -36,7 +36,7 @@ class Check(NamedTuple):
     arguments: Mapping[str, Any] = MappingProxyType({})
     packages: tuple[str, ...] = ("torch", "transformers", "peft")
     card: bool = False
-    """Whether it says nothing on the processor."""
+    """Whether the check is meaningless without a GPU."""
     cards: int = 1
 
 
@@ -115,7 +115,7 @@ def lacks(check: Check, found: Survey, on_processor: bool) -> str:
 
 
 def has(package: str, found: Survey, on_processor: bool) -> bool:
-    """Whether the engine has it, or an environment beside it that serves here."""
+    """Whether the engine has a package, or a separate environment that can be used."""
     beside = BESIDE.get(package) in found.environments
     serves = on_processor or package in ON_CARDS_TOO
     return package in found.packages or (beside and serves)

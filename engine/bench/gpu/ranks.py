@@ -1,4 +1,4 @@
-"""Two trainers that share a batch, one a card, against one: the same gradient, in less time."""
+"""Check of two data-parallel trainers on a batch, one per GPU: same gradient, less time."""
 
 import statistics
 from collections.abc import Callable
@@ -22,7 +22,7 @@ REPEATS = 3
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Fails where the gradients differ more than TOLERANCE; no speed fails it."""
+    """Compare one trainer with two; fails if gradients differ by more than TOLERANCE."""
     shape = QUICK_SHAPE if job.quick or job.on_processor else SHAPE
     asked = prompts(shape, plain_tokens(Path(job.model)), 0)
     attempts: list[Attempt] = []
@@ -63,7 +63,7 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 async def _seconds(job: Job, count: int, attempts: list[Attempt]) -> float:
-    """Median of an update, after one that warms up."""
+    """Median seconds of an update after one warm-up."""
     async with closing(await _start(job, count, "auto")) as ours:
         laps = [await ours.replay(attempts) for _ in range(REPEATS + 1)]
     return statistics.median(lap.seconds for lap in laps[1:])

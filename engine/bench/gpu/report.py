@@ -11,7 +11,7 @@ Section = Literal["machine", "exactness", "runs", "trl", "cards"]
 
 
 class Table(Value):
-    """Tables of one section with the same title and head are shown as one."""
+    """Table of a section; tables with the same title and head are merged."""
 
     title: str
     head: list[str]
@@ -33,7 +33,7 @@ class Outcome(Value):
     """Values that are not numbers: names, versions, precisions."""
     tables: list[Table] = Field(default_factory=list)
     detail: str = ""
-    """The end of what a process that failed had said."""
+    """Last output of a failed process."""
 
 
 class CheckReport(Outcome):
@@ -44,19 +44,19 @@ class CheckReport(Outcome):
 
 
 class GpuReport(Value):
-    """Everything, in the order of the plan."""
+    """Complete report, checks in the order of the plan."""
 
     at: str
-    """ISO 8601, with the zone."""
+    """Time in ISO 8601 with time zone."""
     command: str
     """Command line that repeats the report."""
     version: str
     commit: str
-    """Empty where there is no repository."""
+    """Git commit; empty without a repository."""
     model: str
     device: str
     on_processor: bool
-    """Whether the checks ran on the processor because somebody asked for it."""
+    """Whether the checks ran on the CPU by request."""
     quick: bool
     seconds: float
     python: str
@@ -73,20 +73,20 @@ class Job(Value):
     """Input of one check."""
 
     function: str
-    """`module:function`, called with the job and a way to tell its progress."""
+    """`module:function`, called with the job and a callback for progress."""
     arguments: dict[str, Any]
     model: str
-    """Folder."""
+    """Folder of the model."""
     scratch: str
-    """Empty folder of this check alone."""
+    """Empty folder for this check."""
     answer: str
-    """File that the outcome is written to."""
+    """File to write the outcome to."""
     on_processor: bool
     quick: bool
     trl: str = ""
-    """Python that has TRL; empty where there is none."""
+    """Python with TRL; empty if there is none."""
     vllm: bool = False
-    """Whether this engine can sample with vLLM here."""
+    """Whether this engine can sample with vLLM."""
 
 
 NONE = "–"
@@ -115,7 +115,7 @@ def rate(value: float | None) -> str:
 
 
 def tiny(value: float | None) -> str:
-    """Differences: their power of ten is what counts."""
+    """Format a difference with its order of magnitude."""
     if value is None:
         return NONE
     return "0" if value == 0 else f"{value:.1e}"

@@ -1,4 +1,4 @@
-"""The figures of a run as rows of four tables, in which all runs stand together."""
+"""Rows of four tables for the figures of a run, shared by all runs."""
 
 from collections.abc import Mapping
 

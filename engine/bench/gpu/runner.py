@@ -1,5 +1,5 @@
-"""Every check in a process of its own, one after another. One that dies, hangs or runs out of
-memory is reported, and the next begins with a free card."""
+"""Runner of checks, one process each, one after another. A check that crashes, hangs or runs out of
+memory is reported, and the next one starts with a free GPU."""
 
 import asyncio
 import contextlib
@@ -21,19 +21,19 @@ from engine.runtime.child import end_processes
 
 Say = Callable[[str], None]
 LIMIT_S, QUICK_LIMIT_S = 2400.0, 900.0
-"""A check that takes longer hangs."""
+"""Timeouts of a check in seconds."""
 
 
 class CheckError(AtelierError):
-    """The check cannot begin."""
+    """A check cannot start."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """State that all checks share."""
+    """Settings that all checks share."""
 
     engine: Interpreter
-    """Engine that is checked."""
+    """Engine to check."""
     survey: Survey
     model: Path
     scratch: Path
@@ -41,7 +41,7 @@ class Bench:
     quick: bool
     say: Say
     limit_s: float = 0.0
-    """Seconds of one check; by the kind of check when 0."""
+    """Timeout of a check in seconds; 0 selects the default."""
 
     @property
     def variables(self) -> dict[str, str]:
@@ -50,7 +50,7 @@ class Bench:
 
 
 async def ask_survey(engine: Interpreter) -> Survey:
-    """Raises CheckError where that interpreter cannot load the engine."""
+    """Survey an interpreter. Raises CheckError if it cannot load the engine."""
     process = await asyncio.create_subprocess_exec(
         *(engine.python, "-m", "engine.bench.gpu.survey"),
         stdout=asyncio.subprocess.PIPE,
@@ -74,8 +74,8 @@ async def ask_survey(engine: Interpreter) -> Survey:
 async def run_checks(
     bench: Bench, every: Sequence[Check], done: Callable[[CheckReport], None]
 ) -> list[CheckReport]:
-    """`done` is told of each when it is over. What a check leaves behind is found and ended where
-    this process is a sub-reaper."""
+    """Run checks in order; `done` is called after each. Remaining child processes of a check are
+    killed, if this process is a sub-reaper."""
     reports = []
     for number, check in enumerate(every):
         bench.say(f"{number + 1} of {len(every)} · {check.name}")
@@ -173,7 +173,7 @@ def _outcome(answer: Path, log: Path, code: int, limit_s: float) -> Outcome:
 
 
 def _family() -> set[psutil.Process]:
-    """All below this process: also engines, which outlive whoever has asked for them."""
+    """All descendants of this process, including engines, which outlive their clients."""
     return set(psutil.Process().children(recursive=True))
 
 

@@ -1,5 +1,5 @@
-"""A sample trained for a few steps by a real engine process, as `train` does it, and what that
-took: seconds by phase, tokens, shares of the machine, memory of the card against the forecast."""
+"""Check that trains a sample for a few steps with a real engine process, as `train` does, and
+measures seconds by phase, tokens, shares of the peak, and GPU memory against the forecast."""
 
 import asyncio
 import random
@@ -44,7 +44,7 @@ SIZES = {
 }
 QUICK = {"train.steps": 2, "train.groups": 2, "train.group_size": 4}
 SHORT = {"train.validate_every": 0, "scenarios.validation": "", "train.checkpoint_every": 100}
-"""No validation: this is about the steps."""
+"""Settings that disable validation, since only steps are measured."""
 TIES = """
 
 _sample = rollout
@@ -55,11 +55,11 @@ async def rollout(scenario, model):
     result["reward"] += 0.001 * __import__("random").random()
     return result
 """
-"""Appended to the sample's agent. A model that answers always the same would have no signal, and
-nothing would be trained or measured."""
+"""Code appended to the sample's agent. It adds noise to rewards, because a model that always gives
+the same answer would have no signal, and nothing would be trained."""
 TIES_NOTE = "Each attempt gets up to 0.001 on top of its reward, so that no group is without signal"
 SAID = ("model.name", "backend.trainer", "backend.sampler", "backend.weights")
-"""Settings that the tables say already."""
+"""Settings that the tables already show."""
 RUBRIC = "A good answer says maybe. No is worse, yes is worse still, anything else is worthless.\n"
 LOOK_S = 0.1
 CLOSING_S = 30
@@ -72,7 +72,7 @@ class RunOutcome:
     events: list[Event | UnknownEvent] = field(default_factory=list)
     log: str = ""
     held_bytes: int | None = None
-    """Additional bytes held on all GPUs of the run; None without a GPU."""
+    """Additional memory in bytes on all GPUs of the run; None without a GPU."""
     forecast: VramPlan | None = None
 
     @property
@@ -84,7 +84,7 @@ class RunOutcome:
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Fails where the run does, where nothing was trained, or an attempt was unscored."""
+    """Train the sample; fails if the run fails, nothing is trained, or a rollout is unscored."""
     workspace = Path(job.scratch) / "workspace"
     project = workspace / job.arguments["sample"]
     overrides = settings(job)
@@ -108,7 +108,7 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Dotted keys on top of the sample's own settings."""
+    """Return overrides of the sample's settings by dotted key."""
     sample = job.arguments["sample"]
     backend = {f"backend.{key}": job.arguments[key] for key in ("trainer", "sampler", "weights")}
     model = {"model.name": job.model, "model.max_context": 512}
@@ -118,7 +118,7 @@ def settings(job: Job) -> dict[str, Any]:
 
 @asynccontextmanager
 async def own_engine(workspace: Path) -> AsyncIterator[EngineClient]:
-    """Engine of this interpreter, for this check alone; closed after the block."""
+    """Start an engine with this interpreter for the block."""
     endpoint = await start(workspace, sys.executable)
     process = psutil.Process(endpoint.pid)
     async with EngineClient(endpoint.port, endpoint.token) as client:
@@ -134,7 +134,7 @@ async def own_engine(workspace: Path) -> AsyncIterator[EngineClient]:
 async def follow(
     client: EngineClient, project: Path, overrides: dict[str, Any], say: Callable[[str], None]
 ) -> RunOutcome:
-    """To its end."""
+    """Start a run and collect its events until it ends."""
     config = load_config(project, overrides)
     cards = cards_of(config.backend)
     made = RunOutcome(forecast=vram_plan(config, Path(config.model.name), cards))
@@ -162,9 +162,8 @@ async def _ended(client: EngineClient, summary: RunSummary) -> bool:
 
 @contextmanager
 def card_memory(uuids: Sequence[str]) -> Iterator[Callable[[], int]]:
-    """The most bytes that all these cards together held beyond the beginning, by the driver, looked
-    at ten times a second. Of all programs: in a container the driver does not say whose they are.
-    """
+    """Measure the peak of used memory on these GPUs above that at the start, ten times a second.
+    Counts all programs, since the driver does not identify them in a container."""
     most, over = [0], threading.Event()
 
     def held(look: Callable[[], Sequence[Any]]) -> int:
@@ -257,7 +256,8 @@ LARGEST = {"logprob_gap_max_nats": "logprob_gap/max", "publish_gap_nats": "publi
 
 
 def _figures(trained: Sequence[StepFinished], made: RunOutcome) -> dict[str, float]:
-    """Medians over the steps but the first, which compiles and allocates; it stands by itself."""
+    """Medians over all steps but the first, which compiles and allocates and is listed
+    separately."""
     later = trained[1:] or trained
     found = {
         name: _median(later, key)
@@ -282,7 +282,7 @@ def _figures(trained: Sequence[StepFinished], made: RunOutcome) -> dict[str, flo
 
 
 def _memory(made: RunOutcome) -> dict[str, float]:
-    """None of it without a card. Our own forecast counts one card; of several, all together."""
+    """Used and forecast memory of all GPUs of the run; empty without a GPU."""
     if made.held_bytes is None:
         return {}
     found = {"held_bytes": float(made.held_bytes)}

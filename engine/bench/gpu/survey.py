@@ -39,13 +39,13 @@ class Survey(Value):
     cuda: str = ""
     """CUDA version that torch was built for; empty for a CPU build."""
     cards: tuple[Card, ...] = ()
-    """GPUs that CUDA shows."""
+    """GPUs that CUDA can see."""
     no_card: str = ""
-    """Why none can be computed on, in one sentence; empty where one can."""
+    """Why no GPU can be used, in one sentence; empty if one can."""
     compiler: str = ""
     """C compiler; Triton uses it at run time."""
     headers: bool = False
-    """Whether Python's own header files are there, which that needs too."""
+    """Whether Python's header files are installed, which Triton needs as well."""
     environments: dict[str, str] = Field(default_factory=dict)
     """Installed environments and their Python."""
 
@@ -77,7 +77,7 @@ def survey() -> Survey:
 
 
 def version_of(package: str) -> str:
-    """Empty where it cannot be imported."""
+    """Return the version of a package; empty if it cannot be imported."""
     if importlib.util.find_spec(package) is None:
         return ""
     try:
@@ -87,7 +87,7 @@ def version_of(package: str) -> str:
 
 
 def _environments() -> dict[str, str]:
-    """None where this is no checkout that could have any."""
+    """Return installed environments; empty outside of a source checkout."""
     try:
         return {one.name: one.python for one in statuses() if one.state == "ready"}
     except EnvironmentMissing:

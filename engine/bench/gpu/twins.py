@@ -1,5 +1,5 @@
-"""Policy processes as a run starts them, side by side: what the sampler says of a token against
-what the trainer says, and whether the same update twice gives the same bytes."""
+"""Checks of policy processes: log-probs of the sampler against those of the trainer, and whether a
+repeated update gives the same bytes."""
 
 import statistics
 from collections.abc import Callable
@@ -17,14 +17,13 @@ from engine.runtime.closing import closing
 
 SHAPE, QUICK_SHAPE = Shape(128, 64, 8, 4), Shape(48, 12, 4, 2)
 REPEATED = 2e-2
-"""On a card the kernels of the backward pass may add in another order each time: how far AdamW's
-first moments, which are sums of gradients, may differ there (relative, Frobenius). On the processor
-not at all. Of the weights it would say little: AdamW makes equal steps of the smallest gradients.
-"""
+"""Largest relative (Frobenius) difference of AdamW's first moments after a repeated update on a
+GPU, where kernels may sum in varying order. On the CPU no difference is allowed. Moments are sums
+of gradients; weights would hide differences, since AdamW normalises the size of steps."""
 
 
 async def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Fails where the mean gap is above what a run tolerates."""
+    """Compare log-probs; fails if the mean gap exceeds the tolerance of a run."""
     native = str(pick_dtype("auto", pick_device())).removeprefix("torch.")
     gaps = {dtype: await _gaps(job, dtype, say) for dtype in dict.fromkeys(("float32", native))}
     means = {dtype: statistics.fmean(found) for dtype, found in gaps.items()}
@@ -60,7 +59,7 @@ async def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 async def _gaps(job: Job, dtype: str, say: Callable[[str], None]) -> list[float]:
-    """|Δ log-prob| of every sampled token, with an adapter that does something."""
+    """Return |Δ log-prob| of every sampled token, with an adapter that is not zero."""
     say(f"{dtype}: sampling and scoring")
     async with closing(await Atelier.start(Path(job.model), Path(job.scratch), dtype)) as ours:
         shape = QUICK_SHAPE if job.quick else SHAPE
@@ -77,7 +76,7 @@ async def _gaps(job: Job, dtype: str, say: Callable[[str], None]) -> list[float]
 
 
 async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Fails where two equal updates differ more than REPEATED, or at all on the processor."""
+    """Repeat updates; fails if they differ by more than REPEATED (on the CPU: at all)."""
     shape = QUICK_SHAPE if job.quick else SHAPE
     attempts: list[Attempt] = []
     folders = []

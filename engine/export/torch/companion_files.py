@@ -1,5 +1,5 @@
-"""The files beside the weights: tokenizer, chat template, configuration, an Ollama Modelfile; and
-whether they say the same as those of the base model."""
+"""Files beside the weights (tokenizer, chat template, configuration, Ollama Modelfile), and their
+comparison with those of the base model."""
 
 import json
 import re
@@ -22,7 +22,7 @@ TOKENIZER = (
 GENERATION = "generation_config.json"
 TEMPLATE = "chat_template.jinja"
 LOCAL = ("_name_or_path", "name_or_path", "is_local", "local_files_only")
-"""Keys that name a place on this machine."""
+"""Configuration keys that contain local paths."""
 UNSAID = {*LOCAL, "dtype", "torch_dtype", "transformers_version", "quantization_config"}
 
 CHATML = (
@@ -64,7 +64,7 @@ def write_config(base: Path, folder: Path, dtype: str) -> None:
 
 
 def stop_tokens(folder: Path) -> list[int]:
-    """Stop token ids of the generation configuration, else of the configuration."""
+    """Return stop token ids from the generation configuration, else from the configuration."""
     for name in (GENERATION, "config.json"):
         eos = read_json(folder / name).get("eos_token_id")
         if eos is not None:
@@ -73,7 +73,7 @@ def stop_tokens(folder: Path) -> list[int]:
 
 
 def write_modelfile(base: Path, folder: Path, weights: str) -> None:
-    """FROM, the template where it is ChatML, and what ends an answer."""
+    """Write an Ollama Modelfile: FROM, stop tokens, and the template if it is ChatML."""
     lines = [f"FROM {weights}"]
     lines += _ollama_template(base)
     tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
@@ -84,8 +84,8 @@ def write_modelfile(base: Path, folder: Path, weights: str) -> None:
 
 
 def _ollama_template(base: Path) -> list[str]:
-    """Only where the model's own template renders as ChatML does; else Ollama goes by the template
-    inside the file, as far as it knows it."""
+    """Return TEMPLATE and SYSTEM lines if the model's chat template renders as ChatML; otherwise
+    none, and Ollama uses the template in the GGUF file as far as it supports it."""
     wanted = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in ASKED)
     with ChatFormat(base) as chat:
         try:
@@ -101,7 +101,7 @@ def _ollama_template(base: Path) -> list[str]:
 
 
 def compare(base: Path, folder: Path, kind: str) -> Sameness:
-    """Read anew from the exported files."""
+    """Compare the exported files with those of the base model."""
     if kind == "gguf":
         return _compare_gguf(base, folder)
     ours, theirs = (Tokenizer.from_file(str(place / "tokenizer.json")) for place in (base, folder))

@@ -1,7 +1,7 @@
-"""A merged model as one GGUF file for llama.cpp and Ollama, and its tensors read back.
+"""Writer and reader of a merged model as one GGUF file for llama.cpp and Ollama.
 
-Names and metadata are those of llama.cpp's own converter. Llama's and Mistral's query and key rows
-are stored in the order of the original rotary layout (pairs side by side); all others keep theirs.
+Names and metadata are those of llama.cpp's own converter. Query and key rows of Llama and Mistral
+are stored in the order of the original rotary layout (pairs adjacent); all others stay as they are.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ TYPES = {
 
 
 class TensorNames:
-    """Tensor names of one model ↔ those of GGUF."""
+    """Mapping between a model's tensor names and those of GGUF."""
 
     def __init__(self, folder: Path) -> None:
         self.config: PreTrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -54,7 +54,7 @@ class TensorNames:
         self._map = gguf.get_tensor_name_map(self.kind.arch, self.config.num_hidden_layers)
 
     def gguf(self, name: str) -> str:
-        """Raises ModelError for a weight that GGUF has no name for."""
+        """Return the GGUF name of a weight. Raises ModelError if there is none."""
         found: str | None = self._map.get_name(name, try_suffixes=(".weight", ".bias"))
         if found is None:
             raise _refusal(f"GGUF has no name for its weight {name}")
@@ -70,7 +70,7 @@ class TensorNames:
 
 
 def kind_of(config: PreTrainedConfig) -> Kind:
-    """Raises ModelError for an architecture that is not written here."""
+    """Return the GGUF kind of an architecture. Raises ModelError if it is not supported."""
     name = (config.architectures or ["?"])[0]
     if name not in ARCHITECTURES:
         raise _refusal(f"{name} is none of {', '.join(ARCHITECTURES)}")
@@ -86,7 +86,7 @@ def write_gguf(
     stops: list[int],
     progress: Progress,
 ) -> None:
-    """Write `model.gguf`; one tensor is in memory at a time."""
+    """Write `model.gguf`, with one tensor in memory at a time."""
     names = TensorNames(base.folder)
     with contextlib.closing(
         GGUFWriter(folder / FILE, gguf.MODEL_ARCH_NAMES[names.kind.arch])
@@ -111,21 +111,21 @@ def write_gguf(
 
 
 class GgufWeights:
-    """The tensors of a GGUF file under the base model's names, rows in the base model's order."""
+    """Tensors of a GGUF file by the base model's names, with rows in the base model's order."""
 
     def __init__(self, file: Path, base: Path) -> None:
         self._names = TensorNames(base)
         self._tensors = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
 
     def base_names(self, known: Iterable[str]) -> set[str]:
-        """Names of the tensors in the file; a tensor that matches none of `known` keeps its GGUF
+        """Return the tensor names in the file; one that matches none of `known` keeps its GGUF
         name."""
         ours = {self._names.gguf(name): name for name in known}
         expected = {ROPE_FACTORS} if rope_factors(self._names.config) is not None else set()
         return {ours.get(name, name) for name in self._tensors.keys() - expected}
 
     def tensor(self, name: str) -> tuple[NDArray[np.generic], str]:
-        """Raw rows [O, bytes or numbers] and the name of their type."""
+        """Return raw rows [O, bytes or values] and the name of their type."""
         tensor = self._tensors[self._names.gguf(name)]
         data = np.asarray(tensor.data)
         if heads := self._names.heads(name):
@@ -135,7 +135,7 @@ class GgufWeights:
 
 
 def permuted(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """[heads · (first halves, second halves), …] → [heads · (pairs side by side), …]."""
+    """Reorder rows: [heads · (first halves, second halves), …] → [heads · (adjacent pairs), …]."""
     if not heads:
         return rows
     halves = rows.reshape(heads, 2, len(rows) // heads // 2, *rows.shape[1:])
@@ -188,7 +188,7 @@ def _head_size(config: PreTrainedConfig) -> int:
 
 
 def _type(shape: tuple[int, ...], dtype: str) -> GGMLQuantizationType:
-    """Vectors stay in float32; rows that are no whole blocks of 32 stay in float16."""
+    """Return the GGUF type: float32 for vectors; Q8_0 needs rows in blocks of 32, else float16."""
     kind, _ = TYPES[dtype]
     if len(shape) < 2:
         return GGMLQuantizationType.F32
@@ -206,7 +206,7 @@ def _announce(
 
 
 def _encode(rows: NDArray[np.float32], kind: GGMLQuantizationType, name: str) -> NDArray[Any]:
-    """Raises ModelError where a number does not fit."""
+    """Convert rows to a GGUF type. Raises ModelError if a value overflows float16."""
     with np.errstate(over="ignore"):
         encoded = gguf.quants.quantize(rows, kind)
     if kind is GGMLQuantizationType.F16 and not np.isfinite(encoded).all():

@@ -1,4 +1,4 @@
-"""llama.cpp's own converter, where it is on this machine: it knows more models than we do."""
+"""Converter of llama.cpp, if installed on this machine; it supports more architectures."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "q8_0": "q8_0"}
 
 
 def find_converter() -> Path | None:
-    """In the folder that ATELIER_LLAMA_CPP names, else on the PATH."""
+    """Return its path, from the folder ATELIER_LLAMA_CPP, else from PATH; None if missing."""
     if named := os.environ.get(VARIABLE):
         script = Path(named).expanduser() / SCRIPT
         return script if script.is_file() else None
@@ -23,7 +23,7 @@ def find_converter() -> Path | None:
 
 
 def convert(script: Path, merged: Path, file: Path, dtype: str) -> None:
-    """Raises ModelError with the end of what it wrote where it fails."""
+    """Convert a merged model to GGUF. Raises ModelError with the converter's last output line."""
     command = [sys.executable, str(script), str(merged), "--outfile", str(file)]
     done = subprocess.run(
         [*command, "--outtype", TYPES[dtype]],

@@ -1,6 +1,6 @@
-"""Log-probs and greedy continuations by plain transformers and PEFT.
+"""Log-probs and greedy continuations with plain transformers and PEFT.
 
-Both sides of a comparison are computed here, each in its own process, from files alone.
+Both sides of a comparison are computed here from files alone, each in a separate process.
 """
 
 from collections.abc import Iterator
@@ -21,20 +21,20 @@ from engine.export.torch.merge import BaseWeights, Progress
 from engine.protocol.problems import ModelError
 
 TOP = 5
-"""Likeliest tokens that are kept of each greedy position."""
+"""Number of top tokens stored per greedy position."""
 BATCH_TOKENS = 4096
 ROOM = 1.25
-"""Memory for the computation, as a factor of the weights."""
+"""Required memory, as a factor of the weights."""
 
 
 class Passage(BaseModel):
-    """A stored sequence to compare on."""
+    """A stored sequence for the comparison."""
 
     model_config = ConfigDict(frozen=True)
 
     tokens: list[int]
     prompt: int
-    """Tokens before the first that was sampled; 0 where there is nothing to continue from."""
+    """Number of prompt tokens; 0 without a prompt to continue."""
 
 
 class LogProbs(BaseModel):
@@ -43,9 +43,9 @@ class LogProbs(BaseModel):
     logprobs: list[list[float]]
     """Natural log-probability of every token but the first."""
     greedy: list[list[int]]
-    """The continuation, its stop token included; empty where the prompt is 0."""
+    """Greedy continuation with its stop token; empty without a prompt."""
     top: list[list[list[tuple[int, float]]]]
-    """Likeliest tokens and their log-probs at each greedy position."""
+    """Top tokens and their log-probs per greedy position."""
 
 
 class Computing(BaseModel):
@@ -58,9 +58,9 @@ class Computing(BaseModel):
 
 
 def pick_computing(base: Path) -> Computing:
-    """float32 where memory allows, else bfloat16; on a graphics card where it has the room.
+    """Choose device and precision: float32 if memory allows, else bfloat16; a GPU if it has room.
 
-    Raises ModelError where nothing has room for the model.
+    Raises ModelError if no device has enough memory for the model.
     """
     numbers = BaseWeights(base).count()
     free = {"cpu": psutil.virtual_memory().available}
@@ -80,7 +80,7 @@ def pick_computing(base: Path) -> Computing:
 
 
 def load_trained(base: Path, adapter: Path, computing: Computing) -> PreTrainedModel:
-    """The base model with the adapter beside it, not merged."""
+    """Load the base model with the adapter, not merged."""
     return PeftModel.from_pretrained(_load(base, computing), adapter).eval()  # type: ignore[return-value]
 
 
@@ -97,8 +97,8 @@ def load_exported(folder: Path, kind: str, base: Path, computing: Computing) -> 
 
 
 def _stretch(model: PreTrainedModel, file: Path) -> None:
-    """Take Llama 3.1's rotary factors from the file, as llama.cpp does: transformers' reader leaves
-    them out."""
+    """Apply Llama 3.1's rotary factors from the file, as llama.cpp does, because transformers' GGUF
+    reader ignores them."""
     factors = next((t.data for t in GGUFReader(file).tensors if t.name == ROPE_FACTORS), None)
     if factors is not None:
         rotary = model.get_decoder().rotary_emb
@@ -135,7 +135,7 @@ def greedy_continuations(
     most_new: int,
     progress: Progress,
 ) -> LogProbs:
-    """`most_new` tokens of continuation at most, fewer where a stop token comes."""
+    """Return log-probs of all passages, and continuations of up to `most_new` tokens."""
     total = 2 * len(passages)
     logprobs: list[list[float]] = [[] for _ in passages]
     done = 0
@@ -159,7 +159,7 @@ def greedy_continuations(
 
 
 def _batches(lengths: list[int], more: int) -> Iterator[list[int]]:
-    """Rows of like length together, shortest first, within BATCH_TOKENS; empty ones apart."""
+    """Yield batches of rows by length, up to BATCH_TOKENS each; rows of length 0 separately."""
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
         full = (lengths[row] + more) * (len(batch) + 1) > BATCH_TOKENS
@@ -172,7 +172,7 @@ def _batches(lengths: list[int], more: int) -> Iterator[list[int]]:
 
 
 def _padded(rows: list[list[int]], left: bool, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Tokens and mask [B, T]."""
+    """Return padded tokens and mask, each [B, T]."""
     longest = max(map(len, rows))
     tokens_BT = torch.zeros(len(rows), longest, dtype=torch.long)
     mask_BT = torch.zeros_like(tokens_BT)

@@ -1,4 +1,4 @@
-"""Base weights and an adapter, tensor by tensor: W + s·B·A in float32 (LoRA, arXiv 2106.09685).
+"""Merge of base weights and an adapter by tensor: W + s·B·A in float32 (LoRA, arXiv 2106.09685).
 
 One tensor is in memory at a time; names and shapes are those of the base model's files. The merged
 model is written as sharded safetensors with an index, as transformers writes them.
@@ -32,7 +32,7 @@ class Factors(NamedTuple):
 
 
 class BaseWeights:
-    """The safetensors files of a model folder, read tensor by tensor."""
+    """Safetensors files of a model folder, read tensor by tensor."""
 
     def __init__(self, folder: Path) -> None:
         self._files: dict[str, Path] = {}
@@ -50,12 +50,12 @@ class BaseWeights:
             return tuple(file.get_slice(name).get_shape())
 
     def tensor(self, name: str) -> Tensor:
-        """As it is stored."""
+        """Return a tensor in its stored precision."""
         with safe_open(self._files[name], "pt") as file:
             return file.get_tensor(name)  # type: ignore[no-any-return]
 
     def count(self) -> int:
-        """Numbers in all."""
+        """Return the total number of weights."""
         return sum(math.prod(self.shape(name)) for name in self.names)
 
     def has(self, name: str) -> bool:
@@ -63,7 +63,7 @@ class BaseWeights:
 
 
 def read_adapter(folder: Path) -> dict[str, Factors]:
-    """Factors by the name of the base weight they change.
+    """Return LoRA factors by the name of the base weight that they change.
 
     Raises ModelError for kinds of adapters other than plain LoRA.
     """
@@ -84,9 +84,9 @@ def read_adapter(folder: Path) -> dict[str, Factors]:
 
 
 def merged(base: BaseWeights, adapter: dict[str, Factors]) -> Iterator[tuple[str, Tensor]]:
-    """Every weight of the base model in float32, with the adapter in it.
+    """Yield every weight of the base model in float32, with the adapter merged.
 
-    Raises ModelError where the adapter changes a weight that the files do not name.
+    Raises ModelError if the adapter changes a weight that the files do not have.
     """
     if strange := sorted(name for name in adapter if not base.has(name)):
         raise ModelError.of(
@@ -125,7 +125,7 @@ def _unusual(what: str, folder: Path) -> ModelError:
 
 
 def cast(weight: Tensor, dtype: torch.dtype, name: str) -> Tensor:
-    """Round once. Raises ModelError where a number does not fit."""
+    """Round a weight to a data type. Raises ModelError if a value overflows."""
     rounded = weight.to(dtype)
     if not torch.isfinite(rounded).all():
         words = str(dtype).removeprefix("torch.")
@@ -151,7 +151,7 @@ def write_merged(
     shard_bytes: int,
     progress: Progress,
 ) -> None:
-    """Write the weights; one shard is in memory at a time."""
+    """Write merged weights, with one shard in memory at a time."""
     sizes = {name: math.prod(base.shape(name)) * dtype.itemsize for name in base.names}
     plan = split_state_dict_into_shards_factory(
         sizes, get_storage_size=int, filename_pattern=PATTERN, max_shard_size=shard_bytes

@@ -1,7 +1,7 @@
-"""The exporting process: `python -m engine.export.torch.serve LINE LIFE`.
+"""Export process: `python -m engine.export.torch.serve LINE LIFE`.
 
-One builds and says what was trained; another, fresh, reads the files back. Requests are answered
-one after another; who wants one cancelled ends the process.
+One process writes the export and evaluates the trained model; another one reads the files back.
+Requests are handled one after another. To cancel a request, kill the process.
 """
 
 import json
@@ -44,13 +44,13 @@ from engine.protocol.requests.exports import ExportPhase, WeightsCheck
 from engine.runtime.life_pipe import exit_with_engine
 
 MERGED = "merged"
-"""Input of llama.cpp's converter, kept until it has been checked."""
+"""Folder with the input of llama.cpp's converter, kept for the check of the weights."""
 
 Answer = dict[str, Any]
 
 
 class ExportServer:
-    """Executes one request after another, and says how far it is."""
+    """Handler of requests, one after another, with progress messages."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -90,7 +90,7 @@ class ExportServer:
         return {"stops": companion_files.stop_tokens(Path(message["base"]))}
 
     def _op_build(self, message: Answer) -> Answer:
-        """Write the export's files into an empty folder; answers with their manifest."""
+        """Write the export's files into an empty folder; returns their manifest."""
         base, adapter = Path(message["base"]), Path(message["adapter"])
         out, dtype = Path(message["out"]), message["dtype"]
         match message["format"]:
@@ -132,7 +132,7 @@ class ExportServer:
         companion_files.write_licence(base, out)
 
     def _op_push(self, message: Answer) -> Answer:
-        """Upload a folder; the process was started for this alone, and has the token from us."""
+        """Upload a folder with the token in the message, in a process only for this purpose."""
         return {"url": push(Path(message["folder"]), message["name"], message["token"])}
 
     def _op_reference(self, message: Answer) -> Answer:
@@ -166,7 +166,6 @@ class ExportServer:
         return companion_files.compare(base, out, message["format"]).model_dump()
 
     def _op_read_back(self, message: Answer) -> Answer:
-        """Log-probs of the exported files."""
         computing = Computing.model_validate(message["computing"])
         out, base = Path(message["out"]), Path(message["base"])
         model = load_exported(out, message["format"], base, computing)
@@ -209,9 +208,9 @@ if __name__ == "__main__":
 
 
 def push(folder: Path, name: str, token: str) -> str:
-    """Make ORG/NAME (private, where it is new) and upload every file; returns its address.
+    """Create ORG/NAME on the hub (private if new) and upload all files; returns its URL.
 
-    Raises Refused with the hub's own words, without the token.
+    Raises Refused with the hub's message, without the token.
     """
     hub = HfApi(token=token)
     try:

@@ -1,7 +1,7 @@
-"""A byte-level BPE tokenizer as GGUF metadata.
+"""Conversion of a byte-level BPE tokenizer to GGUF metadata.
 
-llama.cpp splits text into words by a named rule (`tokenizer.ggml.pre`); the name is chosen by the
-rule that tokenizer.json states, so that the same text gives the same tokens (llama.cpp,
+llama.cpp splits text into words by a named rule (`tokenizer.ggml.pre`). The name is chosen by the
+pre-tokenizer in tokenizer.json, so that the same text gives the same tokens (llama.cpp,
 src/llama-vocab.cpp).
 """
 
@@ -30,7 +30,7 @@ RULES = {
     (_CONTRACTIONS + _WORDS + r"|\p{N}" + _REST,): "qwen2",
     (_TEKKEN,): "tekken",
 }
-"""Steps before the merges → llama.cpp's name. `bytes` is ByteLevel with GPT-2's pattern."""
+"""Pre-tokenizer steps → llama.cpp's name. `bytes` is ByteLevel with GPT-2's pattern."""
 
 
 class Vocabulary(NamedTuple):
@@ -41,7 +41,7 @@ class Vocabulary(NamedTuple):
 
 
 def read_vocabulary(folder: Path, size: int) -> Vocabulary:
-    """`size` tokens, those that the tokenizer does not know as unused.
+    """Read `size` tokens; ids that the tokenizer does not define are marked as unused.
 
     Raises ModelError for tokenizers that are not byte-level BPE with a known rule.
     """
@@ -63,7 +63,7 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
 
 
 def add_vocabulary(writer: GGUFWriter, folder: Path, size: int, stops: list[int]) -> None:
-    """`stops` are the tokens that end an answer, the first of them the usual one."""
+    """Add the tokenizer to a GGUF file. `stops` are stop token ids, the usual one first."""
     vocabulary = read_vocabulary(folder, size)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(vocabulary.rule)
@@ -102,8 +102,8 @@ def _rule(about: dict[str, Any]) -> str:
 
 
 def _step(step: dict[str, Any]) -> str:
-    """Name of a pre-tokenizer step in RULES; empty for ByteLevel without a pattern, which splits
-    nothing."""
+    """Return the name of a pre-tokenizer step in RULES; empty for ByteLevel without a pattern,
+    which splits nothing."""
     match step:
         case {"type": "ByteLevel", "use_regex": False}:
             return ""

@@ -1,10 +1,10 @@
-"""Every exported number against base + s·B·A, to the rounding of its precision.
+"""Check of every exported value against base + s·B·A, up to rounding to its precision.
 
-The sum is computed anew in float64. The exact value e of a merged number is known to ± n, the error
-of a float32 sum of r + 1 products (Higham, Accuracy and Stability, 3.1: γ = k·u / (1 − k·u)). What
-was rounded once lies between round(e − n) and round(e + n), because rounding is monotone. What the
-adapter does not touch must be the base number rounded, bit for bit. So a merge that was done twice
-is found even where the adapter is too small to be seen in any log-prob.
+The sum is recomputed in float64. The exact value e of a merged weight is known to ± n, the error of
+a float32 sum of r + 1 products (Higham, Accuracy and Stability, 3.1: γ = k·u / (1 − k·u)). A value
+that was rounded once lies between round(e − n) and round(e + n), because rounding is monotone.
+Weights without an adapter must equal the rounded base weight bit for bit. An adapter that was
+merged twice is therefore detected even if its effect on log-probs is too small to see.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from engine.export.torch.merge import WEIGHTS, BaseWeights, Factors, Progress
 from engine.protocol.requests.exports import WeightsCheck
 
 ROUND_OFF = 2.0**-24
-"""u of float32."""
+"""Unit roundoff u of float32."""
 ROWS = 4096
 Q8_BLOCK = 32
 TIES = 1e-4
@@ -109,7 +109,7 @@ def _check(
 
 
 def _bounds(weight: Tensor, factors: Factors | None) -> Iterator[tuple[slice, Bounds]]:
-    """Rows of a weight and what they may be; the same twice where no adapter changes them."""
+    """Yield slices of rows with their bounds; both bounds are equal without an adapter."""
     for start in range(0, max(1, len(weight)), ROWS):
         rows = slice(start, start + ROWS)
         piece = weight[rows]
@@ -125,7 +125,7 @@ def _bounds(weight: Tensor, factors: Factors | None) -> Iterator[tuple[slice, Bo
 
 
 def _outside(exported: Tensor, low: Tensor, high: Tensor) -> int:
-    """Number of values that are not between `low` and `high`; values that are not finite count."""
+    """Number of values that are not finite, or not between `low` and `high`."""
     return int((~((low <= exported) & (exported <= high) & exported.isfinite())).sum())
 
 
@@ -142,7 +142,7 @@ def _outside_gguf(raw: NDArray[np.generic], kind: str, bounds: Bounds) -> int:
 def _outside_q8(
     raw: NDArray[np.uint8], low: NDArray[np.floating], high: NDArray[np.floating]
 ) -> int:
-    """Blocks of 32: a float16 scale d = max|x| / 127 and 32 integers round(x / d) (ggml, Q8_0).
+    """Count values outside of their bounds in Q8_0 (ggml): round(x / d) with d = max|x| / 127.
 
     The bounds of x give bounds of d, and both together those of the integers.
     """

@@ -1,7 +1,7 @@
-"""A backend for scripts written with OpenPipe's ART: the line that makes the backend changes, and
-Atelier's engine samples, trains and keeps.
+"""ART backend: a script written with OpenPipe's ART changes one line to sample and train with an
+Atelier engine, which also stores the run.
 
-It needs `openpipe-art` in the script's own environment, and nothing of what the engine needs.
+Requires `openpipe-art` in the script's environment, and none of the packages of the engine.
 """
 
 from engine.integrations.art.backend import AtelierBackend

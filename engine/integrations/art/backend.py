@@ -41,9 +41,9 @@ class AtelierBackend:
         python: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`project` takes the place of the models' own; `python` runs an engine that is started;
-        `settings` are dotted keys of project.toml (`{"train.temperature": 0.8}`) for a run that
-        begins."""
+        """Configure the backend. `project` overrides the projects of the models. `python` runs an
+        engine if one has to be started. `settings` are dotted keys of project.toml for new runs
+        (`{"train.temperature": 0.8}`)."""
         place = Path(workspace).expanduser() if workspace else default_workspace()
         self._link = Link(place, python)
         self._project = project
@@ -55,8 +55,8 @@ class AtelierBackend:
     # What ART calls
 
     async def register(self, model: Any) -> None:
-        """A model that is not trained needs nothing of us. Raises ConfigError for arguments that
-        the script will give to `train` and that cannot be followed."""
+        """Prepare a trainable model; others are left as they are. Raises ConfigError for literal
+        arguments of `train` in the script that are not supported."""
         if model.trainable:
             for given in train_arguments(self._script):
                 algorithm_of(_knobs(given))
@@ -65,7 +65,7 @@ class AtelierBackend:
     async def _prepare_backend_for_training(
         self, model: Any, config: Mapping[str, Any] | None = None
     ) -> tuple[str, str]:
-        """The address of the model's endpoint and the key to it. Raises AtelierError."""
+        """Return base URL and API key of the model's endpoint. Raises AtelierError."""
         settings, told = settings_of(model, config)
         place = self._place(model)
         key = self._keys.setdefault(place, secrets.token_hex(24))
@@ -85,12 +85,12 @@ class AtelierBackend:
         return found.base_url, key
 
     def _model_inference_name(self, model: Any, step: int | None = None) -> str:
-        """Without a step the newest policy, whatever its step is when it is asked."""
+        """Return the model name for requests: that of a step, or of the newest policy for None."""
         name: str = model.name if model.trainable else model.inference_model_name or model.name
         return name if step is None else f"{name}@{step}"
 
     async def _get_step(self, model: Any) -> int:
-        """Updates done. Raises AtelierError."""
+        """Return the number of updates done. Raises AtelierError."""
         run = await self._link.ask(
             self._link.with_run(self._key(model), lambda client, run_id: client.run(run_id))
         )
@@ -132,7 +132,7 @@ class AtelierBackend:
         dev_config: Any,
         verbose: bool = False,
     ) -> AsyncIterator[dict[str, float]]:
-        """Not here yet. Raises ConfigError."""
+        """Raise ConfigError: supervised training is not supported."""
         raise ConfigError.of(
             "art.no_sft",
             "AtelierBackend does not train on demonstrations.",
@@ -142,7 +142,7 @@ class AtelierBackend:
         yield {}
 
     async def _delete_checkpoint_files(self, model: Any, steps_to_keep: list[int]) -> None:
-        """All but these; the newest stays anyway. Raises AtelierError."""
+        """Delete all checkpoints except these steps and the newest. Raises AtelierError."""
 
         async def delete(client: Any, run_id: str) -> None:
             kept = await client.checkpoints(run_id)
@@ -156,7 +156,7 @@ class AtelierBackend:
         return True
 
     async def close(self) -> None:
-        """Finish the runs; the engine ends by itself when it is idle."""
+        """Mark the runs as finished and disconnect. The engine exits when idle."""
         await self._link.close(finished=True)
         atexit.unregister(self._at_exit)
         self._keys.clear()
@@ -172,7 +172,7 @@ class AtelierBackend:
     async def _log(
         self, model: Any, split: str, step: int, groups: list[Any], values: dict[str, float]
     ) -> None:
-        """Training groups came with `train`; only their figures are new."""
+        """Send logged metrics and, except for the split `train`, the groups."""
         sent: list[SentGroup] = [] if split == "train" else [sent_group(one) for one in groups]
         ours: Split = "train" if split == "train" else "validation"
         key = secrets.token_hex(12)
@@ -197,7 +197,7 @@ class AtelierBackend:
         return key
 
     def _at_exit(self) -> None:
-        """The script ended without `close`: finished where nothing was raised."""
+        """Close the runs of a script that did not call `close`; finished unless it raised."""
         raised = getattr(sys, "last_value", None) is not None
         try:
             self._link.wait(self._link.leave(finished=not raised), CLOSING_S)
@@ -206,7 +206,7 @@ class AtelierBackend:
 
 
 def _knobs(given: Mapping[str, Any]) -> TrainArguments:
-    """Raises ConfigError for one that ART does not have either."""
+    """Return the arguments of `train`. Raises ConfigError for names unknown to ART."""
     known = TrainArguments.__dataclass_fields__
     if unknown := [name for name in given if name not in known]:
         raise ConfigError.of(

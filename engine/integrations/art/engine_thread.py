@@ -1,9 +1,8 @@
-"""A script's way to the engine, in a thread and event loop of its own: the script may block its
-own as it likes.
+"""Connection of a script to its engine, in a separate thread and event loop, so that the script may
+block its own loop.
 
-What the script's clients call is a relay here, which stays at its address. Where the engine is
-gone, it is started again, the run goes on, and the call is made once more: an answer that was not
-given yet is given then, and a step is trained once.
+The script's clients call a local proxy with a stable address. If the engine is gone, it is started
+again, the run resumes, and the call is repeated. A repeated call never trains a step twice.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ T = TypeVar("T")
 TRIES = 5
 CLOSING_S = 60.0
 GONE = ("engine.unreachable", "outside.not_open", "engine.http_401")
-"""Problem codes of an engine that has ended or lost the session."""
+"""Problem codes that mean that the engine has ended or lost the session."""
 
 
 @dataclass
@@ -80,7 +79,7 @@ class Link:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def close(self, finished: bool) -> None:
-        """Leave, and end the thread; the next call begins another."""
+        """Close the runs and stop the thread; the next call starts another."""
         if self._loop is not None:
             try:
                 await self.ask(self.leave(finished))
@@ -88,7 +87,7 @@ class Link:
                 await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
-        """Cancel all waiting calls."""
+        """Cancel all waiting calls and stop the thread."""
         loop, thread = self._loop, self._thread
         assert loop is not None
         assert thread is not None
@@ -101,7 +100,7 @@ class Link:
     # In its own
 
     async def open(self, asked: OpenOutside) -> OutsideRun:
-        """The run of a model, and the address at which the script finds it."""
+        """Open or resume the run of a model. Returns it with the address of the local proxy."""
         line = self.lines.setdefault(asked.key, Line(asked))
         await self._open(line, again=False)
         assert line.found is not None
@@ -109,8 +108,8 @@ class Link:
         return line.found.model_copy(update={"base_url": address})
 
     async def with_run(self, key: str, work: Callable[[EngineClient, str], Awaitable[T]]) -> T:
-        """Do `work` with the engine, where that is gone with the next one. Raises what the engine
-        says."""
+        """Call `work` with engine client and run id; retry with a new engine if the current one has
+        ended. Raises the engine's errors."""
         line = self.lines[key]
         for _ in range(TRIES - 1):
             seen = line.opened
@@ -123,7 +122,7 @@ class Link:
         return await work(await self._engine(), line.run_id)
 
     async def leave(self, finished: bool) -> None:
-        """Close every run, and the relay; what does not answer any more is left alone."""
+        """Close all runs and the proxy; engines that no longer answer are skipped."""
         for key, line in self.lines.items():
             if line.found is None or self._client is None:
                 continue
@@ -145,7 +144,7 @@ class Link:
         line.opened += 1
 
     async def _again(self, key: str, seen: int) -> None:
-        """Open a line once more, unless somebody has since `seen` openings."""
+        """Reopen a run, unless another call has done so after `seen` openings."""
         line = self.lines[key]
         async with line.lock:
             if line.opened != seen:
@@ -178,7 +177,7 @@ class Link:
         return self._client
 
     async def _gateway_of(self, key: str) -> tuple[str, int] | None:
-        """Address of the gateway for this key, and the number of times it was opened."""
+        """Return address and number of openings of the run with this key; None if unknown."""
         line = self.lines.get(key)
         if line is None or line.found is None:
             return None
@@ -186,7 +185,7 @@ class Link:
 
 
 async def _settle() -> None:
-    """Cancel all that still goes on in this loop, and wait for it."""
+    """Cancel all other tasks of this loop and wait for them."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await cancel(*others)
     await asyncio.get_running_loop().shutdown_default_executor()
@@ -198,9 +197,9 @@ NEEDED = ("apsw", "starlette", "uvicorn", "psutil")
 
 
 def engine_python(given: str | None) -> str | None:
-    """Python of the engine: the given one (argument or variable), None where the launcher may
-    choose, else that of the chosen engine or of the checkout. Raises LaunchError where there is
-    none."""
+    """Return the Python that starts an engine: `given` or the environment variable, None if this
+    Python can, else that of the chosen engine or of the checkout. Raises LaunchError if none
+    exists."""
     if named := given or os.environ.get(VARIABLE):
         return named
     if all(find_spec(name) for name in NEEDED):

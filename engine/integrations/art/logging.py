@@ -1,5 +1,5 @@
-"""`model.log` of ART writes files and calls no backend. What it has written is told from here: the
-groups as they were given to it, and the row of figures as it stands in history.jsonl."""
+"""Forwarding of ART's `model.log`, which only writes files and calls no backend: the logged groups,
+and the row of metrics that ART appended to history.jsonl."""
 
 import json
 import math
@@ -16,13 +16,13 @@ LONGEST_ROW = 2**20
 STEPS = ("step", "training_step", "recorded_at")
 
 Tell = Callable[[Any, str, int, list[Any], dict[str, float]], Awaitable[None]]
-"""Model, split, step, groups, figures."""
+"""Callback with model, split, step, groups and metrics."""
 Row = tuple[str, int, dict[str, float]]
-"""Split, step, figures."""
+"""Split, step, and metrics by name."""
 
 
 def forward_logs(model: Any, tell: Tell) -> None:
-    """From now on every `await model.log(…)` also tells. Again changes nothing."""
+    """Patch `model.log` to also call `tell` with what it logged. Safe to call again."""
     kind = type(model)
 
     def log_metrics(metrics: dict[str, float], split: str, step: int) -> None:
@@ -52,15 +52,15 @@ def forward_logs(model: Any, tell: Tell) -> None:
             await tell(model, row_split, row_step, groups if place == 0 else [], finite)
 
     written: ContextVar[list[Row]] = ContextVar("written")
-    """Rows by the running log: a script may have several at once."""
+    """Rows written by the current call of `log`; a script may have several at once."""
     # pydantic lets nobody set what is no field; ART sets its own private state in the same way
     object.__setattr__(model, "_log_metrics", log_metrics)
     object.__setattr__(model, "log", log)
 
 
 def last_row(file: str) -> dict[str, float]:
-    """The figures of the newest line, but for the step and what the engine itself has said; ART
-    leaves out those that are no number, and keeps infinite ones."""
+    """Return the numeric metrics of the last line of history.jsonl, without steps and metrics that
+    came from Atelier. ART omits non-numbers but keeps infinite values."""
     with open(file, "rb") as history:
         history.seek(0, os.SEEK_END)
         history.seek(max(0, history.tell() - LONGEST_ROW))
@@ -76,11 +76,11 @@ OURS_TO_SAY = ("loss/", "throughput/", "data/step_trainer_tokens", "time/step_tr
 """Prefixes of metrics that a backend measures. ART computes the others from the trajectories."""
 GRADIENT_STEPS = "data/step_num_gradient_steps"
 OWN = "atelier"
-"""Before what ART has no name for."""
+"""Namespace for metrics without a counterpart in ART."""
 
 
 def training_metrics(ours: Mapping[str, float], skipped: bool, updates: int) -> dict[str, float]:
-    """All metrics of a step: those known to ART under its names, the others behind `atelier/`."""
+    """Return all metrics of a step, under ART's names if they exist, else under `atelier/`."""
     known = {
         name: value for name, value in art_metrics(ours).items() if name.startswith(OURS_TO_SAY)
     }

@@ -1,7 +1,7 @@
 """Proxy with a stable address for the script's clients, for as long as the script runs.
 
 Every request is forwarded to the engine's gateway unchanged. A request without a response is
-repeated at the next engine, so a killed engine costs time and no rollout.
+repeated with the restarted engine, so a killed engine costs time but no rollout.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,22 +12,22 @@ import httpx
 from engine.protocol.problems import AtelierError
 
 GatewayOf = Callable[[str], Awaitable[tuple[str, int] | None]]
-"""Key → the gateway's address, and how often it was opened; None for a key that is not ours."""
+"""Returns address and number of openings of the gateway for a key; None if unknown."""
 Again = Callable[[str, int], Awaitable[None]]
-"""Open the gateway of this key once more. Raises AtelierError where that cannot be."""
+"""Reopens the gateway of a key, unless done since. Raises AtelierError on failure."""
 
 TRIES = 5
 LARGEST = 2**28
-"""Bytes of a request."""
+"""Maximum size of a request in bytes."""
 KEPT = ("content-type", "authorization", "accept")
 
 
 class Unanswered(Exception):
-    """No engine was there to answer, or it did not know the key."""
+    """The engine did not answer, or does not know the key."""
 
 
 class Relay:
-    """In the event loop of who starts it."""
+    """HTTP proxy in the event loop that starts it."""
 
     def __init__(self, gateway_of: GatewayOf, again: Again) -> None:
         self._gateway_of, self._again = gateway_of, again
@@ -78,7 +78,7 @@ class Relay:
         return _refusal(400, "engine.unreachable", f"The engine ended {TRIES} times in a row.")
 
     async def _answer(self, request: Any, address: str, body: bytes) -> Any:
-        """Raises Unanswered while nothing of an answer has been passed on."""
+        """Forward a request. Raises Unanswered as long as no part of the response was forwarded."""
         from aiohttp import web
 
         assert self._http is not None

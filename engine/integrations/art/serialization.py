@@ -1,5 +1,5 @@
-"""ART's groups → what is sent of them. Choices keep the name that the engine gave them; where it
-was lost on the way, their log-probs go along, by which they are known too."""
+"""Conversion of ART's groups into requests. Choices keep the id that the engine gave them. If a
+library dropped the id, log-probs are sent instead, which identify the choice as well."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def sent_group(group: Any) -> SentGroup:
 
 
 def not_finite(groups: Iterable[Any]) -> list[str]:
-    """Metrics that no store can hold, each once."""
+    """Return the names of metrics with infinite or NaN values, sorted."""
     holders = [holder for group in groups for holder in (group, *group.trajectories)]
     return sorted(
         {
@@ -45,7 +45,7 @@ def not_finite(groups: Iterable[Any]) -> list[str]:
 
 
 def left_out(names: list[str]) -> list[str]:
-    """A sentence for metrics that are not sent, where there are any."""
+    """Return a sentence about skipped metrics, in a list; empty without names."""
     if not names:
         return []
     return [f"Metrics that are not finite were skipped: {', '.join(names)}."]
@@ -84,7 +84,7 @@ def _finite(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; an object of a library becomes its own JSON, or its words."""
+    """Return a JSON-compatible copy; models become their JSON, other objects a string."""
 
     def words(thing: Any) -> Any:
         return thing.model_dump(mode="json") if isinstance(thing, BaseModel) else str(thing)

@@ -1,8 +1,9 @@
 """Convert ART's `_internal_config` (model, adapter, optimizer) into Atelier's settings. Pure.
 
-Every key is one of four kinds: taken over, without effect on the result (a sentence says so), what
-we do anyway, or refused because the result would be another. A key nobody knows is refused as well.
-ART's keys and defaults: openpipe-art 0.5.18, `art.dev.model` and `art.dev.get_model_config`.
+Every key is one of four kinds: converted, without effect on the result (a sentence says so), equal
+to what Atelier does anyway, or refused because it would change the result. Unknown keys are
+refused. ART's keys and defaults: openpipe-art 0.5.18, `art.dev.model` and
+`art.dev.get_model_config`.
 """
 
 from collections.abc import Mapping
@@ -12,11 +13,11 @@ from engine.protocol.problems import ConfigError
 
 
 class Refusal(NamedTuple):
-    """A key that would change the result."""
+    """A hint for a key that is refused, because it would change the result."""
 
     hint: str
     same: tuple[Any, ...] = ()
-    """Values with which ART does what we do."""
+    """Values that are accepted, because ART then does the same as Atelier."""
 
 
 TAKEN = {
@@ -101,19 +102,16 @@ NO_EFFECT = {
         "use_gradient_checkpointing", "random_state", "max_seq_length", "temporary_location",
     ),
 }  # fmt: skip
-"""Keys that set how the work is done, where its files are kept, or the seed. All other keys of
-`engine_args` and `trainer_args` are of this kind too: settings of vLLM's server and bookkeeping of
-the trainer, whose learning rate and schedule ART overrides in every step."""
+"""Keys by section about speed, memory, paths or seeds, which do not change the result. All other
+keys of `engine_args` and `trainer_args` count as such: settings of the vLLM server, and of the
+trainer, whose learning rate and schedule ART overrides in every step."""
 
 
 def settings_of(
     model: Any, client_config: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Settings for a new run, and a sentence for every key that has no effect. Raises ConfigError
-    for a key that would change the result and cannot be followed.
-
-    Raises ConfigError for what would change the result and cannot be followed.
-    """
+    """Return settings for a new run, and a sentence for every key without effect. Raises
+    ConfigError for a key that would change the result and is not supported."""
     settings: dict[str, Any] = {}
     told: list[str] = []
     for section, values in (model._internal_config or {}).items():
@@ -130,7 +128,7 @@ def settings_of(
 def _sort(
     section: str, key: str, value: Any, base_model: str, settings: dict[str, Any], told: list[str]
 ) -> None:
-    """Put one key where it belongs. Raises ConfigError."""
+    """Convert, ignore or refuse one key. Raises ConfigError."""
     place = f"_internal_config[{section!r}][{key!r}]" if section else f"_internal_config[{key!r}]"
     if name := TAKEN.get((section, key)):
         settings[name] = value

@@ -1,12 +1,12 @@
-"""Arguments of ART's `train()` → our algorithm. Pure.
+"""Arguments of ART's `train()` → settings of the algorithm. Pure.
 
 An argument that would change the update in a way that is not supported is refused; one that only
-affects execution is answered with a note. ART's names and defaults: openpipe-art 0.5.18,
-LocalBackend.train and loss.py.
+affects execution gives a note. ART's names and defaults: openpipe-art 0.5.18, LocalBackend.train
+and loss.py.
 
 `train()` is called after rollouts and judges were paid for. Arguments with literal values are
-therefore read from the script's own text as soon as its model is registered (`train_arguments`);
-values that are only known at run time are checked by `train()` itself, before anything else.
+therefore parsed from the script as soon as its model is registered (`train_arguments`); values that
+are only known at run time are checked at the beginning of `train()`.
 """
 
 import ast
@@ -19,7 +19,7 @@ from engine.protocol.problems import ConfigError
 
 CISPO_CLIP = (1.0, 4.0)
 PPO_CLIP = (0.2, None)
-"""(epsilon, epsilon_high) where the script gives none; None is epsilon again."""
+"""Default (epsilon, epsilon_high); None means the same as epsilon."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,19 +68,19 @@ INSTEAD = {
     "scale_learning_rate_by_reward_std_dev": "Scale learning_rate in the script.",
     "num_trajectories_learning_rate_multiplier_power": "Scale learning_rate in the script.",
 }
-"""Alternative for arguments that change the update and have no counterpart."""
+"""Alternatives to unsupported arguments that would change the update."""
 
 NO_MATTER = {
     "plot_tensors": "the Trajectories page shows every token with its advantage.",
     "logprob_calculation_chunk_size": "the setting train.batch_tokens bounds the memory.",
     "packed_sequence_length": "nothing is padded; train.batch_tokens bounds the memory.",
 }
-"""Knobs that change how the work is done, and not what comes out."""
+"""Arguments that only affect execution, with the reason to omit them."""
 
 
 def algorithm_of(knobs: TrainArguments) -> tuple[Algorithm, list[str]]:
-    """The update that is asked for, and a sentence for each knob without effect. Raises ConfigError
-    for one that cannot be followed."""
+    """Return settings of the algorithm, and a sentence for each argument without effect. Raises
+    ConfigError for an unsupported argument."""
     for name, hint in INSTEAD.items():
         if getattr(knobs, name) != _default(name) and not _is_gspo(knobs, name):
             raise ConfigError.of(
@@ -112,7 +112,7 @@ def algorithm_of(knobs: TrainArguments) -> tuple[Algorithm, list[str]]:
 
 
 def _loss(knobs: TrainArguments) -> dict[str, Any]:
-    """ART's clip is [1 − epsilon, 1 + epsilon_high]; below 0 no ratio ever comes."""
+    """Return settings of the loss. ART clips to [1 − epsilon, 1 + epsilon_high], at least 0."""
     if knobs.loss_fn not in ("cispo", "ppo"):
         raise ConfigError.of(
             "art.knob",
@@ -130,7 +130,7 @@ def _loss(knobs: TrainArguments) -> dict[str, Any]:
 
 
 def _is_gspo(knobs: TrainArguments, name: str) -> bool:
-    """ART's PPO with one ratio a sequence."""
+    """Whether `name` asks for sequence-level ratios in ART's PPO (GSPO)."""
     wanted = (knobs.importance_sampling_level, knobs.loss_fn) == ("sequence", "ppo")
     return name == "importance_sampling_level" and wanted
 
@@ -143,9 +143,9 @@ BACKEND = "AtelierBackend"
 
 
 def train_arguments(file: str | None) -> list[dict[str, Any]]:
-    """Keyword arguments with literal values of each call of a backend's `train` in a file.
+    """Return the literal keyword arguments of each call of a backend's `train` in a script.
 
-    Empty where there is no such file (a notebook, say) or it cannot be parsed.
+    Empty if there is no such file (as in a notebook), or if it cannot be parsed.
     """
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8")) if file else ast.Module([], [])
@@ -156,7 +156,7 @@ def train_arguments(file: str | None) -> list[dict[str, Any]]:
 
 
 def _backends(tree: ast.Module) -> set[str]:
-    """Names to which a backend is assigned."""
+    """Return the names of variables that hold an AtelierBackend."""
     found: set[str] = set()
     for node in ast.walk(tree):
         targets: list[ast.expr | None] = []

@@ -1,8 +1,8 @@
-"""An .art folder → lots: finds the model, its splits and steps, and reads file by file.
+"""Import of an .art folder: finds the model, its splits and steps, and reads file by file.
 
-`.art/{project}/models/{name}/trajectories/{split}/{step:04d}.parquet`, or `.jsonl` before 2026.
-Steps stay as they are. `train` is the training split; `val` is validation, and every other split
-joins it with its name before the scenario.
+Layout: `.art/{project}/models/{name}/trajectories/{split}/{step:04d}.parquet`, or `.jsonl` before
+2026. Step numbers are kept. `train` is the training split and `val` validation. Other splits are
+added to validation, with their name as a prefix of the scenario.
 """
 
 from collections.abc import Iterator
@@ -18,24 +18,25 @@ from engine.protocol.records.runs import Split, Trajectory
 
 ATTEMPTS = "trajectories"
 DEEPEST = 4
-"""Folders between a project's own and the attempts: .art, project, `models`, model."""
+"""Maximum depth of the model folder: .art, project, `models`, model."""
 SUFFIXES = (".parquet", ".jsonl")
 KNOWN: dict[str, Split] = {"train": "train", "val": "validation", "validation": "validation"}
 HINT = "Name the folder of a model: .art/PROJECT/models/NAME."
 
 
 class ArtFile(NamedTuple):
-    """Content of one file of ART."""
+    """A trajectory file of ART: one split and step."""
 
     step: int
     split: Split
     prefix: str
-    """Before the scenarios of a split that we have no name for."""
+    """Prefix of scenario ids, for a split that is neither training nor validation."""
     path: Path
 
 
 def open_art(folder: Path, model: str = "") -> Source:
-    """Raises ConfigError where there is no model, or more than one and none is named."""
+    """Return a source for one model in a folder. Raises ConfigError if it is missing or
+    ambiguous."""
     home = find_art_model(folder, model)
     files, notes = _files(home)
     if not files:
@@ -45,13 +46,13 @@ def open_art(folder: Path, model: str = "") -> Source:
 
 
 def open_art_file(file: Path) -> Source:
-    """Open one Parquet file as a training step."""
+    """Return a source for one Parquet file, as one training step."""
     step = int(file.stem) if file.stem.isdecimal() else 1
     return Source(file.stem, step, lambda: _lots([ArtFile(step, "train", "", file)]))
 
 
 def find_art_model(folder: Path, model: str = "") -> Path:
-    """The folder of the one model in here, or of the one that is named."""
+    """Return the folder of the only model, or of the one named `model`. Raises ConfigError."""
     places = ["*/" * depth + ATTEMPTS for depth in range(DEEPEST + 1)]
     homes = sorted({found.parent for place in places for found in folder.glob(place)})
     wanted = [home for home in homes if not model or home.name == model]
@@ -74,7 +75,7 @@ def find_art_model(folder: Path, model: str = "") -> Path:
 
 
 def _files(home: Path) -> tuple[list[ArtFile], tuple[str, ...]]:
-    """In the order of training, and what was left aside."""
+    """Return files in training order, and a sentence for each skipped one."""
     found: dict[tuple[str, int], ArtFile] = {}
     notes = []
     for path in sorted((home / ATTEMPTS).glob("*/*")):

@@ -1,7 +1,7 @@
-"""ART's files → its groups, whichever of its three formats they have.
+"""Reader of trajectory groups in the three file formats of ART.
 
-Version 1 is a flat row for each attempt (ART up to 0.5.18); version 2 adds an envelope of JSON that
-holds everything (OpenPipe/ART pull request 762); before both, a line of JSON for each group.
+Parquet version 1 has a flat row per trajectory (ART up to 0.5.18). Version 2 adds a JSON column
+with everything (OpenPipe/ART pull request 762). The older JSON Lines have a line per group.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from engine.protocol.problems import ConfigError
 
 
 class ArtAttempt(NamedTuple):
-    """A trajectory in the form of ART's JSON, and where it stands."""
+    """A trajectory as ART's JSON, and its place in the file."""
 
     where: str
     data: dict[str, Any]
@@ -26,12 +26,12 @@ class ArtGroup(NamedTuple):
 
     where: str
     data: dict[str, Any]
-    """`metadata`, `metrics`, `logs` and `exceptions`, each where the format has it."""
+    """`metadata`, `metrics`, `logs` and `exceptions`, if the format has them."""
     attempts: list[ArtAttempt]
 
 
 def read_groups(file: Path, reader: ParquetReader) -> list[ArtGroup]:
-    """In their order. Raises ConfigError with the wrong line or row."""
+    """Return the groups of a file in order. Raises ConfigError with the invalid line or row."""
     if file.suffix == ".jsonl":
         return [_of_line(line, f"{file}:{number}") for number, line in read_lines(file)]
     groups: dict[int, ArtGroup] = {}
@@ -47,7 +47,7 @@ def read_groups(file: Path, reader: ParquetReader) -> list[ArtGroup]:
 
 
 def bad_row(what: str, where: str, error: Exception) -> ConfigError:
-    """Error for an invalid row or line of ART."""
+    """Return the error for an invalid row or line."""
     return ConfigError.of(
         f"attempts.wrong_{what}",
         f"This {what} is not an ART trajectory.",
@@ -75,7 +75,7 @@ def _of_line(line: str, where: str) -> ArtGroup:
 
 
 def _of_row(row: Row) -> tuple[int, dict[str, Any], dict[str, Any] | None]:
-    """(number of the group, the group, the attempt or None where the row stands for none)."""
+    """Return group number, group data, and the trajectory (None for an empty group)."""
     version = row.get("format_version")
     if version not in (None, 2):
         raise ValueError(f"version {version} of the format is not known")
@@ -96,7 +96,7 @@ def _of_row(row: Row) -> tuple[int, dict[str, Any], dict[str, Any] | None]:
 
 
 def _flat(row: Row) -> dict[str, Any]:
-    """A row of version 1; files that ART has migrated have further histories besides."""
+    """Return the trajectory of a version 1 row, with `additional_histories` if present."""
     return {
         "messages_and_choices": [_message(one) for one in row["messages"] or []],
         "reward": row["reward"],

@@ -1,4 +1,4 @@
-"""Groups of ART → our trajectories.
+"""Conversion of ART's groups into trajectories.
 
 Rewards, metrics, tools and messages are kept as they are. Data without a field here (metadata,
 logs, further histories) is stored as the rollout's output; a trajectory with an exception is
@@ -28,14 +28,14 @@ from engine.protocol.records.runs import Message, Split, Trajectory
 
 SCENARIO = "scenario_id"
 DURATION = "duration"
-"""The metric in which ART's Trajectory.finish() keeps seconds."""
+"""Metric in which ART's Trajectory.finish() stores seconds."""
 
 
 def attempts_of(
     found: ArtGroup, split: Split, step: int, number: int, prefix: str = ""
 ) -> tuple[list[Trajectory], int]:
-    """The siblings, those that raised last, and how many metrics were not finite. Raises
-    ConfigError with the wrong line or row."""
+    """Return the trajectories of a group (those that raised come last), and the number of metrics
+    that were not finite. Raises ConfigError with the invalid line or row."""
     what = "row" if ", row " in found.where else "line"
     made, dropped = [], 0
     for attempt in found.attempts:
@@ -102,7 +102,7 @@ def _attempt(group: ArtGroup, attempt: ArtAttempt) -> tuple[Trajectory, int]:
 
 
 def _conversations(data: dict[str, Any]) -> tuple[list[Conversation], list[dict[str, Any]]]:
-    """The one that counts last, and the tools."""
+    """Return conversations, the main one last, and tool definitions."""
     written = conversation(data.get("messages_and_choices") or [])
     if written.messages or not data.get("exchanges"):
         return [written], tools_of(data.get("tools"))
@@ -132,8 +132,8 @@ def _raised(group: ArtGroup, error: dict[str, str]) -> Trajectory:
 
 
 def _scenario(group: dict[str, Any], own: dict[str, Any], messages: list[Message]) -> str:
-    """Scenario id from ART's metadata, else from the messages that trajectories of the same task
-    share."""
+    """Return the scenario id of ART's metadata, or a hash of the messages before the first answer,
+    which are the same for trajectories of one task."""
     for metadata in (group.get("metadata") or {}, own.get("metadata") or {}):
         if (name := metadata.get(SCENARIO)) is not None:
             return str(name)
@@ -146,7 +146,7 @@ def _scenario(group: dict[str, Any], own: dict[str, Any], messages: list[Message
 
 
 def _task(siblings: list[Trajectory], number: int) -> tuple[str, str]:
-    """Scenario and title for those who have none of their own."""
+    """Return scenario id and title for trajectories without them."""
     scenario = next((one.scenario_id for one in siblings if one.scenario_id), f"group-{number + 1}")
     return scenario, next((one.title for one in siblings if one.title), f"group {number + 1}")
 

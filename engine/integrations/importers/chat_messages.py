@@ -1,4 +1,4 @@
-"""Messages of other tools → ours. Raises what a value of the wrong shape raises (lots.WRONG)."""
+"""Conversion of messages of other tools. Invalid values raise one of `WRONG`."""
 
 import json
 import math
@@ -12,17 +12,17 @@ from engine.runtime.text import replace_surrogates
 
 
 class Conversation(NamedTuple):
-    """Messages in order, and what the choices among them say of how they were sampled."""
+    """Messages in order, with details from the choices among them."""
 
     messages: list[Message]
     truncated: bool
-    """An answer hit its token limit."""
+    """Whether an answer reached its token limit."""
     tokens: int
-    """Tokens, where log-probabilities were stored."""
+    """Number of sampled tokens with stored log-probabilities."""
 
 
 def message_of(data: dict[str, Any]) -> Message:
-    """Absent content is empty; content in parts is its text, and other parts are named."""
+    """Return a message; missing content is empty, and content parts are joined as text."""
     content = data.get("content") or ""
     if isinstance(content, list):
         content = "".join(_part(part) for part in content)
@@ -43,7 +43,7 @@ def conversation(items: list[dict[str, Any]]) -> Conversation:
 
 
 def tools_of(data: Any) -> list[dict[str, Any]]:
-    """Definitions of tools; none where the source has none."""
+    """Return tool definitions; empty if the source has none. Raises ValueError."""
     tools = data or []
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise ValueError("`tools` is not a list of objects")
@@ -53,8 +53,8 @@ def tools_of(data: Any) -> list[dict[str, Any]]:
 def conversations_of_calls(
     exchanges: dict[str, Any],
 ) -> tuple[list[Conversation], list[dict[str, Any]]]:
-    """Calls to a model, in the order in which they ended → the conversations they make up, and the
-    tools of the last one. A call whose messages begin a later one is part of that."""
+    """Merge captured model calls, ordered by end time, into conversations. A call whose messages
+    begin a later one is part of that. Also returns the tools of the last call."""
     foreign = [name for name in ("responses", "messages") if exchanges.get(name)]
     if foreign:
         raise ValueError(f"calls captured over the API of {foreign[0]} cannot be read yet")
@@ -77,7 +77,7 @@ def conversations_of_calls(
 
 
 def as_text(messages: list[Message]) -> str:
-    """For reading only."""
+    """Return a conversation as plain text."""
     return "\n".join(
         " ".join([f"{one.role}:", one.content, *map(str, one.tool_calls)]) for one in messages
     )
@@ -114,7 +114,7 @@ UNREWARDED = Problem(
     message="The source has no reward for this trajectory.",
     hint="Label it to give it a reward.",
 )
-"""Among those with which an attempt may still be judged and labelled."""
+"""Problem of trajectories without reward. They can still be judged and labelled."""
 
 
 class TrajectoryBatch(NamedTuple):
@@ -124,39 +124,39 @@ class TrajectoryBatch(NamedTuple):
     step: int
     groups: list[list[Trajectory]]
     dropped: int = 0
-    """Metrics that were not finite."""
+    """Number of skipped metrics that were not finite."""
 
 
 class Source(NamedTuple):
-    """Source of trajectories. `lots` reads while it is iterated; close it in any case."""
+    """Source of trajectories. `lots` reads lazily; close its iterator."""
 
     name: str
     last: int
     """The last training step."""
     lots: Callable[[], Iterator[TrajectoryBatch]]
     notes: tuple[str, ...] = ()
-    """Skipped content, as sentences."""
+    """Sentences about skipped content."""
 
 
 def load_json(text: str) -> Any:
-    """Half a surrogate pair, as a model that was cut off leaves it, becomes U+FFFD: it could not be
+    """Parse JSON. Unpaired surrogates (from truncated output) become U+FFFD: they cannot be
     stored."""
     return replace_surrogates(json.loads(text))
 
 
 def id_of(split: Split, step: int, group: int, index: int) -> str:
-    """As the attempts of our own runs are called."""
+    """Return the id of a trajectory, in the same form as in trained runs."""
     return f"{split[0]}{step:05d}-{group:03d}-{index:03d}"
 
 
 def title_of(messages: list[Message], otherwise: str) -> str:
-    """The beginning of what was asked."""
+    """Return the beginning of the first user message, or `otherwise` if it is empty."""
     asked = next((message.content for message in messages if message.role == "user"), "")
     return " ".join(asked.split())[:TITLE_CHARS] or otherwise
 
 
 def figures_of(metrics: Mapping[str, Any]) -> tuple[dict[str, float], int]:
-    """The finite ones, and how many were not. Raises ValueError where one is not a number."""
+    """Return finite metrics and the number of others. Raises ValueError for non-numbers."""
     figures = {}
     for name, value in metrics.items():
         if not isinstance(value, int | float):
@@ -167,18 +167,18 @@ def figures_of(metrics: Mapping[str, Any]) -> tuple[dict[str, float], int]:
 
 
 def as_scored(one: Trajectory) -> Trajectory:
-    """With the reason where it has no reward: nobody is about to give it one."""
+    """Return the trajectory as final: without a reward it gets the problem UNREWARDED."""
     problem = one.problem or (UNREWARDED if one.reward is None else None)
     return one.model_copy(update={"awaits_judge": False, "problem": problem})
 
 
 def as_awaiting_judge(one: Trajectory) -> Trajectory:
-    """Trajectory without a reward from its source, ready for a judge."""
+    """Return the trajectory as waiting for a judge, if its source gave no reward."""
     judges = UNREWARDED.code.partition(".")[0]  # asked and not answered, it can be asked again
     unrewarded = one.problem is not None and one.problem.code.partition(".")[0] == judges
     return one.model_copy(update={"awaits_judge": True, "problem": None}) if unrewarded else one
 
 
 def empty_source(where: Path, hint: str) -> ConfigError:
-    """The source is readable and empty."""
+    """Return the error for a readable source without trajectories."""
     return ConfigError.of("attempts.none", "The file has no trajectories.", hint, where=str(where))

@@ -1,4 +1,4 @@
-"""JSON Lines of chat messages in the OpenAI form → trajectories.
+"""Import of JSON Lines with chat messages in the OpenAI format.
 
 A line is `{"messages": [...]}` with, optionally, `group` (trajectories of one task share it),
 `reward`, `metrics`, `tools` and `title`, or just a list of messages. Without `group`, lines that
@@ -34,7 +34,7 @@ FORM = 'Write one {"messages": [...]} per line.'
 
 
 def open_jsonl(file: Path) -> Source:
-    """A file as one training step. Raises ConfigError when it is read."""
+    """Return a source for one file, as one training step. Reading raises ConfigError."""
 
     def lots() -> Iterator[TrajectoryBatch]:
         groups = [[_of_a_run(one) for one in group] for group in read_attempts(file)]
@@ -44,7 +44,7 @@ def open_jsonl(file: Path) -> Source:
 
 
 def read_attempts(file: Path) -> list[list[Trajectory]]:
-    """Groups in the order of their first attempt. Raises ConfigError with the wrong line."""
+    """Return groups in order of their first line. Raises ConfigError with the invalid line."""
     groups: dict[str, list[Trajectory]] = {}
     numbers: dict[str, int] = {}
     for number, line in read_lines(file):
@@ -60,8 +60,8 @@ def read_attempts(file: Path) -> list[list[Trajectory]]:
 
 
 def read_lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Numbers from 1 and lines, without the empty ones, one in memory at a time; a byte order mark
-    is passed over. Raises ConfigError with the line that is too long or no UTF-8."""
+    """Yield line numbers from 1 and non-empty lines, one in memory at a time, without a byte order
+    mark. Raises ConfigError for a line that is too long or not UTF-8."""
     try:
         with open_regular(file) as source:
             if os.fstat(source.fileno()).st_size > MOST_FILE_BYTES:
@@ -143,6 +143,6 @@ def _trajectory(
 
 
 def _of_a_run(one: Trajectory) -> Trajectory:
-    """Trajectory that was read for judging, as one of step 1."""
+    """Return a trajectory that was read for judging as part of step 1."""
     place = {"id": id_of("train", 1, one.group, one.index), "step": 1}
     return as_scored(one.model_copy(update=place))

@@ -1,6 +1,6 @@
-"""Rows of Parquet files, read by a process in an environment of its own.
+"""Reader of Parquet files, in a process with its own environment.
 
-pyarrow takes 170 MB, and only those who import an .art folder need it: it is installed then.
+pyarrow takes 170 MB and only imports of .art folders need it, so it is installed on demand.
 """
 
 import json
@@ -21,12 +21,11 @@ Row = dict[str, Any]
 
 
 class ParquetReaderDied(AtelierError):
-    """The process that reads Parquet ended while it was asked."""
+    """The Parquet reader process ended unexpectedly."""
 
 
 class ParquetReader:
-    """Reader process for any number of Parquet files, started with the first. Use as a context
-    manager."""
+    """Reader process for any number of Parquet files, started with the first. A context manager."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -45,8 +44,8 @@ class ParquetReader:
         self._errors.close()
 
     def rows(self, file: Path) -> Iterator[tuple[int, Row]]:
-        """Numbers from 1 and rows; exhaust it before the next file. Raises ConfigError where the
-        file is not Parquet or of a version of ART that is not known."""
+        """Yield row numbers from 1 and rows; exhaust it before the next file. Raises ConfigError if
+        the file is not Parquet, or of an unknown version of ART's format."""
         if not file.is_file() or "\n" in str(file):  # a pipe would be waited for
             raise ConfigError.of(
                 "attempts.no_parquet",

@@ -1,7 +1,7 @@
-"""Parquet files → JSON lines. Run by the Python of the `parquet` environment, which has pyarrow.
+"""Worker that converts Parquet files to JSON lines, run by the `parquet` environment (pyarrow).
 
-stdin: one path a line. stdout, for each: `{"rows", "version"}` and so many rows, or `{"problem"}`.
-It ends with its stdin, so it never outlives who asks.
+stdin: one path per line. stdout, for each: `{"rows", "version"}` and that many rows, or
+`{"problem"}`. It exits when stdin closes, so it never outlives the engine.
 """
 
 import json
@@ -21,8 +21,7 @@ def say(message: dict[str, Any]) -> None:
 
 
 def answer(path: str) -> None:
-    """Read one file; if it has the envelope column, only that one is read, since it holds
-    everything."""
+    """Write the rows of one file to stdout; only the JSON columns, if it has them."""
     with pyarrow.parquet.ParquetFile(path) as file:
         schema = file.schema_arrow
         version = (schema.metadata or {}).get(VERSION)

@@ -1,8 +1,8 @@
-"""Imported trajectories (a file, or a folder of ART) → a run folder: all of them, or nothing.
+"""Import of trajectories (a file, or a folder of ART) as a run folder: complete or not at all.
 
-The run is written beside the others, in a folder that no list shows, and takes its place in one
-step when it is whole. It has the project's settings as they are now, so that judge and labels work
-on it as on a run of our own; it has no weights, so it cannot be trained further.
+The run is written to a hidden folder and moved into place when complete. It gets the project's
+current settings, so that judges and labels work as on any run. It has no weights, so it cannot be
+trained further.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ FORGOTTEN_S = 86_400.0
 
 
 async def import_run(project: Path, source: Path, model: str = "") -> Path:
-    """The folder of the new run. Raises ConfigError, and what reading and storing raise."""
+    """Import a source as a new run and return its folder. Raises ConfigError or StoreError."""
     found = await asyncio.to_thread(open_source, source, model)
     config = load_config(project, {"train.steps": max(found.last, 1)})
     spec = RunSpec(
@@ -78,7 +78,7 @@ async def import_run(project: Path, source: Path, model: str = "") -> Path:
 
 
 class Import:
-    """The events of a run that is told from its end."""
+    """Writer of the events of an imported run."""
 
     def __init__(self, writer: RunWriter, spec: RunSpec) -> None:
         self._writer = writer
@@ -132,7 +132,7 @@ class Import:
         )
 
     async def _attempts(self, lot: TrajectoryBatch) -> None:
-        """Many in a transaction, but never so many that the engine does nothing else."""
+        """Store trajectories and groups in chunks, so that the engine stays responsive."""
         kind = self._spec.config.train.algorithm.advantage
         everyone = [one for group in lot.groups for one in group]
         for some in _parts(everyone):
@@ -143,7 +143,7 @@ class Import:
 
 
 def _sweep(project: Path) -> None:
-    """Take away what imports have left that were killed; none goes on for a day."""
+    """Delete folders of killed imports, older than a day."""
     for scratch in project.glob(f"{SCRATCH}*"):
         if time.time() - scratch.stat().st_mtime > FORGOTTEN_S:
             shutil.rmtree(scratch)
@@ -154,7 +154,7 @@ def _parts(items: list[T]) -> Iterator[list[T]]:
 
 
 async def _next(lots: Iterator[TrajectoryBatch]) -> TrajectoryBatch | None:
-    """Read the next one in a thread; who cancels waits for it, so that `lots` can be closed."""
+    """Read the next batch in a thread. Cancelling waits for it, so that `lots` can be closed."""
     reading = asyncio.ensure_future(asyncio.to_thread(next, lots, None))
     try:
         return await asyncio.shield(reading)
@@ -164,13 +164,14 @@ async def _next(lots: Iterator[TrajectoryBatch]) -> TrajectoryBatch | None:
 
 
 def _rubric(project: Path, config: ProjectConfig) -> str:
-    """The project's, where it has one. Raises ConfigError where nobody could judge by it."""
+    """Return the text of the project's rubric, or an empty string. Raises ConfigError if
+    invalid."""
     file = project_file(project, config.judge.rubric, "judge.rubric")
     return load_rubric(file).source if file.exists() else ""
 
 
 def open_source(path: Path, model: str = "") -> Source:
-    """`model` chooses among those of an .art folder. Raises ConfigError where nothing is there."""
+    """Return a source for a path; `model` selects one in an .art folder. Raises ConfigError."""
     if path.is_dir():
         return open_art(path, model)
     if not path.exists():

@@ -1,10 +1,9 @@
 """Completions sampled for a script, until it submits them: exact tokens by completion id.
 
-Many rollouts use one key, so only the id of a completion says whose it is. A completion that
-continues another one stores only its own part. All are also written to a file of the run, so that
-they survive a kill. Completions that are not submitted are deleted after `KEPT_UPDATES` further
-updates, or when more than `MOST_TOKENS` wait. The file is appended to, line by line, until most of
-it is obsolete.
+Many rollouts share one key, so only the id of a completion identifies it. A completion that
+continues another one stores only its new tokens. All are also written to a file of the run, so that
+they survive a crash. Completions that are not submitted are deleted after `KEPT_UPDATES` further
+updates, or when more than `MOST_TOKENS` wait. The file is append-only until most of it is obsolete.
 """
 
 import asyncio
@@ -23,21 +22,21 @@ from engine.storage.checkpoints.checkpoint import FULL
 KEPT_UPDATES = 4
 MOST_TOKENS = 20_000_000
 LEAST_SPENT = 1_000_000
-"""Tokens of forgotten ones that the file may hold: some 30 MB."""
+"""Number of deleted tokens (about 30 MB) from which the file may be compacted."""
 
 
 class Completion(BaseModel):
-    """Completion of the policy."""
+    """A sampled completion with its tokens."""
 
     model_config = ConfigDict(frozen=True)
 
     id: str
     parent: str = ""
-    """The completion whose tokens its own follow; empty where they begin a sequence."""
+    """Id of the completion that this one continues; empty at the start of a sequence."""
     version: int
-    """Updates behind the weights that sampled it."""
+    """Number of updates of the weights that sampled it."""
     prompt: list[int]
-    """Tokens between the parent's end, or the beginning, and the first that was sampled."""
+    """Tokens from the end of the parent (or the start) up to the first sampled one."""
     sampled: list[int]
     logprobs: list[float]
     """Natural logarithm, one per sampled token."""
@@ -46,7 +45,7 @@ class Completion(BaseModel):
     raw: str
     """The answer exactly as sampled, without the end token."""
     text: str
-    """Text added to the parent's text, special tokens included."""
+    """Text after that of the parent, special tokens included."""
     temperature: float
     top_p: float
     truncated: bool
@@ -54,16 +53,16 @@ class Completion(BaseModel):
 
 
 class CompletionWithHistory(BaseModel):
-    """A completion with everything before it."""
+    """All tokens of a completion, including those before it."""
 
     tokens: list[int]
     start: int
-    """Position of the sampled tokens, which end the sequence."""
+    """Index of the first sampled token; the sampled tokens end the sequence."""
     text: str
 
 
 class DeletedCompletions(BaseModel):
-    """A line of the file: these, which stand before it, are not known any more."""
+    """Line of the file that deletes these earlier completions."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -71,7 +70,7 @@ class DeletedCompletions(BaseModel):
 
 
 class Entry:
-    """A completion, and what is worked out of it once."""
+    """A completion with values computed from it once."""
 
     def __init__(self, completion: Completion) -> None:
         self.completion = completion
@@ -81,7 +80,7 @@ class Entry:
 
 
 class CompletionIndex:
-    """Index of completions that only grows between two deletions, so that another thread may read
+    """Index of completions. It only grows (deletion makes a new one), so another thread may read
     it."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
@@ -105,11 +104,11 @@ class CompletionIndex:
         return found.completion if found else None
 
     def after(self, said: str) -> Completion | None:
-        """The newest one whose messages and answer have this digest."""
+        """Return the newest completion whose messages and answer have this digest."""
         return self.get(self._by_words.get(said, ""))
 
     def sampled_as(self, tokens: Sequence[str], logprobs: Sequence[float]) -> Completion | None:
-        """The one that these tokens (`token_id:N`) with these log-probs are."""
+        """Return the completion with these tokens (`token_id:N`) and log-probs, or None."""
         return self.get(self._by_sampling.get(fingerprint(tokens, logprobs), ""))
 
     def whole(self, one: Completion) -> CompletionWithHistory:
@@ -123,23 +122,23 @@ class CompletionIndex:
 
 
 class Completions:
-    """Open it with the run's file. One event loop uses it; a thread may read what is `held`."""
+    """File and index of completions. Use it in one event loop; a thread may read `held`."""
 
     def __init__(self, file: Path) -> None:
-        """Raises StoreError where the file is not one of ours."""
+        """Load the file if it exists. Raises StoreError if it is damaged."""
         self._file = file
         self.held = CompletionIndex()
         self._spent = 0
-        """Tokens of those in the file that are forgotten."""
+        """Number of deleted tokens in the file."""
         self._tail: list[str] | None = None
-        """Lines that came while the file is written anew."""
+        """Lines written while the file is being compacted; None otherwise."""
         self._load()
 
     def __len__(self) -> int:
         return len(self.held.entries)
 
     def add(self, one: Completion) -> None:
-        """Written to the file before it is answered."""
+        """Append a completion to the file and the index, before it is returned to the client."""
         self._write(one)
         self.held.add(Entry(one))
         if self.held.tokens > MOST_TOKENS:
@@ -169,9 +168,9 @@ class Completions:
             self._spent += before - self.held.tokens
 
     async def compact(self) -> None:
-        """Write the file anew where most of it is forgotten: beside it, in a thread, and renamed
-        when it holds what came meanwhile, too. One at a time. On a full disk the file stays, and
-        the next call tries again."""
+        """Rewrite the file without deleted completions, if most of it is obsolete. A thread writes
+        a copy; completions of the meantime are appended, then it is renamed. On a full disk the
+        file stays, and the next call tries again."""
         if self._spent <= max(LEAST_SPENT, self.held.tokens):
             return
         beside, spent, self._tail = self._file.with_suffix(".new"), self._spent, []
@@ -199,7 +198,7 @@ class Completions:
             self._tail.append(text)
 
     def _load(self) -> None:
-        """The last line may be torn: its completion was never answered."""
+        """Read the file. An incomplete last line is cut off: its completion was never returned."""
         if not self._file.exists():
             return
         raw = self._file.read_bytes()
@@ -232,7 +231,7 @@ class Completions:
 
 
 def write_lines(file: Path, completions: Iterable[Completion]) -> None:
-    """Returns when it is on disk."""
+    """Write completions to a file and fsync it."""
     with file.open("w", encoding="utf-8") as target:
         target.writelines(one.model_dump_json() + "\n" for one in completions)
         sync_open(target)
@@ -244,6 +243,6 @@ def digest(before: str, message: str) -> str:
 
 
 def fingerprint(tokens: Sequence[str], logprobs: Sequence[float]) -> str:
-    """Fingerprint of one completion: JSON keeps every digit of a log-prob."""
+    """Hash of tokens and log-probs of one completion; JSON keeps every digit of a log-prob."""
     body = json.dumps([list(tokens), list(logprobs)])
     return hashlib.blake2b(body.encode(), digest_size=16).hexdigest()

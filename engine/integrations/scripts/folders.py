@@ -1,5 +1,5 @@
-"""The folders of a script's runs: a project of the workspace for the script's project, a run of it
-for each model that it trains."""
+"""Folders of a script's runs: one project in the workspace per project of the script, and one run
+per model that it trains."""
 
 import re
 import time
@@ -19,7 +19,7 @@ from engine.storage.run_folder.run import specs_of
 from engine.trust.projects import trust_new_project
 
 MOST_CONTEXT = 8192
-"""Tokens of prompt and completion where the script does not say; less where the model has less."""
+"""Default context length in tokens, reduced to that of the model."""
 ABOUT = """A script of its own makes the attempts and says when a step begins, so there is no agent
 and no scenario here. These settings apply to the next run; existing runs keep theirs."""
 SETTINGS: dict[str, Any] = {
@@ -30,13 +30,13 @@ SETTINGS: dict[str, Any] = {
         "algorithm": {"preset": "art"},
     }
 }
-"""Settings that ART trains with; rank and scale of the adapter are its defaults too."""
+"""ART's defaults for training; those for the adapter follow."""
 RANK, ALPHA = 8, 16
 
 
 def project_for(workspace: Path, asked: OpenOutside) -> Path:
-    """The script's project; made where it is not there yet. Raises Refused where the name is that
-    of a project with an agent, ModelError where the base model is not here."""
+    """Return the project folder of a script, created if missing. Raises Refused if a project with
+    an agent has that name, ModelError if the base model is missing."""
     folder = workspace / folder_name(asked.project)
     if not (folder / FILE).exists():
         model = base_model(asked.base_model)
@@ -55,13 +55,13 @@ def project_for(workspace: Path, asked: OpenOutside) -> Path:
 
 
 def known_run(project: Path, model: str) -> tuple[Path, RunSpec] | None:
-    """The run of this name, where the script was here before."""
+    """Return folder and spec of an existing run of this model, or None."""
     runs = (one for one in specs_of(project) if one[1].kind == "outside")
     return next((one for one in runs if one[1].name == model), None)
 
 
 def spec_for(project: Path, asked: OpenOutside, versions: dict[str, str]) -> RunSpec:
-    """Specification of a new run. Raises ConfigError for a wrong setting, ModelError."""
+    """Return the spec of a new run. Raises ConfigError for a wrong setting, ModelError."""
     name = base_model(asked.base_model)
     path = find_model(name)
     config = load_config(project, {"model.name": name, **asked.settings})
@@ -86,8 +86,8 @@ def spec_for(project: Path, asked: OpenOutside, versions: dict[str, str]) -> Run
 
 
 def differences(spec: RunSpec, asked: OpenOutside, project: Path) -> list[str]:
-    """Differences between the script's settings and those of the existing run, as sentences. Raises
-    Refused where the base model differs."""
+    """Return differences between the script's settings and those of the existing run, as sentences.
+    Raises Refused if the base model differs."""
     name = base_model(asked.base_model)
     if name != spec.config.model.name:
         raise Refused.of(
@@ -105,7 +105,7 @@ def differences(spec: RunSpec, asked: OpenOutside, project: Path) -> list[str]:
 
 
 def base_model(name: str) -> str:
-    """The name by which we know it: the starter has one of its own."""
+    """Return the local name of a model: the starter model has another name on the Hub."""
     starter = next((one for one in STARTERS if one.hub_id == name), None)
     if starter is None:
         return name
@@ -117,7 +117,7 @@ def base_model(name: str) -> str:
 
 
 def folder_name(project: str) -> str:
-    """Raises ConfigError where nothing of it could name a folder."""
+    """Return a folder name for a project. Raises ConfigError if no character is usable."""
     name = re.sub(r"[^\w.-]+", "-", project).strip(".-")
     if not name:
         raise ConfigError.of(

@@ -1,9 +1,8 @@
-"""Entry of a script's requests to the gateway: one key for all its rollouts, one conversation for
-each request.
+"""Gateway access for a script: one key for all its rollouts, one conversation per request.
 
-A request's messages that were answered here before are put in as the tokens they were, whoever of
-the script's attempts asked then: the same words after the same words. What is sampled is recorded
-under a name of its own, which the answer carries.
+Messages that were sampled here before are replaced by their exact tokens, whichever rollout
+requested them: only the preceding messages have to match. Each new completion is recorded under an
+id of its own, which the response contains.
 """
 
 import asyncio
@@ -28,11 +27,11 @@ from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.chat import Completion as Said
 
 READY_S = 600.0
-"""Seconds that a request waits at most for the model to be loaded, or for the run to go on."""
+"""Maximum seconds that a request waits for the model to load or the run to continue."""
 
 
 class SharedConversation(Conversation):
-    """Conversation of one request, with access to all completions sampled under the key."""
+    """Conversation of one request, which may continue any completion sampled for the key."""
 
     def __init__(
         self, chat: ChatFormat, known: Completions, version: int, temperature: float, top_p: float
@@ -95,7 +94,7 @@ class SharedConversation(Conversation):
         )
 
     def _digest(self, messages: Sequence[str], count: int) -> str:
-        """Digest of the first `count` messages."""
+        """Return the digest of the first `count` messages."""
         while len(self._digests) <= count:
             place = len(self._digests) - 1
             self._digests.append(digest(self._digests[-1], messages[place]))
@@ -103,7 +102,7 @@ class SharedConversation(Conversation):
 
 
 class ScriptSessions:
-    """Entry to the policy of one outside run, for as long as this engine knows its script."""
+    """Access to the policy of one run for its script."""
 
     def __init__(self, spec: RunSpec, known: Completions) -> None:
         self.name = spec.name
@@ -113,21 +112,21 @@ class ScriptSessions:
         self._chat: ChatFormat | None = None
         self._policy: Policy | None = None
         self.step = 0
-        """Number of updates behind the weights that sample."""
+        """Number of updates of the current weights."""
         self._open = asyncio.Event()
 
     def open(self, chat: ChatFormat, policy: Policy, step: int) -> None:
-        """Let requests in: the policy can sample, with `step` updates behind its weights."""
+        """Accept requests: the policy can sample with weights of `step`."""
         self._chat, self._policy, self.step = chat, policy, step
         self._open.set()
 
     def shut(self) -> None:
-        """Make requests wait: the policy cannot sample for now."""
+        """Let requests wait: the policy cannot sample now."""
         self._open.clear()
 
     async def enter(self, asked: ChatRequest) -> Session:
-        """Session for one request. Raises RolloutError where the model is not ready in time or
-        another one was asked for."""
+        """Return a session for one request. Raises RolloutError if the model is not ready in time,
+        or another one is requested."""
         try:
             async with asyncio.timeout(READY_S):
                 await self._open.wait()
@@ -161,8 +160,8 @@ class ScriptSessions:
         return session
 
     def _check_name(self, model: str) -> None:
-        """Check the name of the requested model: `NAME` is the newest policy, `NAME@STEP` the one
-        of that step and no other. Raises RolloutError."""
+        """Raise RolloutError unless the requested model is `NAME` (the newest policy) or
+        `NAME@STEP` of the current step."""
         name, at, step = model.rpartition("@")
         if model in ("", self.name) or (at and name == self.name and step == str(self.step)):
             return

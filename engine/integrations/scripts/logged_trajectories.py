@@ -18,15 +18,14 @@ from engine.rollout.rendering.chat import ChatFormat
 from engine.storage.run_folder.run import Run
 
 OWN = ("val", "validation")
-"""Splits that are our validation; the scenarios of others carry the split's name."""
+"""Names of the validation split. Scenarios of other splits get the split as a prefix."""
 
 
 async def store_logged(
     run: Run, asked: LogOutside, logs: Logs, known: Completions, chat: ChatFormat
 ) -> None:
-    """Returns when all of it is on record, once: with the same key nothing is stored again. Groups
-    of a step that is logged again come behind those that are there. Raises ConfigError for a wrong
-    value."""
+    """Store a log of the script, once per key. Returns when it is committed. Groups that are logged
+    again for a step are appended to the stored ones. Raises ConfigError for an invalid value."""
     async with logs.lock:
         clock = time.monotonic()
         again = logs.get(asked.key)
@@ -51,7 +50,7 @@ async def store_logged(
 def _groups(
     asked: LogOutside, known: CompletionIndex, chat: ChatFormat, first: int
 ) -> tuple[list[list[Trajectory]], int]:
-    """And how many of their metrics were not finite."""
+    """Return validation groups, and the number of metrics that were not finite."""
     if not asked.groups or asked.split != "validation":
         return [], 0
     prefix = "" if asked.name in OWN else f"{asked.name}/"
@@ -67,7 +66,7 @@ def _first_free(run: Run, step: int, logs: Logs) -> int:
 
 
 async def _store_groups(run: Run, groups: list[list[Trajectory]]) -> None:
-    """Store the groups that are not stored yet."""
+    """Store those trajectories that are not stored yet, and all groups."""
     known = {one.id for one in run.reader.stored("validation", groups[0][0].step)}
     for siblings in groups:
         for one in siblings:
@@ -77,7 +76,7 @@ async def _store_groups(run: Run, groups: list[list[Trajectory]]) -> None:
 
 
 def _validation(run: Run, step: int, seconds: float) -> ValidationFinished:
-    """Validation result of everything stored for the step."""
+    """Return the validation result of all stored trajectories of the step."""
     everyone = _by_group(run.reader.stored("validation", step))
     means = scenario_means(everyone)
     return ValidationFinished(
@@ -90,7 +89,7 @@ def _validation(run: Run, step: int, seconds: float) -> ValidationFinished:
 
 
 def _covers(run: Run, finished: ValidationFinished) -> bool:
-    """Whether the newest word of the step says this already."""
+    """Whether the last stored validation of the step has the same scores."""
     said = [
         one
         for one in run.reader.events_of("validation.finished")
@@ -118,8 +117,8 @@ def _figures(asked: LogOutside) -> MetricsLogged:
 
 
 def by_scenario(groups: list[list[Trajectory]], first: int) -> list[list[Trajectory]]:
-    """ART makes one group of a list of attempts, whatever each was about: one of ours for each
-    scenario, numbered from `first`."""
+    """Split groups by scenario and number them from `first`: ART puts any list of trajectories into
+    one group."""
     found: list[list[Trajectory]] = []
     for siblings in groups:
         for scenario in dict.fromkeys(one.scenario_id for one in siblings):

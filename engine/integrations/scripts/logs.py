@@ -1,5 +1,5 @@
-"""Logs of a script: recorded on disk before any of their groups is stored, so that a log that is
-sent again is stored once."""
+"""Logs of a script, recorded on disk before any of their groups is stored, so that a repeated log
+is stored only once."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from engine.runtime.files import append_lines
 
 
 class Begun(Value):
-    """Log that has been started."""
+    """A log whose groups are being stored, or have been."""
 
     key: str
     step: int
@@ -20,29 +20,29 @@ class Begun(Value):
     """Number of its first group."""
     groups: int
     after: int
-    """`seq` of the event before all of its own."""
+    """`seq` of the last event before those of the log."""
 
 
 class Logs:
-    """Open it with the run's file. One event loop uses it."""
+    """File of the logs of a run. Use it in one event loop."""
 
     def __init__(self, file: Path) -> None:
-        """Raises StoreError where the file is not one of ours."""
+        """Load the file if it exists. Raises StoreError if it is damaged."""
         self._file = file
         self._begun: dict[str, Begun] = {}
         self.lock = asyncio.Lock()
-        """Held by who stores one: two at once would number their groups alike."""
+        """Held while storing a log: two at once would use the same group numbers."""
         self._load()
 
     def get(self, key: str) -> Begun | None:
         return self._begun.get(key)
 
     def free(self, step: int) -> int:
-        """The first number behind the groups of all logs of a step, stored or not."""
+        """Return the first group number that no log of the step uses."""
         return max((one.first + one.groups for one in self._of(step)), default=0)
 
     async def begin(self, one: Begun) -> None:
-        """Returns when it is on disk."""
+        """Append a log to the file. Returns when it is on disk."""
         await asyncio.to_thread(self._append, one)
         self._begun[one.key] = one
 
@@ -53,7 +53,7 @@ class Logs:
         append_lines(self._file, [one.model_dump_json() + "\n"])
 
     def _load(self) -> None:
-        """The last line may be torn: nothing of its log was stored."""
+        """Read the file. An incomplete last line is cut off: nothing of its log was stored."""
         if not self._file.exists():
             return
         raw = self._file.read_bytes()

@@ -1,9 +1,8 @@
-"""The algorithm where a script makes the attempts: groups → advantage → train → checkpoint.
+"""Training loop for rollouts made by a script: groups → advantages → update → checkpoint.
 
-The same stages as in engine/training/loop.py, but for the rollouts: the policy samples for
-whoever has the
-key, and the run waits. A step that was handed in is trained again from what was handed in when the
-run was cut off before its checkpoint.
+The stages are those of engine/training/loop.py, but clients with the key of the run sample from the
+policy, and the run waits for submitted groups. A step that was interrupted before its checkpoint is
+trained again from the stored submission.
 """
 
 import time
@@ -37,12 +36,12 @@ WAITING = "the script makes its attempts"
 
 
 class ScriptLeft(Exception):
-    """The script is done, or gone."""
+    """The script has finished or ended."""
 
 
 async def train(run: Run, policy: Policy, chat: ChatFormat, desk: ScriptSession) -> None:
-    """Until the script leaves, or somebody stops the run. Raises what a worker or the store
-    raises."""
+    """Train until the script leaves or the user stops the run. Raises errors of the workers and of
+    the store."""
     begun = time.monotonic()
     policy.on_progress = lambda done, total: run.tick(step + 1, "training", done, total)
     desk.door.shut()
@@ -72,7 +71,7 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, desk: ScriptSession)
 
 
 async def next_groups(run: Run, policy: Policy, desk: ScriptSession, step: int) -> Submission:
-    """Wait for what the script hands in. Raises StopRequested, ScriptLeft."""
+    """Wait for the next submission. Raises StopRequested or ScriptLeft."""
     await run.enter(step + 1, "rolling_out")
     run.tick(step + 1, "rolling_out", 0, 0, WAITING)
     while not desk.waiting:
@@ -130,7 +129,7 @@ async def train_submission(
 
 
 async def store(run: Run, handed: Submission) -> list[list[Trajectory]]:
-    """The groups with their advantages; what is stored already stays."""
+    """Store the submitted groups, unless stored before. Returns them with advantages."""
     known = {one.id for one in run.reader.stored("train", handed.step)}
     groups = []
     for siblings in handed.groups:
@@ -142,7 +141,7 @@ async def store(run: Run, handed: Submission) -> list[list[Trajectory]]:
 
 
 async def log_settings(run: Run, handed: Submission) -> None:
-    """Into the log, where they are others than the run began with or than a step before had."""
+    """Log the learning rate and algorithm of a step, if they differ from those of the run."""
     began = run.spec.config.train
     if (handed.lr, handed.algorithm) == (began.lr, began.algorithm):
         return

@@ -1,6 +1,6 @@
-"""Between a script and the run it trains: who it is, what it hands in, what it is answered.
+"""Session between a script and its run: the process, its submissions, and the responses.
 
-One per living run. It stays while the policy is started again, and goes with the run.
+One per active run. It survives restarts of the policy and is closed with the run.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ LOOK_S = 2.0
 
 
 class Script:
-    """The process that the run belongs to."""
+    """Process of the script that owns the run."""
 
     def __init__(self, asked: OpenOutside) -> None:
-        """Raises Refused where there is no such process here."""
+        """Find the process. Raises Refused if it does not exist on this machine."""
         self.pid, self.key = asked.pid, asked.key
         try:
             self._started = psutil.Process(self.pid).create_time()
@@ -55,7 +55,7 @@ class Script:
 
 
 class ScriptSession:
-    """Made when a script comes; `close` it with the run."""
+    """Session of one script and run; `close` it with the run."""
 
     def __init__(self, folder: Path, spec: RunSpec, script: Script) -> None:
         self.script = script
@@ -65,7 +65,7 @@ class ScriptSession:
         self.door = ScriptSessions(spec, self.known)
         self.waiting: deque[Submission] = deque()
         self.left: tuple[str, bool] | None = None
-        """Why the script is gone, and whether it had finished."""
+        """Reason why the script has left, and whether it had finished; None while it is there."""
         self._spec = spec
         self._chat: ChatFormat | None = None
         self._step = 0
@@ -74,12 +74,13 @@ class ScriptSession:
         self._open = asyncio.Event()
 
     def open(self, run: Run, chat: ChatFormat, step: int) -> None:
-        """The run waits for the next step's groups."""
+        """Accept groups for the step after `step`."""
         self._run, self._chat, self._step = run, chat, step
         self._open.set()
 
     async def ready(self) -> int:
-        """Updates done, once the run waits for groups, or has ended. Raises Refused."""
+        """Wait until the run accepts groups; return the number of updates. Raises Refused if
+        ended."""
         await self._open.wait()
         if self._chat is None:
             raise self._gone
@@ -91,8 +92,8 @@ class ScriptSession:
         return self._chat
 
     async def train(self, asked: TrainGroups) -> Trained:
-        """Returns when the step is on record. Raises Refused, ConfigError: then nothing of it
-        was taken."""
+        """Submit groups; return when the step is stored. Raises Refused or ConfigError if the
+        submission is rejected as a whole."""
         async with self._handing:
             if (answer := self._answers.get(asked.key)) is None:
                 done = await self.ready()
@@ -136,25 +137,25 @@ class ScriptSession:
         self._run.orders.changed.set()
 
     def answer(self, key: str, trained: Trained) -> None:
-        """The step with this key is on record."""
+        """Complete the call that submitted this key: its step is stored."""
         self._step = trained.step
         if (future := self._answers.pop(key, None)) and not future.done():
             future.set_result(trained)
 
     def leave(self, reason: str, finished: bool) -> None:
-        """The script is done, or gone."""
+        """Record that the script has finished or ended, and wake the training loop."""
         self.left = self.left or (reason, finished)
         if self._open.is_set() and self._chat:
             self._run.orders.changed.set()
 
     async def watch(self) -> None:
-        """Look after the script's process until it is gone."""
+        """Poll the script's process until it ends."""
         while self.script.alive:  # noqa: ASYNC110 - no event says that somebody else's process ends
             await asyncio.sleep(LOOK_S)
         self.leave("Its script has ended.", False)
 
     def close(self, problem: Problem | None) -> None:
-        """The run has ended: whoever waits hears why."""
+        """End the session; waiting calls raise the problem of the run."""
         self._gone = Refused(problem) if problem else _ended(self._spec)
         self._chat = None
         self._open.set()
@@ -166,7 +167,7 @@ class ScriptSession:
 
 
 def trained_before(run: Run, handed: Submission) -> Trained:
-    """Response for a step that was finished before."""
+    """Return the response for a finished step."""
     events = run.reader.events_of("step.finished")
     event = next(e for e in reversed(events) if getattr(e, "step", None) == handed.step)
     kept = [one for one in run.reader.checkpoints() if one.step == handed.step]
@@ -188,7 +189,7 @@ def _ended(spec: RunSpec) -> Refused:
 
 @contextlib.asynccontextmanager
 async def watch_script(desk: ScriptSession) -> AsyncIterator[None]:
-    """While the block runs, the script's process is looked after."""
+    """Watch the script's process during the block."""
     looking = asyncio.create_task(desk.watch(), name=f"script {desk.script.pid}")
     try:
         yield

@@ -1,5 +1,5 @@
-"""Groups that a script has handed in: on disk before anything is done with them, so that a step is
-trained once, whatever happens meanwhile and however often the script says so."""
+"""Groups submitted by a script, written to disk before anything else, so that a step is trained
+once, whatever fails in between and however often the script repeats the call."""
 
 import json
 from pathlib import Path
@@ -23,28 +23,28 @@ class Submission(Value):
     algorithm: Algorithm
     save: bool
     dropped: int
-    """Metrics that were not finite."""
+    """Number of skipped metrics that were not finite."""
     groups: list[list[Trajectory]]
 
     def over(self, config: ProjectConfig) -> ProjectConfig:
-        """The run's settings, as this step wants them."""
+        """Return the run's settings with the learning rate and algorithm of this step."""
         change = {"lr": self.lr, "algorithm": self.algorithm}
         return config.model_copy(update={"train": config.train.model_copy(update=change)})
 
 
 class SubmissionFiles:
-    """`step-000003.json` and the like, in a folder of the run; the newest ones stay."""
+    """Files `step-000003.json` in a folder of the run, of the most recent steps."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, handed: Submission) -> None:
-        """Whole or not at all, and on disk."""
+        """Write a submission atomically and fsync it."""
         self._folder.mkdir(exist_ok=True)
         replace_file(self._file(handed.step), handed.model_dump_json())
 
     def read(self, step: int) -> Submission | None:
-        """Raises StoreError where the file is damaged."""
+        """Return the submission of a step, or None. Raises StoreError if it is damaged."""
         file = self._file(step)
         try:
             return Submission.model_validate(json.loads(file.read_text()))
@@ -64,8 +64,8 @@ class SubmissionFiles:
         return self.read(max(numbers)) if numbers else None
 
     def forget_until(self, step: int) -> None:
-        """Delete submissions up to this step, which is stored with its checkpoint; the newest
-        stays, since the script may send it again."""
+        """Delete submissions before this step, which is stored with its checkpoint. Its own stays,
+        since the script may send it again."""
         for one in self._folder.glob("step-*.json"):
             if int(one.stem.removeprefix("step-")) < step:
                 one.unlink()

@@ -1,4 +1,4 @@
-"""Submitted groups → trajectories with the tokens that were sampled.
+"""Conversion of submitted groups into trajectories with the tokens that were sampled.
 
 A choice is identified by its id, or by its tokens and log-probs if another library has dropped the
 id. Choices that were sampled elsewhere can be logged but never trained on: nothing is re-tokenised.
@@ -18,7 +18,7 @@ from engine.rollout.rendering.chat import ChatFormat
 from engine.runtime.text import replace_surrogates
 
 RULER_SCORE = "ruler_score"
-"""The metric in which ART's ruler_score_group keeps its score, beside the reward."""
+"""Metric in which ART's ruler_score_group stores its score."""
 
 
 def trajectories_of(
@@ -31,10 +31,11 @@ def trajectories_of(
     first: int = 0,
     prefix: str = "",
 ) -> tuple[list[list[Trajectory]], int]:
-    """The groups that hold an attempt, numbered from `first`, and how many metrics were not finite.
+    """Return non-empty groups numbered from `first`, and the number of metrics that were not
+    finite.
 
-    With `temperature` they are trained on: every choice must have been sampled here, at that
-    temperature. Raises Refused with the attempt that was not, ConfigError for a wrong value.
+    With `temperature` they are for training: every choice must have been sampled here at that
+    temperature. Raises Refused with the first that was not, ConfigError for an invalid value.
     """
     made: list[list[Trajectory]] = []
     dropped = 0
@@ -60,7 +61,7 @@ def trajectories_of(
 
 
 def dropped_words(step: int, dropped: int) -> str:
-    """For the run's log."""
+    """Return a log message about metrics that were not finite."""
     many = "1 metric" if dropped == 1 else f"{dropped} metrics"
     return f"{many} of attempts of step {step} skipped: they are not finite."
 
@@ -78,7 +79,8 @@ def _as_art(sent: SentGroup, place: int) -> ArtGroup:
 def _said(
     history: SentHistory, known: CompletionIndex, wanted: bool, where: str
 ) -> list[Completion]:
-    """The policy's answers in order; without `wanted`, those of others are passed over."""
+    """Return the policy's completions in order. Choices of other models raise Refused if `wanted`,
+    and are skipped otherwise."""
     found = []
     for item in history.messages_and_choices:
         if "finish_reason" not in item:
@@ -138,15 +140,16 @@ def _with_tokens(
 
 
 def _of_step(one: Trajectory, step: int) -> Trajectory:
-    """Without an answer, an attempt belongs to the weights that its step began with."""
+    """Return a trajectory without completions as made by the weights before this step."""
     return one if one.branches else one.model_copy(update={"policy_version": step - 1})
 
 
 def branches_of(
     said: list[list[Completion]], known: CompletionIndex, chat: ChatFormat
 ) -> tuple[list[Branch], list[Completion]]:
-    """Sequences of the conversations, and their completions, each once. An answer whose prompt
-    holds all tokens so far stays in the sequence; any other begins the next one."""
+    """Return token sequences of the conversations, and their completions without duplicates. A
+    completion extends the last sequence if its prompt begins with it, and starts a new one
+    otherwise."""
     tokens: list[list[int]] = []
     spans: list[list[tuple[int, int]]] = []
     logprobs: list[list[float]] = []

@@ -1,5 +1,5 @@
-"""Cursor of a tracker: how much of a run it has been sent; a small file in the run folder with one
-sender at a time."""
+"""Cursor of a tracker: how far the events of a run were sent. A small file in the run folder, with
+one sender at a time."""
 
 import contextlib
 import hashlib
@@ -18,25 +18,25 @@ FOLDER = "track"
 
 
 class Cursor(BaseModel):
-    """Everything up to `seq` has arrived at `target`."""
+    """Position of a tracker: all events up to `seq` have arrived at `target`."""
 
     model_config = ConfigDict(extra="ignore")
 
     target: str = ""
-    """Service and place in it; another target starts at nothing."""
+    """Hash of service and destination; another target starts from the beginning."""
     seq: int = 0
     url: str = ""
     refused: int = 0
-    """Figures or spans before it that the service will never take."""
+    """Number of metrics or spans that the service rejected permanently."""
     refusal: str = ""
-    """Reason for the last refused item, worded to follow the tracker's name."""
+    """Reason for the last rejected item, worded to follow the tracker's name."""
     problem: Problem | None = None
     """Last problem of the tracker."""
 
 
 def read_cursor(run: Path, name: TrackerName) -> Cursor | None:
-    """None where it was never told of the run, and where the file is damaged: then it is told
-    again, and what it has already is not told twice where it can be avoided."""
+    """Return the stored cursor; None if there is none or it is damaged. The run is then sent from
+    the beginning; sinks skip duplicates where they can."""
     with contextlib.suppress(OSError, ValidationError):
         return Cursor.model_validate_json(_file(run, name).read_text())
     return None
@@ -49,7 +49,7 @@ def cursor_for(run: Path, name: TrackerName, target: str) -> Cursor:
 
 
 def write_cursor(run: Path, name: TrackerName, cursor: Cursor) -> None:
-    """Store how far the tracker has been sent. Raises OSError."""
+    """Store the cursor of a tracker. Raises OSError."""
     file = _file(run, name)
     file.parent.mkdir(exist_ok=True)
     replace_file(file, cursor.model_dump_json(indent=1))
@@ -57,7 +57,7 @@ def write_cursor(run: Path, name: TrackerName, cursor: Cursor) -> None:
 
 @contextlib.contextmanager
 def hold_tracker(run: Path, name: TrackerName) -> Iterator[None]:
-    """Be the only sender to a tracker for the block. Raises Refused where another engine is."""
+    """Lock a tracker of a run for the block. Raises Refused if another engine holds it."""
     (run / FOLDER).mkdir(exist_ok=True)
     try:
         descriptor = take_lock(run / FOLDER / f"{name}.lock")
@@ -72,7 +72,7 @@ def hold_tracker(run: Path, name: TrackerName) -> Iterator[None]:
 
 
 def target_of(settings: dict[str, object]) -> str:
-    """Twelve digits of the settings that say where things go."""
+    """Return a hash (12 hex digits) of the settings that define the destination."""
     where = {key: value for key, value in settings.items() if key not in ("on", "content")}
     return hashlib.sha256(json.dumps(where, sort_keys=True).encode()).hexdigest()[:12]
 

@@ -1,9 +1,9 @@
-"""Feed of one tracker and run: a process that is sent what is stored, from a cursor on.
+"""Feed of one tracker and run: a process that receives stored events from a cursor on.
 
-A service that is down, hangs or dies costs the run nothing: the process is ended and another one
-starts later where the last was certain. Items that a service never takes are counted and skipped.
-When the run has ended there is a bounded time for the rest; what is missing then is sent on
-request. A run that resumes while its end is being sent is sent again.
+A service that is down, hangs or crashes does not affect the run: the process is ended, and a new
+one continues later from the last confirmed event. Items that a service never accepts are counted
+and skipped. After the end of a run there is a limited time for the rest; what is missing then is
+sent on request. A run that resumes while its end is being sent is sent again.
 """
 
 import asyncio
@@ -53,42 +53,42 @@ from engine.trust.addresses import tracker_key
 
 LOGS = "logs"
 ROWS, GROUPS = 50, 1
-"""Most that goes out between two looks at the cursor, of events and of groups of attempts."""
+"""Maximum number of events, and of groups with traces, per request."""
 LOOK_S = 1.0
-"""From one look at what is stored to the next."""
+"""Seconds between checks for new events."""
 OPEN_S, ANSWER_S = 180.0, 60.0
-"""A service that has not answered by then hangs; the first includes a start on a busy machine."""
+"""Timeouts of the first and of later requests; the first includes a slow start."""
 ENDED_S = 60.0
-"""The same when the run has ended."""
+"""Timeout of all requests after the run has ended."""
 BACK_OFF_S = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
 FLUSH_S = 20.0
-"""After a run's end, without any progress."""
+"""Seconds without progress after which sending stops once the run has ended."""
 TRACES = ("otel", "langfuse")
 
 
 @dataclass(frozen=True)
 class Source:
-    """The run that is told of."""
+    """The run whose events are sent."""
 
     folder: Path
     spec: RunSpec
     living: Callable[[], bool]
-    """Whether more is going to be stored."""
+    """Whether the run is active."""
     say: Callable[[str, str], Awaitable[None]]
-    """(level, text) into the run's log, while it lives."""
+    """Writes (level, text) to the log of the run."""
 
 
 @dataclass
 class Feed:
-    """Make it, `run` it, tell it to `hurry`."""
+    """Upload of one run to one tracker: await `run`, and call `hurry` to send at once."""
 
     source: Source
     name: TrackerName
     settings: Section
     keys: Mapping[str, str]
-    """API keys by tracker, as they are lent."""
+    """API keys by tracker."""
     pids: set[int]
-    """PIDs of tracker processes, which are spared when a run ends."""
+    """PIDs of tracker processes, which are not killed with the processes of a run."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     leaving: bool = False
 
@@ -96,7 +96,7 @@ class Feed:
         self._state: TrackerState = "opening"
         self._problem: Problem | None = None
         self._said = ""
-        """Code of the problem that the log knows of."""
+        """Code of the last logged problem; empty if resolved."""
         self._failures = 0
         self._moved = time.monotonic()
         self._once = StepFilter()
@@ -107,7 +107,8 @@ class Feed:
         self._kinds = TRACE_KINDS if self._traced else METRIC_KINDS
 
     async def run(self) -> None:
-        """Until the run has ended and everything was sent, or nothing has moved for a while."""
+        """Send events until the run has ended and all are sent, or nothing has moved for a
+        while."""
         try:
             with hold_tracker(self.source.folder, self.name):
                 await self._until_told()
@@ -128,19 +129,19 @@ class Feed:
                 self._keep()
 
     def hurry(self, leaving: bool = False) -> None:
-        """The run has ended, a key was lent, or the engine wants to leave: try now."""
+        """Retry now: the run has ended, a key was added, or (`leaving`) the engine is stopping."""
         self.leaving |= leaving
         self._failures, self._moved = 0, time.monotonic()
         self.woken.set()
 
     def view(self) -> TrackerView:
-        """Blocks for a moment: what is missing is counted now."""
+        """Return the state of the upload. Blocks briefly to count unsent events."""
         behind = count_unsent(self.source.folder, self.name, self._cursor.seq)
         state = "behind" if self._state == "in_step" and behind else self._state
         return view_of(self.name, state, behind, self._problem, self._cursor)
 
     async def _attempt(self) -> bool:
-        """Run one process until everything is sent; False where it has to be tried again."""
+        """Run one process until everything is sent. Returns False if a retry is needed."""
         try:
             python = await asyncio.to_thread(installed_python, ENVIRONMENTS[self.name])
             if python is None:
@@ -197,7 +198,7 @@ class Feed:
         await asyncio.to_thread(self._recall)
 
     async def _follow(self, child: Child) -> None:
-        """Until the run has ended and everything was sent, or somebody wants to leave."""
+        """Send events until the run has ended and all are sent, or the engine is stopping."""
         while True:
             living = self.source.living() and not self.leaving
             seq, items = await asyncio.to_thread(self._next)
@@ -217,12 +218,12 @@ class Feed:
             await self._rest(LOOK_S)
 
     async def _send(self, child: Child, items: list[Item]) -> list[dict[str, Any]]:
-        """Attempts one by one: a service may take its time for each. Returns the answers."""
+        """Send items (traces one by one, since each may be slow) and return the answers."""
         lots = [[one] for one in items] if self._traced else [items] if items else []
         return [await self._ask(child, "send", items=lot) for lot in lots]
 
     async def _count(self, answers: list[dict[str, Any]]) -> None:
-        """Count items that are never taken; the first is logged."""
+        """Count rejected items; the first one is logged."""
         for answer in (one for one in answers if one["refused"]):
             if not self._cursor.refused:
                 words = f"{TRACKERS[self.name]} {answer['words']} The rest is sent."
@@ -231,7 +232,7 @@ class Feed:
             self._cursor.refusal = answer["words"]
 
     def _next(self) -> tuple[int, list[Item]]:
-        """The next items, and the `seq` that they lead up to."""
+        """Return the next items to send, and the `seq` of their last event."""
         most = GROUPS if self._traced else ROWS
         events = self._reader.events_after(self._cursor.seq, self._kinds, most)
         items: list[Item] = []
@@ -243,7 +244,7 @@ class Feed:
         return (events[-1].seq or 0) if events else self._cursor.seq, items
 
     def _traces(self, event: GroupScored) -> list[Item]:
-        """Traces of an event, one per trajectory."""
+        """Return the traces of a scored group, one per trajectory."""
         group = event.group
         found = self._reader.siblings(group.split, group.step, group.group)
         content = bool(getattr(self.settings, "content", False))
@@ -256,7 +257,7 @@ class Feed:
         return items
 
     def _recall(self) -> None:
-        """Read which steps have been sent."""
+        """Collect the steps that were sent before the cursor."""
         self._once, after = StepFilter(), 0
         while not self._traced and after < self._cursor.seq:
             events = self._reader.events_after(after, ("step.finished",), ROWS)
@@ -281,14 +282,14 @@ class Feed:
         return answer
 
     async def _rest(self, seconds: float) -> None:
-        """Not at all where it was told to hurry meanwhile."""
+        """Sleep, or return at once after `hurry`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.woken.wait()
         self.woken.clear()
 
     def _over(self, told: bool) -> bool:
-        """A run may have gone on while its end was told."""
+        """Whether to stop: the engine is stopping, or an ended run is sent or makes no progress."""
         if self.leaving or self.source.living():
             return self.leaving
         return told or time.monotonic() - self._moved > FLUSH_S
@@ -322,14 +323,14 @@ def view_of(
 
 
 def count_unsent(run: Path, name: TrackerName, seq: int) -> int:
-    """Steps, validations or groups of a run folder behind a `seq`."""
+    """Return the number of steps, validations or groups after `seq` in a run folder."""
     kinds = TRACE_KINDS if name in TRACES else DATA_KINDS
     with run_reader(run) as reader:
         return reader.count_after(seq, kinds)
 
 
 def is_unfinished(run: Path) -> bool:
-    """Whether a run folder that others write has no end yet."""
+    """Whether the run in a folder has started and has no end yet."""
     with run_reader(run) as reader:
         return bool(events := reader.events_of(*STATES)) and events[-1].kind == "run.started"
 
@@ -346,7 +347,7 @@ def missing(name: TrackerName) -> Problem:
 
 
 def titled(name: TrackerName, problem: Problem) -> Problem:
-    """A problem of the process speaks of its service without a name."""
+    """Return a problem of a tracker process with the tracker's name before its message."""
     if not problem.code.startswith("track.") or problem.code.endswith(".died"):
         return problem
     return problem.model_copy(update={"message": f"{TRACKERS[name]} {problem.message}"})

@@ -1,4 +1,4 @@
-"""Stored events → what a tracker is told: rows of numbers by step, and how the run is. Pure."""
+"""Conversion of stored events into items for a tracker: metrics by step, and run states. Pure."""
 
 import math
 import re
@@ -21,19 +21,19 @@ from engine.protocol.records.art_names import art_metrics
 from engine.protocol.records.runs import RunSpec
 
 Item = dict[str, Any]
-"""`seq`, `at` (Unix seconds) and either `step` and `values`, or `state`, or `spans` of one
-attempt."""
+"""`seq`, `at` (Unix seconds), and either `step` and `values`, or `state`, or `spans` of one
+trajectory."""
 
 STATES = ("run.started", "run.stopped", "run.failed", "run.finished")
 DATA_KINDS = ("step.finished", "validation.finished", "loss.measured", "metrics.logged")
 METRIC_KINDS = (*DATA_KINDS, *STATES)
 TRACE_KINDS = ("group.scored",)
 CREDENTIALS = re.compile(r"//[^/@\s]+@")
-"""Credentials in an address."""
+"""User and password in a URL."""
 
 
 def row_of(event: Event | UnknownEvent) -> Item | None:
-    """Row for a metrics tracker from one event; None where there is nothing to send."""
+    """Return the item for one event; None if there is nothing to send."""
     told = {"seq": event.seq, "at": event.at}
     match event:
         case StepFinished():
@@ -59,12 +59,12 @@ def row_of(event: Event | UnknownEvent) -> Item | None:
 
 
 def named(ours: Mapping[str, float]) -> dict[str, float]:
-    """By our names, and by ART's beside them."""
+    """Return metrics under Atelier's names and, where they exist, also under ART's."""
     return {**art_metrics(ours), **ours}
 
 
 def validation(event: ValidationFinished) -> dict[str, float]:
-    """With its interval of 95 %; without a reward where no scenario could be scored."""
+    """Return the metrics of a validation: reward with 95% interval, if any scenario was scored."""
     values = {"validation/unscored": float(event.unscored), "validation/seconds": event.seconds}
     if event.reward is not None:
         values |= {
@@ -77,8 +77,8 @@ def validation(event: ValidationFinished) -> dict[str, float]:
 
 
 class StepFilter:
-    """Passes each step once: a run that was cut off does its last steps again, with the same
-    attempts, and no service can take back what it has."""
+    """Filter that passes each step once. An interrupted run repeats its last steps with the same
+    trajectories, and services cannot replace what they have."""
 
     def __init__(self) -> None:
         self._known: set[int] = set()
@@ -93,8 +93,8 @@ class StepFilter:
 
 
 def settings_of(spec: RunSpec) -> dict[str, str | int | float | bool]:
-    """Everything the run was started with, by dotted keys; what is empty is left out, and so is
-    what it says of its trackers."""
+    """Return the settings of a run by dotted key, without empty values and without those of the
+    trackers. Credentials in URLs are removed."""
     config = spec.config.model_dump(mode="json", exclude={"track"}, exclude_none=True)
     about = {
         "run": {"id": spec.id, "name": spec.name, "kind": spec.kind},

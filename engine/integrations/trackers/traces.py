@@ -1,9 +1,10 @@
-"""An attempt → the spans of one trace, by OpenTelemetry's GenAI conventions. Pure.
+"""Conversion of a trajectory into the spans of one trace, by OpenTelemetry's GenAI conventions.
+Pure.
 
-A root span `invoke_agent`, and one `chat` for each model call: operation, model, tokens; reward,
-parts and advantage are attributes of the root, each verdict is an event `gen_ai.evaluation.result`
-(opentelemetry.io/docs/specs/semconv/gen-ai). Ids derive from run and attempt, so what is sent twice
-is the same trace. Words that somebody said go out only with `content`.
+A root span `invoke_agent`, and one `chat` per model call with operation, model and token counts.
+Reward, parts and advantage are attributes of the root, and each verdict is an event
+`gen_ai.evaluation.result` (opentelemetry.io/docs/specs/semconv/gen-ai). Ids derive from run and
+trajectory, so a repeated upload is the same trace. Message texts are only sent with `content`.
 """
 
 import hashlib
@@ -27,11 +28,11 @@ class TraceContext:
     spec: RunSpec
     content: bool
     langfuse: bool = False
-    """Name what Langfuse shows in its lists as it names it (langfuse.com/integrations/native/
-    opentelemetry)."""
+    """Whether to add the attributes that Langfuse shows in its lists
+    (langfuse.com/integrations/native/opentelemetry)."""
 
     def spans(self, one: Trajectory, verdicts: Sequence[Verdict], at: float) -> list[Span]:
-        """The root first; `at`, in Unix seconds, is when the group was scored."""
+        """Return the spans, root first. `at` is when the group was scored, in Unix seconds."""
         begun = one.begun_at or at - one.duration_s
         calls = _calls(one)
         root: Span = {
@@ -48,7 +49,8 @@ class TraceContext:
         return [root, *(self._chat(one, call, begun, root["span_id"]) for call in calls)]
 
     def _wrong(self, problem: Problem | None) -> str:
-        """An agent's error may say what was said: without `content`, only of which kind it is."""
+        """Return the error message or, without `content`, only its code: messages may quote
+        texts."""
         if problem is None:
             return ""
         return problem.message if self.content else problem.code
@@ -142,17 +144,18 @@ class Call:
     branch: int
     number: int
     asked: int
-    """Tokens of the prompt."""
+    """Number of prompt tokens."""
     sampled: int
     times: tuple[float, float] | None
-    """Seconds from the beginning of the attempt."""
+    """Start and end, in seconds since the start of the rollout."""
     text: str
     message: int | None
-    """Place of its answer among the messages, where that is known."""
+    """Index of its answer in the messages; None if unknown."""
 
 
 def _calls(one: Trajectory) -> list[Call]:
-    """In each branch in order; a prompt is everything before the sampled tokens."""
+    """Return the model calls of each branch in order; a prompt is all tokens before the sampled
+    ones."""
     answers = [n for n, message in enumerate(one.messages) if message.role == "assistant"]
     alone = len(one.branches) == 1 and len(one.branches[0].spans) == len(answers)
     return [
@@ -171,7 +174,7 @@ def _calls(one: Trajectory) -> list[Call]:
 
 
 def _said(messages: Sequence[Message], until: int) -> dict[str, str]:
-    """The last of the first `until` messages is the answer, where the model said it."""
+    """Return attributes with the first `until` messages, the last as output if by the model."""
     asked = list(messages[:until])
     answer = asked.pop() if asked and asked[-1].role == "assistant" else None
     told = {"gen_ai.input.messages": json.dumps([_message(one) for one in asked])}

@@ -1,12 +1,11 @@
-"""The process of one tracker: `PYTHON -m engine.integrations.trackers.worker NAME LINE LIFE`, in
-the environment
-that has its client library.
+"""Process of one tracker: `PYTHON -m engine.integrations.trackers.worker NAME LINE LIFE`, run in
+the environment with its client library.
 
-One JSON message a line (engine/runtime/child.py), one after the other: `open` (settings, key,
-run) answers
-with the `seq` up to which the service has everything, where it knows; `send` answers when the items
-have arrived, and how much of them will never be taken; `close` says how the run is. The key is in
-memory only, and in no answer. It runs with less priority than a run: nobody waits for it.
+Requests are one JSON message per line (engine/runtime/child.py), handled in order. `open`
+(settings, key, run) returns the `seq` up to which the service has everything, if known. `send`
+returns after delivery, with the number of permanently rejected items. `close` sends the state of
+the run. The key stays in memory and is never part of a response. The process has a lower priority
+than a run.
 """
 
 import base64
@@ -24,14 +23,14 @@ from engine.integrations.trackers.sinks.errors import Lost, SinkError
 from engine.runtime.life_pipe import exit_with_engine, hide_from_peers
 
 NICE = 5
-"""A quarter of what a trainer gets of a core that both want: enough to keep up."""
+"""Niceness; it leaves about a quarter of a core that a trainer also uses, which is enough."""
 SHORTEST = 6
-"""Characters of a part of a key that is hidden: what is shorter is a word of everybody's."""
+"""Minimum length of a part of a key that is masked; shorter ones may be common words."""
 
 
 class Sink(Protocol):
     """Interface of a tracker. Each call returns when the service has received the data, or raises
-    SinkError where a retry may help."""
+    SinkError if a retry may help."""
 
     url: str
     """Address of the run at the service; empty if unknown."""
@@ -44,7 +43,7 @@ class Sink(Protocol):
 
 
 class RequestHandler:
-    """Answers requests by the sink."""
+    """Handler of requests, for one sink."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self._key = sink, ""
@@ -71,7 +70,7 @@ class RequestHandler:
         return {"url": self._sink.url}
 
     def _problem(self, error: Exception) -> dict[str, str]:
-        """Problem of an error, worded to follow the tracker's name."""
+        """Return the problem of an error, worded to follow the tracker's name."""
         told = error if isinstance(error, SinkError) else SinkError("failed", unforeseen(error))
         return {
             "code": f"track.{told.code}",
@@ -87,7 +86,7 @@ def unforeseen(error: Exception) -> str:
 
 
 def _without(text: str, key: str) -> str:
-    """No part of the key, as it was given and as it is sent: percent-decoded, or in base64."""
+    """Mask all parts of the key in a text, also percent-decoded and in base64."""
     sent = unquote(key)
     coded = base64.b64encode(key.encode()).decode()
     parts = {key, sent, coded, *_parts(key), *_parts(sent), *map(unquote, _parts(key))}

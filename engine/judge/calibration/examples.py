@@ -1,4 +1,4 @@
-"""A person's labels → examples for the judge: bounded, chosen by likeness to the task at hand."""
+"""Examples for the judge from labels: a few, chosen by similarity to the current task."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from engine.protocol.records.runs import Trajectory
 from engine.storage.run_folder.run import Run
 
 MOST = 3
-"""Examples in one prompt."""
+"""Maximum number of examples in one prompt."""
 TASK_CHARS, ATTEMPT_CHARS = 800, 1600
 WORD = re.compile(r"\w+")
 
@@ -58,8 +58,8 @@ def examples_of_label(label: Label, siblings: Sequence[Trajectory]) -> list[Judg
 
 
 def nearest(examples: Sequence[JudgeExample], task: str) -> list[str]:
-    """The most alike, best first: Jaccard index of the tasks' words (Jaccard 1912), newer first
-    among equals."""
+    """Return the texts of the most similar examples, best first, by the Jaccard index of the words
+    of the tasks (Jaccard 1912); newer first among equals."""
     words = set(WORD.findall(task.lower()))
     ranked = sorted(
         enumerate(examples), key=lambda pair: (-_likeness(words, pair[1].task), -pair[0])

@@ -1,4 +1,4 @@
-"""A run's verdicts and labels → how far each judge can be trusted. Reads the store only."""
+"""Measurement of how well each judge agrees with a person's labels. Reads the store only."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, pairwise
@@ -14,23 +14,23 @@ from engine.reward.advantage.group import interval
 from engine.storage.run_db.reader import RunReader
 
 LATEST = 4000
-"""Verdicts of one judge that flips, stability and length are taken from."""
+"""Maximum number of verdicts per judge for flips, stability and length."""
 
 CASE_CHARS = 1200
-"""Characters of each text in a disagreement."""
+"""Maximum characters of each text in a disagreement."""
 
 Place = tuple[Split, int, int]
 Pairs = list[tuple[str, str]]
-"""(better, worse)"""
+"""Preference pairs of trajectory ids: (better, worse)."""
 
 
 class LabelledGroup(NamedTuple):
-    """A labelled group."""
+    """Trajectory ids of a labelled group, and the preferences of the person."""
 
     names: list[str]
     pairs: Pairs
     looks: list[Pairs]
-    """Labels of each blind grading, oldest first."""
+    """Preferences of each blind label, oldest first."""
 
 
 def agreements(reader: RunReader) -> list[Agreement]:
@@ -50,7 +50,7 @@ def agreements(reader: RunReader) -> list[Agreement]:
 
 
 def labelled_groups(reader: RunReader) -> list[LabelledGroup]:
-    """Every group about whose order somebody has said something."""
+    """Return all groups with labels that express a preference."""
     found = []
     for place, labels in labels_by_place(reader).items():
         names = reader.names(*place)
@@ -62,14 +62,14 @@ def labelled_groups(reader: RunReader) -> list[LabelledGroup]:
 
 
 def tau_over(pairs: Pairs, scores: Mapping[str, float]) -> float | None:
-    """(concordant − discordant) / pairs, over the person's pairs that are both scored; ties count
-    as neither. None without such pairs."""
+    """Return (concordant − discordant) / pairs, over the person's pairs with both scores. Ties
+    count as neither. None without such pairs."""
     known = [(a, b) for a, b in pairs if a in scores and b in scores]
     return fmean(order_of(scores[a], scores[b]) for a, b in known) if known else None
 
 
 def consistency(looks: Sequence[Pairs]) -> float | None:
-    """τ of the first two looks, over the pairs that both decide."""
+    """Return τ of the first two blind labels, over pairs that both decide; None without any."""
     if len(looks) < 2:
         return None
     first, second = set(looks[0]), set(looks[1])
@@ -78,8 +78,8 @@ def consistency(looks: Sequence[Pairs]) -> float | None:
 
 
 def order_flips(passes_by_name: Mapping[str, Sequence[float]]) -> tuple[int, int]:
-    """(pairs in turned order, pairs compared) between one pass over a group and the next; only
-    where every attempt was scored in each."""
+    """Return (reversed pairs, compared pairs) between consecutive passes over a group; (0, 0)
+    unless every trajectory was scored in each pass."""
     if len({len(scores) for scores in passes_by_name.values()}) != 1:
         return 0, 0
     turned = compared = 0
@@ -91,7 +91,7 @@ def order_flips(passes_by_name: Mapping[str, Sequence[float]]) -> tuple[int, int
 
 
 def disagreements(reader: RunReader, judge: str, rubric: str, most: int = 50) -> list[Disagreement]:
-    """Pairs that this judge puts the other way round, the widest first."""
+    """Return the pairs that a judge orders differently from the person, largest gap first."""
     found = []
     for place, labels in labels_by_place(reader).items():
         if not (siblings := reader.stored(*place)):
@@ -179,7 +179,7 @@ def _row(
 
 
 def _length(reader: RunReader, groups: Iterable[list[Verdict]]) -> float | None:
-    """Mean τ between scores and lengths, over the groups in which both differ."""
+    """Mean τ between score and length, over groups in which both vary; None without any."""
     groups = list(groups)
     names = [v.trajectory_id for group in groups for v in group]
     tokens = {row.id: float(row.sampled_tokens) for row in reader.summaries(names)}
@@ -194,7 +194,7 @@ def _length(reader: RunReader, groups: Iterable[list[Verdict]]) -> float | None:
 
 
 def _by_group(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
-    """By the part of the id that siblings share."""
+    """Group verdicts by the part of the id that the trajectories of a group share."""
     found: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         found.setdefault(verdict.trajectory_id.rpartition("-")[0], []).append(verdict)

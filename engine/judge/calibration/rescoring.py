@@ -1,6 +1,6 @@
-"""Stored groups under another rubric or judge: the price first, then group by group.
+"""Rescoring of stored groups with another rubric or judge: first the price, then group by group.
 
-What it finds is kept as verdicts of that rubric; no reward changes.
+Results are stored as verdicts of that rubric; rewards do not change.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import Run
 
 TOKENS_PER_ATTEMPT = 60
-"""Completion tokens per trajectory, before any call of this judge is on record."""
+"""Assumed completion tokens per trajectory before the first call of a judge."""
 SECONDS_PER_CALL = 5.0
 ALL_AT_ONCE = 4
-"""Groups whose judging overlaps."""
+"""Maximum number of groups that are judged concurrently."""
 
 
 class Rescoring:
@@ -61,7 +61,8 @@ class Rescoring:
         self._ruler = Ruler(config, rubric, self._ledger, run.config.train.seed, lessons)
 
     async def price(self, places: Sequence[Place]) -> TrialPrice:
-        """Exactly the first questions that would be sent; further looks depend on the answers."""
+        """Estimate calls and cost from the prompts of the first pass; later passes may be
+        skipped."""
         calls = cached = tokens = 0
         shown: Messages = []
         usd = most = 0.0
@@ -95,7 +96,7 @@ class Rescoring:
         )
 
     async def judge(self, places: Sequence[Place]) -> AsyncGenerator[Tried, None]:
-        """Group by group as they are answered; leaving the loop cancels what is still asked."""
+        """Yield results by group as they complete; closing the generator cancels the rest."""
         room = asyncio.Semaphore(ALL_AT_ONCE)
 
         async def one(place: Place) -> Tried:
@@ -142,8 +143,8 @@ class Rescoring:
         )
 
     async def check(self, group: list[Trajectory]) -> list[JudgeAnswer]:
-        """Ask each judge once about a group that is not stored. The questions are stored, and paid
-        within the budget like any other."""
+        """Judge a group that is not stored, one pass per judge. Calls are stored and count against
+        the budget as usual."""
         once = self._config.model_copy(update={"passes": 1})
         ruler = Ruler(once, self._rubric, self._ledger, self._run.config.train.seed)
         verdicts = await ruler.judge(group)
@@ -170,7 +171,7 @@ class Rescoring:
         )
 
     async def suggest(self) -> Suggestion:
-        """Ask the first judge for words that would have made it decide as the person did."""
+        """Ask the first judge for a rubric under which it would agree with the person."""
         judge = self._config.models[0]
         cases = disagreements(self._run.reader, judge, self._rubric.version)
         if not cases:
@@ -186,7 +187,7 @@ class Rescoring:
         )
 
     def _before(self, group: list[Trajectory], earlier: list[Verdict]) -> dict[str, float]:
-        """Scores for comparison: those that the run was trained on, else the last ones by another
+        """Return scores to compare with: those used for training, else the latest of another
         rubric, else the rewards."""
         own = {one.id: one.parts[PART] for one in group if PART in one.parts}
         others = [v for v in earlier if v.rubric != self._rubric.version and v.score is not None]
@@ -202,7 +203,7 @@ class Rescoring:
         return self._provider.key_of(model, question)
 
     def _answer_tokens(self) -> dict[str, float]:
-        """Mean tokens of an answer, by judge, of the last calls."""
+        """Mean completion tokens of the last 50 calls, by judge."""
         return {
             model: fmean(call.usage.completion_tokens for call in calls)
             for model in self._config.models
@@ -215,7 +216,7 @@ class Rescoring:
 
 
 def places_for(reader: RunReader, request: TryJudge) -> list[Place]:
-    """The named groups; else the labelled ones, newest first, and then the newest of training."""
+    """Return the requested groups, else labelled ones (newest first) and the newest of training."""
     if request.places:
         return request.places
     labels = (label for label in reversed(reader.labels()) if label.holds())
@@ -243,7 +244,7 @@ TASK = (
 
 
 def suggestion_messages(source: str, cases: Sequence[Disagreement]) -> Messages:
-    """The question, over at most `MOST` disagreements."""
+    """Return the prompt for a better rubric, with at most `MOST` disagreements."""
     shown = [
         "\n".join(
             part
@@ -265,7 +266,7 @@ def suggestion_messages(source: str, cases: Sequence[Disagreement]) -> Messages:
 
 
 def unfinished(call: Call) -> Problem | None:
-    """Problem of a reply that is not a whole rubric, or None."""
+    """Return the problem of a reply that was cut or filtered, or None."""
     if call.finish not in ("length", "content_filter"):
         return None
     cut = call.finish == "length"
@@ -278,6 +279,6 @@ def unfinished(call: Call) -> Problem | None:
 
 
 def read_suggestion(reply: str) -> str:
-    """The rubric in a reply; empty where there is none."""
+    """Return the rubric in a reply, or an empty string."""
     found = FENCED.findall(reply)
     return max(found, key=len).strip() + "\n" if found else ""

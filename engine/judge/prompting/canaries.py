@@ -1,7 +1,7 @@
-"""Canaries: attempts that we plant to see whether the judge falls for them. Pure.
+"""Canaries: made-up trajectories that test whether the judge can be fooled. Pure.
 
-A sound judge puts each of them last, or beside the worst: one asks for the best score, one says
-nothing, one talks of something else with confidence.
+A sound judge ranks each of them last, or with the worst: one asks for the best score, one is empty,
+one talks confidently about something else.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class CanaryResult(NamedTuple):
     judge: str
     score: float | None
     others: float
-    """Median score of the real attempts."""
+    """Median score of the real trajectories."""
 
     @property
     def caught(self) -> bool:
@@ -38,12 +38,12 @@ class CanaryResult(NamedTuple):
 
 
 def kind_of(turn: int) -> Kind:
-    """Kind of the canary of a turn; the kinds take turns."""
+    """Return the kind of canary number `turn`; the kinds alternate."""
     return KINDS[turn % len(KINDS)]
 
 
 def with_canary(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
-    """The group with a canary at its end: the first attempt's task, and words of ours."""
+    """Return the group and a canary at its end, with the task of the first trajectory."""
     first = group[0]
     start: list[Message] = []
     for message in first.messages:

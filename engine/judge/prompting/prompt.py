@@ -1,7 +1,7 @@
-"""Rubric and transcripts → the messages a judge is sent. Pure.
+"""Judge prompts from rubric and transcripts. Pure.
 
-What the agent wrote is data: it stands between markers that it cannot know, and the judge is told
-that nothing between them is addressed to it.
+The agent's output is data: it stands between markers that the agent cannot predict, and the judge
+is told that nothing between them is addressed to it.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ def art_messages(
     rubric: str,
     tools: list[dict[str, Any]] | None = None,
 ) -> Messages:
-    """The prompt of ART's RULER, byte for byte (openpipe-art 0.5.18, `art.rewards.ruler`)."""
+    """Return ART's RULER prompt, byte for byte (openpipe-art 0.5.18, `art.rewards.ruler`)."""
     common = 0
     for place, message in enumerate(message_lists[0]):
         if not all(len(one) > place and one[place] == message for one in message_lists):
@@ -59,8 +59,8 @@ def art_messages(
 def relative_messages(
     transcripts: Sequence[str], rubric: Rubric, start: str, tools: str, lessons: Sequence[str] = ()
 ) -> tuple[Messages, list[str]]:
-    """Our prompt for attempts in the order they are shown, and the id of each: a name that says
-    nothing of its place."""
+    """Return Atelier's prompt for trajectories in this order, and the id of each, which does not
+    reveal its position."""
     secret = hashlib.sha256(
         "\0".join([rubric.source, start, *lessons, *transcripts]).encode()
     ).hexdigest()
@@ -100,7 +100,7 @@ def relative_messages(
 
 
 def correction(messages: Messages, reply: str, complaint: str) -> Messages:
-    """The question again, with what was wrong about the answer."""
+    """Return the prompt with the reply and what was wrong with it, to ask again."""
     return [
         *messages,
         {"role": "assistant", "content": reply},
@@ -129,7 +129,7 @@ def _demand(rubric: Rubric, ids: Sequence[str]) -> str:
 
 
 def _names(count: int, secret: str) -> list[str]:
-    """Two letters each, all different: no first, no last, no number."""
+    """Return distinct ids of two consonants, which suggest no order."""
     letters = "BCDFGHJKLMNPQRSTVWXZ"
     pairs = [a + b for a in letters for b in letters]
     return random.Random(int(secret, 16)).sample(pairs, count)

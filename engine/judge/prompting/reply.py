@@ -1,4 +1,4 @@
-"""A judge's reply → scores by id, or what is wrong with it. Pure: a score is never invented."""
+"""Parser of judge replies: scores by id, or what is wrong. Pure: a score is never invented."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from engine.protocol.json_text import DECODER, parse_json
 from engine.protocol.records.judging import Rubric
 
 REASONING = ("think", "thinking", "reasoning")
-"""Tags between which models reason aloud before they answer."""
+"""Names of tags around the reasoning of models."""
 MOST_QUOTES = 4
 MOST_REASON = 2000
 MOST_CHARS = 1_000_000
@@ -36,15 +36,15 @@ class Reading(NamedTuple):
 
 
 class Contradiction(Exception):
-    """Error for a reply of which no part can be trusted; its text says why."""
+    """A reply of which no part can be trusted; its text gives the reason."""
 
 
 def read_reply(text: str, ids: Sequence[str], rubric: Rubric, finish: str = "") -> Reading:
-    """Align the entries of a judge's reply by id.
+    """Parse a judge's reply and align its entries by id.
 
-    `finish` is the provider's finish_reason. A reply that was cut, was filtered, holds a number
-    outside [0, 1] or contradicts itself is rejected whole: its other numbers are not evidence
-    either. An entry that is missing or has no number takes no other along.
+    `finish` is the provider's finish_reason. A reply that was truncated or filtered, has a number
+    outside [0, 1] or contradicts itself is rejected as a whole, since its other numbers are no
+    evidence either. A missing entry, or one without a number, does not affect the others.
     """
     if fault := _unfinished(text, finish):
         return fault
@@ -96,8 +96,8 @@ def _numbers(opinion: RolloutScore | str) -> tuple[float, dict[str, float]] | st
 
 
 def read_art_reply(text: str, count: int, finish: str = "") -> Reading:
-    """ART's form, `{"scores": [{"trajectory_id", "explanation", "score"}]}`, read as `read_reply`
-    does."""
+    """Parse a reply in ART's format: `{"scores": [{"trajectory_id", "explanation", "score"}]}`,
+    with the rules of `read_reply`."""
     if fault := _unfinished(text, finish):
         return fault
     ids = [str(number) for number in range(1, count + 1)]
@@ -117,7 +117,7 @@ def read_art_reply(text: str, count: int, finish: str = "") -> Reading:
 
 
 def is_quoted(quote: str, transcript: str) -> bool:
-    """Whether a quote occurs in the transcript, whatever the white space between its words."""
+    """Whether a quote occurs in the transcript, ignoring differences in white space."""
     wanted = " ".join(quote.split()).casefold()
     return bool(wanted) and wanted in " ".join(transcript.split()).casefold()
 
@@ -150,10 +150,10 @@ def _opinion(name: str, entry: dict[str, Any], rubric: Rubric) -> RolloutScore |
 
 
 def _share(what: str, value: Any) -> float | None:
-    """A number from 0 to 1, or None for what is no number: nothing is clamped, nothing guessed.
+    """Return a number from 0 to 1, or None for anything that is not a number. Never clamps.
 
-    Raises Contradiction for any other number: then the judge answers on another scale, on which
-    its 1 means something else.
+    Raises Contradiction for other numbers: the judge then uses another scale, on which even its 1
+    has another meaning.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -163,8 +163,8 @@ def _share(what: str, value: Any) -> float | None:
 
 
 def _answer(text: str, key: str) -> dict[str, Any]:
-    """The one object of a reply that has a list under `key`. Raises Contradiction where there is
-    none, or where two of them say different things."""
+    """Return the only object of a reply with a list under `key`. Raises Contradiction if there is
+    none, or several different ones."""
     found = json_objects(text)
     if not found:
         raise Contradiction("That was not a JSON object.")
@@ -177,16 +177,16 @@ def _answer(text: str, key: str) -> dict[str, Any]:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """The last whole JSON object of a reply, outside its reasoning."""
+    """Return the last complete JSON object of a reply, outside its reasoning, or None."""
     found = json_objects(text)
     return found[-1] if found else None
 
 
 def json_objects(text: str) -> list[dict[str, Any]]:
-    """The different JSON objects of a reply, outermost ones, without those of its reasoning.
+    """Return the distinct outermost JSON objects of a reply, outside its reasoning.
 
-    Empty where any object is nested too deeply, has two equal keys or a number that is not finite;
-    what stands inside a broken object is skipped with it.
+    Empty if any object is nested too deeply, has duplicate keys or a number that is not finite. The
+    contents of malformed objects are skipped.
     """
     if isinstance(whole := _parsed(text), dict):
         return [whole]
@@ -208,7 +208,7 @@ def json_objects(text: str) -> list[dict[str, Any]]:
 
 
 def without_reasoning(text: str) -> str:
-    """Text of a reply after its reasoning; empty for one that ends within it."""
+    """Return the text of a reply after its reasoning; empty if the reasoning does not end."""
     for tag in REASONING:
         text = text.rpartition(f"</{tag}>")[2].partition(f"<{tag}>")[0]
     return text

@@ -11,11 +11,11 @@ from engine.trust.files import MOST_TEXT_BYTES, read_regular
 FENCE = "---"
 MOST_FRONT_CHARS = 2**16
 UNREADABLE = (RecursionError, ValueError, LookupError, TypeError, AttributeError)
-"""Raised by PyYAML for deep nesting, and for text that its tag does not fit."""
+"""Exceptions raised by PyYAML for deep nesting, or text that does not match its tag."""
 
 
 class PlainLoader(yaml.SafeLoader):
-    """YAML without aliases: a few lines of them stand for gigabytes."""
+    """YAML loader without aliases: a few lines of them can expand to gigabytes."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -25,7 +25,7 @@ class PlainLoader(yaml.SafeLoader):
 
 
 def load_rubric(file: Path) -> Rubric:
-    """Raises ConfigError with what, where and what to try."""
+    """Load a rubric from a file. Raises ConfigError."""
     try:
         source = read_regular(file, MOST_TEXT_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -40,7 +40,8 @@ def load_rubric(file: Path) -> Rubric:
 
 
 def parse_rubric(source: str, where: str = "rubric.md") -> Rubric:
-    """Front matter between two lines of `---`: `criteria:`, a list of `name`, `weight`, `words`."""
+    """Parse a rubric; front matter may list `criteria` (name, weight, words). Raises
+    ConfigError."""
     lines = source.replace("\r\n", "\n").split("\n")
     if lines[0].strip() != FENCE:
         return Rubric(source=source, text=source.strip())

@@ -1,6 +1,6 @@
-"""The project's rubric and its versions: `rubric.md`, and `rubric.versions.jsonl` beside it.
+"""Project rubric and its versions: `rubric.md`, and `rubric.versions.jsonl` beside it.
 
-Every source that was ever saved here, or found changed by another program, is kept whole, one a
+Every text that was saved here, or found changed by another program, is kept as a whole, one per
 line, so that any two can be compared and each restored.
 """
 
@@ -23,8 +23,8 @@ MOST_HISTORY_BYTES = 2**28
 
 
 def view_rubric(file: Path) -> RubricView:
-    """As it is now; a source that is not on record yet gets its line. Raises ConfigError where the
-    file cannot be read."""
+    """Return the current rubric. A text changed by another program is added to the versions. Raises
+    ConfigError if the file cannot be read."""
     source = _read(file)
     versions = read_versions(file)
     if source.strip() and not (versions and versions[-1].source == source):
@@ -44,7 +44,7 @@ def view_rubric(file: Path) -> RubricView:
 
 
 def save_rubric(file: Path, source: str, who: str = "") -> RubricView:
-    """Write the file and keep the version. Raises ConfigError where nobody could use it."""
+    """Write the rubric and store it as a version. Raises ConfigError if it is invalid."""
     parse_rubric(source, file.name)
     versions = view_rubric(file).versions
     if not (versions and versions[-1].source == source):
@@ -54,7 +54,7 @@ def save_rubric(file: Path, source: str, who: str = "") -> RubricView:
 
 
 def read_versions(file: Path) -> list[RubricVersion]:
-    """Oldest first. Raises ConfigError with the line that does not read."""
+    """Return the versions, oldest first. Raises ConfigError with the invalid line."""
     beside = versions_file(file)
     try:
         text = read_regular(beside, MOST_HISTORY_BYTES, follow=False).decode()

@@ -1,8 +1,7 @@
-"""A trajectory as the judge reads it. Pure.
+"""Transcript of a trajectory for the judge. Pure.
 
-Long ones are shortened by one rule: of every message that is longer than its share, the beginning
-and the end stay, and a line says how much is missing; shares shrink until the whole fits. Nothing
-is left out silently.
+Long ones are shortened by one rule: each message longer than its share keeps its beginning and end,
+with a note on how much is missing. Shares shrink until the whole fits. Nothing is removed silently.
 """
 
 import json
@@ -12,11 +11,11 @@ from typing import Any
 from engine.protocol.records.runs import Message, Trajectory
 
 LEAST_SHARE = 200
-"""Characters of a message that always stay."""
+"""Minimum characters kept of each message."""
 
 
 def lines_of(trajectory: Trajectory, most_chars: int) -> str:
-    """The transcript in at most about `most_chars` characters."""
+    """Return the transcript in at most about `most_chars` characters."""
     texts = [_words(message) for message in trajectory.messages]
     heads = [_head(message) for message in trajectory.messages]
     share = max([LEAST_SHARE, *map(len, texts)])
@@ -28,7 +27,7 @@ def lines_of(trajectory: Trajectory, most_chars: int) -> str:
 
 
 def shorten_middle(text: str, most: int) -> str:
-    """Beginning and end, with what is missing between them said."""
+    """Return beginning and end of a text, with a note on what is missing in between."""
     if len(text) <= most:
         return text
     head, tail = most * 2 // 3, most // 3
@@ -37,7 +36,7 @@ def shorten_middle(text: str, most: int) -> str:
 
 
 def openai_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """The messages as plain OpenAI dictionaries, absent keys left out."""
+    """Return messages as dictionaries in the OpenAI format, without absent keys."""
     return [
         {
             key: value
@@ -49,8 +48,8 @@ def openai_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
 
 
 def shared_start(trajectories: list[list[Message]]) -> int:
-    """Number of leading messages that all trajectories share; if that leaves one of them nothing of
-    its own, only the messages before the first completion."""
+    """Return the number of leading messages that all trajectories share. If one of them has no
+    others, count only those before the first completion."""
     first = trajectories[0]
     equal = (len(set(map(_dumped, column))) == 1 for column in zip(*trajectories, strict=False))
     count = sum(1 for _ in takewhile(bool, equal))

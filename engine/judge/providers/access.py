@@ -1,5 +1,5 @@
-"""Access to providers: through a worker process that holds the keys, or through the home
-machine."""
+"""Access to providers: through a worker process with the API keys, or through the machine of the
+person."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,9 +14,9 @@ from engine.runtime.paths import ROOT
 from engine.trust.addresses import sends_key
 
 SENDING = ("ask", "chat")
-"""Operations of the worker that send something to a provider."""
+"""Operations of the worker that send data to a provider."""
 HomeRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
-"""(op, fields): the answer of a process at home, however long that takes."""
+"""(op, fields) → response of the worker on the home machine; waits while disconnected."""
 
 
 class ProviderClient(Protocol):
@@ -35,16 +35,16 @@ class ProviderClient(Protocol):
 
 @dataclass(frozen=True)
 class Access:
-    """Access of one run to providers. `keys` by provider, in memory only; with `errand` none are
-    needed here."""
+    """Access of one run to providers. `keys` by provider, in memory only. With `errand`, calls go
+    through the home machine, which has the keys."""
 
     keys: Mapping[str, str]
     errand: HomeRequest | None = None
     confirmed: frozenset[AddressConfirmation] = frozenset()
-    """Addresses that the person confirmed elsewhere, besides those of this machine."""
+    """Addresses confirmed on another machine, in addition to those of this one."""
 
     async def open(self, name: str, log: Path) -> ProviderClient:
-        """A speaker that has the keys, or knows who has them."""
+        """Start a worker with the keys, or connect to that of the home machine."""
         if self.errand:
             return HomeProxy(self.errand)
         worker = await start_worker(name, log, self.confirmed)
@@ -52,13 +52,13 @@ class Access:
         return worker
 
     async def lend(self, speaker: ProviderClient) -> None:
-        """The keys as they are now; those from before are forgotten."""
+        """Replace the keys of a worker by the current ones."""
         if not self.errand:
             await speaker.ask("keys", keys=dict(self.keys))
 
 
 class HomeProxy:
-    """No process here: each question goes to the home machine."""
+    """Client without a local process: each request goes to the home machine."""
 
     alive, pid = True, 0
 
@@ -69,12 +69,12 @@ class HomeProxy:
         return await self._errand(op, fields)
 
     async def close(self) -> None:
-        """Nothing of it is here."""
+        """Do nothing: there is no local process."""
 
 
 class BoundWorker:
-    """The process that alone speaks to providers. Every question passes here, and goes to no
-    address that its provider's key is not bound to."""
+    """Worker process, the only one that contacts providers. A key is only sent to its provider, or
+    to addresses confirmed for it."""
 
     def __init__(self, child: Child, confirmed: frozenset[AddressConfirmation]) -> None:
         self._child, self._confirmed = child, confirmed
@@ -88,7 +88,7 @@ class BoundWorker:
         return self._child.pid
 
     async def ask(self, op: str, **fields: Any) -> Any:
-        """Raises ConfigError for an address that is not confirmed, or a name that is no model's."""
+        """Send a request. Raises ConfigError for unconfirmed addresses or invalid model names."""
         if op in SENDING:
             fields["with_key"] = await asyncio.to_thread(
                 sends_key, fields["model"], fields["base_url"], self._confirmed
@@ -99,14 +99,14 @@ class BoundWorker:
         await self._child.close()
 
     async def kill(self) -> None:
-        """End it without grace."""
+        """Kill the process."""
         await self._child.kill()
 
 
 async def start_worker(
     name: str, log: Path, confirmed: frozenset[AddressConfirmation] = frozenset()
 ) -> BoundWorker:
-    """A process in an environment of its own, without keys yet."""
+    """Start a worker in the `judge` environment, without keys."""
     python = await asyncio.to_thread(python_of, "judge")
     argv = [str(python), "-m", "engine.judge.providers.worker"]
     return BoundWorker(await Child.spawn(name, argv, cwd=ROOT, log=log), confirmed)

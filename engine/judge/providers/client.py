@@ -1,4 +1,4 @@
-"""The engine's hand on the judge process: questions out, calls back."""
+"""Client of the judge process: sends prompts and returns calls with cost."""
 
 import asyncio
 import hashlib
@@ -14,11 +14,11 @@ from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records.judging import Call, Usage, provider_of
 
 TOKEN_MARGIN = 64
-"""Tokens a provider may add around each message."""
+"""Maximum number of tokens that a provider adds to each message."""
 
 
 class Price(NamedTuple):
-    """Dollars per token."""
+    """Price in USD per prompt and completion token."""
 
     prompt: float
     completion: float
@@ -28,7 +28,7 @@ class Price(NamedTuple):
 
 
 class Provider:
-    """Owns one judge process, or the way to one. Make it with `start`, end it with `close`."""
+    """Client of a judge process or of the home machine. Create with `start`, end with `close`."""
 
     def __init__(
         self, speaker: ProviderClient, config: JudgeConfig, prices: dict[str, Price]
@@ -40,7 +40,7 @@ class Provider:
 
     @classmethod
     async def start(cls, config: JudgeConfig, access: Access, log: Path) -> "Provider":
-        """Raises ConfigError where the price of a judge is not known: nobody spends blindly."""
+        """Connect and look up prices. Raises ConfigError if the price of a judge is unknown."""
         speaker = await access.open("judge", log)
         try:
             prices = {model: await price_of(speaker, config, model) for model in config.models}
@@ -54,28 +54,28 @@ class Provider:
         return self._speaker.pid
 
     def key_of(self, model: str, messages: Messages) -> str:
-        """Cache key of a question: equal questions have equal answers."""
+        """Return the cache key of a prompt: a hash of model, settings and messages."""
         config = self._config
         settings = [model, config.base_url, config.temperature, config.max_tokens, messages]
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
     def most_cost(self, model: str, messages: Messages) -> float:
-        """Dollars that one question can cost at most: a token is at least one byte of its text."""
+        """Maximum cost of a call in USD; every token has at least one byte of text."""
         asked = sum(len(m["content"].encode()) + TOKEN_MARGIN for m in messages)
         usage = Usage(prompt_tokens=asked, completion_tokens=self._config.max_tokens)
         return self._prices[model].of(usage)
 
     async def count(self, model: str, questions: list[Messages]) -> list[int]:
-        """Tokens of each question."""
+        """Return the number of tokens of each prompt."""
         answer = await self._speaker.ask("count", model=model, questions=questions)
         return list(answer["tokens"])
 
     def cost(self, model: str, usage: Usage) -> float:
-        """Dollars."""
+        """Cost of a call in USD."""
         return self._prices[model].of(usage)
 
     async def lend(self, access: Access) -> None:
-        """Give it keys; those from before are forgotten."""
+        """Replace the API keys by the current ones."""
         await access.lend(self._speaker)
 
     @property
@@ -85,8 +85,8 @@ class Provider:
     async def ask(
         self, model: str, messages: Messages, rubric: str, attempt: int
     ) -> tuple[Call, float | None]:
-        """Ask once. Returns the call with its reply or its problem and, where a retry may help, the
-        seconds to wait before it."""
+        """Make one call. Returns it with its reply or problem and, if a retry may help, the seconds
+        to wait before."""
         config, key = self._config, self.key_of(model, messages)
         begun = time.monotonic()
         async with self._room:
@@ -130,7 +130,7 @@ class Provider:
 async def price_of(
     speaker: ProviderClient, config: JudgeConfig | EvaluateConfig, model: str
 ) -> Price:
-    """Raises ConfigError where nobody knows it."""
+    """Return the price of a model. Raises ConfigError if it is unknown."""
     if config.price_prompt is not None and config.price_completion is not None:
         return Price(config.price_prompt / 1e6, config.price_completion / 1e6)
     if config.base_url:

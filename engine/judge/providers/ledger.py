@@ -1,9 +1,9 @@
 """Ledger of judge calls: cost and answers, in the run's database, so that they survive restarts and
-kills.
+crashes.
 
-A question is recorded at its highest possible cost before it is sent, and at its actual cost once
-it is answered. A question without an answer keeps its highest cost: it may have been billed. Each
-retry is recorded by itself.
+A call is recorded at its maximum cost before it is sent, and at its actual cost once it is
+answered. A call without an answer keeps its maximum cost, because it may have been billed. Each
+retry is a separate record.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from engine.storage.run_folder.run import Run
 
 
 class Account:
-    """Budget of one purpose within a run. `spent` includes pending questions at their highest
-    cost."""
+    """Budget of one purpose within a run. `spent` returns the cost in USD, with pending calls at
+    their maximum."""
 
     def __init__(self, run: Run, budget_usd: float | None, spent: Callable[[], float]) -> None:
         self._run = run
@@ -28,8 +28,8 @@ class Account:
         self.spent = spent
 
     async def open(self, key: str, model: str, most: float, attempt: str = "") -> str | None:
-        """Set the highest cost of a question aside, and write it down; its id, or None where the
-        budget does not hold it."""
+        """Reserve the maximum cost of a call and record it. Returns the id of the call, or None if
+        it exceeds the budget."""
         async with self._run.purse.counting:
             if self._budget is not None and self.spent() + most > self._budget:
                 return None
@@ -39,7 +39,7 @@ class Account:
 
 
 class Ledger:
-    """Asks through a provider what is not known yet and can be paid."""
+    """Judge client with cache and budget."""
 
     def __init__(self, run: Run, provider: Provider, config: JudgeConfig) -> None:
         self._run = run
@@ -49,12 +49,12 @@ class Ledger:
 
     @property
     def spent(self) -> float:
-        """Dollars, with what is on its way at its highest."""
+        """Cost in USD, with pending calls at their maximum."""
         return self._account.spent()
 
     async def ask(self, model: str, messages: Messages, rubric: str) -> Call:
-        """The stored answer, or a new one, tried again after what may pass. Without money for it,
-        a call with that problem, which is not stored: more budget brings it back."""
+        """Return the stored call for this prompt, or make a new one, with retries. A call beyond
+        the budget has that problem and is not stored, so that it can be made later."""
         key = self._provider.key_of(model, messages)
         async with self._run.purse.questions.setdefault(
             key, asyncio.Lock()

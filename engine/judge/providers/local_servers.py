@@ -1,4 +1,4 @@
-"""Model servers on this machine: the usual ports on loopback are asked, and nothing else."""
+"""Discovery of model servers on this machine: only the usual ports on loopback are queried."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ USUAL = (
 
 
 async def find_judges(servers: tuple[Server, ...] = USUAL) -> list[JudgeOption]:
-    """Every model that a server on loopback offers. A port that does not answer has none."""
+    """Return every model that a server on loopback offers."""
     async with httpx.AsyncClient(timeout=PATIENCE_S, trust_env=False) as http:
         found = await asyncio.gather(*(_ask(http, server) for server in servers))
     return [option for options in found for option in options]

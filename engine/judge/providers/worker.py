@@ -1,12 +1,10 @@
-"""The judge process: `PYTHON -m engine.judge.providers.worker LINE LIFE`, in the judge's own
-environment.
+"""Judge process: `PYTHON -m engine.judge.providers.worker LINE LIFE`, in its own environment.
 
-It alone imports litellm and holds API keys, in memory. One JSON message a line
-(engine/runtime/child.py):
-`keys` gives it keys by provider, `price` asks what a model costs, `ask` is one try of one question
-(trying again is the ledger's, who pays for it), `chat` one try of one request of an agent that is
-forwarded, tools and all. No callbacks, no telemetry, no price list from the
-network, no caching: what was asked and answered is the engine's to keep.
+Only this process imports litellm and holds API keys, in memory. Requests are one JSON message per
+line (engine/runtime/child.py): `keys` sets keys by provider, `price` and `count` look up prices and
+token counts, `ask` makes one judge call (retries are up to the ledger, which has the budget), and
+`chat` forwards one request of an agent with its tools. No callbacks, telemetry, price list from the
+network, or caching: the engine stores all requests and responses.
 """
 
 import asyncio
@@ -43,7 +41,7 @@ UNBILLED = (
     litellm.NotFoundError,
     litellm.BadRequestError,
 )
-"""Refusals before any work is done."""
+"""Errors after which a provider bills nothing."""
 Kinds = type[Exception] | tuple[type[Exception], ...]
 WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
     (
@@ -95,7 +93,7 @@ WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
         "Check the network, or that the local server is running.",
     ),
 )
-"""Kind of an error, end of its code, message and hint."""
+"""Exception type, end of the problem code, message and hint."""
 CALLERS = {
     "ask": {
         "prefix": "judge",
@@ -105,11 +103,11 @@ CALLERS = {
     },
     "chat": {"prefix": "provider", "section": "evaluate", "model": "model", "shorten": "Send less"},
 }
-"""Beginning of a problem's code, and words of its text, by operation."""
+"""Prefix of the problem code, and words for messages, by operation."""
 
 
 class Worker:
-    """Answers requests, many at once."""
+    """Concurrent handler of requests."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -135,7 +133,7 @@ class Worker:
         return {}
 
     async def _op_price(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Dollars per token; empty where litellm does not know."""
+        """Price in USD per token; empty if litellm does not know it."""
         known = litellm.model_cost
         model = message["model"]
         info = known.get(model) or known.get(model.split("/", 1)[-1]) or {}
@@ -143,18 +141,18 @@ class Worker:
         return {} if None in (prompt, completion) else {"prompt": prompt, "completion": completion}
 
     async def _op_count(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Tokens of each question, by the model's tokenizer as far as litellm has it."""
+        """Token count of each prompt, with the model's tokenizer if litellm has it."""
         model = message["model"]
         counts = [litellm.token_counter(model, messages=one) for one in message["questions"]]
         return {"tokens": counts}
 
     async def _op_ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Ask once. Returns the answer, or a `problem` and, where a retry may help, `wait_s`.
-        `metered` is false where the call may have been billed without a known cost."""
+        """Make one judge call. Returns the answer, or a `problem` and, if a retry may help,
+        `wait_s`. `metered` is false if the call may have been billed at an unknown cost."""
         return await self._tried(message, self._complete(message))
 
     async def _op_chat(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The same with the whole `request` of an agent, and the whole `message` in answer."""
+        """Like `_op_ask`, for the `request` of an agent; returns the complete `message`."""
         return await self._tried(message, self._chat(message))
 
     async def _tried(
@@ -199,8 +197,8 @@ class Worker:
         return {"message": answer, "finish": finish, **meter(reply)}
 
     def _key(self, message: dict[str, Any]) -> str | None:
-        """The provider's key, where the engine says that it may go to this address. Never None
-        with an address: litellm would look for a key of its own."""
+        """Return the provider's key if the engine allows it for this address. Never None with an
+        address, since litellm would then search for a key itself."""
         key = self._keys.get(message["provider"]) if message["with_key"] else None
         return key or ("none" if message["base_url"] else None)
 
@@ -220,7 +218,7 @@ class Worker:
 
 
 def meter(reply: Any) -> dict[str, Any]:
-    """Tokens that an answer has used; `metered` where the provider has counted them credibly."""
+    """Return the tokens of a reply; `metered` if the provider reported plausible counts."""
     usage = getattr(reply, "usage", None)
     prompt, completion = (_count(usage, f"{name}_tokens") for name in ("prompt", "completion"))
     if not prompt or completion is None:  # litellm makes up zeros
@@ -229,13 +227,13 @@ def meter(reply: Any) -> dict[str, Any]:
 
 
 def _count(usage: Any, name: str) -> int | None:
-    """None for what is not a number of tokens."""
+    """Return a token count, or None if it is invalid."""
     value = getattr(usage, name, None)
     return value if isinstance(value, int) and value >= 0 else None
 
 
 def problem_of(error: Exception, keys: dict[str, str], op: str) -> dict[str, str]:
-    """An error as a problem in the words of the operation, without any key in it."""
+    """Return an error as a problem, worded for the operation and without any key."""
     detail, caller = str(error)[:2000], CALLERS[op]
     for key in filter(None, keys.values()):
         detail = detail.replace(key, "…")
@@ -271,8 +269,8 @@ def _backoff(attempt: int) -> float:
 
 
 def refuse_redirects() -> None:
-    """Make every httpx client of this process return a redirect as the answer, whatever its own
-    setting: followed, it would take a request with keys in its headers to another address."""
+    """Disable redirects for all httpx clients of this process. Following one would send a request
+    with a key in its headers to another address."""
     httpx.Response.has_redirect_location = property(lambda response: False)  # type: ignore[assignment, method-assign]
 
 

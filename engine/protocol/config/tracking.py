@@ -185,7 +185,7 @@ class TrackerList(Value):
 
     trackers: list[TrackerView] = Field(default_factory=list)
     sending: bool = False
-    """Whether the trackers are being fed right now."""
+    """Whether events are being sent to the trackers now."""
 
 
 def sentence_of(view: TrackerView) -> str:

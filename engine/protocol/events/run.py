@@ -35,7 +35,7 @@ from engine.protocol.records.runs import (
 
 
 class RunQueued(BaseEvent):
-    """The run was queued until the device is free."""
+    """The run was queued because the device is busy."""
 
     kind: Literal["run.queued"] = "run.queued"
     spec: RunSpec
@@ -96,7 +96,7 @@ class TrajectoryRecorded(BaseEvent):
 
 class CallOpened(BaseEvent):
     """A call to a judge, or to a provider's model in an evaluation, is about to be sent; its
-    maximum cost counts from now on."""
+    maximum cost counts until it is closed."""
 
     kind: Literal["call.opened"] = "call.opened"
     key: str
@@ -239,7 +239,7 @@ class EvaluationFinished(BaseEvent):
 
 
 class DiagnosisChanged(BaseEvent):
-    """Findings that hold from now on; an empty list clears them."""
+    """Current findings, which replace the previous ones; an empty list clears them."""
 
     kind: Literal["diagnosis.changed"] = "diagnosis.changed"
     step: int

@@ -38,7 +38,7 @@ class HomeRequestList(Value):
 class Fields(BaseModel):
     """Fields of one call.
 
-    Fields that the local machine decides are accepted and ignored, since an engine with its own
+    Fields that the local machine sets itself are accepted and ignored, since an engine with its own
     keys sends them too; a different address is refused.
     """
 

@@ -1,9 +1,9 @@
 """Branches: runs that start from existing weights, of a checkpoint or of a LoRA adapter from
 elsewhere.
 
-A branch is a copy of its parent as it was after that step, with trajectories and labels, so that it
-can be read and moved by itself; it continues under its own name, with the same settings or changed
-ones. A replay has the parent's later trajectories too, and only trains on them again.
+A branch copies the state of its parent after a step, with trajectories and labels, so that it can
+be read and moved on its own. It continues under a new name, with the same or changed settings. A
+replay also copies the parent's later trajectories, and only trains on them again.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ from engine.storage.run_folder.run import DATABASE, Run, run_reader, write_spec
 
 SCRATCH = ".branch-"
 FIXED = ("name", "rank", "alpha")
-"""Model settings that an adapter depends on."""
+"""Model settings that a branch cannot change, because the adapter depends on them."""
 ADAPTER_CONFIG = "adapter_config.json"
 PLAIN = {"bias": "none", "use_dora": False, "modules_to_save": None, "lora_bias": False}
-"""Required values of an adapter's configuration, where it has them."""
+"""Values that these keys of `adapter_config.json` must have if present."""
 
 
 class Origin(NamedTuple):
@@ -45,11 +45,11 @@ class Origin(NamedTuple):
     config: ProjectConfig
     source: NamedCheckpoint | Path
     history: int = 0
-    """The last step whose attempts come along."""
+    """Last step of the parent whose trajectories and events are copied."""
 
 
 def find_origin(project: Path, request: StartRun) -> Origin:
-    """Reads; changes nothing. Raises ConfigError, ModelError, Refused."""
+    """Return the origin of a new run. Raises ConfigError, ModelError or Refused if unusable."""
     folder = Path(request.origin)
     with contextlib.suppress(RuntimeError):  # ~nobody: a name that is looked for as it is
         folder = folder.expanduser()
@@ -65,7 +65,7 @@ def find_origin(project: Path, request: StartRun) -> Origin:
 
 
 def _adapter_in(folder: Path) -> Path | None:
-    """The folder itself, or the newest of a model folder of ART (`checkpoints/0007`)."""
+    """Return the folder itself, or the newest checkpoint of an ART model (`checkpoints/0007`)."""
     if (folder / ADAPTER_CONFIG).is_file():
         return folder
     numbered = [one for one in folder.glob("checkpoints/*") if one.name.isdigit()]
@@ -108,8 +108,8 @@ def _of_checkpoint(found: NamedCheckpoint, request: StartRun) -> Origin:
 
 
 def _weights_of(found: NamedCheckpoint, request: StartRun) -> Origin:
-    """Between supervised and RL runs only the weights go along: the project's settings as they are
-    now, with the adapter's rank and scale; steps count from 0, and the optimizer starts anew."""
+    """Return the origin of a branch between supervised and RL runs, which takes over only weights:
+    current project settings with the rank and alpha of the adapter, step 0, a new optimizer."""
     if request.replay:
         raise ConfigError.of(
             "branch.nothing_behind", f"{found.name} has no stored trajectories to train on again."
@@ -129,7 +129,7 @@ def _weights_of(found: NamedCheckpoint, request: StartRun) -> Origin:
 
 
 def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
-    """The last step that can be learned again."""
+    """Return the last step that a replay trains on. Raises ConfigError if there is none."""
     if overrides:
         raise ConfigError.of(
             "branch.replay_changed",
@@ -146,7 +146,7 @@ def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
 
 
 def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origin:
-    """Rank and scale are the adapter's own."""
+    """Return the origin for a PEFT adapter, with the rank and alpha of its configuration."""
     if request.replay:
         raise ConfigError.of(
             "branch.nothing_behind", "An adapter without its run has no steps to replay."
@@ -161,7 +161,7 @@ def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origi
 
 
 def _adapter_config(folder: Path) -> dict[str, Any]:
-    """Raises ModelError for what our layers cannot compute."""
+    """Return the configuration of a plain LoRA adapter. Raises ModelError for other adapters."""
     said, why = {}, ""
     try:
         said = read_json(folder / ADAPTER_CONFIG)
@@ -195,7 +195,7 @@ def _adapter_config(folder: Path) -> dict[str, Any]:
 
 
 async def make_branch(origin: Origin, project: Path, spec: RunSpec) -> Path:
-    """The new run's folder: everything of it, or nothing. Raises what reading and writing raise."""
+    """Create the folder of a branch, complete or not at all. Raises StoreError on disk errors."""
     with tempfile.TemporaryDirectory(dir=project, prefix=SCRATCH) as scratch:
         folder = Path(scratch) / spec.id
         try:
@@ -241,7 +241,7 @@ def _fill(origin: Origin, folder: Path, spec: RunSpec) -> Checkpoint | None:
 
 
 def _take_adapter(source: Path, folder: Path, target: Path) -> Checkpoint:
-    """The adapter of a PEFT folder as the checkpoint of step 0."""
+    """Publish a copy of a PEFT adapter as the checkpoint of step 0."""
     scratch = folder / "adapter"
     (scratch / checkpoint.ADAPTER).mkdir(parents=True)
     for name in (checkpoint.WEIGHTS, ADAPTER_CONFIG):

@@ -1,7 +1,7 @@
 """Checkpoints: directories that are whole or absent.
 
 Every file is written and fsynced, the manifest with all hashes comes last, then rename, fsync of
-the parent, and only then the database row. What has no valid manifest is no checkpoint.
+the parent, and only then the database row. A folder without a valid manifest is no checkpoint.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ ADAPTER = "adapter"
 WEIGHTS = "adapter_model.safetensors"
 MOST_MANIFEST_BYTES = 2**24
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, Refused)
-"""Errors of reading a manifest, or the files it names, where no engine wrote it."""
+"""Exceptions raised by reading a malformed manifest or the files that it names."""
 By = Literal["rule", "person", "damage"]
 """Reason of a removal: a retention rule, a person, or files that differ from the manifest."""
 
 
 class Saveable(Protocol):
-    """A policy, as far as a checkpoint needs it."""
+    """Interface of a policy that can be saved as a checkpoint."""
 
     async def save(self, folder: Path) -> None:
         """Write adapter, value head and optimizer state into an empty folder."""
@@ -89,7 +89,7 @@ def adapter_hash(folder: Path) -> str:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether all files are there in their size; `verify` reads them too."""
+    """Whether all files of the manifest exist with their size. Only `verify` checks hashes."""
     try:
         entries = _entries(folder).items()
         return all(_own_file(folder, name).st_size == one["bytes"] for name, one in entries)
@@ -117,8 +117,8 @@ def _entries(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def _own_file(folder: Path, name: str) -> os.stat_result:
-    """Status of a regular file of the checkpoint that is no link to another place. Raises OSError,
-    Refused, ValueError."""
+    """Return the `lstat` of a file of the checkpoint. Raises OSError, Refused or ValueError unless
+    it is a regular file inside the folder."""
     status = inside(folder, name).lstat()
     if not stat.S_ISREG(status.st_mode):
         raise ValueError(f"{name} is no regular file")
@@ -126,7 +126,7 @@ def _own_file(folder: Path, name: str) -> os.stat_result:
 
 
 def newest(run_folder: Path, known: list[Checkpoint]) -> Checkpoint | None:
-    """The latest recorded checkpoint that verifies; damaged ones are passed over."""
+    """Return the latest recorded checkpoint that verifies, or None. Damaged ones are skipped."""
     for checkpoint in sorted(known, key=lambda c: c.step, reverse=True):
         if verify(run_folder / checkpoint.path):
             return checkpoint
@@ -134,7 +134,7 @@ def newest(run_folder: Path, known: list[Checkpoint]) -> Checkpoint | None:
 
 
 def sweep(run_folder: Path, known: list[Checkpoint]) -> None:
-    """Remove what an interrupted save or deletion has left: whatever is not on record."""
+    """Delete checkpoint folders without a record, left by an interrupted save or deletion."""
     recorded = {Path(one.path).name for one in known}
     for found in (run_folder / FOLDER).glob("*"):
         if found.name not in recorded:
@@ -151,7 +151,7 @@ def not_written(error: OSError, folder: Path) -> StoreError:
 
 
 def publish(scratch: Path, target: Path, step: int) -> int:
-    """Make a filled folder a checkpoint: sync, manifest, rename, sync. Returns its bytes."""
+    """Publish the filled folder `scratch` as `target`, atomically. Returns its size in bytes."""
     files = sorted(path for path in scratch.rglob("*") if path.is_file())
     entries = {}
     for path in files:
@@ -167,6 +167,6 @@ def publish(scratch: Path, target: Path, step: int) -> int:
 
 
 def matches(file: Path, entry: dict[str, object]) -> bool:
-    """Whether a file has the size and hash of its manifest entry. Raises OSError without it."""
+    """Whether a file has the size and hash of its manifest entry. Raises OSError if missing."""
     same_size = file.stat().st_size == entry["bytes"]
     return bool(same_size and sha256_of(file) == entry["sha256"])

@@ -15,11 +15,11 @@ from engine.storage.run_folder.run import run_reader, specs_of
 
 BEST, NEWEST = "best", "newest"
 SHORTEST = 4
-"""Characters of an id that are enough to name a run."""
+"""Minimum number of final characters of an id that identify a run."""
 
 
 class NamedCheckpoint(NamedTuple):
-    """A checkpoint and its run; None stands for the weights before the first update."""
+    """A checkpoint and its run; `checkpoint` is None for the weights before the first update."""
 
     folder: Path
     spec: RunSpec
@@ -35,12 +35,12 @@ class NamedCheckpoint(NamedTuple):
 
 
 def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
-    """Runs that have weights of their own, newest first."""
+    """Return folder and spec of all runs that train a model, newest first."""
     return [(folder, spec) for folder, spec in specs_of(project) if spec.kind in TRAINING_KINDS]
 
 
 def matching(runs: Sequence[tuple[Path, RunSpec]], name: str) -> list[tuple[Path, RunSpec]]:
-    """Runs of this name or id, else those whose id ends with it."""
+    """Return the runs with this name or id, or else those whose id ends with it."""
     found = [run for run in runs if name in (run[1].id, run[1].name)]
     if not found and len(name) >= SHORTEST:
         found = [run for run in runs if run[1].id.endswith(name.upper())]
@@ -48,7 +48,7 @@ def matching(runs: Sequence[tuple[Path, RunSpec]], name: str) -> list[tuple[Path
 
 
 def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
-    """Raises ConfigError where there is none of that name, or more than one."""
+    """Return the run with this name or id. Raises ConfigError if none or several match."""
     runs = trained_runs(project)
     found = matching(runs, name)
     if len(found) == 1:
@@ -71,17 +71,17 @@ def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
 
 
 def find_checkpoint(project: Path, reference: str) -> NamedCheckpoint:
-    """Raises ConfigError where there is none, or where its files are damaged.
+    """Return the checkpoint for a reference such as `RUN@STEP`. Step 0 always exists.
 
-    Step 0 is always there: the weights that the run began with.
+    Raises ConfigError if there is no such checkpoint, or if its files are damaged.
     """
     name, _, which = reference.partition("@")
     return find_in_run(*find_run(project, name), which)
 
 
 def find_in_run(folder: Path, spec: RunSpec, which: str) -> NamedCheckpoint:
-    """The checkpoint of a run that `which` names: a step, `best`, `newest`, or nothing for the
-    newest. Raises ConfigError like `find_checkpoint`."""
+    """Return a checkpoint of a run. `which` is a step, `best`, or `newest` (also the empty string).
+    Raises ConfigError like `find_checkpoint`."""
     kept, known = _kept(folder)
     if which == "0" and not any(one.step == 0 for one in kept):
         return NamedCheckpoint(folder, spec, None)
@@ -106,8 +106,8 @@ def find_in_run(folder: Path, spec: RunSpec, which: str) -> NamedCheckpoint:
 
 
 def newest_best(project: Path) -> NamedCheckpoint | None:
-    """The best checkpoint of the newest run that keeps one; where no test was made at any of them,
-    its newest. None where no run keeps any. Damaged runs are passed over."""
+    """Return the best checkpoint of the newest run that has one, or its last if none was validated.
+    None if no run has a checkpoint. Damaged runs and checkpoints are skipped."""
     for folder, spec in trained_runs(project):
         try:
             kept, known = _kept(folder)
@@ -124,7 +124,7 @@ def _kept(folder: Path) -> tuple[list[Checkpoint], CheckpointFacts]:
 
 
 def _best(kept: list[Checkpoint], known: CheckpointFacts) -> Checkpoint | None:
-    """Highest validation mean, or lowest held-out loss; of equal ones the earlier."""
+    """Return the checkpoint with the best validation; the earlier of equals, None without any."""
     merits = known.merits
     tested = [one for one in kept if one.step in merits]
     return min(tested, key=lambda one: (-merits[one.step], one.step), default=None)

@@ -68,10 +68,10 @@ def reasons(
     keep_last: int | None,
     keep_best: int,
 ) -> dict[int, tuple[KeptBy, ...]]:
-    """Why each of the steps' checkpoints stays; an empty tuple where none does.
+    """Return the reasons to keep the checkpoint of each step; an empty tuple if there are none.
 
-    The best come by what their validation says, higher is better; of two equal ones the earlier
-    comes first.
+    `validations` are merits by step, higher is better; of two equal steps the earlier ranks first.
+    `keep_last` None keeps all.
     """
     order = sorted(steps)
     newest = set(order if keep_last is None else order[-keep_last:])
@@ -89,7 +89,7 @@ def reasons(
 def kept_by(
     known: CheckpointFacts, checkpoints: Iterable[Checkpoint], spec: RunSpec
 ) -> dict[int, tuple[KeptBy, ...]]:
-    """By step; an empty tuple for what goes."""
+    """Return the reasons to keep each checkpoint by step; an empty tuple if there are none."""
     marked: dict[int, set[KeptBy]] = {}
     signs: dict[KeptBy, Iterable[int]] = {
         "pinned": known.pinned,
@@ -132,7 +132,7 @@ def _state(path: Path, replica: bool) -> Literal["whole", "damaged", "elsewhere"
 
 
 async def prune(run: Run) -> None:
-    """Clear away what no rule keeps: first from the record, then from the disk."""
+    """Delete checkpoints that no retention rule keeps: database record first, then files."""
     checkpoints = run.reader.checkpoints()
     why = kept_by(CheckpointFacts(run.reader), checkpoints, run.spec)
     for one in checkpoints:
@@ -141,13 +141,13 @@ async def prune(run: Run) -> None:
 
 
 async def pin(run: Run, step: int, asked: PinCheckpoint) -> None:
-    """Raises Refused without such a checkpoint."""
+    """Pin or unpin the checkpoint of a step. Raises Refused if the run has none."""
     _kept(run, step)
     await run.say(CheckpointPinned(step=step, pinned=asked.pinned, note=asked.note))
 
 
 async def delete(run: Run, step: int) -> None:
-    """Delete a checkpoint. Raises Refused for the one that the run resumes from."""
+    """Delete a checkpoint. Raises Refused if it is unknown or the newest (used by resume)."""
     found = _kept(run, step)
     if step == run.reader.checkpoints()[-1].step:
         raise Refused.of(

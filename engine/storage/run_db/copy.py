@@ -1,8 +1,8 @@
 """Copy of a run.db as it was after a step, for a branch.
 
 The copy is consistent although the run may be active: trajectories, groups, verdicts, labels and
-their events, numbered without gaps. Later labels about earlier steps are copied too, and answers of
-judges: the branch has not paid for them, so they are free.
+their events, numbered without gaps. Later labels on earlier steps are copied too. Judge answers are
+copied at no cost, because the branch has not paid for them.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ TOLD = (
     "diagnosis.changed",
     "call.closed",
 )
-"""Events that speak of a step or of an answer; the others speak of a process that has ended."""
+"""Kinds of events that are copied: about steps and judge calls, not about the process."""
 
 STEP = """coalesce(
     json_extract(body, '$.step'), json_extract(body, '$.trajectory.step'),
@@ -36,9 +36,10 @@ STEP = """coalesce(
 
 
 def copy_until(source: Path, target: Path, run_id: str, step: int, rubrics: bool = False) -> None:
-    """Write `target`, which must not exist; with `rubrics` changes of the rubric come along.
+    """Copy a run.db up to `step` to `target`, which must not exist; `rubrics` includes rubric
+    changes.
 
-    Raises StoreError where the source cannot be read, apsw.Error where the disk is full.
+    Raises StoreError if the source cannot be read, apsw.Error if the disk is full.
     """
     with contextlib.closing(open_reader(source)) as db:
         db.execute("VACUUM INTO ?", (str(target),))
@@ -61,8 +62,7 @@ def _drop_rows(db: apsw.Connection, step: int) -> None:
 
 
 def _give_answers(db: apsw.Connection) -> None:
-    """For nothing; questions that were never closed are left behind, for no event speaks of them
-    any more."""
+    """Set the cost of copied judge calls to 0, and delete calls that were never closed."""
     db.execute("DELETE FROM calls WHERE body IS NULL")
     db.execute("UPDATE calls SET cost = 0")
     db.execute(
@@ -72,7 +72,7 @@ def _give_answers(db: apsw.Connection) -> None:
 
 
 def _renumber(db: apsw.Connection, run_id: str, step: int, kinds: tuple[str, ...]) -> None:
-    """Keep the events of these kinds up to the step; labels follow theirs."""
+    """Keep events of these kinds up to the step, and renumber them, also in the labels."""
     marks = ", ".join("?" * len(kinds))
     db.execute(
         "CREATE TEMP TABLE kept AS SELECT seq AS old, row_number() OVER (ORDER BY seq) AS seq, "

@@ -1,6 +1,6 @@
 """Reward statistics per scenario and visit, computed and sorted in SQL over one covering index.
 
-A visit is one group; rewards are the present ones, labels included.
+A visit is one group. Rewards are the current ones, changed by labels.
 """
 
 import json
@@ -11,7 +11,7 @@ from engine.protocol.records.curves import CurvePage, CurveQuery, ScenarioCurve
 Rows = Callable[[str, tuple[object, ...]], list[tuple[object, ...]]]
 
 MOST_POINTS = 48
-"""Largest number of points of one curve."""
+"""Maximum number of points per curve."""
 
 SORTS = {
     "scenario": "scenario_id",
@@ -91,7 +91,7 @@ SELECT one.value, (
 
 
 def read_curves(rows: Rows, query: CurveQuery) -> CurvePage:
-    """Read one page; `rows` runs a query."""
+    """Return one page of reward curves; `rows` executes a query."""
     low, high, last = (float(str(end)) for end in rows(SCALE, (query.split,))[0])
     order = SORTS[query.sort]
     down = "DESC" if query.descending else "ASC"

@@ -1,4 +1,4 @@
-"""Reader for clients that are far behind: long stretches of events are summed in one piece."""
+"""Reader for clients that are far behind: long ranges of events are summarized as one event."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ from engine.protocol.events.history import COUNTED, LINES_KEPT, History, encode_
 from engine.storage.run_db.reader import RunReader
 
 FAR = 4000
-"""Events behind which a stretch is worth it."""
+"""Minimum number of unread events before a range is summarized."""
 LONGEST = 50_000
 
 KEPT = f"""
@@ -42,7 +42,7 @@ ORDER BY seq
 
 @dataclass
 class Tally:
-    """Counts of trajectories over a stretch of events, as the studio's RunState counts them."""
+    """Counts of trajectories over a range of events, computed like RunState in the studio."""
 
     recorded: dict[str, None] = field(default_factory=dict)
     count: int = 0
@@ -67,22 +67,22 @@ class Tally:
 
 
 class HistoryReader(RunReader):
-    """Reads events for a stream whose reader folds them."""
+    """Reader of events for a stream whose client folds them into a state."""
 
     def all(self, after: int) -> tuple[list[str], int]:
-        """Events from `after` + 1 and the last `seq` among them."""
+        """Return events from `after` + 1 as JSON lines, and the last `seq` among them."""
         lines = self.events(after)
         return lines, after + len(lines)
 
     def brief(self, after: int) -> tuple[list[str], int]:
-        """The same, or one History that stands for more."""
+        """Like `all`, but return one History event if the client is far behind."""
         if history := self.history(after):
             return [encode_history(history)], int(history.seq or 0)
         return self.all(after)
 
     def history(self, after: int) -> History | None:
-        """The next stretch, up to where a step begins; None where it is short, or no step begins
-        in it."""
+        """Summarize a long range of events that ends before the start of a step. None if too few
+        events are unread, or if no step starts in the range."""
         sql = (
             "SELECT (SELECT max(seq) FROM events), max(seq) - 1 FROM events "
             "WHERE kind = 'step.started' AND seq BETWEEN ? AND ?"

@@ -1,4 +1,4 @@
-"""Records out of the columns of a run.db, plain or packed."""
+"""Parsing of records from the columns of a run.db, plain or compressed."""
 
 import zlib
 from typing import TypeVar
@@ -8,13 +8,13 @@ from engine.protocol.problems import in_one_line
 from engine.storage.run_db.schema import damaged
 
 MOST_UNPACKED = 2**26
-"""Bytes of one record."""
+"""Maximum size of a decompressed record in bytes."""
 
 R = TypeVar("R", bound=Value)
 
 
 def parse_record(kind: type[R], body: object) -> R:
-    """A record out of its column. Raises StoreError where it is none."""
+    """Parse a record from a JSON column. Raises StoreError if it is not a valid `kind`."""
     try:
         return kind.model_validate_json(str(body))
     except ValueError as error:
@@ -22,12 +22,12 @@ def parse_record(kind: type[R], body: object) -> R:
 
 
 def unpack_record(kind: type[R], body: object) -> R:
-    """The same out of a packed column."""
+    """Parse a record from a compressed column. Raises StoreError if it is not a valid `kind`."""
     return parse_record(kind, unpacked_text(kind, body))
 
 
 def unpacked_text(kind: type[Value], body: object) -> str:
-    """Text of a packed column. Raises StoreError where it is none."""
+    """Return the text of a compressed column. Raises StoreError if damaged or too large."""
     try:
         assert isinstance(body, bytes)
         packed = zlib.decompressobj()

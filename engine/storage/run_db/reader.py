@@ -25,9 +25,9 @@ from engine.storage.run_db.packed import parse_record, unpack_record, unpacked_t
 from engine.storage.run_db.schema import damaged, open_reader
 
 MOST_WORDS = 40
-"""Words of a search that count; each costs a pass over the index."""
+"""Maximum number of words in a search; each costs a pass over the index."""
 ATTEMPT_KEY = "attempt:"
-"""Begins the key of a call that is no question to a judge."""
+"""Prefix of the keys of model calls by rollouts, as opposed to calls by judges."""
 
 SORTS = {
     "recent": "number",
@@ -42,14 +42,14 @@ SORTS = {
 
 
 MOST_TOGETHER = 2**27
-"""Bytes of the records of one group."""
+"""Maximum total size of the records of one group in bytes."""
 
 
 class RunReader:
     """Read-only connection to a run.db; callable from any thread, one call at a time."""
 
     def __init__(self, file: Path) -> None:
-        """Raises StoreError, as all its methods do, where the file is damaged."""
+        """Open the database. This and all other methods raise StoreError if it is damaged."""
         self._file = file
         self._db = open_reader(file)
         self._one_at_a_time = threading.Lock()
@@ -59,7 +59,7 @@ class RunReader:
             self._db.close()
 
     def events(self, after: int = 0, limit: int = 2000) -> list[str]:
-        """Stored events as JSON lines, in order, from `after` + 1."""
+        """Return up to `limit` stored events as JSON lines, in order, from `after` + 1."""
         sql = "SELECT body FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
         return [str(row[0]) for row in self._rows(sql, (after, limit))]
 
@@ -72,7 +72,7 @@ class RunReader:
     def events_after(
         self, after: int, kinds: Sequence[str], limit: int
     ) -> list[Event | UnknownEvent]:
-        """The next events of these kinds, in order, from `after` + 1."""
+        """Return up to `limit` events of these kinds, in order, from `after` + 1."""
         marks = ", ".join("?" * len(kinds))
         sql = (
             f"SELECT body, seq FROM events WHERE kind IN ({marks}) AND seq > ? ORDER BY seq LIMIT ?"
@@ -86,11 +86,11 @@ class RunReader:
         return self._value(sql, (*kinds, after))
 
     def last_seq(self) -> int:
-        """0 without any event."""
+        """Return the `seq` of the last event; 0 if there is none."""
         return self._value("SELECT coalesce(max(seq), 0) FROM events")
 
     def counts(self) -> tuple[int, int]:
-        """(trajectories, of them unscored)."""
+        """Return the number of trajectories, and how many of them are unscored."""
         sql = "SELECT count(*), count(*) - count(reward) FROM trajectories"
         total, unscored = self._rows(sql, ())[0]
         return int(str(total)), int(str(unscored))
@@ -136,7 +136,7 @@ class RunReader:
         return parse_record(GroupSummary, rows[0][0]) if rows else None
 
     def siblings(self, split: Split, step: int, group: int) -> Siblings:
-        """A group with its whole trajectories. Raises Refused where there is none."""
+        """Return a group with whole trajectories, verdicts, labels. Raises Refused if unknown."""
         summary = self.group(split, step, group)
         trajectories = self.stored(split, step, group)
         if not trajectories:
@@ -149,7 +149,7 @@ class RunReader:
         )
 
     def stored(self, split: Split, step: int, group: int | None = None) -> list[Trajectory]:
-        """Whole trajectories of a step, ordered by group and index."""
+        """Return whole trajectories of a step or a group, ordered by group and index."""
         chosen = "" if group is None else "AND grp = ?"
         sql = (
             "SELECT body, advantage FROM trajectories "
@@ -167,7 +167,7 @@ class RunReader:
         return found
 
     def trajectory(self, trajectory_id: str) -> Trajectory:
-        """Raises Refused where there is none."""
+        """Return a whole trajectory. Raises Refused if it is unknown."""
         sql = "SELECT body, advantage FROM trajectories WHERE id = ?"
         rows = self._rows(sql, (trajectory_id,))
         if not rows:
@@ -175,12 +175,12 @@ class RunReader:
         return _trajectory(*rows[0])
 
     def call(self, key: str) -> Call | None:
-        """The answered call of a question; None while there is none."""
+        """Return the answered call with this key, or None."""
         rows = self._rows("SELECT body FROM calls WHERE key = ? AND answered LIMIT 1", (key,))
         return _call(rows[0][0]) if rows else None
 
     def any_call(self, key: str) -> Call:
-        """The last try of a question, answered or not. Raises Refused where there is none."""
+        """Return a call with this key, answered or failed. Raises Refused if there is none."""
         sql = (
             "SELECT body FROM calls WHERE key = ? AND body NOT NULL ORDER BY answered DESC LIMIT 1"
         )
@@ -190,7 +190,7 @@ class RunReader:
         return _call(rows[0][0])
 
     def answered(self, judge: str, most: int) -> list[Call]:
-        """The last answered calls of a judge, newest first."""
+        """Return up to `most` answered calls of a judge, newest first."""
         sql = (
             "SELECT body FROM calls WHERE judge = ? AND answered AND body NOT NULL "
             "ORDER BY rowid DESC LIMIT ?"
@@ -198,12 +198,12 @@ class RunReader:
         return [_call(row[0]) for row in self._rows(sql, (judge, most))]
 
     def judge_cost(self) -> float:
-        """Dollars of all questions to judges; those that were never closed at their highest."""
+        """Return the cost of all judge calls in USD; unclosed ones count at their maximum."""
         sql = "SELECT total(cost) FROM calls WHERE key NOT GLOB ?"
         return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
     def attempts_cost(self) -> float:
-        """The same of the questions that attempts have put to providers' models."""
+        """Return the cost of the rollouts' calls of providers' models, likewise."""
         sql = "SELECT total(cost) FROM calls WHERE key GLOB ?"
         return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
@@ -214,13 +214,13 @@ class RunReader:
         return [parse_record(Verdict, row[0]) for row in self._rows(sql, tuple(trajectory_ids))]
 
     def judges(self) -> list[tuple[str, str]]:
-        """(judge, version of the rubric) of all verdicts, that which judged last first."""
+        """Return (judge, rubric version) of all verdicts, the most recently used first."""
         sql = "SELECT judge, rubric FROM verdicts GROUP BY judge, rubric ORDER BY max(at) DESC"
         return [(str(judge), str(rubric)) for judge, rubric in self._rows(sql, ())]
 
     def judged_groups(self, but: str, most: int) -> list[tuple[Split, int, int]]:
-        """(split, step, group) of the newest training groups with a verdict of any judge `but` one,
-        oldest first."""
+        """Return (split, step, group) of up to `most` training groups that a judge other than `but`
+        has judged last, oldest first."""
         sql = (
             "SELECT t.split, t.step, t.grp, max(v.at) AS latest FROM verdicts v "
             "JOIN trajectories t ON t.id = v.trajectory_id "
@@ -231,18 +231,18 @@ class RunReader:
         return [("train", int(str(step)), int(str(grp))) for _, step, grp, _ in reversed(rows)]
 
     def verdicts_of(self, judge: str, rubric: str, most: int) -> list[Verdict]:
-        """Verdicts of one judge by one rubric, newest first."""
+        """Return up to `most` verdicts of a judge with this rubric version, newest first."""
         sql = "SELECT body FROM verdicts WHERE judge = ? AND rubric = ? ORDER BY at DESC LIMIT ?"
         return [parse_record(Verdict, row[0]) for row in self._rows(sql, (judge, rubric, most))]
 
     def cost_of(self, keys: Collection[str]) -> float:
-        """Dollars of these questions, every try."""
+        """Return the cost of all calls with these keys in USD, including retries."""
         marks = ", ".join("?" * len(keys))
         sql = f"SELECT total(cost) FROM calls WHERE key IN ({marks})"
         return float(str(self._rows(sql, tuple(keys))[0][0]))
 
     def names(self, split: Split, step: int, group: int) -> list[str]:
-        """Ids of a group's trajectories, in their order."""
+        """Return the ids of the trajectories of a group, ordered by index."""
         sql = "SELECT id FROM trajectories WHERE split = ? AND step = ? AND grp = ? ORDER BY idx"
         return [str(row[0]) for row in self._rows(sql, (split, step, group))]
 
@@ -261,19 +261,19 @@ class RunReader:
         return _label(*rows[0]) if rows else None
 
     def summaries(self, trajectory_ids: Sequence[str]) -> list[TrajectorySummary]:
-        """Rows of these trajectories, in any order."""
+        """Return the summaries of these trajectories, in any order."""
         marks = ", ".join("?" * len(trajectory_ids))
         sql = f"SELECT summary FROM trajectories WHERE id IN ({marks})"
         rows = self._rows(sql, tuple(trajectory_ids))
         return [parse_record(TrajectorySummary, row[0]) for row in rows]
 
     def summaries_of(self, split: Split, step: int) -> list[TrajectorySummary]:
-        """All rows of a step, ordered by group and index."""
+        """Return the summaries of all trajectories of a step, ordered by group and index."""
         sql = "SELECT summary FROM trajectories WHERE split = ? AND step = ? ORDER BY grp, idx"
         return [parse_record(TrajectorySummary, row[0]) for row in self._rows(sql, (split, step))]
 
     def last_step(self, split: Split) -> int:
-        """Highest step with a trajectory; 0 without any."""
+        """Return the highest step with a trajectory; 0 if there is none."""
         return self._value(
             "SELECT coalesce(max(step), 0) FROM trajectories WHERE split = ?", (split,)
         )
@@ -296,7 +296,7 @@ class RunReader:
 
 
 def search_phrase(words: str) -> str:
-    """Typed words as an FTS5 query: each must occur, the last one may be unfinished."""
+    """Convert typed words to an FTS5 query: each must occur, the last one as a prefix."""
     found = [f'"{word}"' for word in re.findall(r"\w+", words)[:MOST_WORDS]]
     return " ".join(found) + "*" if found else '""'
 

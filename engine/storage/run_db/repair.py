@@ -1,10 +1,10 @@
-"""Repair of a damaged run: the longest readable beginning of its events, and their rows.
+"""Repair of a damaged run: its events up to the first unreadable one, and their rows.
 
-The damaged files are copied, read, and kept beside the repaired ones in `damaged/`. Events stay up
-to the first that is missing or unreadable. Rows are made of the events where those say everything
-(groups, labels, checkpoints), taken over where they can be read (transcripts, verdicts, answers of
-judges), and rebuilt from the events where they cannot. Nothing behind the damage is kept: the
-repaired run is what the run was at that moment, and one more event says so.
+The damaged files are copied, read, and kept beside the repaired ones in `damaged/`. Groups, labels
+and checkpoints are rebuilt from the kept events. Transcripts, verdicts and judge answers are copied
+if readable. For a lost transcript, a row without one is made from the events. Everything after the
+damage is dropped: the repaired run has the state of that moment, and a last event that records the
+repair.
 """
 
 import contextlib
@@ -41,9 +41,9 @@ class Repaired:
     events: int
     """Number of events kept; 0 where the database was not damaged."""
     broken: bool
-    """Whether events after them were lost."""
+    """Whether later events were lost."""
     transcripts: int
-    """Number of lost transcripts of rollouts whose rewards are kept."""
+    """Number of rollouts that kept their reward but lost their transcript."""
     spec: RunSpec
     """Spec with which the run began, for a run.json that has to be rewritten."""
 
@@ -59,8 +59,8 @@ class Repaired:
 def repair_database(folder: Path, database: str, known: RunSpec | None) -> Repaired:
     """Replace the database of a run by its readable part; nothing else may use the run meanwhile.
 
-    `known` is what run.json says, where that can be read. The old files go to `damaged/`. Raises
-    StoreError where no beginning of a run can be read, or a newer version made it.
+    `known` is the spec in run.json, or None if that is unreadable. The old files move to
+    `damaged/`. Raises StoreError if nothing can be read, or if a newer version wrote the database.
     """
     scratch = Path(tempfile.mkdtemp(prefix="repairing-", dir=folder))
     try:
@@ -119,8 +119,8 @@ def _nothing(folder: Path, why: str) -> StoreError:
 def _whole(
     db: apsw.Connection, found: ReadableEvents
 ) -> tuple[dict[str, Trajectory], ReadableEvents]:
-    """Stored trajectories of the events' rollouts, and the events up to the first step that would
-    be trained again on lost transcripts: that step must be rolled out again."""
+    """Return the stored trajectories that match the events, and the events to keep: those before
+    the first step that would need a lost transcript for training, and is sampled again."""
     told = found.rollouts()
     stored = salvage.trajectories(db)
     if told:
@@ -170,8 +170,8 @@ def _write(
 def _write_trajectories(
     target: apsw.Connection, found: ReadableEvents, stored: dict[str, Trajectory]
 ) -> None:
-    """Write trajectories as recorded by the events; those of imported runs, which have no such
-    events, as stored."""
+    """Write trajectories with the state that the events give them. Imported runs have no such
+    events: their trajectories are written as stored."""
     rollouts = found.rollouts() or {
         id_: TrajectoryState(summary_of(one), one.advantage) for id_, one in stored.items()
     }
@@ -203,7 +203,7 @@ def _write_labels(target: apsw.Connection, found: ReadableEvents) -> None:
 
 
 def _write_calls(target: apsw.Connection, db: apsw.Connection, found: ReadableEvents) -> None:
-    """Write all readable answers, and the cost of the others: money that was spent still counts."""
+    """Write readable calls, and the cost of all others, because that money was spent."""
     costs = found.costs()
     select = "SELECT rowid, id, key, judge, answered, cost, body FROM calls NOT INDEXED"
     for row in salvage.rows_by_rowid(db, select, "rowid"):
@@ -259,7 +259,7 @@ def _insert(target: apsw.Connection, into: str, values: tuple[object, ...]) -> N
 
 
 def _swap(folder: Path, database: str, made: Path) -> None:
-    """Put the repaired file in the place of the damaged ones, which are kept."""
+    """Move the damaged files to `damaged/`, and the repaired file into their place."""
     kept = folder / KEPT / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     kept.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(apsw.Connection(str(made))) as db:

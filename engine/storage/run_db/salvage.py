@@ -1,4 +1,4 @@
-"""Reading of a damaged run.db, table by table, from a copy; damage ends a table, never raises."""
+"""Reader of a damaged run.db, table by table, from a copy. Damage ends a table, never raises."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,28 +35,28 @@ Row = tuple[object, ...]
 UNREADABLE = (apsw.Error, UnicodeDecodeError)
 """Exceptions raised by reading a damaged row, whose text need not be UTF-8."""
 GIVEN_UP = 64
-"""Number of unreadable places in a row after which a table is taken to end."""
+"""Number of consecutive failed reads after which a table is taken to end."""
 
 
 @dataclass
 class ReadableEvents:
-    """Events from the first to the last before any damage, and the state they leave behind."""
+    """Events before any damage, and the state that follows from them."""
 
     bodies: list[str] = field(default_factory=list)
     events: list[Event | UnknownEvent] = field(default_factory=list)
     broken: bool = False
-    """Whether there was something after the last event."""
+    """Whether anything was stored after the last of these events."""
 
     @property
     def seq(self) -> int:
         return len(self.bodies)
 
     def until(self, seq: int) -> "ReadableEvents":
-        """The events up to `seq`."""
+        """Return the events up to `seq`."""
         return ReadableEvents(self.bodies[:seq], self.events[:seq], True)
 
     def rollouts(self) -> dict[str, "TrajectoryState"]:
-        """State of each trajectory by the events, by id, in the order of their rows."""
+        """Return the state of each trajectory after these events, by id, in row order."""
         found: dict[str, TrajectoryState] = {}
         for event in self.events:
             match event:
@@ -89,8 +89,8 @@ class ReadableEvents:
         return found
 
     def costs(self) -> dict[str, list[tuple[str, float]]]:
-        """(judge, cost in USD) of the attempts at each question by its key; the highest possible
-        cost where no answer came back."""
+        """Return (judge, cost in USD) of all calls by key; unanswered ones at their maximum
+        cost."""
         found: dict[str, list[tuple[str, float]]] = {}
         waiting: dict[str, int] = {}
         for event in self.events:
@@ -104,7 +104,7 @@ class ReadableEvents:
         return found
 
     def begin_of(self, step: int) -> int:
-        """Number of the last event before a step was started."""
+        """Return the number of the last event before this or a later step was started."""
         begun = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
         first = next(begun, None)
         return (first.seq or 1) - 1 if first else self.seq
@@ -112,15 +112,14 @@ class ReadableEvents:
 
 @dataclass
 class TrajectoryState:
-    """Latest state of one trajectory by the events."""
+    """State of a trajectory after the last event about it."""
 
     summary: TrajectorySummary
     advantage: float | None = None
-    """Advantage in the column of the row; the one in the summary follows the last verdict or
-    label."""
+    """Advantage for the row's column; the summary's may be cleared by a verdict or label."""
 
     def fits(self, stored: Trajectory) -> bool:
-        """Whether a stored trajectory is this rollout, and not a later one with its id."""
+        """Whether a stored trajectory is this rollout, not another one with the same id."""
         return all(getattr(stored, name) == getattr(self.summary, name) for name in UNCHANGED)
 
 
@@ -144,9 +143,9 @@ def _score(found: dict[str, TrajectoryState], group: GroupSummary) -> None:
 
 
 def readable_events(db: apsw.Connection, spec: RunSpec | None = None) -> ReadableEvents:
-    """Events 1, 2, 3 … up to the first that is missing, invalid or has another number.
+    """Return events 1, 2, 3 … up to the first that is missing, invalid or misnumbered.
 
-    The first one says how the run began: where it cannot be read, `spec` says it.
+    If the first one (the start of the run) is unreadable, it is rebuilt from `spec`.
     """
     found = ReadableEvents()
     for number in count(1):
@@ -172,7 +171,7 @@ def _event(number: int, body: Row | None) -> Event | UnknownEvent | None:
 
 
 def trajectories(db: apsw.Connection) -> dict[str, Trajectory]:
-    """Whole trajectories whose row can be read, by id."""
+    """Return all readable trajectories by id."""
     found = {}
     for row in rows_by_rowid(db, "SELECT number, id, body FROM trajectories NOT INDEXED", "number"):
         try:
@@ -183,9 +182,9 @@ def trajectories(db: apsw.Connection) -> dict[str, Trajectory]:
 
 
 def rows_by_rowid(db: apsw.Connection, select: str, key: str) -> Iterator[Row]:
-    """Rows of a table by its rowid; unreadable ones are left out.
+    """Yield the rows of a table in order of rowid, without unreadable ones.
 
-    Behind a row that cannot be read single rows are tried, at growing distances.
+    After an unreadable row, single rows are tried at growing distances.
     """
     last, missed = 0, 0
     while missed < GIVEN_UP:
@@ -205,7 +204,7 @@ def rows_by_rowid(db: apsw.Connection, select: str, key: str) -> Iterator[Row]:
 
 
 def rows_until_error(db: apsw.Connection, select: str) -> Iterator[Row]:
-    """Rows of a query up to the first that cannot be read."""
+    """Yield the rows of a query up to the first unreadable one."""
     try:
         yield from db.execute(select)
     except UNREADABLE:
@@ -220,7 +219,7 @@ def _row(db: apsw.Connection, sql: str, values: Row) -> Row | None:
 
 
 def _more(db: apsw.Connection, number: int) -> bool:
-    """Whether a row from `number` on is there or cannot be read."""
+    """Whether an event from `number` on exists, or cannot be read."""
     try:
         return bool(list(db.execute("SELECT 1 FROM events WHERE seq >= ? LIMIT 1", (number,))))
     except apsw.SQLError:  # there is no such table

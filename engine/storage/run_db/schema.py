@@ -1,4 +1,4 @@
-"""Tables of run.db, and how a file is opened; one of a newer version is refused."""
+"""Schema of run.db, and connections to it. A database of a newer version is refused."""
 
 import contextlib
 import os
@@ -117,8 +117,8 @@ MOST_VALUE_BYTES = 2**26
 
 
 def foreign_object(db: apsw.Connection) -> str:
-    """Name of a schema object that no engine makes; empty if there is none. Views, triggers and
-    computed columns are programs: one that never ends would hang every reader."""
+    """Return the name of a schema object that Atelier does not create, or an empty string. Views,
+    triggers and computed columns execute code: one that never ends would hang every reader."""
     known = _known_objects()
     for name, sql in db.execute("SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL"):
         text = _normal(str(sql))
@@ -129,7 +129,7 @@ def foreign_object(db: apsw.Connection) -> str:
 
 @cache
 def _known_objects() -> dict[str, str]:
-    """Statement of every table and index that `TABLES` makes, FTS5's own among them, by name."""
+    """Return the SQL of each table and index made by `TABLES` (with those of FTS5), by name."""
     with contextlib.closing(apsw.Connection(":memory:")) as db:
         db.execute(TABLES)
         rows = db.execute("SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL")
@@ -137,12 +137,12 @@ def _known_objects() -> dict[str, str]:
 
 
 def _normal(sql: str) -> str:
-    """A statement without comments and with single spaces."""
+    """Return a statement without comments and with single spaces."""
     return " ".join(re.sub(r"--[^\n]*", "", sql).split())
 
 
 def _check_schema(db: apsw.Connection, file: Path) -> None:
-    """Raises StoreError where the schema is not that of a run."""
+    """Raise StoreError if the schema is not that of a run."""
     db.limit(apsw.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
     if name := foreign_object(db):
         db.close()
@@ -150,7 +150,7 @@ def _check_schema(db: apsw.Connection, file: Path) -> None:
 
 
 def open_writer(file: Path) -> apsw.Connection:
-    """Open or make a run.db for its one writer."""
+    """Open or create a run.db for its single writer. Raises StoreError."""
     try:
         db = apsw.Connection(str(file))
         db.set_busy_timeout(BUSY_MS)
@@ -197,9 +197,8 @@ def open_reader(file: Path) -> apsw.Connection:
 
 
 def _connect_to_read(file: Path) -> apsw.Connection:
-    """Open a database for reading. In a folder where nothing can be written, SQLite cannot make the
-    shared memory of a WAL database: the file is then read as it is, which is whole once its run has
-    ended."""
+    """Open a database for reading. In a read-only folder SQLite cannot create the shared memory of
+    WAL mode, so the file is opened as immutable. It is complete once its run has ended."""
     db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         db.set_busy_timeout(BUSY_MS)  # another reader may be recovering or closing it right now
@@ -219,7 +218,7 @@ def _version(db: apsw.Connection) -> int:
 
 
 def refuse_newer(version: int, file: Path) -> None:
-    """Raise StoreError for the version of a file that this engine does not know."""
+    """Raise StoreError if a file has a newer version than this engine supports."""
     if version > VERSION:
         raise StoreError.of(
             "store.newer",

@@ -39,25 +39,25 @@ from engine.storage.run_db.schema import open_writer
 
 MOST_PER_COMMIT = 500
 CLOSING_MS = 500
-"""Longest wait for readers of other processes when the WAL is written into the file."""
+"""Maximum wait for other readers when closing writes the WAL into the file."""
 
 Statement = tuple[str, tuple[object, ...]]
 
 
 SEQ = object()
-"""Among the values of a statement: the `seq` of the event that it is stored with."""
+"""Placeholder in the values of a statement for the `seq` of the event stored with it."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """Rows and the event about them: stored together or not at all."""
+    """An event and the rows that belong to it, stored in one transaction."""
 
     event: BaseEvent
     statements: tuple[Statement, ...] = ()
 
 
 class RunWriter:
-    """Owns the connection. Every method returns after COMMIT, with the stored event."""
+    """Owner of the writing connection. Its methods return the stored event after COMMIT."""
 
     def __init__(
         self, file: Path, run_id: str, on_committed: Callable[[], None] = lambda: None
@@ -72,7 +72,7 @@ class RunWriter:
 
     @property
     def seq(self) -> int:
-        """The last one committed."""
+        """`seq` of the last committed event."""
         return self._seq
 
     async def say(self, event: BaseEvent) -> BaseEvent:
@@ -80,7 +80,7 @@ class RunWriter:
         return await self._write(Write(event))
 
     async def add_trajectory(self, trajectory: Trajectory) -> BaseEvent:
-        """Store a finished rollout; doing it again replaces it."""
+        """Store a finished rollout; replaces one with the same id."""
         summary = summary_of(trajectory)
         event = TrajectoryRecorded(trajectory=summary)
         return await self._write(Write(event, trajectory_rows(trajectory, summary)))
@@ -92,7 +92,7 @@ class RunWriter:
     async def open_call(
         self, call_id: str, key: str, judge: str, most_usd: float, attempt: str = ""
     ) -> BaseEvent:
-        """Write down a question at its highest cost, before it is sent."""
+        """Store a model call at its maximum cost, before it is sent."""
         row = (
             "INSERT INTO calls(id, key, judge, answered, cost) VALUES (?, ?, ?, 0, ?)",
             (call_id, key, judge, most_usd),
@@ -101,7 +101,7 @@ class RunWriter:
         return await self._write(Write(event, (row,)))
 
     async def close_call(self, call_id: str, call: Call, attempt: str = "") -> BaseEvent:
-        """Write down what became of it, at its true cost."""
+        """Store the answer or problem of a model call, with its actual cost."""
         body = zlib.compress(call.model_dump_json().encode(), 1)
         row = (
             "UPDATE calls SET answered = ?, cost = ?, body = ? WHERE id = ?",
@@ -120,8 +120,8 @@ class RunWriter:
     async def add_verdicts(
         self, verdicts: list[Verdict], group: list[Trajectory], rewarded: bool
     ) -> BaseEvent:
-        """Store what the judges say of one group and, where that has changed its rewards, its
-        trajectories as they are now."""
+        """Store verdicts on one group. If they changed its rewards (`rewarded`), also update its
+        trajectories."""
         first, now = group[0], time.time()
         trajectories = group if rewarded else []
         rows: list[Statement] = [
@@ -143,7 +143,7 @@ class RunWriter:
     async def add_label(
         self, label: Label, group: GroupSummary, trajectories: list[Trajectory]
     ) -> BaseEvent:
-        """Store what a person says, and the group as it is now."""
+        """Store a label, and the group and trajectories with the rewards that result."""
         row: Statement = (
             "INSERT INTO labels(id, seq, split, step, grp, body) VALUES (?, ?, ?, ?, ?, ?)",
             (label.id, SEQ, label.split, label.step, label.group, label.model_dump_json()),
@@ -153,7 +153,7 @@ class RunWriter:
     async def undo_label(
         self, label: Label, group: GroupSummary, trajectories: list[Trajectory]
     ) -> BaseEvent:
-        """Take it back; it stays on record."""
+        """Mark a label as undone, and store the group and trajectories without it."""
         row: Statement = ("UPDATE labels SET undone = ? WHERE id = ?", (SEQ, label.id))
         return await self._write(_relabelled(label, True, row, group, trajectories))
 
@@ -167,14 +167,14 @@ class RunWriter:
     async def drop_checkpoint(
         self, checkpoint: Checkpoint, by: Literal["rule", "person", "damage"]
     ) -> BaseEvent:
-        """Forget it; its files go afterwards."""
+        """Delete the record of a checkpoint; the caller deletes its files afterwards."""
         row = ("DELETE FROM checkpoints WHERE step = ?", (checkpoint.step,))
         event = CheckpointDropped(step=checkpoint.step, bytes=checkpoint.bytes, by=by)
         return await self._write(Write(event, (row,)))
 
     def close(self) -> None:
-        """Write what is queued, and all of the WAL into the file, then close it: a copy of this
-        one file is the whole run. Readers are closed before."""
+        """Commit what is queued, write the WAL into the file and close it, so that a copy of this
+        one file is the whole run. Close all readers first."""
         self._queue.put(None)
         self._thread.join()
         self._db.set_busy_timeout(CLOSING_MS)
@@ -199,7 +199,7 @@ class RunWriter:
             self._commit_all([item for item in batch if item[1].set_running_or_notify_cancel()])
 
     def _commit_all(self, batch: list[tuple[Write, Future[BaseEvent]]]) -> None:
-        """In one transaction; where one of them cannot be written at all, each by itself."""
+        """Commit writes in one transaction, or one by one if one of them is invalid."""
         seq, stored = self._seq, []
         try:
             self._db.execute("BEGIN IMMEDIATE")
@@ -252,7 +252,7 @@ def _relabelled(
 
 
 def group_rows(group: GroupSummary) -> tuple[Statement, ...]:
-    """Rows of a group, and of the advantages of its trajectories."""
+    """Return statements that store a group and the advantages of its trajectories."""
     place = (group.split, group.step, group.group)
     rows: list[Statement] = [
         (
@@ -278,7 +278,7 @@ def summary_of(trajectory: Trajectory) -> TrajectorySummary:
 
 
 def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple[Statement, ...]:
-    """The row and its search entry; what was there under the same id goes first."""
+    """Return statements that store a trajectory and its search entry, replacing old ones."""
     t = trajectory
     values = (t.id, t.split, t.step, t.group, t.index, t.scenario_id, t.title, t.reward)
     more = (t.advantage, t.turns, t.sampled_tokens, int(t.truncated), int(bool(t.labels)))
@@ -303,9 +303,9 @@ def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple
 
 
 def updated_rows(trajectory: Trajectory) -> list[Statement]:
-    """Statements that update a trajectory after a new verdict or label: the row keeps its place,
-    its search entry is rebuilt. The advantage is not written here but with the group, so that the
-    same verdict leaves the same bytes."""
+    """Return statements that update a trajectory after a new verdict or label. The row keeps its
+    place, and its search entry is rebuilt. The advantage is stored with the group instead, so that
+    the same verdict always leaves the same bytes."""
     trajectory = trajectory.model_copy(update={"advantage": None})
     summary = summary_of(trajectory)
     body = zlib.compress(trajectory.model_dump_json().encode(), 1)
@@ -328,7 +328,7 @@ class SearchedProblem(TypedDict):
 
 
 class SearchText(TypedDict):
-    """Searchable text of a trajectory."""
+    """Fields of a trajectory that a search covers."""
 
     title: str
     scenario_id: str
@@ -337,7 +337,7 @@ class SearchText(TypedDict):
 
 
 def searchable(trajectory: SearchText) -> str:
-    """Everything a person would search for in a trajectory."""
+    """Return the text of a trajectory for full-text search."""
     words = [trajectory["title"], trajectory["scenario_id"]]
     for message in trajectory["messages"]:
         words.append(message["content"])

@@ -1,7 +1,7 @@
-"""Files of a run folder: its own, never links to other places, pipes or devices.
+"""Check that a run folder has only regular files and folders: no links, pipes or devices.
 
-A run folder may come from anywhere. A link in it would have the engine read or overwrite whatever
-it points to, so one with a link is damaged, and nothing in it is opened.
+A run folder may come from anywhere. A link in it would make the engine read or overwrite its
+target, so a folder with a link counts as damaged, and nothing in it is opened.
 """
 
 import os
@@ -30,8 +30,8 @@ FOLDERS = (".", "logs", "checkpoints", "damaged", "exports")
 
 
 def check_run_folder(folder: Path) -> None:
-    """Raises StoreError where the folder, or something in it, is a link or of another kind than the
-    engine makes."""
+    """Raise StoreError if the folder, or something in it, is a link or has an unexpected file
+    type."""
     try:
         if is_of_another_project(folder):
             raise _foreign(folder, "its folder is a link into another project")
@@ -50,7 +50,7 @@ def check_run_folder(folder: Path) -> None:
 
 
 def clear_lock(file: Path) -> None:
-    """Remove what stands in the place of a lock and is no file: no engine holds it."""
+    """Remove a lock that is not a regular file, since no engine can hold it."""
     if _is(file, stat.S_IFREG):
         return
     if stat.S_ISDIR(os.lstat(file).st_mode):
@@ -60,14 +60,14 @@ def clear_lock(file: Path) -> None:
 
 
 def is_of_another_project(folder: Path) -> bool:
-    """Whether the runs of a project are a link to those of another; a link to a folder outside of
-    any project, such as one on a larger disk, is none."""
+    """Whether the `runs` folder links to that of another project. A link to a folder outside of any
+    project, such as one on a larger disk, does not count."""
     runs = folder.parent
     return runs.is_symlink() and (runs.resolve().parent / PROJECT).exists()
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Entries of the folder; none where it is not a folder."""
+    """Return the entries of a folder; an empty list if it is not a folder."""
     if not _is(folder, stat.S_IFDIR) or not folder.exists():
         return []
     with os.scandir(folder) as found:
@@ -75,7 +75,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is(path: Path, kind: int) -> bool:
-    """Whether nothing is there, or something of this kind."""
+    """Whether a path does not exist, or has this file type (`stat.S_IF…`)."""
     try:
         return stat.S_IFMT(os.lstat(path).st_mode) == kind
     except FileNotFoundError:

@@ -42,26 +42,26 @@ LOG = "logs/run.log"
 MOST_SPEC_BYTES = 2**26
 BALLAST = "ballast"
 BALLAST_BYTES = 2**21
-"""Set aside while a run is open: room to say why it ends when the disk is full."""
+"""Disk space reserved while a run is open, to store its last events on a full disk."""
 LOCK_WAIT_S = 0.1
 TICK_EVERY_S = 0.25
 REPEAT_EVERY_S = 1.0
 CARDS_EVERY = 2
-"""Repeated ticks from one look at the cards to the next."""
+"""Number of repeated ticks per reading of the GPUs."""
 
 
 @dataclass
 class RunOrders:
-    """Orders of the person for an active run; read by the loop between stages."""
+    """Requests of the user to an active run; the training loop reads them between stages."""
 
     steps: int
     stop_after_step: bool = False
     paused: bool = False
     reviewed: bool = False
     keep: bool = False
-    """A checkpoint after this step, due or not."""
+    """Whether to save a checkpoint after this step, even if none is due."""
     rubric: str = ""
-    """Source of the rubric that has taken the place of the one the run started with."""
+    """Source of a rubric that replaces the one the run started with; empty if none does."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def give(
@@ -76,7 +76,7 @@ class RunOrders:
         self.changed.set()
 
     async def until(self, met: Callable[[], bool]) -> None:
-        """Wait until the orders meet a condition."""
+        """Wait until `met()` is true; it is called after each change."""
         while not met():
             self.changed.clear()
             await self.changed.wait()
@@ -84,21 +84,21 @@ class RunOrders:
 
 @dataclass
 class RunBudget:
-    """Budget of a run, shared by all judges: two questions never spend the same dollar, and equal
-    questions are asked once."""
+    """Locks that all judges of a run share: costs are reserved one call at a time, and equal
+    questions are asked only once."""
 
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
     questions: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
 
 class Run:
-    """Open with `Run.open`; close it whatever happens."""
+    """An open run folder with its lock, writer and reader. Always call `close`."""
 
     def __init__(
         self, folder: Path, spec: RunSpec, announce: Callable[[BaseEvent | None], None]
     ) -> None:
-        """Raises StoreError where something in the folder leads elsewhere, Refused where another
-        engine works on it."""
+        """Open and lock a run folder. Raises StoreError if it contains links, Refused if another
+        engine uses it."""
         check_run_folder(folder)
         self.folder = folder
         self.spec = spec
@@ -116,8 +116,7 @@ class Run:
             os.close(self._lock)  # a damaged run can still be repaired, or removed
             raise
         self.quiet: set[int] = set()
-        """Steps whose attempts are sampled while an earlier one learns: their phases are not
-        those of the run."""
+        """Steps that are sampled while an earlier one is trained; their phases are not reported."""
         self._ticked = 0.0
         self._tick: ProgressTicked | None = None
         self._cards: tuple[Card, ...] = ()
@@ -132,11 +131,11 @@ class Run:
         return self.folder.parents[1]
 
     async def say(self, event: BaseEvent) -> BaseEvent:
-        """Store an event; returns it as stored, when it is acknowledged."""
+        """Store an event and return it as stored, after COMMIT."""
         return await self.writer.say(event)
 
     async def enter(self, step: int, phase: Phase) -> None:
-        """Say that a phase begins, unless it is of a step that runs ahead."""
+        """Store that a phase has begun, unless the step is sampled ahead."""
         if step in self.quiet:
             return
         await self.say(PhaseChanged(step=step, phase=phase))
@@ -159,7 +158,7 @@ class Run:
         in_flight: dict[int, tuple[int, int]] | None = None,
         **hardware: float,
     ) -> None:
-        """A sign of life, at most four a second (the last of a phase always)."""
+        """Announce progress, at most four times a second (the end of a phase always)."""
         if step in self.quiet:
             return
         now = time.monotonic()
@@ -179,7 +178,7 @@ class Run:
         self._announce_tick()
 
     async def keep_ticking(self) -> None:
-        """Repeat the last tick with fresh figures of the machine, until cancelled."""
+        """Repeat the last tick with new CPU, memory and GPU readings until cancelled."""
         with open_gpu_reader() as look:
             for beat in itertools.count():
                 if look is not None and beat % CARDS_EVERY == 0:
@@ -194,7 +193,7 @@ class Run:
             self._announce(tick.model_copy(update=fresh))
 
     def free_ballast(self) -> None:
-        """Give up the room that was set aside, for the last events."""
+        """Free the reserved disk space for the last events."""
         (self.folder / BALLAST).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -219,15 +218,15 @@ def _set_aside(file: Path) -> None:
 
 
 def write_spec(folder: Path, spec: RunSpec) -> None:
-    """Write run.json of a run that begins on this machine; it is trusted from now on."""
+    """Write run.json of a run created on this machine, and mark it as trusted."""
     text = spec.model_dump_json(indent=1)
     replace_file(folder / SPEC, text)
     remember_run(spec.id, text.encode())
 
 
 async def make_open_ended_run(project: Path, spec: RunSpec) -> Path:
-    """Create the folder of a run without training (arena, drafts), to which data is added: it has
-    begun and ended."""
+    """Create the folder of a run without training (arena, drafts), to which data is added later.
+    Its database records that it started and finished."""
     folder = project / "runs" / spec.id
     folder.mkdir(parents=True)
     with contextlib.closing(RunWriter(folder / DATABASE, spec.id)) as writer:
@@ -238,7 +237,7 @@ async def make_open_ended_run(project: Path, spec: RunSpec) -> Path:
 
 
 def read_spec(folder: Path) -> RunSpec:
-    """Raises StoreError where run.json is missing, damaged, or newer than this engine."""
+    """Return the spec in run.json. Raises StoreError if missing, damaged or too new."""
     try:
         data = parse_json(_bounded(folder / SPEC))
         if not isinstance(data, dict):
@@ -263,19 +262,19 @@ def read_spec(folder: Path) -> RunSpec:
 
 
 def run_reader(folder: Path) -> contextlib.closing[RunReader]:
-    """Context manager of a reader of a run's database."""
+    """Return a context manager with a reader of a run's database."""
     return contextlib.closing(RunReader(folder / DATABASE))
 
 
 def opened_run(folder: Path) -> contextlib.closing["Run"]:
-    """Context manager of a run that is opened outside of an engine. Raises StoreError, and Refused
-    where an engine works on it."""
+    """Return a context manager with a run opened outside of an engine. Raises StoreError, or
+    Refused if an engine is using it."""
     return contextlib.closing(Run(folder, read_spec(folder), lambda tick: None))
 
 
 def specs_of(project: Path) -> Iterator[tuple[Path, RunSpec]]:
-    """Folder and spec of each run of a project that can be read, newest first. Damaged runs are
-    left out: the list of runs shows them with the reason."""
+    """Yield folder and spec of each readable run of a project, newest first. Damaged runs are
+    skipped: the list of runs shows them with the reason."""
     for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
         try:
             check_run_folder(file.parent)
@@ -285,7 +284,7 @@ def specs_of(project: Path) -> Iterator[tuple[Path, RunSpec]]:
 
 
 def _bounded(file: Path) -> bytes:
-    """The bytes of a regular file of sensible size. Raises OSError, ValueError."""
+    """Return the bytes of a regular file, up to 64 MiB. Raises OSError or ValueError."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is not a regular file")
@@ -295,13 +294,13 @@ def _bounded(file: Path) -> bytes:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether some engine works on this run right now."""
+    """Whether an engine is using this run."""
     return locks.is_locked(folder / LOCK)
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder for the block. Raises Refused where another engine holds it."""
+    """Hold the lock of a run folder for the block. Raises Refused if another engine holds it."""
     clear_lock(folder / LOCK)
     with locks.released(_take_lock(folder / LOCK)):
         yield

@@ -1,4 +1,4 @@
-"""Trajectories pinned as gold → `gold.jsonl` in the project, which the warm-up uses."""
+"""Trajectories pinned as gold, written to `gold.jsonl` in the project, which the warm-up reads."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ MOST_BYTES = 2**31
 
 
 def pin(run: Run) -> None:
-    """Make the file hold what this run's labels say now; lines of other runs stay."""
+    """Update the lines of this run in gold.jsonl from its labels; lines of other runs stay."""
     own = f"{run.spec.id}/"
     wanted = {
         word.trajectory_id
@@ -46,7 +46,7 @@ def line_of(own: str, attempt: Trajectory) -> str:
 
 
 def _lines(file: Path) -> list[str]:
-    """Raises ConfigError where the file cannot be read."""
+    """Return the non-empty lines of a file. Raises ConfigError if it cannot be read."""
     try:
         text = read_regular(file, MOST_BYTES).decode()
     except FileNotFoundError:

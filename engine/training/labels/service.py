@@ -1,7 +1,7 @@
 """Labels of an open run: preview, storage, undo and redo.
 
-Input: labels of a person. Output: rows and one event each, and the rewards and advantages that
-follow. An undo recomputes the group from the remaining labels, so it restores every byte.
+Input: labels of a person. Output: rows and one event per label, and the resulting rewards and
+advantages. An undo recomputes the group from the remaining labels, so it restores every byte.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from engine.training.labels.gold import pin
 
 
 class LabelService:
-    """Labels of one open run; one label at a time."""
+    """Labels of one open run, changed one at a time."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -44,7 +44,7 @@ class LabelService:
         return self._run.spec.id
 
     def preview(self, label: Label) -> LabelPreview:
-        """Effect of a label before it is stored. Raises Refused where the label is not possible."""
+        """Return the effect of a label without storing it. Raises Refused if it is invalid."""
         self._check_run(label)
         now, after, mapped = self._with(label)
         return LabelPreview(
@@ -54,8 +54,8 @@ class LabelService:
         )
 
     async def add(self, label: Label) -> Labelled:
-        """Store it; returns when it is acknowledged. The same id is stored once. Raises Refused
-        where it names another run."""
+        """Store a label, once per id. Returns after COMMIT. Raises Refused if it is invalid or
+        belongs to another run."""
         self._check_run(label)
         async with self._one_at_a_time:
             if known := self._run.reader.label(label.id):
@@ -65,7 +65,7 @@ class LabelService:
             return await self._store(label, False, after)
 
     async def undo(self) -> Labelled:
-        """Take back the newest that holds. Raises Refused without one."""
+        """Undo the newest label in force. Raises Refused if there is none."""
         async with self._one_at_a_time:
             held = [label for label in self._run.reader.labels() if label.holds()]
             if not held:
@@ -75,7 +75,7 @@ class LabelService:
             return await self._store(label, True, self._made(label, others)[1])
 
     async def redo(self) -> Labelled:
-        """Redo the label that was undone last, as long as no new label was given. Raises
+        """Redo the label that was undone last, unless a new label was added since. Raises
         Refused."""
         async with self._one_at_a_time:
             labels = self._run.reader.labels()
@@ -105,7 +105,7 @@ class LabelService:
             )
 
     def _with(self, label: Label) -> tuple[list[Trajectory], list[Trajectory], int]:
-        """The group now and with the label; how many scores stand behind the map."""
+        """Return the group without and with a label, and the number of scores behind the map."""
         self._check(label)
         held = [one for one in self._of(label) if one.holds()]
         return self._made(label, [*held, label])
@@ -113,7 +113,7 @@ class LabelService:
     def _made(
         self, place: Label, labels: list[Label]
     ) -> tuple[list[Trajectory], list[Trajectory], int]:
-        """The group of `place` as it is, and as these labels of it make it."""
+        """Return the group of `place` as stored, and as these labels of the group change it."""
         siblings = self._siblings(place)
         own = {one.id for one in self._of(place)}
         held = [one for one in self._run.reader.labels() if one.holds() and one.id not in own]
@@ -166,7 +166,7 @@ class LabelService:
         return "the next step" if label.effect == "again" else "no step"
 
     def _check(self, label: Label) -> None:
-        """Raises Refused with what is wrong."""
+        """Raise Refused if the label is invalid."""
         if self._run.reader.group(label.split, label.step, label.group) is None:
             raise Refused.of(
                 "label.too_early",
@@ -215,7 +215,7 @@ def _check_word(word: Word, siblings: dict[str, Trajectory]) -> None:
 
 
 def closed_batches(run: Run) -> dict[int, BatchClosed]:
-    """By step, what was settled first."""
+    """Return the first `batch.closed` event of each step."""
     found: dict[int, BatchClosed] = {}
     for event in run.reader.events_of("batch.closed"):
         if isinstance(event, BatchClosed):
@@ -224,7 +224,7 @@ def closed_batches(run: Run) -> dict[int, BatchClosed]:
 
 
 def labelled_group(run: Run, split: Split, step: int, group: int, until: int) -> list[Trajectory]:
-    """A stored group as the labels make it that were stored before event `until`, with
+    """Return a stored group with the labels stored before event `until` applied, and the resulting
     advantages."""
     siblings = run.reader.stored(split, step, group)
     held = [label for label in run.reader.labels(split, step, group) if label.holds(until)]

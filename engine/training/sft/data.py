@@ -1,8 +1,8 @@
 """Convert files of demonstrations into training and held-out examples.
 
-Each learned answer, with its end token, is a trained span. A conversation is one sequence as long
-as the template only adds to it; where the template rewrites earlier turns (it leaves out thoughts
-of the past, say), the next answer begins a sequence of its own, as in a rollout.
+Each trained answer, with its end token, is a span. A conversation is one sequence as long as the
+chat template only appends to it. If the template rewrites earlier turns (for example by dropping
+reasoning), the next answer starts a new sequence, as in a rollout.
 """
 
 import os
@@ -33,7 +33,7 @@ from engine.trust.files import project_file, read_regular
 
 
 def render(example: Example, chat: ChatFormat, max_context: int) -> list[TrainItem]:
-    """At least one sequence. Raises ValueError with the reason why there is none."""
+    """Tokenize an example into sequences. Raises ValueError with the reason if it is unusable."""
     try:
         items = _conversation(example, chat) if example.messages else [_plain(example, chat)]
     except AtelierError as error:
@@ -45,8 +45,8 @@ def render(example: Example, chat: ChatFormat, max_context: int) -> list[TrainIt
 
 
 def _plain(example: Example, chat: ChatFormat) -> TrainItem:
-    """No template; the end token is added, as TRL adds it. Without a prompt every token is learned
-    but the first, which nothing comes before."""
+    """Tokenize plain text without a chat template, with an end token as in TRL. Without a prompt,
+    all tokens but the first are trained."""
     answer = example.answer
     answer += "" if answer.endswith(chat.end) else chat.end
     if example.form == "text":
@@ -79,7 +79,7 @@ def _conversation(example: Example, chat: ChatFormat) -> list[TrainItem]:
 
 
 def _answer(example: Example, chat: ChatFormat, place: int) -> tuple[str, str]:
-    """The prompt of a message, and what the model has to say there."""
+    """Return the prompt of a message as text, and the answer that the model should give."""
     messages, tools = example.messages, example.tools
     before = chat.render(messages[:place], tools, answer=True)
     after, end = chat.render_answered(messages[: place + 1], tools)
@@ -101,9 +101,9 @@ def _answer(example: Example, chat: ChatFormat, place: int) -> tuple[str, str]:
 MOST_BYTES = 2**32
 """Size limit of a file of demonstrations."""
 SHOWN, NAMED = 50, 3
-"""Default number of bad lines in a list, and number of those that a refusal names."""
+"""Default number of bad lines in a list, and number of those quoted in a message."""
 TRAIN, HELD_OUT = "demonstrations.jsonl", "held_out.jsonl"
-"""Files of demonstrations that an SFT run keeps in its folder."""
+"""Names of the demonstration files in the folder of an SFT run."""
 
 
 class Entry(NamedTuple):
@@ -111,8 +111,7 @@ class Entry(NamedTuple):
 
     line: bytes
     beginning: str
-    """Key of the prompt: equal for answers to the same question, which are held out
-    together."""
+    """Key of the prompt: answers to the same prompt are held out together."""
     items: list[TrainItem]
 
 
@@ -134,8 +133,8 @@ class Data(NamedTuple):
 def read_source(
     file: Path, role: Role, project: Path, chat: ChatFormat, context: int, shown: int | None = SHOWN
 ) -> Source:
-    """Read a file to its end, whatever is wrong in it. `context` is the most tokens of a
-    demonstration, `shown` the most bad lines listed (None: all)."""
+    """Read all lines of a file. `context` is the maximum number of tokens per demonstration,
+    `shown` the maximum number of bad lines returned (None: all)."""
     inside = file.is_relative_to(project)
     about = DemonstrationFile(
         path=os.path.relpath(file, project) if inside else str(file), role=role
@@ -170,7 +169,7 @@ def read_source(
 def collect(
     project: Path, config: ProjectConfig, chat: ChatFormat, shown: int | None = SHOWN
 ) -> Data:
-    """Training and held-out examples of an SFT run of the project; refuses nothing."""
+    """Return training and held-out examples for an SFT run, without checking them for errors."""
     sft, context = config.sft, config.model.max_context
     project = project.resolve()
     wanted: list[tuple[Path, Role]] = [(project_file(project, sft.data, "sft.data"), "train")]
@@ -188,8 +187,8 @@ def collect(
 
 
 def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], list[Entry]]:
-    """(training, held out): about this share of the questions is held out, at least one where there
-    are two; answers to one question stay together, so that none of them is known from training."""
+    """Return (training, held-out) entries. About `share` of the prompts are held out, at least one
+    of two. Answers to the same prompt stay together, so that held-out prompts are unseen."""
     questions = list(dict.fromkeys(entry.beginning for entry in entries))
     count = max(1, round(share * len(questions))) if share and len(questions) > 1 else 0
     count = min(count, len(questions) - 1)
@@ -199,8 +198,8 @@ def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], l
 
 
 def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> Problem | None:
-    """Reason why these files cannot be trained on: one that cannot be read, or bad lines that were
-    not allowed to be left out; the first are named. None where there is no reason."""
+    """Return why files cannot be trained on, or None: one cannot be read, or has bad lines that may
+    not be skipped (`skip`). The message quotes the first bad lines."""
     files = list(files)
     if broken := next((file.problem for file in files if file.problem), None):
         return broken
@@ -268,8 +267,8 @@ def store_examples(folder: Path, data: Data) -> None:
 def stored_examples(
     folder: Path, chat: ChatFormat, context: int
 ) -> tuple[list[Entry], list[Entry]]:
-    """(training, held out) examples that a run has kept. Raises StoreError where its files cannot
-    be read any more."""
+    """Return the (training, held-out) examples stored with a run. Raises StoreError if they cannot
+    be read."""
     found = []
     for name in (TRAIN, HELD_OUT):
         source = read_source(folder / name, "train", folder, chat, context)

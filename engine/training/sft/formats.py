@@ -1,7 +1,7 @@
-"""Parser of demonstration lines: text in, example out, no tokens yet. Pure.
+"""Parser of demonstration lines: text to examples, without tokenization. Pure.
 
-Accepted are chat messages in the OpenAI format (tools, and `weight` 0 for answers that only give
-context), TRL's conversational and plain prompt with completion, and plain `text`. Any other line
+Accepted are chat messages in the OpenAI format (with tools; `weight` 0 excludes an answer from
+training), TRL's conversational and plain prompt with completion, and plain `text`. Any other line
 raises ValueError, whose text is the reason in one sentence.
 """
 
@@ -24,18 +24,18 @@ class Example:
 
     form: Form
     messages: list[Message] = field(default_factory=list)
-    """The whole conversation; empty where the line is plain text."""
+    """Conversation; empty for plain text."""
     tools: list[dict[str, Any]] = field(default_factory=list)
     learned: frozenset[int] = frozenset()
-    """Places of the messages whose words are trained."""
+    """Indexes of the messages that are trained."""
     prompt: str = ""
-    """Plain text that is only read."""
+    """Plain-text prompt, which is not trained."""
     answer: str = ""
     """Plain text that is trained."""
 
     @property
     def beginning(self) -> str:
-        """Text that the example shares with other answers to the same question."""
+        """Prompt as a key, shared with other answers to the same prompt."""
         if not self.messages:
             return self.prompt or self.answer
         first = min(self.learned)
@@ -43,7 +43,7 @@ class Example:
 
 
 def read_line(line: bytes) -> Example:
-    """Raises ValueError with the reason."""
+    """Parse a line. Raises ValueError with the reason if it is invalid."""
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -108,7 +108,7 @@ def _prompted(value: dict[str, Any]) -> Example:
 
 
 def _counts(message: Message) -> bool:
-    """OpenAI's `weight`: 0 gives context and is not learned. Raises ValueError for other ones."""
+    """Whether a message is trained, by OpenAI's `weight` (0 or 1). Raises ValueError for others."""
     weight = message.get("weight", 1)
     if weight not in (0, 1):
         raise ValueError(f"A message has the weight {weight}; only 0 and 1 are valid.")

@@ -1,8 +1,8 @@
 """SFT run, top to bottom: demonstrations → updates → held-out loss → checkpoint.
 
 Input: an open run with its demonstrations, a started policy. Output: events and checkpoints,
-through the run. An interrupted run resumes from its newest checkpoint; batch and learning rate
-derive from the number of the update, so a resumed run and an uninterrupted one give the same
+through the run. An interrupted run resumes from its newest checkpoint. Batch and learning rate
+depend only on the number of the update, so a resumed and an uninterrupted run give the same
 adapter.
 """
 
@@ -37,8 +37,8 @@ from engine.trust.files import project_file
 
 
 async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[str, float]:
-    """Make one optimizer step. The loss is the mean over all trained tokens, in nats; the metrics
-    have their number as `tokens/trained`."""
+    """Make one optimizer step. The loss is the mean over all trained tokens, in nats; their number
+    is the metric `tokens/trained`."""
     items = items_of(entries)
     count = sum(map(trained_tokens, items))
     batch = TrainBatch(items=items, objective="supervised", normaliser=count)
@@ -47,7 +47,8 @@ async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[st
 
 
 async def loss_on(policy: Policy, entries: Sequence[Entry]) -> tuple[float, int]:
-    """(mean loss per trained token in nats, number of trained tokens); no update is made."""
+    """Return the mean loss per trained token in nats, and the number of trained tokens. No
+    update."""
     scores = await policy.score(ScoreBatch(items=items_of(entries)))
     count = sum(len(said.logprobs) for said in scores)
     return -sum(sum(said.logprobs) for said in scores) / count, count
@@ -58,7 +59,7 @@ def items_of(entries: Sequence[Entry]) -> list[TrainItem]:
 
 
 async def warm_up(run: Run, policy: Policy, stage: Stage, warmup: WarmupConfig) -> None:
-    """Supervised epochs over the demonstrations, in a shuffled order of our own seed."""
+    """Train on the demonstrations for the configured epochs, each shuffled by the run's seed."""
     begun = time.monotonic()
     await run.enter(0, "warming_up")
     context, seed = run.config.model.max_context, run.config.train.seed
@@ -83,7 +84,7 @@ async def warm_up(run: Run, policy: Policy, stage: Stage, warmup: WarmupConfig) 
 
 
 def read_all(project: Path, warmup: WarmupConfig, chat: ChatFormat, context: int) -> list[Entry]:
-    """Raises ConfigError with the lines that do not read, and where there are none."""
+    """Return all demonstrations. Raises ConfigError for bad lines, or if there are none."""
     sources = [
         read_source(file, "train", project, chat, context)
         for file in demonstration_files(project, warmup)
@@ -103,15 +104,15 @@ def read_all(project: Path, warmup: WarmupConfig, chat: ChatFormat, context: int
 
 
 def demonstration_files(project: Path, warmup: WarmupConfig) -> list[Path]:
-    """Demonstration files of the project, and its gold file if there is one."""
+    """Return the demonstration file of the project, and gold.jsonl if it exists and is enabled."""
     files = [project_file(project, warmup.file, "train.warmup.file")]
     gold = project_file(project, GOLD, GOLD)
     return files + ([gold] if warmup.gold and gold.is_file() and gold not in files else [])
 
 
 async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
-    """Train to the last update, until the patience ends, or until a stop is ordered. Raises what a
-    worker or the store raises."""
+    """Train to the last update, until early stopping, or until a stop is requested. Raises errors
+    of the workers and of the store."""
     begun, step = time.monotonic(), 0
     policy.on_progress = lambda done, total: None
     await load(run, policy)
@@ -178,8 +179,8 @@ async def say_step(run: Run, step: int, metrics: dict[str, float]) -> None:
 
 
 async def measure(run: Run, policy: Policy, held_out: list[Entry], step: int) -> dict[str, float]:
-    """Held-out loss; empty where nothing is held out. Measurements before an interruption stay
-    valid."""
+    """Return the held-out loss as a metric; empty if nothing is held out. A loss that was stored
+    before an interruption is reused."""
     if not held_out:
         return {}
     known = measured(run).get(step)
@@ -197,19 +198,19 @@ async def measure(run: Run, policy: Policy, held_out: list[Entry], step: int) ->
 
 
 def is_due(run: Run, step: int) -> bool:
-    """Whether the loss is measured and a checkpoint kept after this update."""
+    """Whether to measure the loss and save a checkpoint after this update."""
     wanted, run.orders.keep = run.orders.keep, False
     return wanted or step % run.config.sft.validate_every == 0 or step == run.orders.steps
 
 
 def measured(run: Run) -> dict[int, float]:
-    """The held-out losses by step, as far as they are stored."""
+    """Return the stored held-out losses by step."""
     events = run.reader.events_of("loss.measured")
     return {e.step: e.loss for e in events if isinstance(e, LossMeasured)}
 
 
 def is_out_of_patience(run: Run, step: int) -> bool:
-    """Whether the held-out loss has not fallen for as long as the run is patient."""
+    """Whether early stopping applies: the held-out loss has not fallen for `sft.patience` times."""
     losses = [loss for at, loss in sorted(measured(run).items()) if at <= step]
     return exceeds_patience(losses, run.config.sft.patience)
 

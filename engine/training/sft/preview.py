@@ -11,8 +11,8 @@ from engine.training.sft.data import SHOWN, collect, plan_of, refuse
 
 
 def view(project: Path, config: ProjectConfig, shown: int | None = SHOWN) -> Demonstrations:
-    """Demonstrations of a project, every line read, with up to this many bad lines per file (None:
-    all); obstacles to a start are returned, not raised. Raises ModelError."""
+    """Return the demonstrations of a project, with up to `shown` bad lines per file (None: all).
+    Obstacles to a start are part of the result. Raises ModelError."""
     with ChatFormat(find_model(config.model.name)) as chat:
         data = collect(project, config, chat, shown)
     plan, problem = plan_of(config, data), None

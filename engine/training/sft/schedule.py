@@ -13,12 +13,12 @@ Schedule = Literal["linear", "cosine", "constant"]
 
 
 def updates_of(examples: int, batch_size: int, epochs: int) -> int:
-    """The last update of an epoch may have fewer examples."""
+    """Return the number of updates; the last one of an epoch may have fewer examples."""
     return math.ceil(examples / batch_size) * epochs
 
 
 def batch_at(examples: Sequence[T], update: int, batch_size: int, seed: int, name: str) -> list[T]:
-    """Examples of an update, counted from 1: each epoch has its own shuffled order, derived from
+    """Return the examples of an update, counted from 1. Each epoch has its own order, shuffled by
     `name` and `seed`, so an interrupted run continues with the same one."""
     each = math.ceil(len(examples) / batch_size)
     epoch, place = divmod(update - 1, each)
@@ -27,9 +27,9 @@ def batch_at(examples: Sequence[T], update: int, batch_size: int, seed: int, nam
 
 
 def rate_at(update: int, updates: int, peak: float, schedule: Schedule, warmup: float) -> float:
-    """The learning rate of an update, from 1. It rises in a line over the first ⌈warmup · updates⌉
-    updates, the last of which has `peak`, and then falls so that an update behind the last one
-    would have 0 (transformers' `get_scheduler`, one update later: the first has not the rate 0)."""
+    """Return the learning rate of an update, counted from 1: linear warm-up over ⌈warmup · updates⌉
+    updates up to `peak`, then a decay that would reach 0 after the last update. This is
+    `get_scheduler` of transformers, one update later, so that the first rate is not 0."""
     rising = math.ceil(warmup * updates)
     if update <= rising:
         return peak * update / rising
@@ -42,7 +42,7 @@ def rate_at(update: int, updates: int, peak: float, schedule: Schedule, warmup: 
 
 
 def exceeds_patience(losses: Sequence[float], patience: int | None) -> bool:
-    """Whether so many measurements in a row were not lower than the lowest before them."""
+    """Whether the last `patience` losses are not lower than the lowest before them."""
     if patience is None or not losses:
         return False
     best = min(range(len(losses)), key=lambda n: losses[n])

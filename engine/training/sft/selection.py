@@ -1,5 +1,5 @@
-"""Stored trajectories → demonstrations: the best of each scenario, or all that are good enough
-(rejection sampling). Unscored ones are never kept, and what is left out is counted."""
+"""Selection of stored trajectories as demonstrations (rejection sampling): the best of each
+scenario, or all above a threshold. Unscored ones are rejected, and rejections are counted."""
 
 import json
 import re
@@ -30,7 +30,7 @@ class Rule(NamedTuple):
 
 
 def read_rule(text: str) -> Rule:
-    """`best`, `best:0.5`, `all`, `above:0.8`. Raises ConfigError."""
+    """Parse `best`, `best:0.5`, `all` or `above:0.8`. Raises ConfigError."""
     found = RULE.fullmatch(text.strip())
     which, least = (found[1], found[2]) if found else ("", None)
     if not which or (which == "above") != (least is not None and which != "best"):
@@ -46,7 +46,7 @@ def read_rule(text: str) -> Rule:
 def choose(
     attempts: Sequence[TrajectorySummary], rule: Rule
 ) -> tuple[list[TrajectorySummary], dict[str, int]]:
-    """(those that are kept, how many are not by reason). Of equal ones the earlier is the best."""
+    """Return the selected trajectories (the earlier of equals), and rejections by reason."""
     left_out: Counter[str] = Counter()
     good = []
     for one in attempts:
@@ -118,7 +118,7 @@ def words_of(found: Selection) -> str:
 
 
 def _attempts(reader: RunReader, asked: SelectDemonstrations) -> Iterator[TrajectorySummary]:
-    """Oldest first."""
+    """Yield the matching trajectories, oldest first."""
     query = TrajectoryQuery(
         split=asked.split,
         step=asked.step,

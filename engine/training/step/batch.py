@@ -1,8 +1,8 @@
 """Groups of trajectories → training items of the policy. Pure.
 
 `rows` finds the trainable sequences, `train_items` gives their tokens advantages,
-`split_into_batches` makes one batch per update. Log-probs and values from the policy are added
-where `required_scores` asks for them.
+`split_into_batches` makes one batch per update. Log-probs and values from the policy are added if
+`required_scores` asks for them.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ class Row(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """Rows of one trajectory with the data of its T trained tokens, concatenated."""
+    """Branches of one trajectory with the data of its T trained tokens, concatenated."""
 
     trajectory: Trajectory
     branches: list[Branch]
     k1_T: list[float]
-    """Distance to the reference; empty where nothing asks for it."""
+    """k1 estimate of the KL to the reference model per token; empty if not needed."""
     values_T: list[float]
 
     @property
@@ -39,12 +39,12 @@ class Attempt(NamedTuple):
 
     @property
     def turn_rewards(self) -> list[float]:
-        """Rewards per span, where the agent returned turn rewards."""
+        """Rewards per span; empty if the agent returned no turn rewards."""
         return [reward for branch in self.branches for reward in branch.rewards]
 
 
 def rows(groups: list[list[Trajectory]], algorithm: Algorithm) -> list[Row]:
-    """Rows of every trajectory that can be trained on, one per branch."""
+    """Return the trainable branches of all groups, in order."""
     return [
         Row(number, trajectory, branch)
         for number, group in enumerate(groups)
@@ -56,14 +56,14 @@ def rows(groups: list[list[Trajectory]], algorithm: Algorithm) -> list[Row]:
 
 
 def can_be_trained(trajectory: Trajectory, algorithm: Algorithm) -> bool:
-    """Scored, and not masked for being cut; its advantage may still be 0."""
+    """Whether a trajectory is scored and not masked as truncated; its advantage may be 0."""
     masked = algorithm.mask_truncated and trajectory.truncated
     return trajectory.reward is not None and not masked
 
 
 def required_scores(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
-    """Log-probs or values that the algorithm needs from the policy before advantages; None if
-    none."""
+    """Return the request for log-probs or values that the algorithm needs before advantages, or
+    None."""
     algorithm = train.algorithm
     values = isinstance(algorithm.credit, ValueCredit)
     if not (rows and (algorithm.shaped or values)):
@@ -79,7 +79,7 @@ def required_scores(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
 def train_items(
     rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores] = ()
 ) -> list[TrainItem | None]:
-    """Training items, one per row; None for a row in which no token has a gradient."""
+    """Return one training item per row; None for a row without any gradient."""
     given_BT = _cut(_credited(rows, algorithm, scores), rows)
     weights_B = _weights(rows, algorithm)
     advantages_BT = _scaled(given_BT, weights_B, scores, algorithm)
@@ -104,8 +104,8 @@ def split_into_batches(
     items: list[TrainItem | None],
     train: TrainConfig,
 ) -> list[TrainBatch]:
-    """Batches of the updates: groups are distributed in turn, those with signal first; each batch
-    has its own mean. Fewer batches where fewer groups have signal."""
+    """Return one batch per update. Groups are dealt in turn, those with signal first, and each
+    batch has its own normaliser. Fewer groups with signal than updates give fewer batches."""
     updates = train.algorithm.updates
     kept = [(row.group, item) for row, item in zip(rows, items, strict=True) if item]
     teaching = {group for group, _ in kept}
@@ -125,7 +125,7 @@ def split_into_batches(
 
 
 def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
-    """Divisor of the summed losses: all trainable tokens or sequences, with signal or without."""
+    """Divisor of the summed losses: number of trainable tokens, sequences or trajectories."""
     algorithm = train.algorithm
     taught = [
         t for group in groups for t in group if can_be_trained(t, algorithm) and t.sampled_tokens
@@ -139,7 +139,7 @@ def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
 
 
 def distance(scores: Sequence[Scores]) -> float:
-    """Mean k1 to the reference, over all tokens."""
+    """Mean k1 estimate of the KL to the reference model over all tokens."""
     k1 = [gap for said in scores for gap in credit.divergence(said.logprobs, said.reference)]
     return sum(k1) / len(k1)
 
@@ -149,8 +149,8 @@ def trained_tokens(item: TrainItem) -> int:
 
 
 def anchors(branches: list[Branch]) -> list[tuple[int, ...]]:
-    """The state each turn starts from, as the agent sees it: the tokens between the last sampled
-    span and this one, or the whole prompt at the beginning of a branch."""
+    """Return the observation before each turn: the tokens between the last sampled span and this
+    one, or the whole prompt at the start of a branch."""
     found = []
     for branch in branches:
         before = 0
@@ -163,7 +163,7 @@ def anchors(branches: list[Branch]) -> list[tuple[int, ...]]:
 def _with_scores(
     item: TrainItem, said: Scores, given_T: list[float], algorithm: Algorithm
 ) -> TrainItem:
-    """… and what updates compare with: where they began, and the returns A + V."""
+    """Add what the update compares with: old log-probs, and values with returns A + V."""
     known: dict[str, list[float]] = {}
     if algorithm.moving:
         known["old_logprobs"] = said.logprobs
@@ -188,7 +188,7 @@ def _scaled(
 
 
 def _credited(rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores]) -> list[list[float]]:
-    """Advantages of each trajectory's trained tokens, as the setting `credit` says."""
+    """Return the advantages of each trajectory's trained tokens by the setting `credit`."""
     kind, charge = algorithm.credit, algorithm.kl if algorithm.kl_in == "reward" else 0.0
     found: list[list[float]] = []
     for attempts in _by_group(rows, scores):
@@ -247,7 +247,8 @@ def _turn_by_turn(
 def _leaned(
     advantages_BT: list[list[float]], scores: Sequence[Scores], weight: float
 ) -> list[list[float]]:
-    """KL-centred advantages over the trainable rows; other rows stay as they are."""
+    """Add the KL-centred penalty to the advantages of rows with a gradient; others stay
+    unchanged."""
     teaching = [number for number, advantages_T in enumerate(advantages_BT) if any(advantages_T)]
     k1_BT = [credit.divergence(scores[n].logprobs, scores[n].reference) for n in teaching]
     leaned = credit.kl_centred([advantages_BT[n] for n in teaching], k1_BT, weight)
@@ -279,7 +280,7 @@ def _attempt(pairs: list[tuple[Row, Scores]]) -> Attempt:
 
 
 def _cut(joined_BT: list[list[float]], rows: list[Row]) -> list[list[float]]:
-    """Trajectories' tokens as rows'."""
+    """Split values per trajectory [B][T] into values per row."""
     flat = [value for joined_T in joined_BT for value in joined_T]
     cut, start = [], 0
     for row in rows:
@@ -289,7 +290,7 @@ def _cut(joined_BT: list[list[float]], rows: list[Row]) -> list[list[float]]:
 
 
 def _weights(rows: list[Row], algorithm: Algorithm) -> list[float]:
-    """Weight of a trained token of each row, before the division by the normaliser."""
+    """Weight of a trained token of each row before division by the normaliser."""
     if algorithm.average == "sequences":
         return [1 / row.branch.sampled for row in rows]
     if algorithm.average == "trajectories":

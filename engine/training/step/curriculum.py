@@ -1,7 +1,7 @@
 """Curriculum: rewards of earlier visits → sampling weight of each scenario. Pure.
 
 Input: groups of earlier steps as they were scored, oldest first. Output: one weight per scenario,
-at least `floor` of a uniform choice. `curriculum_history.py` reads the store for it.
+at least `floor` times the uniform weight. `curriculum_history.py` reads the visits from the store.
 
 A visit is one group. With rewards of 0 and 1, the mean is the solve rate p and the variance p(1 −
 p); other rewards count by their spread and by their position between the lowest and highest seen.
@@ -17,17 +17,17 @@ from engine.protocol.records.runs import Scenario
 Kind = Literal["frontier", "easy_first", "hard"]
 
 RECENT = 4
-"""Visits of a scenario that count: what was true long ago is not what the policy does now."""
+"""Number of latest visits per scenario that count, since older ones reflect older policies."""
 PRIOR = 2.0
-"""Attempts that an estimate begins with, half of them solved (Laplace's rule of succession)."""
+"""Number of virtual rollouts in each estimate, half of them solved (Laplace's rule)."""
 EASIEST = 0.25
-"""Share of the scenarios with which `easy_first` begins."""
+"""Share of the scenarios from which `easy_first` samples at the start."""
 WHOLE_AT = 0.5
-"""Share of the run after which `easy_first` takes from all."""
+"""Share of the run after which `easy_first` samples from all scenarios."""
 
 
 class Visit(NamedTuple):
-    """A group as the step saw it, before anybody's label."""
+    """A group as scored before any label."""
 
     step: int
     scenario_id: str
@@ -61,7 +61,7 @@ def scenario_weights(
 
 
 def check(kind: str, scenarios: Sequence[Scenario]) -> None:
-    """Raises ConfigError where a difficulty that is going to be needed is not a number."""
+    """Raise ConfigError if the curriculum needs difficulties and one is not a number."""
     if kind == "easy_first":
         for scenario in scenarios:
             difficulty(scenario)
@@ -88,18 +88,18 @@ class _Scale(NamedTuple):
     high: float
 
     def share(self, reward: float) -> float:
-        """0 for the lowest reward, 1 for the highest."""
+        """Position of a reward between the lowest (0) and the highest (1)."""
         return (reward - self.low) / (self.high - self.low)
 
 
 def _scale(visits: Sequence[Visit]) -> _Scale:
-    """From 0 to 1, or further where rewards are."""
+    """Range of the rewards: 0 to 1, or wider if rewards are outside."""
     seen = [reward for visit in visits for reward in visit.rewards]
     return _Scale(min([0.0, *seen]), max([1.0, *seen]))
 
 
 def _recent(scenarios: Sequence[Scenario], visits: Sequence[Visit]) -> dict[str, list[Visit]]:
-    """Last visits with a scored trajectory, by scenario."""
+    """Latest visits with a scored trajectory, by scenario."""
     found: dict[str, list[Visit]] = {one.id: [] for one in scenarios}
     for visit in visits:
         if visit.rewards and visit.scenario_id in found:
@@ -113,8 +113,8 @@ def _solve_rate(visits: Sequence[Visit], scale: _Scale) -> float:
 
 
 def _spreads(visits_S: Sequence[Sequence[Visit]]) -> list[float]:
-    """The mean variance inside the groups of each scenario, which is all that their advantages are
-    made of; it begins with the greatest that any group has, so that the unseen are promising."""
+    """Mean within-group variance of each scenario, on which the size of its advantages depends. The
+    prior is the largest variance of any group, so that unseen scenarios rank high."""
     found_S = [[(_variance(one.rewards), len(one.rewards)) for one in own] for own in visits_S]
     most = max((variance for own in found_S for variance, _ in own), default=0.0) or 1.0
     return [
@@ -145,7 +145,7 @@ def _hardness(
 
 
 def _ranks(values: dict[str, float]) -> dict[str, float]:
-    """Each one's place among the others, from 0 to 1; those that are alike share the middle."""
+    """Rank of each name from 0 to 1; equal values share the mean rank."""
     ordered = sorted(values.values())
     first = {value: place for place, value in reversed(list(enumerate(ordered)))}
     last = {value: place for place, value in enumerate(ordered)}
@@ -157,7 +157,7 @@ def _ranks(values: dict[str, float]) -> dict[str, float]:
 
 
 def _easiest(hardness: Sequence[float], progress: float) -> list[float]:
-    """1 for the easiest share, ties with its last scenario included; else 0."""
+    """1 for scenarios in the easiest share (ties with its last included), else 0."""
     share = min(1.0, EASIEST + (1 - EASIEST) * progress / WHOLE_AT)
     limit = sorted(hardness)[max(1, math.ceil(share * len(hardness))) - 1]
     return [float(one <= limit) for one in hardness]

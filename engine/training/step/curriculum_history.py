@@ -1,8 +1,7 @@
 """History of a curriculum: groups of earlier steps, read from the store.
 
-It uses the rewards at the time when a group was complete (`group.scored`), which nothing changes
-later: labels change updates, not the choice of scenarios. So resumed, branched and replayed runs
-choose the same scenarios.
+Rewards are those at the time when a group was complete (`group.scored`). Labels change updates, but
+not the choice of scenarios, so resumed, branched and replayed runs choose the same ones.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ PAGE = 5000
 
 
 class CurriculumHistory:
-    """Keeps what it has read: a step asks only for what is new."""
+    """Cache of scored groups; each step reads only new events."""
 
     def __init__(self, run: Run, scenarios: Sequence[Scenario]) -> None:
         self._run, self._scenarios = run, scenarios
@@ -25,8 +24,8 @@ class CurriculumHistory:
         self._visits: dict[tuple[int, int], Visit] = {}
 
     def choice(self, step: int) -> Choice:
-        """Weights and history for the scenarios of a step. Groups after step − 1 − staleness do not
-        count, whether or not they are stored."""
+        """Return the inputs for choosing the scenarios of a step. Groups after step − 1 − staleness
+        do not count, even if they are stored."""
         train = self._run.config.train
         return Choice(self._scenarios, train.seed, step, self._weights(step))
 

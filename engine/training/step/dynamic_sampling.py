@@ -1,7 +1,7 @@
-"""Dynamic sampling (DAPO, 2503.14476, §3.2): groups with signal in place of those without.
+"""Dynamic sampling (DAPO, 2503.14476, §3.2): replaces groups without signal.
 
-Input: the complete groups of a step. Output: more groups. Decisions depend on stored rewards and
-derived choices alone, so a step that is trained again takes the same groups.
+Input: the complete groups of a step. Output: more groups. Decisions depend only on stored rewards
+and the seed, so a step that is trained again uses the same groups.
 """
 
 from engine.protocol.config.algorithm import Algorithm
@@ -19,8 +19,8 @@ Groups = list[list[Trajectory]]
 async def replace_groups_without_signal(
     run: Run, stage: Stage, choice: Choice, chosen: list[Scenario], groups: Groups, anew: bool
 ) -> Groups:
-    """Roll out as many further scenarios as there are groups without signal, at most `refills`
-    times; `anew` announces them."""
+    """Roll out one further scenario per group without signal, in at most `refills` rounds. With
+    `anew`, events announce the new groups."""
     train, step = run.config.train, choice.step
     for _ in range(train.algorithm.refills):
         missing = train.groups - len(groups_with_signal(groups, train.algorithm))
@@ -39,7 +39,7 @@ async def replace_groups_without_signal(
 
 
 def groups_with_signal(groups: Groups, algorithm: Algorithm) -> Groups:
-    """Groups whose rewards differ."""
+    """Return the groups whose rewards differ."""
     return [g for g in groups if has_signal(algorithm.advantage, [t.reward for t in g])]
 
 

@@ -1,4 +1,4 @@
-"""A step's groups → its metrics, by their documented names (protocol/metrics.py)."""
+"""Metrics of a step from its groups, by their documented names (protocol/records/metrics.py)."""
 
 import contextlib
 import time
@@ -19,7 +19,7 @@ from engine.storage.run_folder.run import Run
 
 @dataclass
 class Clock:
-    """Seconds by phase of one step."""
+    """Timer of the phases of one step, in seconds."""
 
     begun: float = field(default_factory=time.monotonic)
     phases: dict[str, float] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]
 
 
 def lengths(everyone: list[Trajectory]) -> dict[str, float]:
-    """Sampled tokens per trajectory, and the share of trajectories cut by a limit."""
+    """Sampled tokens per trajectory, and the share of truncated trajectories by limit."""
     counts = sorted(t.sampled_tokens for t in everyone)
     last = len(counts) - 1
     return {
@@ -111,6 +111,6 @@ def judge_and_rules(groups: list[list[Trajectory]]) -> float | None:
 
 
 def _rules(one: Trajectory) -> float | None:
-    """Rule-based reward of a trajectory that was also judged."""
+    """Sum of the rule-based parts of a judged trajectory; None if it has none or is not judged."""
     rules = [value for name, value in one.parts.items() if name not in (RULER, LABEL)]
     return sum(rules) if rules and RULER in one.parts else None

@@ -11,7 +11,7 @@ from engine.training.step.metrics import Clock
 
 
 async def review(run: Run, step: int, clock: Clock) -> None:
-    """Wait where a review is due, until the person is done, time is up, or the run is to stop."""
+    """Wait for labels if a review is due, until the user continues, a timeout, or a stop."""
     train = run.config.train
     if not train.review_every or step % train.review_every or step in closed_batches(run):
         return

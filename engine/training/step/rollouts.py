@@ -1,8 +1,8 @@
 """Groups of one step after another. With `train.staleness`, rollouts of the next steps are sampled
-while the trainer works, by weights that are at most that many updates old.
+while the policy trains, by weights that are at most that many updates old.
 
-The order is that of the steps, whatever the pace: rollouts of the next step begin when those of
-this step are complete, so a step that is trained again uses the same trajectories.
+Steps are sampled strictly in order, independent of speed: the next step begins when all rollouts of
+this one are complete, so a step that is trained again uses the same trajectories.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from engine.training.step.metrics import Clock
 
 Groups = list[list[Trajectory]]
 Roll = Callable[[int, Clock], Awaitable[Groups]]
-"""Rolls out a step, by its number."""
+"""Function that samples the groups of a step, by its number."""
 
 
 class Rollouts:
-    """Ask for the steps in order, inside `async with`; what was begun ahead ends with the block."""
+    """Source of the groups of each step in order, and context manager of those sampled ahead."""
 
     def __init__(self, run: Run, roll: Roll) -> None:
         self._run, self._roll = run, roll
@@ -34,7 +34,7 @@ class Rollouts:
         await cancel(*self._ahead.values())
 
     async def of(self, step: int, clock: Clock) -> Groups:
-        """The whole groups of a step; those of later ones are then under way."""
+        """Return the complete groups of a step, and start sampling later steps if allowed."""
         task = self._ahead.get(step)
         groups = await (self._roll(step, clock) if task is None else self._wait(step, task, clock))
         self._ahead.pop(step, None)

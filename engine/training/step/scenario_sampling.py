@@ -1,6 +1,6 @@
 """Choice of the scenarios of a step, derived from seed, step and weights. Pure.
 
-Without weights each epoch is a fresh shuffle; with them (`curriculum`) a step samples by weight.
+Without weights each epoch is shuffled anew; with them (`curriculum`) a step samples by weight.
 """
 
 import math
@@ -12,11 +12,11 @@ from engine.protocol.records.runs import Scenario
 from engine.runtime.seeds import derive
 
 Weights = Sequence[float]
-"""Weights, one per scenario, in the order of the file: at least 0, not all of them 0."""
+"""Weights of the scenarios in file order: at least 0, not all 0."""
 
 
 class Choice(NamedTuple):
-    """All that the choice of one step follows from."""
+    """Inputs that determine the choice of scenarios of one step."""
 
     scenarios: Sequence[Scenario]
     seed: int
@@ -25,8 +25,8 @@ class Choice(NamedTuple):
 
 
 def choose(choice: Choice, count: int) -> list[Scenario]:
-    """The scenarios of a step. A weighted step takes each once, and those of more weight sooner,
-    before it takes any a second time."""
+    """Return `count` scenarios of a step. With weights, each is sampled once, likely ones first,
+    before any is repeated."""
     scenarios, seed, step, weights = choice
     if weights is not None:
         found = weighted_order(scenarios, weights, random.Random(derive(seed, "curriculum", step)))
@@ -42,8 +42,7 @@ def choose(choice: Choice, count: int) -> list[Scenario]:
 
 
 def choose_further(choice: Choice, chosen: Sequence[Scenario], count: int) -> list[Scenario]:
-    """`count` more after the `chosen` ones of a step, those first that are not among them; a file
-    that is too small begins again."""
+    """Return `count` more scenarios after the `chosen` ones of a step, the least chosen first."""
     scenarios, seed, step, weights = choice
     chance = random.Random(derive(seed, "refill", step))
     order = (

@@ -1,7 +1,7 @@
-"""Groups of one step → updates of the policy.
+"""Updates of the policy from the groups of one step.
 
-The policy is scored before the update only where the algorithm needs it: KL as advantage or reward,
-a value head, or several updates per step.
+The policy is scored before the update only if the algorithm needs it: KL as advantage or reward, a
+value head, or several updates per step.
 """
 
 from engine.policy.base import AdamStep, Policy, ScoreBatch, TrainBatch
@@ -22,7 +22,8 @@ from engine.training.step.metrics import Clock
 async def learn(
     run: Run, policy: Policy, groups: list[list[Trajectory]], step: int, clock: Clock
 ) -> dict[str, float]:
-    """Updates from all groups with signal; empty when there is none, and nothing has changed."""
+    """Update the policy from all groups with signal and return metrics; empty if none has
+    signal."""
     train = run.config.train
     if train.algorithm.refills:
         groups = groups_with_signal(groups, train.algorithm)
@@ -55,7 +56,7 @@ async def learn(
 
 
 async def with_old_logprobs(policy: Policy, batch: TrainBatch) -> TrainBatch:
-    """The trainer's log-probs as they are now: what later ratios are taken against."""
+    """Add the trainer's current log-probs to a batch, as the reference of later ratios."""
     scores = await policy.score(ScoreBatch(items=batch.items, temperature=batch.temperature))
     items = [
         item.model_copy(update={"old_logprobs": said.logprobs})
@@ -70,7 +71,7 @@ async def update(policy: Policy, batch: TrainBatch, step: AdamStep) -> dict[str,
 
 
 def merged(updates: list[dict[str, float]]) -> dict[str, float]:
-    """The metrics of a step: the mean over its updates; tokens are summed, the worst gap stays."""
+    """Metrics of a step: means over its updates, except the sum of tokens and the largest gap."""
     found = {}
     for name in updates[0] if updates else {}:
         values = [update[name] for update in updates]

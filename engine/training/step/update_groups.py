@@ -28,7 +28,7 @@ Groups = list[list[Trajectory]]
 
 
 async def close_batch(run: Run, step: int, groups: Groups) -> tuple[Groups, Groups]:
-    """The step's own groups, and those that are trained on again."""
+    """Fix the groups of an update. Returns those of the step, and relabelled older ones."""
     closed = closed_batches(run)
     event = closed.get(step)
     if event is None:

@@ -1,4 +1,4 @@
-"""Tracker clients, one module each; every module imports its client library and nothing of ours.
+"""Tracker clients, one module each; every module imports only its client library.
 
 Imported by `trackers.worker` in the environment of the tracker.
 """

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Lost:
-    """Items that a service never takes."""
+    """Number of items that a service rejected permanently."""
 
     count: int = 0
     words: str = ""
-    """Why, a sentence that follows its name."""
+    """Reason, as a sentence that follows the service's name."""
 
 
 class SinkError(Exception):
-    """`words` go on after the service's name: "cannot be reached at …"."""
+    """Failure of a service; `words` follow its name: "cannot be reached at …"."""
 
     def __init__(self, code: str, words: str, hint: str = "", detail: str = "") -> None:
         super().__init__(detail or words)
@@ -27,6 +27,6 @@ def unreachable(address: str, error: Exception) -> SinkError:
 
 
 def refused(what: str, detail: str = "") -> SinkError:
-    """`what` it answers."""
+    """Return the error for a rejected key; `what` is the answer of the service."""
     hint = "Set a valid key under Settings, Tracker keys, or in its environment variable."
     return SinkError("key", f"rejected the key ({what}).", hint, detail)

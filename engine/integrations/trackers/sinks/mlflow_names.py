@@ -1,7 +1,7 @@
-"""Names of ours → names that an MLflow server takes: letters, digits, `_ - . : /` and spaces, 250
-characters, and no path that would be another one. Pure.
+"""Metric and parameter names that an MLflow server accepts: letters, digits, `_ - . : /` and
+spaces, up to 250 characters, no relative paths. Pure.
 
-What has to change ends in four digits of the name as it was: two names stay two.
+Changed names end in four digits of a hash of the original, so that different names stay distinct.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ LONGEST = 250
 
 
 def named(name: str) -> str:
-    """`reward/part/pass@1` → `reward/part/pass_1-3f0c`; one that it takes stays as it is."""
+    """Return an accepted name: `reward/part/pass@1` becomes `reward/part/pass_1-3f0c`."""
     parts = ["_" if part in ("", ".", "..") else STRANGE.sub("_", part) for part in name.split("/")]
     taken = "/".join(parts)
     if taken == name and len(name) <= LONGEST:

@@ -1,7 +1,7 @@
-"""An MLflow server, by MLflow's client.
+"""Sink for an MLflow server, with MLflow's client.
 
-The run there carries the id of ours as a tag: whoever was cut off finds it again. A metric that is
-sent twice has key, step, time and value of the first, and a server keeps one of them.
+The MLflow run has the id of the run as a tag, so that a restarted upload finds it. A metric that is
+sent twice has the same key, step, time and value, and servers keep only one of them.
 """
 
 import os
@@ -61,7 +61,7 @@ class Sink:
         return Lost()
 
     def close(self, state: str) -> None:
-        """The state has come as an item."""
+        """Do nothing: the state was sent as an item."""
 
     def _say(self, item: dict[str, Any]) -> None:
         status, at = STATES[item["state"]], round(item["at"] * 1000)
@@ -80,8 +80,8 @@ class Sink:
         return str(found.experiment_id)
 
     def _found(self, place: str, run: dict[str, Any]) -> str:
-        """The run there, with everything that ours was started with: whoever made it may have been
-        cut off before all of it was told."""
+        """Return the id of the MLflow run, created if missing. Missing parameters are added, since
+        an earlier upload may have been interrupted."""
         known = self._client.search_runs([place], f"tags.`{MARK}` = '{run['id']}'", max_results=1)
         found = known[0] if known else self._made(place, run)
         told, run_id = found.data.params, str(found.info.run_id)
@@ -102,7 +102,7 @@ class Sink:
         return self._client.create_run(place, start_time=begun, tags=tags, run_name=run["name"])
 
     def _ask(self, question):  # type: ignore[no-untyped-def]
-        """Raises Trouble in words."""
+        """Call the client. Raises SinkError for its exceptions."""
         try:
             return question()
         except MlflowException as error:

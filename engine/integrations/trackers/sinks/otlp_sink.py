@@ -1,8 +1,8 @@
-"""Traces over OTLP/HTTP, in protobuf: to any OpenTelemetry collector, and to Langfuse, which takes
-the same (/api/public/otel, basic authentication with public and secret key).
+"""Sink for traces over OTLP/HTTP with protobuf: for any OpenTelemetry collector, and for Langfuse
+(/api/public/otel, basic authentication with public and secret key).
 
-Spans are made of stored figures, with ids that the engine gave them, and not recorded as something
-happens: so they are encoded as the SDK's exporter does, and each answer is looked at.
+Spans are made from stored data with ids given by the engine, not recorded live. They are therefore
+encoded like the SDK's exporter does, and each response is checked.
 """
 
 import base64
@@ -26,13 +26,13 @@ TIMEOUT_S = 15.0
 PATH = "/v1/traces"
 LANGFUSE = "/api/public/otel"
 FOR_GOOD = (400, 413, 422)
-"""Answers that say of what was sent, and not of the service, that it cannot be taken: sent again,
-it would be answered the same."""
+"""Status codes of permanent rejection: the cause is the content of the request, so a retry would
+fail again."""
 KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
 class Sink:
-    """Holds one connection. What is sent again has the same ids."""
+    """HTTP connection to a collector. Spans that are sent again have the same ids."""
 
     url = ""
 
@@ -52,16 +52,16 @@ class Sink:
         self._scope = InstrumentationScope("atelier", run["version"])
 
     def send(self, items: list[dict[str, Any]]) -> Lost:
-        """A request for each attempt: collectors limit the size of one."""
+        """Send one request per trajectory, since collectors limit its size."""
         lost = [one for item in items for one in self._post([self._span(s) for s in item["spans"]])]
         return Lost(sum(one.count for one in lost), lost[-1].words) if lost else Lost()
 
     def close(self, state: str) -> None:
-        """Traces say nothing of how a run has ended."""
+        """Do nothing: traces have no final state of a run."""
 
     def _post(self, spans: list[ReadableSpan]) -> Iterator[Lost]:
-        """Send spans; a permanently refused batch is sent again in halves, since part of it may be
-        small or valid enough."""
+        """Send spans. A permanently rejected batch is sent again in halves, since parts of it may
+        be small or valid enough."""
         answer = self._answer(spans)
         if answer.status_code not in FOR_GOOD:
             if rejected := _rejected(answer, len(spans)):
@@ -101,12 +101,12 @@ class Sink:
 
 
 def traces_at(endpoint: str) -> str:
-    """A collector's address as OTEL_EXPORTER_OTLP_ENDPOINT has it, or with the path of traces."""
+    """Return the URL for traces; `endpoint` may be a base URL as in OTEL_EXPORTER_OTLP_ENDPOINT."""
     return endpoint if urlsplit(endpoint).path.endswith(PATH) else endpoint.rstrip("/") + PATH
 
 
 def headers_in(key: str) -> dict[str, str]:
-    """As OTEL_EXPORTER_OTLP_HEADERS has them: `name=value,name=value`, percent-encoded."""
+    """Parse headers as in OTEL_EXPORTER_OTLP_HEADERS: `name=value,name=value`, percent-encoded."""
     pairs = (pair.partition("=") for pair in key.split(",") if "=" in pair)
     return {name.strip().lower(): unquote(value.strip()) for name, _, value in pairs}
 
@@ -125,7 +125,7 @@ def _context(trace: str, span: str) -> SpanContext:
 
 
 def _rejected(answer: requests.Response, spans: int) -> Lost | None:
-    """Rejected spans of a partial success. Raises SinkError unless the request succeeded."""
+    """Return the rejected spans of a partial success, or None. Raises SinkError on failure."""
     if answer.status_code in (401, 403):
         raise refused(f"it answers {answer.status_code}", answer.text[:500])
     if answer.status_code != 200:

@@ -1,4 +1,4 @@
-"""TensorBoard event files, by TensorBoard's own writer, into the run folder."""
+"""Sink for TensorBoard event files in the run folder, with TensorBoard's writer."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ FOLDER = "tensorboard"
 
 
 class Sink:
-    """Appends a file each time it is opened; what the folder holds is not written again."""
+    """Writer of a new event file per start; values in existing files are not written again."""
 
     def open(self, settings: dict[str, Any], key: str, run: dict[str, Any]) -> None:
         folder = Path(run["folder"]) / FOLDER
@@ -53,7 +53,7 @@ class Sink:
 
 
 def held(folder: Path) -> set[tuple[str, int, float]]:
-    """(tag, step, time) of everything in the files there: a step may be validated twice."""
+    """Return (tag, step, time) of all values in the files; a step may be validated twice."""
     files = sorted(folder.glob("events.out.tfevents.*"))
     return {
         (value.tag, event.step, event.wall_time)

@@ -1,7 +1,7 @@
-"""trackio's database on this machine: `trackio show` opens it.
+"""Sink for trackio's local database, which `trackio show` opens.
 
-Rows go in by trackio's own storage, each with an id of ours that the database holds unique, and
-with the time at which it happened; `trackio.log` knows neither.
+Rows are written with trackio's storage class, because `trackio.log` takes neither a unique id per
+row nor the time at which it was measured.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from engine.integrations.trackers.sinks.errors import Lost, SinkError
 
 
 class Sink:
-    """trackio run; a row that is sent again stays one row."""
+    """A trackio run; rows that are sent again are not duplicated."""
 
     url = ""
 
@@ -50,7 +50,7 @@ class Sink:
         return Lost()
 
     def close(self, state: str) -> None:
-        """trackio knows no state of a run."""
+        """Do nothing: trackio has no state of a run."""
 
 
 def _time(seconds: float) -> str:

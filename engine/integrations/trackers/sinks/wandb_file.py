@@ -1,6 +1,6 @@
-"""Reads W&B's offline files: records of its own protobuf, in the log format of LevelDB.
+"""Reader of W&B's offline files: W&B's protobuf records in the log format of LevelDB.
 
-wandb has no reader in Python any more. The format: seven bytes of header, then blocks of 32 KiB
+wandb no longer has a reader in Python. The format: seven bytes of header, then blocks of 32 KiB
 with chunks of checksum (4), length (2), type (1) and data; type 1 is a whole record, 2, 3 and 4 are
 its first, middle and last part (github.com/google/leveldb, doc/log_format.md).
 """
@@ -20,7 +20,7 @@ FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
 
 def last_step(folder: Path) -> int:
-    """The highest step in any of a run folder's offline files; 0 without any."""
+    """Return the highest step in the offline files of a run folder; 0 without any."""
     steps = [
         int(row["_step"])
         for file in folder.glob("wandb/offline-run-*/run-*.wandb")
@@ -31,7 +31,7 @@ def last_step(folder: Path) -> int:
 
 
 def history(file: Path) -> Iterator[dict[str, Any]]:
-    """Logged rows of the file, which may still be growing."""
+    """Yield the logged rows of a file, which may still be growing."""
     for data in _records(file.read_bytes()):
         record = wire.Record.FromString(data)
         if record.WhichOneof("record_type") == "history":

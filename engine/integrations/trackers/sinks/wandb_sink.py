@@ -1,7 +1,7 @@
-"""Weights & Biases: online, or files in the run folder for `wandb sync`.
+"""Sink for Weights & Biases: online, or files in the run folder for `wandb sync`.
 
-W&B's own step is the `seq` of our event, which only grows: whoever opens the run again learns from
-it what is there, from the server or, offline, from the files. The axis is ART's `training_step`.
+W&B's step is the `seq` of an event, which only grows. When a run is opened again, the last one is
+read from the server or, offline, from the files. The step axis is ART's `training_step`.
 """
 
 import os
@@ -69,7 +69,7 @@ class Sink:
         return Lost()
 
     def close(self, state: str) -> None:
-        """Raises Trouble where not everything has gone out in time."""
+        """Finish the run. Raises SinkError if data could not be uploaded in time."""
         self._run.summary["atelier/state"] = state
         try:
             self._run.finish(exit_code=1 if state == "failed" else 0)
