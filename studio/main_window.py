@@ -47,7 +47,6 @@ class MainWindow(QMainWindow):
 
     @property
     def page(self) -> str:
-        """The key of the page in view."""
         shown = self._stack.currentWidget()
         return next((key for key, page in self._added.items() if page is shown), "")
 

@@ -48,7 +48,7 @@ class DraftWriter:
     async def tell(self) -> AsyncGenerator[DraftTicked, None]:
         """Yield the draft and the maximum cost of the next request; the last tick is `ended`."""
         question = plan_question(self._wanted.description, self._wanted.tools)
-        yield self._told("DraftWriter the system prompt and the rubric", question)
+        yield self._told("Writing the system prompt and the rubric", question)
         await self._plan(question)
         fruitless = 0
         while not self._problem and self._lacking:

@@ -68,7 +68,6 @@ class JudgingCalls(Transport):
         return await self._ask("POST", path, Labelled, body=label.for_run(run_id))
 
     async def undo_label(self, run_id: str) -> Labelled:
-        """Undo the newest label in force."""
         return await self._ask("POST", f"/runs/{run_id}/labels/undo", Labelled)
 
     async def redo_label(self, run_id: str) -> Labelled:

@@ -35,7 +35,6 @@ class ProjectCalls(Transport):
         return await self._list("/samples", Sample)
 
     async def projects(self) -> list[ProjectView]:
-        """Every project in the workspace."""
         return await self._list("/projects", ProjectView)
 
     async def project(self, path: str) -> ProjectView:
@@ -54,7 +53,6 @@ class ProjectCalls(Transport):
         return await self._ask("PUT", "/project", ProjectView, body=request, params={"path": path})
 
     async def project_files(self, path: str) -> ProjectFiles:
-        """Current fingerprints of the project's files."""
         return await self._ask("GET", "/project/files", ProjectFiles, params={"path": path})
 
     async def scenarios(

@@ -44,11 +44,9 @@ class HostCalls(Transport):
         return self._told(f"/runs/{run_id}/checkpoints/{step}/fetch", None, _MOVED)
 
     def bring_home(self, run_id: str) -> AsyncGenerator[MoveTicked | Moved, None]:
-        """Move a remote run to this machine."""
         return self._told(f"/runs/{run_id}/bring_home", None, _MOVED)
 
     def send_run(self, run_id: str, request: SendRun) -> AsyncGenerator[MoveTicked | Moved, None]:
-        """Move a run of this machine to the server."""
         return self._told(f"/runs/{run_id}/send", request, _MOVED)
 
     async def answer_host(self, name: str, request: Answer) -> None:

@@ -65,7 +65,6 @@ class RunCalls(Transport):
         return await self._ask("POST", "/evaluations", RunSummary, body=request, timeout=limit)
 
     async def evaluation(self, run_id: str) -> EvaluationResult:
-        """Results of an evaluation so far."""
         return await self._ask("GET", f"/runs/{run_id}/evaluation", EvaluationResult)
 
     async def demonstrate(self, run_id: str, request: SelectDemonstrations) -> Selection:

@@ -54,7 +54,6 @@ def check_adapter(project: Path, contestant: Contestant) -> Path:
 
 
 def _find(project: Path, config: ProjectConfig, name: str) -> Contestant:
-    """Return the contestant for a typed name."""
     if name == BASE:
         return _base(config)
     if "/" in name:

@@ -157,7 +157,6 @@ class ProviderModel:
 
 
 def price_words(model: str, price: Price, budget_usd: float | None) -> str:
-    """Log message with price and budget of a model."""
     most = "no budget" if budget_usd is None else f"at most ${budget_usd:.2f} in all"
     return (
         f"{model}: ${price.prompt * 1e6:.2f} for a million tokens read, "

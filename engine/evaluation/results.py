@@ -155,7 +155,6 @@ def _versus(ours: Cells, name: str, other: Side) -> Comparison:
 
 
 def _scenario_means(cells: Cells, wanted: Collection[tuple[str, str]]) -> dict[str, float]:
-    """Mean over the `wanted` variants of each scenario."""
     by_scenario: dict[str, list[float]] = {}
     for (scenario, variant), mean in cells.items():
         if (scenario, variant) in wanted:

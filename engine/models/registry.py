@@ -150,11 +150,12 @@ def _brought_models() -> dict[str, Path]:
 
 
 def _hub_models() -> dict[str, Path]:
-    """Return Hugging Face id → a snapshot folder with safetensors files in its cache."""
+    """Return Hugging Face id → its newest snapshot with safetensors files in the cache."""
     home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
     cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     found = {}
-    for snapshot in cache.glob("models--*/snapshots/*/config.json"):
+    snapshots = cache.glob("models--*/snapshots/*/config.json")
+    for snapshot in sorted(snapshots, key=lambda file: file.lstat().st_mtime):
         if any(snapshot.parent.glob("*.safetensors")):
             name = snapshot.parents[2].name.removeprefix("models--").replace("--", "/", 1)
             found[name] = snapshot.parent

@@ -109,7 +109,6 @@ class LimitedProtocol(H11Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is in progress."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

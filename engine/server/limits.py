@@ -231,7 +231,6 @@ async def drain(receive: Receive) -> None:
 
 
 def has_content(scope: Scope) -> bool:
-    """Whether a request has a body."""
     return (header(scope, b"content-length") or b"0") != b"0" or (
         header(scope, b"transfer-encoding") is not None
     )

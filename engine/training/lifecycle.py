@@ -108,6 +108,5 @@ async def save_checkpoint(run: Run, policy: Policy, step: int, metrics: dict[str
 
 
 def finished_steps(run: Run) -> dict[int, dict[str, float]]:
-    """Return the metrics of all finished steps, by step."""
     events = run.reader.events_of("step.finished")
     return {e.step: e.metrics for e in events if isinstance(e, StepFinished)}

@@ -70,7 +70,6 @@ TRAJECTORIES: tuple[PageKey, ...] = (
 
 
 def key_of(key_id: str) -> PageKey:
-    """Return the shortcut with this id."""
     return next(row for row in TRAJECTORIES if row.id == key_id)
 
 

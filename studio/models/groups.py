@@ -58,7 +58,6 @@ class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
         return None
 
     def row_of(self, step: int, group: int, split: str = "train") -> int | None:
-        """Row of a group among the loaded ones."""
         for page, records in self._pages.items():
             for place, record in enumerate(records):
                 if (record.split, record.step, record.group) == (split, step, group):

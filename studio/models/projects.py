@@ -118,7 +118,6 @@ class ProjectListModel(RowsModel[ProjectRow]):
 
 
 def state_of(row: ProjectRow) -> StateWords:
-    """State of a project, for the State column."""
     if row.missing:
         return StateWords("Folder not found", "warn", "folder")
     if row.run is not None:

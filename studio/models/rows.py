@@ -27,7 +27,6 @@ class RowsModel(QAbstractTableModel, Generic[R]):
         self.rows: list[R] = []
 
     def set_rows(self, rows: Sequence[R]) -> None:
-        """Replace all rows."""
         self.beginResetModel()
         self.rows = list(rows)
         self.endResetModel()

@@ -50,7 +50,6 @@ class RunModel(QObject):
         return parent.name if parent else ""
 
     def parent_series(self, name: str) -> tuple[Floats, Floats]:
-        """Same as `series`, for the parent of the run."""
         series = self.origin.series.get(name) if self.origin else None
         if series is None:
             return np.empty(0), np.empty(0)

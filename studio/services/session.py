@@ -229,7 +229,6 @@ class Session(QObject):
         self.project_changed.emit()
 
     def _list_project(self, view: ProjectView) -> None:
-        """Update a project in the list of projects."""
         self.projects = [view if one.path == view.path else one for one in self.projects]
 
     # Runs

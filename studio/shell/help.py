@@ -233,7 +233,6 @@ class HelpDialog(QDialog):
 
     @property
     def page(self) -> Page:
-        """Return the current page."""
         return self._page
 
     def _show(self, page: Page) -> None:

@@ -236,7 +236,6 @@ class Frame(QObject):
             self.fill_servers(menu.addMenu("Move to a server"))
 
     def fill_servers(self, menu: QMenu) -> None:
-        """Fill the menu of target servers."""
         for view in self._session.hosts.all:
             name = view.spec.name
             action = menu.addAction(dot_icon(self._session.hosts.words(name).dot), name)

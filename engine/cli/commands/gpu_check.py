@@ -110,7 +110,6 @@ async def _check(
 
 
 def write(report: GpuReport, folder: Path) -> None:
-    """Write the report as Markdown and as JSON."""
     replace_file(folder / PAGE, page(report))
     replace_file(folder / RECORD, report.model_dump_json(indent=1) + "\n")
 

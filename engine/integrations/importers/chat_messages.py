@@ -77,7 +77,6 @@ def conversations_of_calls(
 
 
 def as_text(messages: list[Message]) -> str:
-    """Return a conversation as plain text."""
     return "\n".join(
         " ".join([f"{one.role}:", one.content, *map(str, one.tool_calls)]) for one in messages
     )

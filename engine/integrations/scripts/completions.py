@@ -231,7 +231,6 @@ class Completions:
 
 
 def write_lines(file: Path, completions: Iterable[Completion]) -> None:
-    """Write completions to a file and fsync it."""
     with file.open("w", encoding="utf-8") as target:
         target.writelines(one.model_dump_json() + "\n" for one in completions)
         sync_open(target)

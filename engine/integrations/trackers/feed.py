@@ -244,7 +244,6 @@ class Feed:
         return (events[-1].seq or 0) if events else self._cursor.seq, items
 
     def _traces(self, event: GroupScored) -> list[Item]:
-        """Return the traces of a scored group, one per trajectory."""
         group = event.group
         found = self._reader.siblings(group.split, group.step, group.group)
         content = bool(getattr(self.settings, "content", False))

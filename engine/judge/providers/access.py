@@ -99,7 +99,6 @@ class BoundWorker:
         await self._child.close()
 
     async def kill(self) -> None:
-        """Kill the process."""
         await self._child.kill()
 
 

@@ -175,7 +175,6 @@ class RunReader:
         return _trajectory(*rows[0])
 
     def call(self, key: str) -> Call | None:
-        """Return the answered call with this key, or None."""
         rows = self._rows("SELECT body FROM calls WHERE key = ? AND answered LIMIT 1", (key,))
         return _call(rows[0][0]) if rows else None
 

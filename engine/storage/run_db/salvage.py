@@ -52,7 +52,6 @@ class ReadableEvents:
         return len(self.bodies)
 
     def until(self, seq: int) -> "ReadableEvents":
-        """Return the events up to `seq`."""
         return ReadableEvents(self.bodies[:seq], self.events[:seq], True)
 
     def rollouts(self) -> dict[str, "TrajectoryState"]:
@@ -171,7 +170,6 @@ def _event(number: int, body: Row | None) -> Event | UnknownEvent | None:
 
 
 def trajectories(db: apsw.Connection) -> dict[str, Trajectory]:
-    """Return all readable trajectories by id."""
     found = {}
     for row in rows_by_rowid(db, "SELECT number, id, body FROM trajectories NOT INDEXED", "number"):
         try:

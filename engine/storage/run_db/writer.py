@@ -337,7 +337,6 @@ class SearchText(TypedDict):
 
 
 def searchable(trajectory: SearchText) -> str:
-    """Return the text of a trajectory for full-text search."""
     words = [trajectory["title"], trajectory["scenario_id"]]
     for message in trajectory["messages"]:
         words.append(message["content"])

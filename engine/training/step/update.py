@@ -66,7 +66,6 @@ async def with_old_logprobs(policy: Policy, batch: TrainBatch) -> TrainBatch:
 
 
 async def update(policy: Policy, batch: TrainBatch, step: AdamStep) -> dict[str, float]:
-    """Make one optimizer step."""
     return await policy.forward_backward(batch) | await policy.optim_step(step)
 
 

@@ -116,7 +116,6 @@ class ListCard(Card):
         self._fit()
 
     def toggle(self, row: int) -> None:
-        """Toggle the selection of a row."""
         if not self.model.toggle(row):
             self.refused.emit("At most four models can be compared. Deselect one first.")
 

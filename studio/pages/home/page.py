@@ -32,8 +32,6 @@ ROW_PX, HEAD_PX = 52, 28
 
 
 class HomePage(Page):
-    """Home page."""
-
     import_wanted = Signal(str)
     """Path of the project that should receive imported trajectories."""
     writing_wanted = Signal(object)

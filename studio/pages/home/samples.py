@@ -55,7 +55,6 @@ class SampleGallery(QWidget):
         self._fill()
 
     def set_columns(self, most: int) -> None:
-        """Set the maximum number of columns."""
         if most != self._most:
             self._most = most
             self._place()

@@ -81,7 +81,6 @@ class BranchSheet(OrderSheet):
         self._refresh()
 
     def _fill(self, state: RunState, step: int | None) -> None:
-        """Fill the fields with the settings of the run."""
         assert state.spec is not None
         best = _best(state.checkpoints) if self._supervised and step is None else None
         self._from.set_value(_nearest(state.checkpoints, step) if best is None else best)
@@ -94,7 +93,6 @@ class BranchSheet(OrderSheet):
         self._seed.set_value(train.seed)
 
     def request(self) -> StartRun:
-        """Return the request to the engine."""
         step = int(self._from.value() or 0)
         replay = self._way.index() == 1
         overrides: dict[str, Any] = {}

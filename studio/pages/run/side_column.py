@@ -329,7 +329,6 @@ class SideColumn(QScrollArea):
         self._clock.timeout.connect(lambda: self._step.show_run(run.state))
 
     def add_card(self, card: QWidget) -> None:
-        """Append a card."""
         self._column.insertWidget(self._column.count() - 1, card)
 
     def set_ticking(self, ticking: bool) -> None:

@@ -78,7 +78,6 @@ class MoveSheet(Sheet):
 
     @property
     def _server(self) -> str:
-        """Return the name of the server involved."""
         return self._to or (self._run.host if self._run else "")
 
     def _begin(self) -> None:

@@ -297,7 +297,6 @@ class LiveStep(QWidget):
         )
 
     def show_view(self, title: str, view: HostView | None, words: str) -> None:
-        """Show a running operation."""
         tick = view.tick if view else None
         self._title.set_words(title)
         self._title.set_tone("text")

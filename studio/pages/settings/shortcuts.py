@@ -7,7 +7,6 @@ from studio.widgets.tables.table import Table
 
 
 def shortcut_table(parent: QWidget) -> Table:
-    """Build the table of keyboard shortcuts."""
     table = Table("Keyboard shortcuts")
     table.setParent(parent)
     table.setModel(ShortcutTableModel(parent=table))

@@ -209,7 +209,6 @@ class SetupPage(Page):
         self._edits.write(self._form, next(iter(values)), values)
 
     def _apply_fix(self, fix: MemoryFix) -> None:
-        """Apply a memory fix in one click, with Undo."""
         view = self.session.project.view
         if view is None or view.config is None:
             return

@@ -77,7 +77,6 @@ class TeacherSheet(OrderSheet):
         self.price_out.set_value(usual.price_completion)
 
     def request(self) -> StartEvaluation:
-        """Return the request to the engine."""
         said: dict[str, Any] = {
             "evaluate.budget_usd": self.budget.value(),
             "evaluate.price_prompt": self.price_in.value(),

@@ -92,7 +92,6 @@ class TrajectoriesPage(Page):
         self._refresh_timer.stop()
 
     def show_query(self, query: TrajectoryQuery) -> None:
-        """Set the filter and show the page."""
         self._blind = False
         self._panel.hold(False)
         self._panel.set_query(query)
@@ -101,7 +100,6 @@ class TrajectoriesPage(Page):
             self.set_mode(TABLE)
 
     def show_group(self, split: Split, step: int, group: int, blind: bool = False) -> None:
-        """Show a group in columns."""
         self._blind = blind
         self._panel.hold(True)
         self.set_mode(COLUMNS)
@@ -232,7 +230,6 @@ class TrajectoriesPage(Page):
 
     @Slot()
     def _follow_run(self) -> None:
-        """Follow the selected run."""
         run_id = self.session.run.run_id
         if run_id != self._group_run:
             self._forget_group(run_id)

@@ -44,7 +44,6 @@ class Row:
 
 
 def built_in_row(environments: EnvironmentList) -> Row:
-    """Row of the built-in engine."""
     current, running = environments.choice.current.built_in, environments.running.built_in
     return Row(
         BUILT_IN,

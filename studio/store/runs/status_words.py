@@ -34,7 +34,6 @@ DAMAGED = StateWords("Damaged", "bad", "octagon-alert")
 
 
 def run_words(run: RunSummary) -> StateWords:
-    """State of a run in a list."""
     if run.state == "damaged":
         return DAMAGED
     if run.kind == "baseline":
@@ -140,7 +139,6 @@ def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
 
 
 def phase_words(phase: Phase, summary: RunSummary | None) -> str:
-    """Text of a phase."""
     if phase == "rolling_out" and summary is not None and summary.kind == "outside":
         return RUNS_ROLLOUTS
     return PHASES.get(phase, phase)

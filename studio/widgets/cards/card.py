@@ -31,7 +31,6 @@ class CardHeader(QWidget):
         self.words.set_tone(tone)
 
     def add_right(self, widget: QWidget) -> None:
-        """Add a widget at the right end."""
         self._line.addWidget(widget)
 
 

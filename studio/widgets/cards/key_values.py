@@ -25,7 +25,6 @@ class KeyValues(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_values(self, values: Sequence[tuple[str, str] | tuple[str, str, str]]) -> None:
-        """Replace all values."""
         self._values = tuple(values)
         self.setAccessibleName("; ".join(f"{key} {value}" for key, value, *_ in values))
         self.updateGeometry()

@@ -50,7 +50,6 @@ class Sheet(QWidget):
         QTimer.singleShot(0, part, lambda: self._scroll.ensureWidgetVisible(part, 0, 16))
 
     def set_title(self, title: str) -> None:
-        """Change the title."""
         self._title.set_words(title)
         self.setAccessibleName(title)
 

@@ -46,7 +46,6 @@ class Segmented(KeyboardFocus, QWidget):
         self.update()
 
     def set_choices(self, choices: Sequence[str]) -> None:
-        """Replace the choices."""
         self._choices = tuple(choices)
         self.set_index(self._index)
         self.updateGeometry()

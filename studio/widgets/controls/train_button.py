@@ -89,7 +89,6 @@ class TrainButton(Button):
         self._restyle()
 
     def state(self) -> str:
-        """Current state."""
         return self._state
 
     def _restyle(self) -> None:

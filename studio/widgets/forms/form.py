@@ -84,7 +84,6 @@ class FormRow(QWidget):
         self.field.set_problem(False)
 
     def note(self) -> str:
-        """Text of the note."""
         return self._note.words()
 
     def problem(self) -> str:

@@ -40,7 +40,6 @@ class Field(QWidget):
         self.setFocusProxy(editor)
 
     def value(self) -> Any:
-        """Entered value."""
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
@@ -114,7 +113,6 @@ class NumberField(Field):
         return value if math.isfinite(value) else None
 
     def text(self) -> str:
-        """Typed text."""
         return self._line.text().strip()
 
     def problem(self) -> str:
@@ -266,8 +264,6 @@ class SegmentedField(Field):
 
 
 class ToggleField(Field):
-    """On or off."""
-
     def __init__(self, name: str, words: str = "") -> None:
         self._toggle = Toggle(words, name)
         super().__init__(name, self._toggle)

@@ -41,7 +41,6 @@ class Entry(QObject):
 
     @property
     def typing(self) -> bool:
-        """Whether the user is typing."""
         return self._touched and self._field.editor.hasFocus()
 
     def show(self, stored: Any) -> None:
@@ -66,7 +65,6 @@ class Entry(QObject):
         self._unsent = self._touched = self.refused = False
 
     def finish(self) -> None:
-        """Finish typing."""
         self._pause.stop()
         if not self._touched:
             return

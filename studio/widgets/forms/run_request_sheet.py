@@ -30,7 +30,6 @@ class OrderSheet(Sheet):
         go.clicked.connect(self._accept)
 
     def request(self) -> object:
-        """Request with the current entries."""
         raise NotImplementedError
 
     def begun(self) -> None:

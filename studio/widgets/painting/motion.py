@@ -26,7 +26,6 @@ class Glide(QVariantAnimation):
 
     @property
     def value(self) -> float:
-        """Current value."""
         return self._value
 
     def to(self, target: float) -> None:

@@ -99,7 +99,6 @@ def elided(metrics: QFontMetricsF, words: str, width: float) -> str:
 
 
 def text_width(words: str, style: str = "label", weight: int | None = None) -> float:
-    """Width of a line of text."""
     return QFontMetricsF(theme().font(style, weight)).horizontalAdvance(words)
 
 

@@ -36,7 +36,6 @@ class PhaseBars(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_phases(self, phases: Sequence[Phase]) -> None:
-        """Set all phases in order."""
         self._phases = tuple(phases)
         self.setAccessibleName(
             "Phases: "

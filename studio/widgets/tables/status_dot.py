@@ -36,7 +36,6 @@ def paint_dot(painter: paint.QPainter, middle: QPointF, state: str) -> None:
 
 
 def dot_icon(state: str) -> QIcon:
-    """Icon for a menu."""
     pixmap = QPixmap(QSize(ICON_PX, ICON_PX) * SHARP)
     pixmap.setDevicePixelRatio(SHARP)
     pixmap.fill(Qt.GlobalColor.transparent)

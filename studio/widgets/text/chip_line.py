@@ -29,7 +29,6 @@ class ChipLine(QWidget):
         self._place()
 
     def shown(self) -> list[Chip]:
-        """Visible chips."""
         return [chip for chip in self._chips if not chip.isHidden()]
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -71,7 +71,6 @@ class Phrase(QWidget):
         self.set_spans(spans)
 
     def set_spans(self, spans: Sequence[Span] | str) -> None:
-        """Replace the spans."""
         self._spans = (Span(spans),) if isinstance(spans, str) else tuple(spans)
         self.setAccessibleName(self.words())
         linked = any(span.link for span in self._spans)

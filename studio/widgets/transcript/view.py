@@ -102,7 +102,6 @@ class Transcript(QAbstractScrollArea):
         self.viewport().update()
 
     def tint(self) -> str:
-        """Current tint."""
         return self._tint
 
     def focus_row(self, index: int) -> None:

@@ -38,7 +38,6 @@ class EnginePill(Pressable, QAbstractButton):
         self.update()
 
     def state(self) -> str:
-        """State of the dot."""
         return self._state
 
     def sizeHint(self) -> QSize:

@@ -155,7 +155,6 @@ class RunLifecycle:
             await asyncio.wait(tasks)
 
     async def close_open_runs(self) -> None:
-        """Close the runs that are open for labels or rescoring."""
         await self._open.close()
 
     async def _work(self, run: Run) -> None:

@@ -26,8 +26,6 @@ STOPPED = "The engine was stopped."
 
 
 class ActiveRun:
-    """Active run with its task."""
-
     def __init__(self, run: Run, task: "asyncio.Task[None]") -> None:
         self.run = run
         self.labels = LabelService(run)

@@ -20,7 +20,6 @@ HEADING = 32
 
 
 def columns_for(width: int) -> int:
-    """Return the number of chart columns for a width."""
     return 1 if width < 620 else 2 if width <= 1320 else 3
 
 

@@ -60,5 +60,4 @@ def change_of(run: RunModel, name: str) -> float | None:
 
 
 def is_judged(state: RunState) -> bool:
-    """Return whether the run uses a judge."""
     return state.spec is not None and state.spec.config.judge.enabled

@@ -8,7 +8,6 @@ from studio.text import formatting
 
 
 def model_words(model: ModelInfo) -> str:
-    """Describe a model in the model list."""
     facts = [model.title]
     if model.parameters:
         facts.append(f"{formatting.short(model.parameters)} parameters")

@@ -114,13 +114,11 @@ def _spec(key: str, info: FieldInfo) -> FieldSpec:
 
 
 def label_of(key: str) -> str:
-    """Return the label of a dotted key."""
     name = key.rpartition(".")[2]
     return LABELS.get(name, name.replace("_", " ").capitalize())
 
 
 def section_of(key: str) -> str:
-    """Return the section heading of a dotted key."""
     section, _, rest = key.partition(".")
     if section == "track":
         tracker = rest.partition(".")[0]
@@ -167,7 +165,6 @@ def make_row(spec: FieldSpec) -> FormRow:
 
 
 def value_at(config: BaseModel, key: str) -> Any:
-    """Return the value of a dotted key."""
     value: Any = config
     for part in key.split("."):
         value = getattr(value, part)

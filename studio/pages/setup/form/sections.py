@@ -294,7 +294,6 @@ class ChoicesForm(QWidget):
                 self._fifth.say(problem.message, "bad")
 
     def set_problem(self, key: str, words: str) -> None:
-        """Show the response to an edit."""
         if key == AGENT:
             self._agent_entry.answered(bool(words))
         if key in self._rows:

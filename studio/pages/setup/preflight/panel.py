@@ -78,7 +78,6 @@ class Preflight(QWidget):
         self._facts.set_facts(_time_facts(forecast))
 
     def show_baseline(self, rate: Interval | None, scenarios: list[float], measuring: bool) -> None:
-        """Show the baseline rate, the distribution of scenarios, and advice."""
         self._band.set_rate(rate)
         self._spread.set_rates(scenarios)
         spans = [Span("Solved before training  ", "text", 600)]
@@ -95,7 +94,6 @@ class Preflight(QWidget):
         self._measure.set_busy("Measuring…" if measuring else None)
 
     def show_checks(self, checks: list[tuple[str, str]]) -> None:
-        """Show the checks, as (state, words)."""
         for line in self._checks:
             self._check_box.removeWidget(line)
             line.deleteLater()

@@ -67,12 +67,10 @@ class DemonstrationsTab(QWidget):
         self._tasks.run("demonstrations", ask, self._show, self._refuse)
 
     def show_config(self, config: ProjectConfig) -> None:
-        """Show the SFT settings."""
         for key, row in self._rows.items():
             row.show_stored(value_at(config, key))
 
     def set_problem(self, key: str, words: str) -> None:
-        """Show the response to an edit."""
         self._rows[key].answer(words)
 
     def finish(self) -> None:

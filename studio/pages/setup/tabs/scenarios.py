@@ -80,7 +80,6 @@ class ScenariosTab(QWidget):
 
     @property
     def model(self) -> ScenarioTableModel:
-        """Return the table model of the visible file."""
         return self._models[self._file]
 
     @property

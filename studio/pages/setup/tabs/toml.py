@@ -111,7 +111,6 @@ class TomlTab(QWidget):
             self.save_wanted.emit(self._path, self._text)
 
     def discard(self) -> None:
-        """Discard unsaved edits."""
         self._base, self._base_mark = self._saved, self._saved_mark
         self._set(self._saved)
 

@@ -38,7 +38,6 @@ def rows_of(left: Trajectory, right: Trajectory) -> list[PairRow]:
 
 
 def differences(rows: Sequence[PairRow]) -> list[int]:
-    """Return the indices of rows that differ."""
     return [place for place, row in enumerate(rows) if not row.same]
 
 

@@ -101,7 +101,6 @@ class ColumnsView(QWidget):
         return self._shown_group.records if self._shown_group else []
 
     def record(self) -> Trajectory | None:
-        """Return the focused trajectory."""
         return self._siblings[self._focus] if self._siblings else None
 
     def order(self) -> list[Trajectory]:
@@ -128,7 +127,6 @@ class ColumnsView(QWidget):
         self._fill()
 
     def clear(self) -> None:
-        """Clear the view."""
         self._shown_group, self._draft = None, Draft()
         self._first = self._focus = 0
         self._fill()

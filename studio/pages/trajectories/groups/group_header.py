@@ -86,7 +86,6 @@ class GroupHead(QWidget):
         self.set_view(self._mode)
 
     def clear(self) -> None:
-        """Clear the header."""
         for text in (self._title, self._words):
             text.set_words("")
         for phrase in (self._legend, self._figures):
@@ -100,7 +99,6 @@ class GroupHead(QWidget):
         self._shown.set_words(words)
 
     def set_view(self, mode: int) -> None:
-        """Show the controls that apply to a view."""
         self.mode.set_index(mode)
         for part in (self._title, self._step, self._before, self._shown, self._after):
             part.setVisible(mode not in LISTS)

@@ -125,7 +125,6 @@ class GroupPanel(QWidget):
         return self._query
 
     def set_query(self, query: TrajectoryQuery) -> None:
-        """Show a query set by another page."""
         self._query = query
         if query.search != self.search.text():
             self.search.setText(query.search)

@@ -151,7 +151,6 @@ class LabelSession(QObject):
             self.undo_label()
 
     def undo_label(self) -> None:
-        """Undo the last label of the run."""
         self._call(lambda run: self._session.client.undo_label(run), "Undone: ")
 
     def redo(self) -> None:
@@ -235,7 +234,6 @@ class LabelSession(QObject):
         return self._session.runs.state(self._run_id) if self._run_id else self._session.run.state
 
     def _pending_label(self) -> PendingLabel:
-        """Return the current draft with its group."""
         place = _place(self._siblings) if self._siblings else None
         teaches = self.teaches and self.may_teach()
         return PendingLabel(self._run_id, place, self.draft, self.effect, teaches)

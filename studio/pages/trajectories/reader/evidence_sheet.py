@@ -46,7 +46,6 @@ class EvidenceController(QObject):
             self.close()
 
     def evidence(self) -> Evidence | None:
-        """Return the evidence of the focused trajectory."""
         record, siblings = self._columns.record(), self._siblings
         if record is None or siblings is None:
             return None
@@ -63,7 +62,6 @@ class EvidenceController(QObject):
             self._show(evidence)
 
     def toggle(self, reading: bool) -> None:
-        """Toggle the evidence."""
         evidence = self.evidence()
         if reading and self._reader.evidence.isVisible():
             self._reader.evidence.show_tab(0)

@@ -37,7 +37,6 @@ EVEN: Weights = {}
 
 
 def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
-    """Return the contribution of each part to the reward."""
     names = list(trajectory.parts)
     return [
         Part(PART_WORDS.get(name, name), value * weight_of(name, weights), part_token(name, names))
@@ -241,7 +240,6 @@ def question_of(trajectory: Trajectory) -> str:
 
 
 def shared_words(trajectory: Trajectory) -> str:
-    """Describe the shared prefix."""
     start = takewhile(lambda m: m.role != "assistant", trajectory.messages)
     names = {"system": "system prompt", "user": "question"}
     return ", ".join(names.get(message.role, message.role) for message in start)
@@ -260,7 +258,6 @@ def divergences(siblings: Sequence[Trajectory], place: int) -> list[int]:
 
 
 def turn_rows(items: Sequence[Item]) -> list[int]:
-    """Return the row of each turn."""
     return [
         row
         for row, item in enumerate(items)
