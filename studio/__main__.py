@@ -1,6 +1,7 @@
 """`python -m studio [--project PATH] [--workspace PATH]`"""
 
 import argparse
+import gc
 import logging
 import sys
 
@@ -14,6 +15,7 @@ def main() -> int:
     wanted = parser.parse_args()
     level = logging.INFO if wanted.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    gc.disable()  # for the imports; later `GuiCollector` collects
     from studio import app
 
     return app.main(wanted.project, wanted.workspace)

@@ -1,5 +1,6 @@
 """What all tests share: a tiny model made on the spot, and nothing of ours left running."""
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ settings.register_profile(  # nothing is timed here
 settings.load_profile("any machine")
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every engine compiles itself anew
+gc.disable()  # until the tests are collected, with all that they import
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores already
 
@@ -36,6 +38,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker(skipped)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what has been imported out of collections: to walk through all of torch and Qt would
+    take most of a test."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -36,7 +36,9 @@ def happen(engine: Engine, folder: Path, model: Path) -> dict[str, object]:
     fill(filler)
     failed = ended(engine, run)
     settle(Path(run.path))
-    fill(more := folder / "more")
+    written, more = -1, folder / "more"
+    while written != (written := fill(more)):  # what ends with the run frees some bytes
+        time.sleep(0.5)
     refused = label(engine, run)
     filler.unlink()
     more.unlink()
@@ -57,15 +59,16 @@ def happen(engine: Engine, folder: Path, model: Path) -> dict[str, object]:
     }
 
 
-def fill(file: Path) -> None:
-    """Take every byte that is left."""
-    with file.open("wb", buffering=0) as out:
+def fill(file: Path) -> int:
+    """Take every byte that is left; returns the size of the file."""
+    with file.open("ab", buffering=0) as out:
         for size in (2**20, 4096, 1):
             try:
                 while True:
                     out.write(b"x" * size)
             except OSError:
                 continue
+        return out.tell()
 
 
 def settle(folder: Path) -> None:

@@ -49,9 +49,8 @@ def clean_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def keep_what_is_loaded() -> None:
-    """Leave out of collections what stays, such as modules: to walk through all of torch would take
-    most of a test. Objects of the tests before are let go first, else they would stay for good."""
-    gc.unfreeze()
+    """Leave out of collections what stays, such as modules that were imported since; objects of
+    the tests before are let go first, else they would stay for good."""
     gc.collect()
     gc.freeze()
 

@@ -167,7 +167,7 @@ class ScriptSession:
 
 
 def trained_before(run: Run, handed: Submission) -> Trained:
-    """Return the response for a finished step."""
+    """Return the result of a submission whose step was trained already, from the stored run."""
     events = run.reader.events_of("step.finished")
     event = next(e for e in reversed(events) if getattr(e, "step", None) == handed.step)
     kept = [one for one in run.reader.checkpoints() if one.step == handed.step]

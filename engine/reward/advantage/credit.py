@@ -77,8 +77,8 @@ def divergence(logprobs_T: Sequence[float], reference_T: Sequence[float]) -> lis
 def kl_in_reward(
     advantages_T: Sequence[float], k1_T: Sequence[float], weight: float
 ) -> list[float]:
-    """Advantages with a per-token KL penalty in the reward: A_t − weight · Σ_{s ≥ t} k1_s
-    (REINFORCE++, 2501.03262; RLOO, 2402.14740, charges the sum)."""
+    """Advantages [T] with the KL penalty of each token in its reward, A_t − weight · Σ_{s ≥ t} k1_s
+    (REINFORCE++, 2501.03262)."""
     still_to_pay = turn_returns(k1_T, 1.0)
     return [a - weight * k1 for a, k1 in zip(advantages_T, still_to_pay, strict=True)]
 

@@ -9,6 +9,7 @@ processes. Output of a rollout is captured, limited in size, and sent with its r
 
 import asyncio
 import contextvars
+import gc
 import importlib.util
 import inspect
 import io
@@ -141,6 +142,7 @@ class Host:
             spec = importlib.util.spec_from_file_location(os.path.splitext(name)[0], path)
             module = importlib.util.module_from_spec(spec)
             sys.modules[spec.name] = module
+            gc.disable()  # collections take a sixth of the time that it takes to import a client
             spec.loader.exec_module(module)
             return module
         except BaseException as error:
@@ -151,6 +153,9 @@ class Host:
                 place(error, self.project) or name,
                 detail(error),
             ) from error
+        finally:
+            gc.freeze()
+            gc.enable()
 
     def function(self, file, name):
         function = getattr(self.import_file(file), name, None)
