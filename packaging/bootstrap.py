@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from base import BIN, PYTHON, ROOT, Failed, ensure_command, ensure_environment, ensure_packages, say
@@ -29,6 +30,12 @@ STARTER = "smollm2-135m-instruct"
 LIBRARIES = ["libgl1", "libegl1", "libglib2.0-0", "libxkbcommon0", "libdbus-1-3", "libfontconfig1"]
 """What Qt needs to be imported, as Debian packages."""
 
+CHECKS = [
+    ["ruff", "check", "."],
+    ["ruff", "format", "--check", "."],
+    ["mypy"],
+    ["lint-imports", "--no-cache"],
+]
 WINDOW_LIBRARIES = [
     "libxcb-cursor0",
     "libxkbcommon-x11-0",
@@ -108,30 +115,33 @@ def command_run(arguments: argparse.Namespace) -> int:
 def command_test(arguments: argparse.Namespace) -> int:
     set_up(["engine-cpu", "studio", "test"], LIBRARIES + WINDOW_LIBRARIES + TEST_LIBRARIES)
     chosen = arguments.pytest + arguments.rest
-    checks = (
-        []
-        if chosen
-        else [
-            ["ruff", "check", "."],
-            ["ruff", "format", "--check", "."],
-            ["mypy"],
-            ["lint-imports", "--no-cache"],
-        ]
-    )
-    failed = []
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
     if arguments.long:
         environment["ATELIER_LONG"] = "1"
     workers = (os.cpu_count() or 1) * 3 // 2  # a third of the time they wait
     everything = ["-n", str(max(1, min(6, workers))), "--dist", "worksteal"]
-    for check in [*checks, ["pytest", *(chosen or everything)]]:
-        say(f"$ {' '.join(check)}")
-        program = str(BIN / check[0])
-        if subprocess.call([program, *check[1:]], cwd=ROOT, env=environment):
-            failed.append(check[0])
+    tests = ["pytest", *(chosen or everything)]
+    say(f"$ {' '.join(tests)}")
+    with ThreadPoolExecutor(1) as beside:  # tests wait at times, and the checks use that
+        checks = beside.map(check, [] if chosen else CHECKS)
+        code = subprocess.call([str(BIN / tests[0]), *tests[1:]], cwd=ROOT, env=environment)
+        failed = [name for name in checks if name] + ["pytest"] * bool(code)
     if failed:
         raise Failed(f"Failed: {', '.join(failed)}.")
     return 0
+
+
+def check(command: list[str]) -> str:
+    """Run one check and print its output whole; returns its name if it failed."""
+    done = subprocess.run(
+        [str(BIN / command[0]), *command[1:]],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    say(f"\n$ {' '.join(command)}\n{done.stdout.strip()}")
+    return command[0] if done.returncode else ""
 
 
 def set_up(locks: list[str], libraries: list[str]) -> None:
@@ -139,16 +149,18 @@ def set_up(locks: list[str], libraries: list[str]) -> None:
     begun = time.monotonic()
     ensure_environment()
     ensure_command()
-    ensure_packages(locks)
-    ensure_libraries(libraries)
+    with ThreadPoolExecutor(1) as beside:
+        installing = beside.submit(ensure_libraries, libraries)
+        ensure_packages(locks)
+        installing.result()
+    check_qt()
     ensure_model()
     say(f"Ready after {time.monotonic() - begun:.0f} s.")
 
 
 def ensure_libraries(packages: list[str]) -> None:
-    """System libraries on Debian and its kin; elsewhere Qt brings or names what it needs."""
+    """System libraries on Debian and its kin."""
     if not sys.platform.startswith("linux") or not shutil.which("dpkg-query"):
-        check_qt()
         return
     missing = [name for name in packages if not is_installed(name)]
     if not missing:
