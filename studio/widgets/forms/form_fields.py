@@ -51,7 +51,7 @@ class Field(QWidget):
         return ""
 
     def unfinished(self) -> bool:
-        """Whether the text is an incomplete number."""
+        """Whether the text is a number still being typed, such as "1e-"."""
         return False
 
     def set_problem(self, problem: bool) -> None:
@@ -127,7 +127,7 @@ class NumberField(Field):
         return ""
 
     def wrong(self) -> str:
-        """Error of the text; empty text stands for the default."""
+        """Error of the text; empty for no text, which stands for the default."""
         return self.problem() if self.text() else ""
 
     def unfinished(self) -> bool:
