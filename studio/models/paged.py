@@ -37,7 +37,7 @@ Fetch = Callable[[Any], Awaitable[Any]]
 
 
 class PagedModel(QAbstractTableModel, Generic[R, Q]):
-    """Paged model: the first response tells the number of rows; pages are fetched on demand."""
+    """Paged model: the first response has the number of rows; pages are fetched on demand."""
 
     total_changed = Signal(int)
     loaded = Signal()

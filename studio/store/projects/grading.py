@@ -10,7 +10,7 @@ from engine.protocol.records.runs import GroupSummary, Split
 Place = tuple[Split, int, int]
 
 REPEAT_EVERY = 4
-"""One of this many groups is a repeated one, to measure the person's self-consistency."""
+"""Interval, in groups, at which a group is shown again to measure self-consistency."""
 WANTED = 20
 """Number of blindly labelled groups from which an agreement is meaningful."""
 

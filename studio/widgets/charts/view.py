@@ -27,7 +27,7 @@ _LEAST_DRAG_PX = 6
 
 
 class ChartView(pg.GraphicsView):
-    """One or two panes over one x axis. Emits step_clicked and range_selected."""
+    """View of one or two panes over one x axis. Emits step_clicked and range_selected."""
 
     step_clicked = Signal(int)
     range_selected = Signal(int, int)

@@ -166,7 +166,7 @@ class TextField(Field):
 
 
 class ChoiceField(Field):
-    """One of a list: `ChoiceField("Loss", [("clip", "Clipped"), …])` of values and labels."""
+    """Combo box: `ChoiceField("Loss", [("clip", "Clipped"), …])` of values and labels."""
 
     def __init__(
         self, name: str, choices: Sequence[tuple[Any, str]] = (), width_px: int | None = None
@@ -243,7 +243,7 @@ class SuggestField(Field):
 
 
 class SegmentedField(Field):
-    """One of a few visible choices: `SegmentedField("Sampler", [("torch", "This process"), …])`."""
+    """Segmented control: `SegmentedField("Sampler", [("torch", "This process"), …])`."""
 
     def __init__(self, name: str, choices: Sequence[tuple[Any, str]]) -> None:
         self._switch = Segmented([words for _, words in choices], name, height=32)

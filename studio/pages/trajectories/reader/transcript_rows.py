@@ -142,7 +142,7 @@ def _call(call: dict[str, Any], results: dict[str | None, str]) -> ToolCall:
 
 
 def call_words(call: dict[str, Any]) -> tuple[str, str]:
-    """Return the tool name and its arguments in call syntax."""
+    """Return tool name and arguments, in call syntax, of a tool call in the OpenAI format."""
     function = call.get("function") or {}
     return str(function.get("name", "tool")), _arguments(function.get("arguments"))
 
