@@ -1,4 +1,4 @@
-"""`python -m studio [--project PATH] [--workspace PATH]`"""
+"""Command line of the studio: `python -m studio [--project PATH] [--workspace PATH]`"""
 
 import argparse
 import gc
@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> int:
-    """Parse first, import heavy code after."""
+    """Parse the arguments, then import Qt and run the studio; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m studio", description="Open the studio.")
     parser.add_argument("--project", default="", help="folder of a project to open")
     parser.add_argument("--workspace", default="", help="folder of projects")

@@ -1,7 +1,7 @@
-"""The composition root: application, loop, settings, theme, link, stores, models, window, wiring.
+"""Composition root: application, loop, settings, theme, link, stores, models, window, wiring.
 
-`main` returns when the window is closed and everything of the studio has ended; the engine and its
-runs go on.
+`main` returns when the window is closed and all tasks of the studio have ended; the engine and its
+runs continue.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class Studio:
-    """Everything that is alive while the window is."""
+    """All objects with the lifetime of the window: settings, session, pages, controllers."""
 
     def __init__(self, app: QApplication, workspace: str = "", settings_file: Path | None = None):
         self.settings = SettingsStore(settings_file or settings_path())
@@ -79,14 +79,14 @@ class Studio:
         self._bind()
 
     def start(self, project: str = "") -> None:
-        """Show the window first, then look for the engine."""
+        """Show the window, then find or start the engine and open a project (path)."""
         self.window.show_page("home")
         self.window.show()
         self._collector.start()
         self.session.start(*self._first_place(project))
 
     def _first_place(self, project: str) -> tuple[str, str]:
-        """What was asked for; else where one was when the window was closed."""
+        """Return (project, page) to open: the requested project, else the last one and its page."""
         last, recent = self.settings.current.last_page, self.settings.current.recent_projects
         if project:
             return project, "setup"
@@ -94,7 +94,7 @@ class Studio:
         return (known[0], last) if known and last not in PROJECTLESS else ("", "")
 
     async def close(self) -> None:
-        """Orderly: pages, session, link. Training goes on."""
+        """Close pages, controllers and session in this order. Training continues in the engine."""
         for page in self.pages.built.values():
             await page.close_tasks()
         await self.describing.close()
@@ -142,7 +142,7 @@ class Studio:
         )
 
     def _add_page(self, key: str, page: Page) -> None:
-        """Show a page that was just built, and serve what it asks of the window."""
+        """Add a page that was just built to the window, and connect its signals."""
         self.window.add_page(key, page)
         if isinstance(page, SettingsPage):
             self.servers.serve(page)
@@ -151,7 +151,7 @@ class Studio:
             page.import_wanted.connect(self.importer.start)
 
     def _open_help(self) -> None:
-        """Open the help window at the page about what is in view."""
+        """Open the help window at the documentation of the current page."""
         outside = self.session.project.outside
         path = "how-to/art-scripts.md" if outside else HELP_OF_PAGE[self.window.page]
         HelpDialog(self.window, path).open()
@@ -164,7 +164,7 @@ class Studio:
         return lambda: self.window.show_page(place)
 
     def _engine_changed(self, state: LinkState) -> None:
-        """A card while nobody answers; it goes by itself."""
+        """Show the problem while the engine is unreachable, and remove it after a reconnection."""
         if state.contact == "connected" and self._contact != "connected":
             self.notifier.resolved()
         elif state.contact == "gone" and state.problem and self._contact != "gone":
@@ -192,7 +192,7 @@ class Studio:
         dialog.open()
 
     def _choose_adapter(self) -> None:
-        """A run that begins with a LoRA adapter in the PEFT layout, ART's among them."""
+        """Ask for a folder with a LoRA adapter in PEFT format (ART's too), and train from it."""
         title = "Choose an adapter: a folder with adapter_config.json"
         dialog = QFileDialog(self.window, title, str(self.workspace))
         dialog.setFileMode(QFileDialog.FileMode.Directory)
@@ -205,7 +205,7 @@ class Studio:
         self.session.start_run(StartRun(project=project, origin=folder, queue=True))
 
     async def _new_project(self) -> None:
-        """Create a small project to fill in and show it in Setup."""
+        """Ask for a folder name and create a project from the template in the workspace."""
         field = TextField("Folder", "my-agent")
         choices = [Choice("", "Cancel"), Choice("make", "Create project", "primary")]
         words = f"A folder in {self.workspace} with an agent and scenarios to fill in."
@@ -215,7 +215,7 @@ class Studio:
             self.session.create_project(str(folder), None)
 
     def _train(self, kind: TrainingKind = "train") -> None:
-        """Start training with what has been typed so far."""
+        """Commit the text field being edited, then start a run."""
         if focused := QApplication.focusWidget():
             focused.clearFocus()
         self.session.train(kind)
@@ -243,7 +243,7 @@ class Studio:
 
 
 def main(project: str = "", workspace: str = "") -> int:
-    """Run the studio until its window is closed."""
+    """Run the studio until its window is closed. A second start only raises the first window."""
     app = QApplication.instance() or QApplication(sys.argv[:1])
     assert isinstance(app, QApplication)
     app.setApplicationName("Atelier")

@@ -1,4 +1,4 @@
-"""The window's frame: sidebar, header, a card for what stops everything, the stack of pages."""
+"""Main window: sidebar, header, card for a problem of the whole window, stack of pages."""
 
 import base64
 import binascii
@@ -25,7 +25,7 @@ PROJECTLESS = ("home", "settings")
 
 
 class MainWindow(QMainWindow):
-    """`show_page(key)`; closing asks nothing and stops nothing."""
+    """Main window. Closing it asks no question and does not stop training."""
 
     closing = Signal()
     page_shown = Signal(str)
@@ -52,11 +52,11 @@ class MainWindow(QMainWindow):
 
     @property
     def body(self) -> QStackedWidget:
-        """What sheets slide over that belong to no page."""
+        """Parent of the sheets that belong to no page: the stack of pages."""
         return self._stack
 
     def set_pages(self, pages: Mapping[str, Page]) -> None:
-        """Pages to show by key; a mapping that builds them adds each with `add_page`."""
+        """Set the pages by key. A mapping that builds pages on access calls `add_page` for each."""
         self._pages = pages
 
     def add_page(self, key: str, page: Page) -> None:
@@ -64,7 +64,7 @@ class MainWindow(QMainWindow):
         self._stack.addWidget(page)
 
     def show_page(self, key: str) -> None:
-        """Bring a page into view; it is told, so that it can load."""
+        """Show a page by key: call `leave` of the previous one and `enter` of the new one."""
         page = self._pages.get(key)
         if page is None:
             return
@@ -77,7 +77,7 @@ class MainWindow(QMainWindow):
         self.page_shown.emit(key)
 
     def show_problem(self, problem: Problem | None) -> None:
-        """One card above the pages; None takes it away."""
+        """Show a problem in a card above the pages; None removes it."""
         if self._card is not None:
             self._slot.removeWidget(self._card)
             self._card.deleteLater()

@@ -26,7 +26,7 @@ def normal_address(text: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address names this machine literally: `localhost` or a loopback IP address."""
+    """Return whether the host of an address is `localhost` or a loopback IP address."""
     host = urlsplit(address).hostname or ""
     if host == "localhost":
         return True
@@ -37,8 +37,8 @@ def is_loopback(address: str) -> bool:
 
 
 def check_model(name: str) -> str:
-    """Check the name of a provider's model. Raises ValueError if it contains an address or anything
-    else that a provider's client could take for more than a name."""
+    """Return the name of a provider's model after a check. Raises ValueError for an address or
+    anything else that a provider's client could take for more than a name."""
     if not MODEL.fullmatch(name) or any(
         SCHEME.match(part) or part in (".", "..") for part in name.split("/")
     ):

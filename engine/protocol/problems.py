@@ -44,7 +44,7 @@ class Problem(BaseModel):
 
 
 def first_invalid(error: ValidationError) -> str:
-    """First invalid field of a value, and what is wrong with it: `steps: Input should be …`."""
+    """Describe the first invalid field of a value: `steps: Input should be …`."""
     found = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(str(part) for part in found["loc"])
     return f"{ascii(place[:100])[1:-1]}: {found['msg'][:200]}" if place else found["msg"][:200]

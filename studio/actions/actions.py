@@ -18,7 +18,7 @@ ALWAYS = "always"
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """User action; `when` names the condition that enables it, `place` its group in the sheet."""
+    """User action. `when` is the condition that enables it, `place` its group in the sheet (?)."""
 
     id: str
     text: str
@@ -122,7 +122,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
 
 
 class Actions(QObject):
-    """QActions of `ACTIONS`, enabled by conditions and triggered by key, palette or button."""
+    """QActions of a window, one per bound entry of `ACTIONS`, enabled by conditions."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
@@ -134,12 +134,12 @@ class Actions(QObject):
         self.set_conditions(())
 
     def bind(self, **handlers: Callable[[], object]) -> None:
-        """Connect handlers by id, with an underscore for the first dot: run_train=…"""
+        """Connect handlers by action id; the first dot is written as an underscore: run_train=…"""
         for name, handler in handlers.items():
             self[name.replace("_", ".", 1)].triggered.connect(lambda _=False, call=handler: call())
 
     def set_conditions(self, conditions: Iterable[str]) -> None:
-        """Enable the actions whose condition is in `conditions`: engine, project, trainable, run,
+        """Enable only actions whose condition is in `conditions`: engine, project, trainable, run,
         living, stoppable, branchable, resumable, extendable, trackable, server, lendable,
         remote, sendable.
         """

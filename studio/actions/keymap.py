@@ -20,7 +20,7 @@ class PageKey:
     shown: str
     sequences: Keys = ()
     each: bool = False
-    """Call the handler with the index (from 0) of the pressed sequence."""
+    """Whether the handler is called with the index (from 0) of the pressed sequence."""
 
 
 TRAJECTORIES: tuple[PageKey, ...] = (

@@ -1,4 +1,4 @@
-"""Connection to the engine of a local workspace: find or start it, call it, stream its runs.
+"""Connection to the engine of a local workspace: find or start it, send requests, stream runs.
 
 `client` belongs to the caller's event loop (the studio's Qt loop); streams belong to the pump.
 """
@@ -19,8 +19,8 @@ LEAVING_S = 10.0
 
 
 class EngineLink:
-    """Connection to at most one engine; a lost one is found again, a dead one started only on
-    request."""
+    """Connection to at most one engine. After a loss it is found again; an engine that has ended is
+    started only on request."""
 
     def __init__(self, workspace: Path, python: str | None, listener: Listener) -> None:
         self.workspace = workspace
@@ -49,7 +49,7 @@ class EngineLink:
         return endpoint
 
     async def reopen(self) -> bool:
-        """Use the engine that is running now, after a reconnection. False if there is none."""
+        """Connect to the running engine after a reconnection. Returns False if there is none."""
         endpoint = await self.find()
         if endpoint is not None:
             await self._use(endpoint)
@@ -68,7 +68,7 @@ class EngineLink:
             await asyncio.sleep(0.05)
 
     def kill(self) -> None:
-        """Kill an engine that no longer responds; stored data is not lost."""
+        """Send SIGTERM to an engine that no longer responds; stored data is not lost."""
         if self.endpoint is not None:
             os.kill(self.endpoint.pid, signal.SIGTERM)
 

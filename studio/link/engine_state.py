@@ -11,7 +11,7 @@ Contact = Literal["none", "starting", "connected", "reconnecting", "gone"]
 
 @dataclass(frozen=True)
 class LinkState:
-    """State of the connection: one word for the dot, one sentence for the screen."""
+    """State of the connection: `contact` for the status dot, `words` for the screen."""
 
     contact: Contact = "none"
     info: EngineInfo | None = None

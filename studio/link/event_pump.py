@@ -50,7 +50,7 @@ class _Followed:
 
 
 class EventPump:
-    """Follows runs in a thread; started once, stopped once. Runs are followed and forgotten from
+    """Thread that follows runs; started and stopped once. `follow` and `forget` may be called from
     any thread."""
 
     def __init__(self, find: Callable[[], Awaitable[Endpoint | None]], listener: Listener) -> None:
@@ -74,14 +74,14 @@ class EventPump:
             self._thread.join(timeout_s)
 
     def follow(self, run_id: str, after: int = 0) -> None:
-        """Stream the events of a run after `after`; no effect if it is followed already."""
+        """Stream the events of a run after seq `after`; no effect if it is followed already."""
         self._call(self._follow, run_id, after)
 
     def forget(self, run_id: str) -> None:
         self._call(self._forget, run_id)
 
     def nudge(self) -> None:
-        """Retry now instead of after the delay."""
+        """Retry the connection now instead of after the delay."""
         self._call(self._wake_up.set)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
@@ -137,8 +137,8 @@ class EventPump:
                     self._listener.receive_events(run_id, events)
 
     async def _watch(self) -> None:
-        """Poll the engine's state forever; the only place that reports the state of the
-        connection."""
+        """Poll the engine until cancelled, and report the state of the connection, which only this
+        method does."""
         backoff = Backoff()
         while True:
             try:
@@ -172,8 +172,8 @@ class EventPump:
                 return
 
     async def _wait(self, seconds: float) -> bool:
-        """Sleep; True if woken up early. Before Python 3.12, `wait_for` misses a cancellation that
-        coincides with the wake-up."""
+        """Sleep; return True if woken up early. Before Python 3.12, `wait_for` misses cancellations
+        that coincide with the wake-up."""
         try:
             async with asyncio.timeout(seconds):
                 await self._wake_up.wait()
@@ -188,7 +188,7 @@ class EventPump:
             self._listener.receive_link(state)
 
     async def _reach(self) -> EngineClient:
-        """Client of the verified running engine. Raises LaunchError if there is none."""
+        """Return the client of the running engine. Raises LaunchError if there is none."""
         async with self._opening:
             if self._client is None:
                 endpoint = await self._find()

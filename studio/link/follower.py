@@ -17,7 +17,7 @@ REFUSALS = 3
 
 
 class Follower:
-    """Follower of one run. Collects events in `batch`; `take` empties it to make room for more."""
+    """Follower of one run. Collects events in a batch; `take` empties it to make room for more."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Follower:
         self._lost(problem)
 
     async def _read(self) -> None:
-        """Read one stream from the last `seq` until it closes, or until an event is missing."""
+        """Read one stream from the last `seq` until it closes or an event is missing."""
         client = await self._client()
         async with aclosing(client.told(self.run_id, self.last)) as events:
             async for event in events:

@@ -14,13 +14,13 @@ log = logging.getLogger(__name__)
 
 WAIT_S = 20.0
 LEAST_S = 0.1
-"""Minimum seconds between two requests: progress changes the list with every block."""
+"""Minimum seconds between two requests, since the progress of an upload changes the list often."""
 
 
 class HostWatcher:
     """Long poll of the list of servers; `run` it in the pump's loop.
 
-    `client` raises LaunchError while there is no engine; `broken` is called when the connection was
+    `client` raises LaunchError while there is no engine; `broken` is called when the connection is
     lost.
     """
 

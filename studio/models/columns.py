@@ -1,4 +1,4 @@
-"""Paged table whose columns are data: titles, texts and sort keys."""
+"""Paged table with declared columns: titles, texts and sort keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Column(Generic[R]):
 
 
 class ColumnsModel(PagedModel[R, Q]):
-    """Table with the columns `columns`; `unsorted` is the order without a sort column."""
+    """Paged table. Subclasses set `columns` and `unsorted`, the default sort key."""
 
     columns: ClassVar[tuple[Column[Any], ...]]
     unsorted: ClassVar[str]
@@ -39,7 +39,7 @@ class ColumnsModel(PagedModel[R, Q]):
         return head(titles, right, section, orientation, role)
 
     def cell(self, record: R, column: int, role: int) -> Any:
-        """Text and alignment of a cell; subclasses provide the other roles."""
+        """Return text and alignment of a cell; other roles are delegated to `look`."""
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             return self.columns[column].words(record)
         if role == Qt.ItemDataRole.TextAlignmentRole:
@@ -47,7 +47,7 @@ class ColumnsModel(PagedModel[R, Q]):
         return self.look(record, self.columns[column].title, role)
 
     def look(self, record: R, title: str, role: int) -> Any:
-        """Tone, icon or drawing of a cell, by the title of its column."""
+        """Return tone, icon or drawn value of a cell for a role, by the title of its column."""
         raise NotImplementedError
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:

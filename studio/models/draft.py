@@ -1,4 +1,4 @@
-"""Table of a draft's scenarios, as generated and as edited."""
+"""Table of the scenarios of a generated draft, editable by the person."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ HARDEST = 5
 
 @dataclass(frozen=True)
 class DraftRow:
-    """Row of one scenario; `written` is None for one that a person added."""
+    """Row of one scenario: as edited, as generated (None: added by a person), checked or not."""
 
     now: DraftScenario
     written: DraftScenario | None = None
@@ -32,8 +32,8 @@ class DraftRow:
 class DraftTableModel(RowsModel[DraftRow]):
     """Editable scenarios of a draft.
 
-    `take(scenarios)` shows the scenarios generated so far and preserves what a person changed,
-    unchecked or deleted. `edited` is emitted when a person changes something.
+    `take(scenarios)` shows the scenarios generated so far and preserves the person's changes,
+    unchecked rows and deletions. Emits `edited` on a change by the person.
     """
 
     columns = ("Keep", "Input", "Difficulty", "Split")
@@ -53,7 +53,7 @@ class DraftTableModel(RowsModel[DraftRow]):
         self.set_rows([])
 
     def take(self, scenarios: Sequence[DraftScenario]) -> None:
-        """Show all scenarios generated so far."""
+        """Show all scenarios generated so far; rows added by a person stay at the end."""
         rows_by_input = {row.written.input: row for row in self.rows if row.written}
         rows = [
             _renewed(rows_by_input.get(one.input), one)
@@ -64,7 +64,7 @@ class DraftTableModel(RowsModel[DraftRow]):
         self._show(rows)
 
     def _show(self, rows: list[DraftRow]) -> None:
-        """Show rows; rows that are only added between visible ones keep selection and editor."""
+        """Show rows. If rows are only added, selection and open editor stay."""
         before, most = self.rows, min(len(rows), len(self.rows))
         start = next((i for i in range(most) if rows[i] != before[i]), most)
         rest = most - start
@@ -99,13 +99,13 @@ class DraftTableModel(RowsModel[DraftRow]):
             self._put(place, SPLIT, split=split)
 
     def switch_keep(self, places: Collection[int]) -> None:
-        """Check all of them, or uncheck them if all are checked."""
+        """Check all of these rows, or uncheck them if all are checked."""
         keep = not all(self.rows[place].keep for place in places)
         for place in places:
             self._set(place, KEEP, replace(self.rows[place], keep=keep))
 
     def set_difficulty(self, places: Collection[int], difficulty: int) -> None:
-        """Set the difficulty, 1 easy to 5 hard; 0 clears it."""
+        """Set the difficulty of rows, 1 (easy) to 5 (hard); 0 clears it."""
         for place in places:
             self._put(place, DIFFICULTY, difficulty=difficulty or None)
 

@@ -1,8 +1,8 @@
 """Bridge from the event pump to Qt: batches cross into the GUI thread and are folded in small
 slices.
 
-Input: calls of the pump, in its thread. Output: signals in the GUI thread, at most 30 times a
-second per run. Wired by the composition root; the models of the pages listen.
+Input: calls by the event pump, in its thread. Output: signals in the GUI thread, at most 30 times
+a second per run. Wired by the composition root; the models of the pages listen.
 """
 
 import logging
@@ -37,9 +37,9 @@ class Feed(QObject):
     link_changed = Signal(object)
     run_lost = Signal(str, object)
     gap_found = Signal(str, int)
-    """Events of a run are missing: follow it again from this seq."""
+    """(run id, seq): events are missing, so the run must be followed again from `seq`."""
     hosts_changed = Signal(object)
-    """Current HostList."""
+    """Emitted with the current HostList."""
 
     _arrived = Signal(str, object)
     _linked = Signal(object)
@@ -64,7 +64,7 @@ class Feed(QObject):
         self._hosts.connect(self.hosts_changed, queued)
 
     def set_link(self, state: LinkState) -> None:
-        """Set a state that only the GUI thread knows: starting."""
+        """Set a connection state from the GUI thread, such as starting."""
         self._take_link(state)
 
     # Called by the pump in its thread
@@ -95,8 +95,8 @@ class Feed(QObject):
         self.link_changed.emit(state)
 
     def _work(self) -> None:
-        """Fold for one slice, or emit after 33 ms; never both in one turn, since each blocks the
-        window."""
+        """Fold events for one slice, or emit changes if due. Never both in one turn of the event
+        loop, since each blocks the window."""
         if self._dirty and self._until_emit_s() <= 0:
             self._emit_changes()
         else:

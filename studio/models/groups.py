@@ -14,7 +14,7 @@ from studio.theme.item_roles import ICON_ROLE
 
 
 def group_words(group: GroupSummary) -> str:
-    """Step of the group, and what is wrong with it."""
+    """Return the step of a group, with unscored trajectories or missing signal."""
     place = (
         f"Step {group.step}" if group.split == "train" else f"Validation after step {group.step}"
     )
@@ -25,8 +25,8 @@ def group_words(group: GroupSummary) -> str:
 
 
 class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
-    """List of groups. `UserRole` is the record, from which the delegate draws the dots; `ICON_ROLE`
-    has icons with tones."""
+    """List of groups. `UserRole` returns the GroupSummary, drawn by the delegate; `ICON_ROLE` the
+    icons with tones."""
 
     _labelled: frozenset[tuple[str, int, int]] = frozenset()
 

@@ -16,7 +16,7 @@ def head(
     orientation: Qt.Orientation,
     role: int,
 ) -> Any:
-    """`headerData` of a table with these column names; columns in `right` are numeric."""
+    """Return `headerData` for these column titles; columns in `right` are right-aligned."""
     if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(columns):
         return None
     if role == Qt.ItemDataRole.TextAlignmentRole:

@@ -37,7 +37,7 @@ Fetch = Callable[[Any], Awaitable[Any]]
 
 
 class PagedModel(QAbstractTableModel, Generic[R, Q]):
-    """Paged model: rows exist once their number is known; their content is fetched on demand."""
+    """Paged model: the first response has the number of rows; pages are fetched on demand."""
 
     total_changed = Signal(int)
     loaded = Signal()
@@ -62,20 +62,20 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
     # Source and query
 
     def set_source(self, fetch: Fetch | None) -> None:
-        """Use another run from now on; None shows nothing."""
+        """Set the fetch function, e.g. of another run, and reload; None empties the table."""
         self._fetch = fetch
         self._restart()
 
     def set_query(self, query: Q) -> None:
-        """Show another query from its beginning; `offset` and `limit` are set by the model."""
+        """Set the query and reload from its first row; the model sets `offset` and `limit`."""
         if query != self.query:
             self.query = query
             self._restart()
 
     def refresh(self) -> None:
-        """Fetch the visible pages again; their rows stay until the new ones arrive. A page in
-        transit may be older than this call, so it is fetched once more. All other pages are
-        dropped, since rows may have moved between pages."""
+        """Fetch the visible pages again; their rows stay until the new ones arrive. A page that is
+        being fetched may be outdated, so it is fetched once more. All other pages are dropped,
+        since rows may have moved between pages."""
         if self._fetch is not None:
             seen = list(self._pages)[-SEEN_PAGES:]
             for page in self._pages.keys() - set(seen):
@@ -84,7 +84,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._timer.start(0)
 
     def record(self, row: int) -> R | None:
-        """Record of a row; None while it is being fetched."""
+        """Return the record of a row, or request its page and return None."""
         page = self._pages.get(row // PAGE)
         if page is None:
             self._want(row // PAGE)
@@ -141,13 +141,13 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._tasks.run(self._name, self._fetch_all(self._fetch), failed=self._fail)
 
     def _resume_fetching(self, name: str, busy: bool) -> None:
-        """Start the job requested while the last one was ending."""
+        """Start a fetch that was requested while the last job was ending."""
         if name == self._name and not busy:
             self._fetch_requested()
 
     async def _fetch_all(self, fetch: Fetch) -> None:
-        """Fetch pages, latest request first: fast scrolling does not wait for pages that were
-        passed."""
+        """Fetch requested and stale pages, the last page first: fast scrolling down does not wait
+        for pages that were passed."""
         while pages := self._requested | self._stale:
             page = max(pages)
             self._stale.discard(page)

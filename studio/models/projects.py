@@ -20,7 +20,7 @@ RIGHT = (3, 5)
 
 @dataclass(frozen=True)
 class ProjectRow:
-    """Project with its newest training run, and whether its folder still exists."""
+    """Project with its newest training run, or else its newest run; `missing`: folder not found."""
 
     path: str
     name: str
@@ -31,7 +31,7 @@ class ProjectRow:
 
 
 def run_title(run: RunSummary) -> str:
-    """amber-kestrel · Training, step 12 of 120 · on box."""
+    """Describe a run: "amber-kestrel · Training, step 12 of 120 · on box"."""
     where = f" · on {run.host}" if run.host else ""
     return f"{run.name} · {run_words(run).text}{where}"
 
@@ -39,8 +39,8 @@ def run_title(run: RunSummary) -> str:
 def project_rows(
     views: Iterable[ProjectView], runs: Iterable[RunSummary], recent: Iterable[str]
 ) -> list[ProjectRow]:
-    """Rows of the projects, latest change first; recent projects unknown to the engine are shown as
-    missing."""
+    """Return the rows of the projects, latest change first, then paths in `recent` that the engine
+    does not list, as missing."""
     newest: dict[str, RunSummary] = {}
     for run in sorted(runs, key=lambda run: run.started_at):
         kept = newest.get(run.project_path)
@@ -73,7 +73,7 @@ class ProjectListModel(RowsModel[ProjectRow]):
         self._search = ""
 
     def set_rows(self, rows: Sequence[ProjectRow]) -> None:
-        """Update the rows in place if the projects are the same, so that the selection stays."""
+        """Set the rows; if the projects are the same, in place, so that the selection stays."""
         same = [row.path for row in rows] == [row.path for row in self._all]
         self._all = list(rows)
         if same and not self._search:
@@ -85,7 +85,7 @@ class ProjectListModel(RowsModel[ProjectRow]):
             self.search(self._search)
 
     def search(self, words: str) -> None:
-        """Filter by name or description."""
+        """Filter the projects by words in name or description."""
         self.beginResetModel()
         self._search = words
         wanted = words.casefold()
@@ -94,7 +94,7 @@ class ProjectListModel(RowsModel[ProjectRow]):
 
     @property
     def empty(self) -> bool:
-        """Whether there is no project at all, regardless of the search."""
+        """Return whether there is no project at all, regardless of the search."""
         return not self._all
 
     def cell(self, row: ProjectRow, column: int, role: int) -> Any:
@@ -148,7 +148,7 @@ def _cell_words(row: ProjectRow, column: int) -> str:
 
 
 def engine_words(run: RunSummary) -> str:
-    """box · H200; for a run of this machine, only its device."""
+    """Describe the machine of a run: "box · H200"; on this machine, only the device."""
     parts = [part for part in (run.host, run.device) if part]
     return " · ".join(parts) or "This machine"
 
@@ -163,7 +163,7 @@ def _sparkline(row: ProjectRow) -> tuple[list[float], str] | None:
 
 
 def ago(then: float, now: float) -> str:
-    """Relative time: now, 5 min ago, yesterday, Tuesday, 3 May."""
+    """Describe a Unix time relative to `now`: now, 5 min ago, yesterday, Tuesday, 3 May."""
     spent = now - then
     if spent < 60:
         return "now"

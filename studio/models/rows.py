@@ -15,8 +15,8 @@ R = TypeVar("R")
 class RowsModel(QAbstractTableModel, Generic[R]):
     """Table of rows in memory.
 
-    Subclasses define `columns`, those in `right` being numeric, and implement `cell`. `UserRole` is
-    the row.
+    Subclasses define `columns` (titles) and `right` (right-aligned ones), and implement `cell`.
+    `UserRole` returns the row.
     """
 
     columns: ClassVar[Sequence[str]] = ()
@@ -32,7 +32,7 @@ class RowsModel(QAbstractTableModel, Generic[R]):
         self.endResetModel()
 
     def cell(self, row: R, column: int, role: int) -> Any:
-        """Value of a cell for a role; None for no value."""
+        """Return the value of a cell for a Qt role; None for no value."""
         raise NotImplementedError
 
     def rowCount(self, parent: Index = ROOT) -> int:

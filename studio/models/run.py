@@ -34,12 +34,12 @@ class RunModel(QObject):
 
     @property
     def damaged(self) -> bool:
-        """Whether only the list entry of the run can be read."""
+        """Whether the run is damaged: only its summary can be read, not its events."""
         return self.summary is not None and self.summary.state == "damaged"
 
     @property
     def origin(self) -> RunState | None:
-        """State of the parent of a branch; None if the engine does not know it."""
+        """State of the parent run of a branch; None for other runs or an unknown parent."""
         parent = self.summary.parent if self.summary else None
         is_known = parent is not None and self._store.known(parent.run_id)
         return self._store.state(parent.run_id) if parent and is_known else None
@@ -63,19 +63,19 @@ class RunModel(QObject):
             self.changed.emit()
 
     def tell(self) -> None:
-        """Notify of a summary that changed without events."""
+        """Emit `changed` after a change of the summary without events."""
         self.changed.emit()
 
     def series(self, name: str) -> tuple[Floats, Floats]:
-        """Steps and values of one metric, copied; both empty if there are none."""
+        """Return copies of steps and values of a metric; both empty if there are none."""
         series = self.state.series.get(name)
         if series is None:
             return np.empty(0), np.empty(0)
         return np.array(series.xs), np.array(series.ys)
 
     def aligned(self, first: str, *others: str) -> list[Floats]:
-        """Steps of the first metric, its values, and the others at the same steps (nan:
-        missing)."""
+        """Return the steps of metric `first`, its values, and the values of `others` at these
+        steps (nan: missing)."""
         xs, ys = self.series(first)
         rows = [xs, ys]
         for name in others:
@@ -90,7 +90,7 @@ class RunModel(QObject):
         return rows
 
     def names(self, prefix: str) -> list[str]:
-        """Metric names with a prefix, in order of their first appearance."""
+        """Return the metric names with a prefix, in order of their first appearance."""
         return [name for name in self.state.series if name.startswith(prefix)]
 
     @Slot(str)

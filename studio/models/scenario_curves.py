@@ -11,11 +11,11 @@ from studio.text import formatting
 from studio.theme.item_roles import TONE_ROLE, VALUE_ROLE
 
 SHARP = 0.1
-"""Change of the solve rate from which it is coloured."""
+"""Smallest change of the solve rate that is coloured."""
 
 
 def change(value: float | None) -> str:
-    """+12 %, −3 %."""
+    """Format a change of a rate: "+12 %", "−3 %"."""
     if value is None:
         return "–"
     return f"{'+' if value > 0 else '−' if value < 0 else ''}{formatting.percent(abs(value))}"
@@ -44,7 +44,7 @@ COLUMNS: tuple[Column[ScenarioCurve], ...] = (
 
 
 def curve_words(record: ScenarioCurve) -> str:
-    """Text of the sparkline for screen readers."""
+    """Return the text of a scenario's sparkline for screen readers."""
     if not record.curve:
         return "no scored trajectory"
     first, last = record.curve[0][1], record.curve[-1][1]

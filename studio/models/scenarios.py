@@ -44,7 +44,7 @@ def _bad(name: str, number: int, message: str) -> Problem:
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
-    """Keys in order of first appearance; `id` first if present."""
+    """Return the keys of all rows in order of first appearance; `id` first if present."""
     keys: dict[str, None] = {}
     for row in rows:
         keys.update(dict.fromkeys(row))
@@ -53,7 +53,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def is_of(curve: ScenarioCurve, row: Row) -> bool:
-    """Whether a measurement still applies to this row, whose text has not changed since."""
+    """Return whether a measurement is of this row: its title (may be cut) is still a text in it."""
     title, cut = curve.title.removesuffix("…"), curve.title.endswith("…")
     texts = [" ".join(value.split()) for value in row.values() if isinstance(value, str)]
     if cut:
@@ -62,18 +62,18 @@ def is_of(curve: ScenarioCurve, row: Row) -> bool:
 
 
 def is_silent(curve: ScenarioCurve) -> bool:
-    """Whether a scenario gave no signal: several scored trajectories, all with equal rewards up to
-    rounding of a sum of squares."""
+    """Return whether a scenario gave no signal: several scored trajectories, with equal rewards up
+    to the rounding of a sum of squares."""
     if curve.spread is None or curve.mean is None or curve.attempts - curve.unscored < 2:
         return False
     return curve.spread <= ROUNDING * max(1.0, abs(curve.mean))
 
 
 class ScenarioTableModel(QAbstractTableModel):
-    """Editable scenarios.
+    """Editable table of scenarios.
 
-    Edits go through `undo`; `rows` is the content to be written. `loaded` is emitted after a file
-    was read. If the untrained model was measured, the last column shows its results, read-only.
+    Edits go through `undo`; `rows` is the content to be written. Emits `loaded` after a file was
+    read. If the untrained model was measured, a read-only last column shows the results.
     """
 
     rejected = Signal(object)
@@ -129,7 +129,7 @@ class ScenarioTableModel(QAbstractTableModel):
         return blank
 
     def show_before(self, found: Mapping[str, ScenarioCurve]) -> None:
-        """Show the untrained model's statistics by scenario id; an open editor stays open."""
+        """Set the untrained model's statistics by scenario id; without any, hide their column."""
         place = len(self.columns)
         if found and not self._before:
             self.beginInsertColumns(ROOT, place, place)
@@ -144,12 +144,12 @@ class ScenarioTableModel(QAbstractTableModel):
             self.dataChanged.emit(self.index(0, place), self.index(len(self.rows) - 1, place))
 
     def before(self, row: int) -> ScenarioCurve | None:
-        """Measurement of a row."""
+        """Return the untrained model's statistics of a row; None if not measured in this form."""
         curve = self._measured(row)
         return curve if curve and is_of(curve, self.rows[row]) else None
 
     def silent(self) -> list[int]:
-        """Rows without signal."""
+        """Return the rows whose scenarios gave no signal before training."""
         found = [(row, self._measured(row)) for row in range(len(self.rows))]
         return [
             row
@@ -159,7 +159,7 @@ class ScenarioTableModel(QAbstractTableModel):
 
     @property
     def rates(self) -> list[float]:
-        """Mean rewards of the measured scenarios with a scored trajectory."""
+        """Return the mean rewards of all measured scenarios that have one."""
         return [one.mean for one in self._before.values() if one.mean is not None]
 
     def _measured(self, row: int) -> ScenarioCurve | None:
@@ -258,8 +258,8 @@ def _shown(value: Any) -> str:
 
 
 def _typed(text: str, old: Any) -> Any:
-    """Parse typed text: text stays text, other values are JSON. An empty value that was empty stays
-    missing."""
+    """Parse text typed in a cell with the value `old`: a string stays one, other values are JSON.
+    In a cell without a value, empty text stays None."""
     if old is None:
         return text or None
     return text if isinstance(old, str) else json.loads(text)

@@ -16,14 +16,14 @@ KIND_WORDS = {"exclude": "excluded", "order": "ranked", "score": "scored"}
 
 
 def state_words(record: TrajectorySummary) -> str:
-    """Why the trajectory is unscored, or other remarks."""
+    """Describe why a trajectory is unscored, or that it was truncated; else empty."""
     if record.reward is None:
         return f"unscored · {record.problem.message}" if record.problem else "unscored"
     return "truncated at the token limit" if record.truncated else ""
 
 
 def label_words(kinds: Sequence[str]) -> str:
-    """Labels of a person: best, gold."""
+    """Describe the labels of a trajectory by their kinds: "best, gold"."""
     return ", ".join(KIND_WORDS.get(kind, kind) for kind in kinds)
 
 

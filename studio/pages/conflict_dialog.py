@@ -34,7 +34,7 @@ class DifferenceField(Field):
 
 
 def difference(mine: str, theirs: str) -> str:
-    """Unified diff from the file to the unsaved text, shortened where it is long."""
+    """Return the unified diff from the file (`theirs`) to the unsaved text (`mine`), shortened."""
     lines = difflib.unified_diff(
         theirs.splitlines(), mine.splitlines(), "file", "yours", lineterm=""
     )

@@ -73,7 +73,7 @@ class AwayBar(QWidget):
 
 
 def judge_waits(state: RunState) -> bool:
-    """Return whether judge calls are sent from this machine with its API keys."""
+    """Return whether the run's judge calls are sent from this machine, with its API keys."""
     spec = state.spec
     return bool(
         spec and spec.keys_at_home and spec.config.judge.enabled and spec.config.judge.models
@@ -83,7 +83,7 @@ def judge_waits(state: RunState) -> bool:
 def away_spans(
     view: HostView, since: float | None, run: RunSummary, waits: bool, now: float
 ) -> list[Span]:
-    """Build the notice for a disconnected server ("box is disconnected since 14:02 …")."""
+    """Build the notice for a disconnected server. Times in Unix seconds (`since` None: unknown)."""
     name = view.spec.name
     if since is not None:
         begin = f"{name} is disconnected since {_clock(since)}"

@@ -16,7 +16,7 @@ class OfferLine(QHBoxLayout):
         self._offers: tuple[Offer, ...] = ()
 
     def show_offers(self, offers: tuple[Offer, ...], about: str) -> list[Button]:
-        """Show buttons; returns the new ones, or an empty list if nothing has changed."""
+        """Show buttons of the row `about`; returns new ones, or an empty list without a change."""
         if offers == self._offers:
             return []
         self._offers = offers

@@ -9,7 +9,7 @@ from studio.services.session import Session
 
 
 class Page(QWidget):
-    """Base of the pages; jobs run in `tasks` and their failures reach the notifier."""
+    """Base of the pages. Jobs run in `tasks`; their failures reach the notifier."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -24,7 +24,7 @@ class Page(QWidget):
         """Save unsaved changes (Ctrl S); most pages have none."""
 
     def leave(self) -> None:
-        """Handle the page becoming hidden."""
+        """React to the page becoming hidden, for example stop polling."""
 
     async def close_tasks(self) -> None:
         await self.tasks.close()
@@ -33,7 +33,7 @@ class Page(QWidget):
         self.session.problem_raised.emit(problem)
 
     def remember_splitter(self, key: str, splitter: QSplitter) -> None:
-        """Restore the position of a splitter and store it when the user moves it."""
+        """Restore the position of a splitter from the settings, and store changes under `key`."""
         splitter.setChildrenCollapsible(False)
         settings = self.session.settings
         if sizes := settings.current.splitters.get(key):

@@ -99,14 +99,14 @@ class ReviewBar(QWidget):
 
 
 def labelled_of(state: RunState, step: int) -> tuple[int, int]:
-    """Return the number of labelled groups of a step and the total."""
+    """Return the number of labelled groups of a training step, and of all its groups."""
     labelled = {group for split, at, group in state.labelled if (split, at) == ("train", step)}
     planned = set(state.flight) if state.step == step else set()
     return len(labelled), len(planned | labelled)
 
 
 def review_words(review: ReviewOpened, labelled: tuple[int, int], now: float) -> list[Span]:
-    """Build the notice ("Step 12 waits for your review · resumes automatically in 24 min")."""
+    """Build the notice; `labelled` is from `labelled_of`, `now` in Unix seconds."""
     spans = [Span(f"Step {review.step} waits for your review", "text", 600)]
     if review.until is not None:
         left = max(0.0, review.until - now)

@@ -25,7 +25,7 @@ from studio.widgets.text.text import Text
 
 CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
 CODES = ("project.untrusted", "address.unconfirmed", "file.outside")
-"""Problem codes that the user can resolve; their detail is the confirmation to send."""
+"""Problem codes that a confirmation resolves, which is JSON in the detail of the problem."""
 BUTTONS = {"project": "Trust this project", "address": "Confirm address", "file": "Confirm file"}
 ICON_PX = 16
 UNTRUSTED = "This project is not trusted. None of its code runs and nothing is sent."
@@ -42,7 +42,7 @@ def confirmation_of(problem: Problem) -> Confirmation | None:
 
 
 def question_of(wanted: Confirmation) -> tuple[str, str]:
-    """Title and words of the dialog."""
+    """Return title and text of the dialog for a confirmation."""
     match wanted:
         case AddressConfirmation():
             return (
@@ -66,7 +66,7 @@ def question_of(wanted: Confirmation) -> tuple[str, str]:
 
 
 class TrustBar(QWidget):
-    """Bar that is shown while the open project is untrusted, or names something unconfirmed."""
+    """Bar shown while the open project needs a confirmation, such as trust in its code."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -99,8 +99,8 @@ class TrustBar(QWidget):
 
 
 class TrustController(QObject):
-    """Controller of the trust bar, one per window: updates the bar for the open project, and asks
-    the person."""
+    """Controller of the trust bar of a window: shows the confirmation that the open project
+    needs, and asks for it."""
 
     def __init__(self, window: QWidget, bar: TrustBar, session: Session) -> None:
         super().__init__(window)
@@ -125,8 +125,8 @@ class TrustController(QObject):
 
     @Slot(object)
     def _refused(self, problem: Problem) -> None:
-        """Show a refusal that the project view did not announce, such as one from another
-        client.
+        """Show a confirmation that is missing in the project view, after a request was refused for
+        lack of it.
         """
         if (wanted := confirmation_of(problem)) is not None:
             self._wanted = wanted

@@ -10,8 +10,8 @@ WAIT_MS = 500
 
 
 class SingleInstance(QObject):
-    """Single instance lock. `asked(project)` is emitted when another start requests the window,
-    with its project."""
+    """Single instance lock of a workspace. Emits `asked(project)` when a second start asks to show
+    the window with a project (path)."""
 
     asked = Signal(str)
 
@@ -23,7 +23,7 @@ class SingleInstance(QObject):
         self._callers: list[QLocalSocket] = []
 
     def raise_first(self, project: str) -> bool:
-        """Ask a running studio to show its window; False if there is none."""
+        """Ask a running studio to show its window with a project; return False if none runs."""
         socket = QLocalSocket()
         socket.connectToServer(self._name)
         if not socket.waitForConnected(WAIT_MS):
@@ -34,7 +34,7 @@ class SingleInstance(QObject):
         return True
 
     def listen(self) -> None:
-        """Become the first instance; the socket of a dead studio is replaced."""
+        """Listen as the first instance; the socket of a studio that has crashed is replaced."""
         QLocalServer.removeServer(self._name)
         self._server = QLocalServer(self)
         self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
@@ -55,7 +55,7 @@ class SingleInstance(QObject):
 
     @Slot()
     def _read(self) -> None:
-        """Handle one line of a client and disconnect it."""
+        """Read a line from each client that has sent one, and close its connection."""
         for caller in list(self._callers):
             if caller.canReadLine():
                 self._callers.remove(caller)

@@ -19,8 +19,8 @@ Failed = Callable[[Problem], None]
 class TaskScope(QObject):
     """Jobs of one page or dialog. A new job replaces a running one of the same name.
 
-    A job ends in one of three ways: `done` with its result, `failed` with a Problem (a signal, or
-    the job's own handler), or silently when cancelled.
+    A job ends in one of three ways: `done(result)`, `failed(problem)` (its handler, else the
+    signal), or without a call when it is cancelled.
     """
 
     busy_changed = Signal(str, bool)
@@ -38,7 +38,7 @@ class TaskScope(QObject):
         done: Done | None = None,
         failed: Failed | None = None,
     ) -> "asyncio.Task[None] | None":
-        """Start a job on the running loop; returns None if the scope is closed."""
+        """Start a job on the running loop. Returns its task, or None if the scope is closed."""
         if self._closed:
             job.close()
             return None
@@ -97,7 +97,7 @@ class TaskScope(QObject):
 
 
 def unexpected(error: BaseException) -> Problem:
-    """Problem of an unexpected exception (a bug)."""
+    """Return the Problem that reports an unexpected exception (a bug)."""
     return Problem(
         code="studio.defect",
         message=f"Unexpected error in the studio: {type(error).__name__}: {error}",
@@ -106,5 +106,5 @@ def unexpected(error: BaseException) -> Problem:
 
 
 def command_job(action: str, run_id: str) -> str:
-    """Name of the job that sends a command to a run."""
+    """Return the name of the job that sends a command to a run."""
     return f"{action} {run_id}"

@@ -14,16 +14,16 @@ TIMEOUT_S = 20.0
 
 
 class KeyringError(AtelierError):
-    """Keyring that is missing, locked or does not respond."""
+    """The keyring is missing, locked or does not respond."""
 
 
 async def available() -> str:
-    """Name of the keyring. Raises KeyringError if this machine has none."""
+    """Return the keyring's name. Raises KeyringError if this machine has none."""
     return str(await _ask(_name))
 
 
 async def get(name: str) -> str | None:
-    """Key stored under a name, or None. Raises KeyringError."""
+    """Return the key stored under a name, or None. Raises KeyringError if the keyring fails."""
     return await _ask(lambda ring: ring.get_password(SERVICE, name))
 
 

@@ -14,16 +14,16 @@ MOST_IDLE = 24
 
 
 class Following:
-    """Streams of the followed runs; `shown` returns the ids of the runs on screen."""
+    """Event streams of the followed runs; `shown` returns the ids of the runs on screen."""
 
     def __init__(self, pump: EventPump, runs: RunStore, shown: Callable[[], set[str]]) -> None:
         self._pump, self._runs, self._shown = pump, runs, shown
         self._followed: dict[str, None] = {}
-        """Run ids, in order of their last request."""
+        """Ids of the followed runs, the most recently requested last (an ordered set)."""
 
     def begin(self, run_id: str) -> None:
-        """Follow a run from its last known event; no effect if it is followed already. Damaged runs
-        are skipped, since their events cannot be read."""
+        """Follow a run from its last known event, and close idle streams above the limit. Events of
+        damaged runs cannot be read."""
         run = self._runs.summary(run_id)
         if run is not None and run.state == "damaged":
             self.forget(run_id)
@@ -43,7 +43,7 @@ class Following:
             self._pump.forget(run_id)
 
     def restart(self, run_id: str, seq: int) -> None:
-        """Restart the stream of a run after `seq`, since events are missing."""
+        """Restart the stream of a followed run after event `seq`, because events are missing."""
         self._pump.forget(run_id)
         if run_id in self._followed:
             self._pump.follow(run_id, seq)

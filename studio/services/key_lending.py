@@ -12,7 +12,7 @@ from studio.services import api_keys
 
 
 def tracker_slot(name: str) -> str:
-    """Name of a tracker's key in the keyring, distinct from judge providers."""
+    """Return the keyring entry of a tracker's key, distinct from those of judge providers."""
     return f"tracker {name}"
 
 
@@ -22,7 +22,7 @@ async def lend(
     """Pass the keys of a project's judges and trackers, and of `others` (LiteLLM model names), to
     the engine.
 
-    Returns the problem of the keyring if a key is needed and it gives none.
+    Returns the problem of a failed keyring if a judge key is needed and not in the environment.
     """
     await lend_to_trackers(client, config)
     judge = config.judge if config else None
@@ -38,8 +38,8 @@ async def lend(
 
 
 async def lend_to_trackers(client: EngineClient, config: ProjectConfig | None) -> None:
-    """Pass the keys of the enabled trackers to the engine; a tracker without a key reports that
-    itself."""
+    """Pass the keys of the enabled trackers to the engine. A missing key is no error here; the
+    tracker reports it."""
     names = switched_on(config.track) if config else []
     enabled = [name for name in names if name in VARIABLES]
     environment_keys = tracker_keys_in(os.environ)
@@ -52,7 +52,8 @@ async def lend_to_trackers(client: EngineClient, config: ProjectConfig | None) -
 
 
 async def _stored_keys(slots: dict[str, str]) -> tuple[dict[str, str], Problem | None]:
-    """Read keys from the keyring, with the problem if it gives none."""
+    """Read keys from the keyring. `slots`: name → keyring entry. Returns name → stored key, and
+    the problem if the keyring fails."""
     try:
         from_keyring = {name: await api_keys.get(slot) for name, slot in slots.items()}
     except api_keys.KeyringError as error:

@@ -46,12 +46,12 @@ class Notifier(QObject):
         self._toast.undo_requested.connect(self._undone)
 
     def say(self, words: str, undo: Callable[[], object] | None = None) -> None:
-        """Show a toast for six seconds."""
+        """Show a toast for six seconds, with an Undo button that calls `undo` (None: no button)."""
         self._undo = undo
         self._toast.say(words, undo="Undo" if undo else "")
 
     def problem(self, problem: Problem) -> None:
-        """Show a problem once, as a toast or as a banner."""
+        """Show a problem as a toast, or as a banner if it concerns the whole window."""
         if problem.code.startswith(BLOCKING):
             self._show_card(problem)
             return
@@ -60,7 +60,7 @@ class Notifier(QObject):
         self._toast.say(words, tone="bad", icon="octagon-alert")
 
     def resolved(self) -> None:
-        """Remove the banner: the engine is connected again."""
+        """Remove the banner after the engine has been reconnected."""
         self._show_card(None)
 
     def words(self) -> str:

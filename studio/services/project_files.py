@@ -32,8 +32,8 @@ class ProjectFilesService(QObject):
         session.project_changed.connect(self._take)
 
     def look(self) -> None:
-        """Compare fingerprints now. While the engine does not respond, the next poll tries
-        again."""
+        """Request and compare the file fingerprints. If the engine does not respond, the next poll
+        tries again."""
         session = self._session
         ready = session.connected and not session.writing and not self._tasks.busy("files")
         if ready and self._known:
@@ -44,7 +44,7 @@ class ProjectFilesService(QObject):
         await self._tasks.close()
 
     def _take(self) -> None:
-        """Store the fingerprints of the project that was just loaded."""
+        """Store the file fingerprints of the project that was just loaded."""
         if (view := self._session.project.view) is not None:
             self._tasks.cancel("files")
             self._path, self._known = view.path, dict(view.files)
@@ -74,6 +74,6 @@ class ProjectFilesService(QObject):
 
 
 def changed_words(names: list[str]) -> str:
-    """`project.toml and agent.py were changed by another program.`"""
+    """Describe the change: `project.toml and agent.py were changed by another program.`"""
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     return f"{listed} {'were' if len(names) > 1 else 'was'} changed by another program."

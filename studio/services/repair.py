@@ -10,7 +10,7 @@ from studio.store.runs.status_words import run_words
 
 
 def repair_run(session: Session, run_id: str) -> None:
-    """Recover a damaged run up to the damage and show the result."""
+    """Have the engine recover a damaged run's data up to the damage, then reload the lists."""
 
     async def repair() -> RunSummary:
         return await session.client.repair_run(run_id)

@@ -75,7 +75,7 @@ class Hosts(QObject):
         return self.store.view(name)
 
     def words(self, name: str) -> HostWords:
-        """Describe the state of a server, also of one that is no longer in the list."""
+        """Return the state of a server for display, also if it is not in the list."""
         view = self.view(name)
         if view is not None:
             return words_of(view, time.time())
@@ -88,11 +88,11 @@ class Hosts(QObject):
         return view is not None and view.state == "connected"
 
     def away(self, name: str) -> bool:
-        """Whether the run's server is not connected, so that its state is not known."""
+        """Return whether a server is disconnected, so that the states of its runs are unknown."""
         return bool(name) and not self.connected(name)
 
     async def known(self) -> list[str]:
-        """Aliases of the SSH configuration that are not in the list."""
+        """Return the aliases of the SSH configuration that are not in the list of servers."""
         return (await self._link.client.known_hosts()).known
 
     @Slot(object)
@@ -113,11 +113,11 @@ class Hosts(QObject):
     # Server of each project
 
     def chosen(self, project: str) -> str:
-        """Name of the server on which a project trains; empty is this machine."""
+        """Return the name of the server on which a project (path) trains; empty is this machine."""
         return self._settings.current.trains_on.get(project, "")
 
     def choose(self, project: str, name: str) -> None:
-        """Train a project on a server from now on, and connect to it."""
+        """Select the server (empty: this machine) on which a project trains, and connect to it."""
         others = {p: n for p, n in self._settings.current.trains_on.items() if p != project}
         self._settings.update(trains_on=others | ({project: name} if name else {}))
         view = self.view(name)
@@ -151,14 +151,14 @@ class Hosts(QObject):
         await self._act(spec.name, "connect")
 
     async def answer(self, name: str, question: Question, value: str | None) -> None:
-        """Answer a prompt; None cancels. Raises Refused if the prompt is no longer waiting."""
+        """Answer an SSH prompt; None cancels. Raises Refused if it is no longer waiting."""
         await self._link.client.answer_host(name, Answer(question=question.id, value=value))
 
     # Start of runs
 
     async def ready(self, name: str) -> None:
-        """Connect to a server. Raises Refused with the reason if it is not connected afterwards: it
-        is retried automatically then, or waits for a person."""
+        """Connect to a server and wait. Raises Refused with the reason if the connection fails; the
+        engine then retries it, or it waits for a person."""
         view = self.view(name)
         if view is not None and view.state == "connected":
             return
@@ -181,8 +181,8 @@ class Hosts(QObject):
                     await self._news.wait()
 
     async def begin(self, name: str, ask: Callable[[EngineClient], Awaitable[T]]) -> T:
-        """Start something on a server, however long the upload of project and model takes. `ask`
-        must be idempotent. Raises AtelierError."""
+        """Connect to a server and return `ask(client)`. While project or model are uploaded,
+        timeouts repeat `ask`, which must be idempotent. Raises AtelierError."""
         await self.ready(name)
         while True:
             try:
@@ -192,11 +192,11 @@ class Hosts(QObject):
                     raise
 
     def bringing(self, name: str) -> tuple[int, int] | None:
-        """Uploaded and total bytes while a project or model is being uploaded."""
+        """Return uploaded and total bytes of a project or model; None if nothing is uploaded."""
         view = self.view(name)
         tick = view.tick if view is not None and view.state == "connected" else None
         return (tick.done, tick.total) if tick is not None and tick.stage == "syncing" else None
 
     def start_words(self, name: str) -> str:
-        """Describe the progress of the start, for the button that waits for it."""
+        """Describe the progress of a start on a server, for the Train button."""
         return start_words(self.view(name), name)

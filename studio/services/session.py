@@ -74,11 +74,11 @@ class Session(QObject):
             scope.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
         self.hosts.run_states_changed.connect(self._run_states_changed)
         self.starting_on = ""
-        """Server on which a run is being started; empty if none."""
+        """Name of the server on which a run is being started; empty if none."""
         self._writing: set[asyncio.Task[None]] = set()
-        """Edits in progress; a run requested after them starts with their result."""
+        """Edits in progress; runs requested meanwhile start after them."""
         self._turns: dict[str, asyncio.Lock] = {}
-        """Lock of each run, so that its commands are sent in order."""
+        """Run id → lock, so that the commands of a run are sent in order."""
         self._known_status: dict[str, str] = {}
         self._contact = "none"
         feed.link_changed.connect(self._link_changed)
@@ -95,7 +95,7 @@ class Session(QObject):
         return self.feed.link.contact == "connected"
 
     def start(self, project: str = "", place: str = "") -> None:
-        """Start the event pump, find or start the engine, and open the requested project."""
+        """Start the event pump and the engine, and open a project (path) on the page `place`."""
         self.link.pump.start()
         self.open_engine(project, place)
 
@@ -197,7 +197,7 @@ class Session(QObject):
         await self._ask_all()
 
     def edit(self, request: EditProject, done: Done, failed: Callable[[Problem], None]) -> None:
-        """Write the project's file; the result is shown before `done` is called."""
+        """Write project.toml and show the result, then call `done` or `failed(problem)`."""
         path = self.project.path
 
         async def write() -> None:
@@ -217,13 +217,13 @@ class Session(QObject):
         return bool(self._writing)
 
     def write_first(self, job: "asyncio.Task[None] | None") -> None:
-        """Register an edit: no run starts before it is complete."""
+        """Register an edit (None: none) that must be complete before a run starts."""
         if job is not None:
             self._writing.add(job)
             job.add_done_callback(self._writing.discard)
 
     def show_project(self, view: ProjectView) -> None:
-        """Show a project, opening it if necessary."""
+        """Make a project the open one and list it."""
         self.project.open(view)
         self._list_project(view)
         self.project_changed.emit()
@@ -246,7 +246,7 @@ class Session(QObject):
         self.runs_changed.emit()
 
     def open_run(self, run: RunSummary, place: str = "run") -> None:
-        """Select a run of any project, on its page or another."""
+        """Select a run, open its project if necessary, and show the page `place`."""
 
         async def go() -> None:
             if run.project_path != self.project.path:
@@ -264,14 +264,14 @@ class Session(QObject):
         lend: bool = False,
     ) -> None:
         """Start a run of the open project with its current settings, on the project's server;
-        `lend` passes the judges' API keys to that server."""
+        `overrides`: setting → value. `lend` passes the judges' API keys to that server."""
         request = StartRun(
             project=self.project.path, kind=kind, overrides=overrides or {}, queue=True
         )
         self.start_run(request.model_copy(update={"lend_keys": lend}), show)
 
     def start_run(self, request: StartRun, show: bool = True, failed: Failed | None = None) -> None:
-        """Start one run, or queue it if the device is busy. Repeated clicks start only one run."""
+        """Start a run, or queue it if the device is busy. Ignored while another one is starting."""
         if not self.tasks.busy("train"):
             host = self.place_of(request)
             request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
@@ -279,7 +279,7 @@ class Session(QObject):
             self.tasks.run("train", self._train(request, show), failed=failed)
 
     def cancel_start(self) -> None:
-        """Stop waiting for the start. A start already requested from a server continues there."""
+        """Cancel the wait for a start. A start already requested from a server continues there."""
         is_sent = self.starting_on and self.hosts.connected(self.starting_on)
         if is_sent and self.tasks.busy("train"):
             self.said.emit(
@@ -288,7 +288,7 @@ class Session(QObject):
         self.tasks.cancel("train")
 
     def place_of(self, request: StartRun) -> str:
-        """Server of a new run (where its weights are, or the project's); empty is local."""
+        """Return the server of a new run: where its weights are, or the project's; empty: local."""
         if not request.origin:
             return self.hosts.chosen(request.project)
         wanted = request.origin.partition("@")[0]
@@ -319,7 +319,7 @@ class Session(QObject):
         self.runs_changed.emit()
 
     async def lend_keys(self, others: Sequence[str] = ()) -> None:
-        """Pass the API keys of the project's judges and trackers and of models to the engine."""
+        """Pass the API keys of the project's judges and trackers, and of models `others`."""
         if problem := await key_lending.lend(self.client, self._config, others):
             self.problem_raised.emit(problem)
 
@@ -328,7 +328,7 @@ class Session(QObject):
         return self.project.view.config if self.project.view else None
 
     def track(self) -> None:
-        """Send the selected run to the trackers of the open project, as far as they lack it."""
+        """Send data of the selected run that they lack to the trackers of the open project."""
 
         async def send(client: EngineClient) -> None:
             await key_lending.lend_to_trackers(client, self._config)
@@ -359,7 +359,7 @@ class Session(QObject):
         self._job(command_job(action, wanted), give, self.take_run)
 
     def take_run(self, run: RunSummary) -> None:
-        """Take over a new or changed run summary."""
+        """Store a new or changed run summary and follow its events."""
         self.runs.put(run)
         self.following.begin(run.id)
         self.run.tell()
@@ -367,7 +367,7 @@ class Session(QObject):
 
     @Slot(str)
     def _run_changed(self, run_id: str) -> None:
-        """Refresh the lists when the status of a run changes, not with every event."""
+        """Emit `runs_changed` if status or step of a run changed, and announce its completion."""
         state = self.runs.state(run_id)
         status = f"{state.status} {state.done}"
         if self._known_status.get(run_id) != status:

@@ -18,8 +18,7 @@ RECENT_PROJECTS = 12
 
 
 class Settings(BaseModel):
-    """Immutable settings: a change creates a new value. Unknown keys of a newer studio are
-    dropped."""
+    """Immutable settings; a change creates a new object. Unknown (newer) keys are dropped."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -34,7 +33,7 @@ class Settings(BaseModel):
     """Window geometry as saved by Qt, in base 64."""
     sidebar_folded: bool = False
     splitters: dict[str, list[int]] = Field(default_factory=dict)
-    """Splitter sizes by page."""
+    """Page → sizes of its splitter in pixels."""
     last_page: str = "home"
     smoothing: float = 0.75
     extra_charts: list[str] = Field(default_factory=list)
@@ -45,7 +44,7 @@ class Settings(BaseModel):
     saved_filters: list[str] = Field(default_factory=list)
     """Saved queries of the Trajectories page, newest first."""
     trains_on: dict[str, str] = Field(default_factory=dict)
-    """Server of each project by its path; projects that train on this machine are left out."""
+    """Project path → name of the server on which it trains; absent: this machine."""
 
 
 def settings_path() -> Path:
@@ -74,14 +73,14 @@ def _salvage(path: Path, raw: dict[str, Any]) -> Settings:
 
 
 def write(path: Path, settings: Settings) -> None:
-    """Store the settings durably. Raises OSError."""
+    """Write the settings atomically and sync them to disk. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, to_toml(settings.model_dump()))
 
 
 def to_toml(values: dict[str, Any]) -> str:
-    """Format as TOML: scalars and lists first, then one table per dictionary. JSON scalars are
-    valid TOML."""
+    """Format settings (key → scalar, list or dictionary) as TOML: scalars and lists first, then
+    one table per dictionary. JSON scalars are valid TOML."""
     flat = [f"{key} = {_scalar(value)}" for key, value in values.items() if not _table(value)]
     for name, table in values.items():
         if _table(table):
@@ -99,7 +98,7 @@ def _scalar(value: Any) -> str:
 
 
 class SettingsStore(QObject):
-    """Current settings and their file."""
+    """Current settings and their file. Emits `changed(settings)` and `write_failed(text)`."""
 
     changed = Signal(object)
     write_failed = Signal(str)
@@ -110,7 +109,7 @@ class SettingsStore(QObject):
         self.current = read(path)
 
     def update(self, **changes: Any) -> None:
-        """Change values, write the file and notify. Raises ValidationError for an invalid value."""
+        """Change fields, write the file, emit `changed`. Raises ValidationError if invalid."""
         merged = Settings.model_validate({**self.current.model_dump(), **changes})
         if merged == self.current:
             return

@@ -21,7 +21,7 @@ from studio.widgets.forms.question_fields import FingerprintField, SecretField
 KEPT = ("passphrase", "password")
 WRONG = ("ssh.password_wrong", "ssh.passphrase_wrong")
 LONGEST = 600
-"""Maximum number of displayed characters of a prompt."""
+"""Maximum number of characters of a prompt that are displayed."""
 TITLES = {
     "host_key": "Verify the host key of {name}",
     "passphrase": "Passphrase for {name}",
@@ -34,13 +34,13 @@ ANSWERS = {"host_key": "Trust and connect", "passphrase": "Unlock", "password": 
 
 @dataclass
 class Login:
-    """Login to one server, from the first prompt until it succeeds or fails."""
+    """Secrets of a login to one server, from the first prompt until it succeeds or fails."""
 
     failures: int = 0
     used: set[str] = field(default_factory=set)
-    """Names of the stored secrets that were used."""
+    """Keyring entries used in this login."""
     typed: dict[str, str] = field(default_factory=dict)
-    """Typed secrets by name, stored after a successful login."""
+    """Keyring entry → typed secret, stored after a successful login."""
 
 
 class HostPrompts(QObject):
@@ -56,7 +56,7 @@ class HostPrompts(QObject):
 
     @Slot()
     def _look(self) -> None:
-        """Show the next prompt; close one that is no longer waiting."""
+        """Show the next waiting prompt, and close the dialog of one that is no longer waiting."""
         for view in self._hosts.all:
             self._settle(view)
         waiting = {question.id: (name, question) for name, question in self._questions()}
@@ -85,7 +85,7 @@ class HostPrompts(QObject):
             QTimer.singleShot(0, self, self._look)
 
     async def _ask(self, name: str, question: Question, was_wrong: bool) -> str | None:
-        """Ask the person; None cancels."""
+        """Show the prompt in a dialog. Returns the answer, None if the person cancels."""
         why_not = await _why_not() if question.kind in KEPT else ""
         field = _field(question, why_not)
         choices = [Choice("", "Cancel"), Choice("yes", ANSWERS[question.kind], "primary")]
@@ -106,7 +106,7 @@ class HostPrompts(QObject):
     # Stored secrets
 
     async def _remembered(self, name: str, question: Question) -> tuple[str | None, bool]:
-        """Stored secret, used once, and whether it was just found wrong and deleted."""
+        """Return the stored secret, if not used yet, and whether it was wrong and was deleted."""
         if question.kind not in KEPT:
             return None, False
         login, key = self._login(name), key_name(name, question)
@@ -128,8 +128,8 @@ class HostPrompts(QObject):
         return self._logins.setdefault(name, Login(view.failures if view else 0))
 
     def _settle(self, view: HostView) -> None:
-        """Store what was typed after a successful login; delete wrong secrets after a failed
-        one."""
+        """Store typed secrets after a successful login, and delete wrong stored ones after a failed
+        login."""
         name, code = view.spec.name, view.problem.code if view.problem else ""
         login = self._logins.get(name)
         if login is None:
@@ -149,13 +149,13 @@ class HostPrompts(QObject):
 
 
 def key_name(name: str, question: Question) -> str:
-    """Name of a stored secret: server, kind of prompt, and who prompts."""
+    """Return the keyring entry of a secret: server, kind of prompt, hash of host and prompt."""
     digest = hashlib.sha256(f"{question.host}\n{question.prompt}".encode()).hexdigest()
     return f"ssh:{name}:{question.kind}:{digest[:16]}"
 
 
 def question_words(question: Question, was_wrong: bool = False) -> str:
-    """Text of the dialog; text of the server is shown verbatim."""
+    """Return the text of the dialog; text sent by the server is shown verbatim."""
     via = f", reached through {question.via}" if question.via else ""
     prompt = question.prompt[:LONGEST].strip()
     if question.kind == "host_key":
@@ -181,7 +181,7 @@ def _field(question: Question, why_not: str) -> Field:
 
 
 async def _why_not() -> str:
-    """Why secrets cannot be stored on this machine; empty if they can."""
+    """Return why secrets cannot be stored on this machine; empty if they can."""
     try:
         await api_keys.available()
     except api_keys.KeyringError as error:

@@ -1,4 +1,4 @@
-"""Engine menu: where the open project trains, and the state of every engine."""
+"""Engine menu: the machine on which the open project trains, and the state of every engine."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ MARK = "\ttrains here"
 
 
 class EngineSwitcher(QObject):
-    """Engine menu of the window; `open_menu()` by mouse or keyboard."""
+    """Engine menu of the window, opened by the pill in the header or the keyboard."""
 
     def __init__(self, window: MainWindow, session: Session, actions: Actions) -> None:
         super().__init__(window)
@@ -65,8 +65,8 @@ class EngineSwitcher(QObject):
         self.menu = menu
 
     def _add_engines(self, menu: QMenu) -> None:
-        """Add all engines; selecting one sets it for the open project, or connects it without
-        one.
+        """Add all engines. Selecting one sets it for the open project; without a project, it is
+        connected.
         """
         project, hosts, link = self.project, self._session.hosts, self._session.feed.link
         chosen = hosts.chosen(project) if project else None

@@ -115,7 +115,7 @@ class PageDelegate(QStyledItemDelegate):
 
 
 class GuideBrowser(QTextBrowser):
-    """Render a page's Markdown; links are reported by `anchorClicked`, nothing is loaded."""
+    """Browser of a page's Markdown. Emits `anchorClicked` for links and loads no resources."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -174,7 +174,7 @@ class GuideBrowser(QTextBrowser):
 
 
 class HelpDialog(QDialog):
-    """`HelpDialog(window, "how-to/evaluation.md").open()`; `show_path` goes to another page."""
+    """Help window: `HelpDialog(window, "how-to/evaluation.md").open()`, then `show_path`."""
 
     def __init__(self, window: QWidget, path: str = "index.md") -> None:
         super().__init__(window)
@@ -226,7 +226,7 @@ class HelpDialog(QDialog):
             self._browser.show_heading(anchor)
 
     def go_back(self) -> None:
-        """Show the page before (Alt ←)."""
+        """Show the previous page (Alt ←)."""
         if self._past:
             path = self._past.pop()
             self._show(next(page for page in self.pages if page.path == path))

@@ -1,6 +1,6 @@
 """Import of trajectories: ask for project and file, import through the engine, open the run.
 
-The session owns the job from question to open run.
+The task scope of the session owns the job, from the dialog to the opened run.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Importer(QObject):
         self._window, self._session = window, session
 
     def start(self, project: str = "") -> None:
-        """Ask what to import into a project, by default the open one."""
+        """Ask for a file to import into a project (path), by default the open one."""
         if self._session.tasks.busy("import"):
             self._session.said.emit("Another import is running.")
             return

@@ -32,13 +32,13 @@ class NewProjectController(QObject):
 
     @cached_property
     def sheet(self) -> DescribeSheet:
-        """The wizard, built when it is first opened."""
+        """Wizard sheet, built on first use."""
         sheet = DescribeSheet(self._session, self._tasks, self._workspace, self._window.body)
         sheet.made.connect(self._made)
         return sheet
 
     def serve(self, home: HomePage) -> None:
-        """Open unfinished projects in the wizard instead of Setup."""
+        """Open unfinished generated projects of the Home page in the wizard instead of Setup."""
         home.writing_wanted.connect(lambda draft: self.sheet.go_on(draft))
 
     async def close(self) -> None:

@@ -24,11 +24,11 @@ KEYS = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "setting
 """Keys of the pages, in the order of the sidebar."""
 P = TypeVar("P", bound=Page)
 PAUSE_MS = 20
-"""Pause between pages that are built ahead, in which the window answers."""
+"""Pause in ms between pages that are built ahead, so that the window stays responsive."""
 
 
 class PageRegistry(Mapping[str, Page]):
-    """Pages by key; each is built when it is first asked for, and given to `on_built`."""
+    """Pages by key; each is built on first access and passed to `on_built(key, page)`."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class PageRegistry(Mapping[str, Page]):
         return len(KEYS)
 
     def typed(self, key: str, kind: type[P]) -> P:
-        """The page of this key, whose class is `kind`."""
+        """Return the page with this key, which must be of class `kind`."""
         page = self[key]
         assert isinstance(page, kind)
         return page
 
     def build_ahead(self, context: QObject) -> None:
-        """Build the pages not yet shown, one after the other, while the window answers; `context`
-        ends this with its own life."""
+        """Build the remaining pages one after the other, with pauses. Stops when `context` is
+        destroyed."""
         left = [key for key in KEYS if key not in self.built]
         if left:
             self[left[0]]

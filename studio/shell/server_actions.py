@@ -41,7 +41,7 @@ class ServerController(QObject):
         )
 
     def serve(self, page: SettingsPage) -> None:
-        """Connect the server list in Settings to the sheets."""
+        """Connect the signals of the server list in Settings to the sheets."""
         page.servers.add_wanted.connect(self.add)
         page.servers.host_wanted.connect(self._open)
         page.servers.install_wanted.connect(self._install)
@@ -62,7 +62,7 @@ class ServerController(QObject):
         self.sheet.show_host(name)
 
     def _install(self, name: str) -> None:
-        """Open the installation step; the survey comes first."""
+        """Open the wizard for a server in the list, to survey it and install an engine."""
         self._close(self.sheet)
         self.wizard.go_on(name)
 

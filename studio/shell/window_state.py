@@ -1,4 +1,4 @@
-"""Updates of sidebar and header from the session: facts, states, Train button, active runs."""
+"""Controller that updates sidebar and header from the session: figures, states, Train button."""
 
 import time
 from dataclasses import replace
@@ -72,7 +72,7 @@ class Frame(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Update everything except the engine."""
+        """Update actions, sidebar and header, except the engine pill."""
         session, page = self._session, self._window.page
         self._actions.set_conditions(conditions(session))
         named = session.project.name if session.project.view else None
@@ -90,7 +90,7 @@ class Frame(QObject):
 
     @Slot()
     def _show_hosts(self) -> None:
-        """Update after a server change that affects the header."""
+        """Update actions and header after a change of a server."""
         session = self._session
         self._actions.set_conditions(conditions(session))
         if self._window.page not in PROJECTLESS:
@@ -98,7 +98,7 @@ class Frame(QObject):
 
     @Slot(str, bool)
     def _show_start(self, job: str, busy: bool) -> None:
-        """Update the Train button when a start begins, succeeds or fails."""
+        """Update the Train button when the job that starts a run begins or ends."""
         if job == "train":
             self._show_run()
 
@@ -160,7 +160,7 @@ class Frame(QObject):
         train.set_plain(self._window.page == "setup" or run is None or run.state == "failed")
 
     def _ways_to_train(self) -> list[tuple[str, str]]:
-        """Return the choices for judge API keys of a run on a server."""
+        """Return the entries of the Train menu for a server, with or without lent API keys."""
         name = self._session.hosts.chosen(self._session.project.path)
         return [
             (f"Train on {name}; judge calls are sent from this machine", "train"),
@@ -227,7 +227,7 @@ class Frame(QObject):
         menu.popup(QCursor.pos())
 
     def _add_moves(self, menu: QMenu) -> None:
-        """Add moves of the selected run, if it has ended."""
+        """Add the entries that move the selected run to or from a server, if available."""
         if self._actions.holds("remote"):
             menu.addSeparator()
             menu.addAction(self._actions["run.bring_home"])

@@ -12,7 +12,7 @@ Range = tuple[int, int]
 
 
 def differing(left: str, right: str) -> tuple[list[Range], list[Range]]:
-    """Character ranges of each text that differ from the other."""
+    """Return the character ranges (start, end) of each text that differ from the other."""
     if left == right:
         return [], []
     start = _common(left, right)
@@ -32,13 +32,13 @@ def _whole(text: str, start: int) -> list[Range]:
 
 
 def _without_first_word(text: str, end: int) -> int:
-    """Length of the last `end` characters without the word, or end of one, they begin with."""
+    """Shorten a common suffix of `end` characters to begin at a word; return its length."""
     cut = _TAIL.match(text, len(text) - end)
     return len(text) - cut.end() if cut else end
 
 
 def _common(left: str, right: str) -> int:
-    """Length of the common prefix, by bisection, since slices compare quickly."""
+    """Return the length of the common prefix, by bisection, since slices compare quickly."""
     low, high = 0, min(len(left), len(right))
     while low < high:
         half = (low + high + 1) // 2

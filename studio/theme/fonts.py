@@ -54,7 +54,7 @@ def load_fonts() -> None:
 
 
 def make_font(style: str, weight: int | None = None) -> QFont:
-    """Font of the scale; `weight` (400, 500, 600) overrides the style's own."""
+    """Return a font of the type scale; `weight` (400, 500, 600) overrides that of the style."""
     kind = TYPE_SCALE[style]
     font = QFont(kind.family)
     font.setPixelSize(kind.size_px)

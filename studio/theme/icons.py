@@ -34,7 +34,7 @@ class IconCache:
         self._pixmaps: dict[tuple[str, str, int, int, float], QPixmap] = {}
 
     def icon(self, name: str, color: str, size_px: int, ratio: float) -> QPixmap:
-        """Lucide icon in one colour."""
+        """Return a Lucide icon in one colour; `ratio` is the device pixel ratio."""
         key = (name, color, size_px, size_px, ratio)
         if key not in self._pixmaps:
             svg = tinted_svg(name, color, size_px)
@@ -42,7 +42,7 @@ class IconCache:
         return self._pixmaps[key]
 
     def drawing(self, path: str, tokens: Tokens, size: QSize, ratio: float) -> QPixmap:
-        """Drawing with ${token} placeholders, for example "samples/2048"."""
+        """Return a drawing with ${token} placeholders replaced, for example "samples/2048"."""
         key = (path, tokens.scheme, size.width(), size.height(), ratio)
         if key not in self._pixmaps:
             self._pixmaps[key] = _render(fill_placeholders(_source(path), tokens), size, ratio)

@@ -6,7 +6,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QWidget
 
 LONGEST = 2000
-"""Maximum characters; a longer tooltip covers the screen."""
+"""Maximum number of characters, since a longer tooltip covers the screen."""
 
 
 def plain_tip(words: str) -> str:
@@ -22,5 +22,5 @@ def plain_tip(words: str) -> str:
 
 
 def set_tip(target: QWidget | QAction, words: str) -> None:
-    """Set the tooltip of a widget; the only place that may."""
+    """Set a plain-text tooltip of a widget or action; used everywhere for `setToolTip`."""
     target.setToolTip(plain_tip(words))

@@ -1,4 +1,4 @@
-"""Theme: tokens to palette, stylesheet, fonts and tinted icons, switched at run time.
+"""Theme: palette, stylesheet, fonts and tinted icons from tokens, switched at run time.
 
 `Theme.install(app)` is called once by the composition root. Widgets then call `theme()`, which is
 to colours what `QApplication.palette()` is; they repaint on `changed` or on Qt's own PaletteChange.
@@ -73,7 +73,7 @@ class Theme(QObject):
 
     @property
     def tokens(self) -> Tokens:
-        """Colours by name, as #rrggbb."""
+        """Colours by token name, as #rrggbb."""
         return self._tokens
 
     def set_mode(self, mode: str) -> None:

@@ -33,7 +33,7 @@ class Tokens:
 
 
 def load_tokens(name: str) -> Tokens:
-    """Tokens of one theme. Raises ValueError for a colour that is not #rrggbb."""
+    """Load a theme (light or dark). Raises ValueError for a colour that is not #rrggbb."""
     return parse_tokens(resource("theme", f"{name}.toml"))
 
 
@@ -52,13 +52,13 @@ def parse_tokens(path: Path) -> Tokens:
 
 
 def reward_token(reward: float, low: float, high: float) -> str:
-    """Ramp token of a reward between `low` and `high`, the ends of the ramp."""
+    """Return the colour token of a reward on a ramp from `low` to `high`."""
     share = (reward - low) / (high - low) if high > low else 0.5
     return f"reward-{min(REWARD_STEPS - 1, max(0, int(share * REWARD_STEPS)))}"
 
 
 def advantage_token(advantage: float, largest: float) -> str | None:
-    """Background token of an advantage; None for no tint. `largest` is the group's max |A|."""
+    """Return the background token of an advantage, None for no tint; `largest` is max |A|."""
     if largest <= 0 or advantage == 0 or math.isnan(advantage):
         return None
     share = min(1.0, abs(advantage) / largest)
@@ -67,7 +67,7 @@ def advantage_token(advantage: float, largest: float) -> str | None:
 
 
 def contrast(first: str, second: str) -> float:
-    """WCAG 2 contrast ratio of two #rrggbb colours, 1 to 21."""
+    """Return the WCAG 2 contrast ratio of two #rrggbb colours, 1 to 21."""
     lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -79,8 +79,8 @@ def _luminance(color: str) -> float:
 
 
 def _text_on_reward(colors: Mapping[str, str], scheme: str, step: int) -> str:
-    """Text token on a cell of the ramp: `text` on the background's half of the ramp, as in
-    tokens.md."""
+    """Return the text colour on a step of the reward ramp: `text` on the half near the background,
+    as in tokens.md."""
     if scheme == "dark":
         return colors["text"] if step <= 2 else colors["background"]
     return colors["text"] if step <= 4 else colors["raised"]

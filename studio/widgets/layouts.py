@@ -1,11 +1,11 @@
-"""Box layouts written as what they hold, in place of a call per part."""
+"""Box layouts declared by their parts, instead of one call per part."""
 
 from typing import Final, TypeVar
 
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
 
 STRETCH: Final = "stretch"
-"""Part that takes the room that is left."""
+"""Part that takes the remaining space."""
 Part = QWidget | QLayout | int | str | tuple[QWidget | QLayout, int]
 """Widget or layout, alone or with its stretch factor; a number is a gap in pixels."""
 Box = TypeVar("Box", bound=QBoxLayout)

@@ -143,12 +143,12 @@ VARIABLES: dict[TrackerName, tuple[str, ...]] = {
 
 
 def switched_on(config: TrackConfig) -> list[TrackerName]:
-    """Names of the enabled trackers."""
+    """Return the names of the enabled trackers, in display order."""
     return [name for name in TRACKERS if getattr(config, name).on]
 
 
 def tracker_keys_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """API keys of the trackers in environment variables, by tracker."""
+    """Return tracker → API key, from environment variables (name → value)."""
     keys = {}
     for name, variables in VARIABLES.items():
         values = [environment.get(one, "") for one in variables]

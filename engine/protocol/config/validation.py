@@ -16,7 +16,7 @@ FILE = "project.toml"
 
 
 def changed_config(config: ProjectConfig, overrides: dict[str, Any]) -> ProjectConfig:
-    """Return the settings with dotted overrides applied. Raises ConfigError."""
+    """Return `config` with overrides (dotted key → value, None: default). Raises ConfigError."""
     values = config.model_dump(mode="json")
     for key, value in overrides.items():
         set_key(values, key, value)
@@ -26,7 +26,7 @@ def changed_config(config: ProjectConfig, overrides: dict[str, Any]) -> ProjectC
 
 
 def config_problems(values: dict[str, Any], text: str = "") -> list[Problem]:
-    """Find all problems of these values; `text` is the file, for line numbers."""
+    """Find the problems of nested settings, as parsed from TOML; `text` is the file, if any."""
     try:
         ProjectConfig.model_validate(values)
     except ValidationError as error:
@@ -35,7 +35,7 @@ def config_problems(values: dict[str, Any], text: str = "") -> list[Problem]:
 
 
 def set_key(values: Any, key: str, value: Any, new_table: Callable[[], Any] = dict) -> None:
-    """Set a dotted key in nested tables, in place; None removes it.
+    """Set a dotted key ("train.lr") in nested tables, in place; the value None removes it.
 
     `new_table` creates a missing section. Raises ConfigError for a key below a value that is not a
     table.

@@ -1,4 +1,4 @@
-"""Condensed history: a long stretch of a run's events, for readers that only fold events into a
+"""Condensed history: many consecutive events of a run, for readers that only fold events into a
 state.
 
 Most of a million events only report one more trajectory, model call or log line. They are counted
@@ -37,7 +37,7 @@ class History(BaseEvent):
     trajectories: int = 0
     """Number of recorded trajectories."""
     unscored: int = 0
-    """Number of them without a reward after judging, or when recorded if there is no judge."""
+    """Number of recorded trajectories without a reward, after judging if there is a judge."""
     recorded: tuple[str, ...] = ()
     """Ids of the recorded trajectories."""
     awaiting: tuple[str, ...] = ()

@@ -63,9 +63,9 @@ class RunProgress:
     done: int = 0
     """Last finished step."""
     rewards: dict[int, float | None] = field(default_factory=dict)
-    """Mean reward of each finished step; None if nothing was scored."""
+    """Step → mean reward of a finished step; None if nothing was scored."""
     losses: dict[int, float] = field(default_factory=dict)
-    """Held-out loss of an SFT run by step."""
+    """Step → held-out loss of an SFT run."""
     validations: list[ValidationFinished] = field(default_factory=list)
     """One validation per step, in order of the steps."""
     device: str = ""

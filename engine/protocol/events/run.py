@@ -203,7 +203,7 @@ class StepFinished(BaseEvent):
     skipped: bool = False
     reason: str = ""
     metrics: dict[str, float]
-    """Finite numbers by documented name (see `metrics.md` in the help)."""
+    """Metric key (see `metrics.md` in the help) → finite value."""
     dropped: int = 0
     """Number of metrics that were not finite."""
 
@@ -226,7 +226,7 @@ class ValidationFinished(BaseEvent):
     reward: Interval | None
     """None if no scenario was scored."""
     scenarios: dict[str, float]
-    """Mean reward by scenario id."""
+    """Scenario id → mean reward."""
     unscored: int
     seconds: float
 
@@ -316,9 +316,9 @@ class ProgressTicked(BaseEvent):
     total: int
     words: str = ""
     in_flight: dict[int, tuple[int, int]] = Field(default_factory=dict)
-    """Group → (finished rollouts, model calls so far)."""
+    """Group number → (finished rollouts, model calls so far)."""
     hardware: dict[str, float] = Field(default_factory=dict)
-    """`cpu/percent`, `memory/bytes`, `memory/total_bytes`, `tokens_per_s`."""
+    """Key → value: `cpu/percent`, `memory/bytes`, `memory/total_bytes`, `tokens_per_s`."""
     cards: tuple[Card, ...] = ()
     """Graphics cards visible to CUDA, measured at most two seconds ago; empty without CUDA."""
 
@@ -379,7 +379,7 @@ _KINDS = frozenset(member.model_fields["kind"].default for member in Event.__arg
 
 
 def encode(event: BaseEvent) -> str:
-    """Encode an event as one line of JSON."""
+    """Return an event as one line of JSON."""
     return event.model_dump_json()
 
 

@@ -1,7 +1,7 @@
-"""Metric names of ART, mapped from ours.
+"""Names of ART's metrics, mapped from Atelier's.
 
-Trackers receive every metric by our name and also by ART's name, so that charts and queries made
-for ART keep working. The help page is generated from this mapping.
+Trackers receive every metric by both names, so that charts and queries made for ART keep working.
+The help page is generated from this mapping.
 
 Names as of ART 0.5.18 (`src/art/metrics.py`, `metrics_taxonomy.py`, `loss.py`).
 """
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 
 class Name(NamedTuple):
-    """Mapping of one ART metric; `*` stands for the same name on both sides."""
+    """Mapping of one ART metric. `*` stands for any name, the same on both sides."""
 
     art: str
     ours: tuple[str, ...]
-    """Metrics it is computed from; all of them must be present."""
+    """Keys of Atelier's metrics from which it is computed; all of them must be present."""
     how: str
     """Description of the computation, if the value is not simply copied."""
     made: Callable[[list[float]], float | None] = lambda values: values[0]
@@ -50,7 +50,7 @@ NAMES: tuple[Name, ...] = (
 
 
 def art_metrics(ours: Mapping[str, float]) -> dict[str, float]:
-    """Compute ART's metrics from ours, as far as present."""
+    """Compute ART's metrics (name → value) from Atelier's (key → value), where possible."""
     values_by_name: dict[str, float] = {}
     for name in NAMES:
         if name.art.endswith("*"):
@@ -62,8 +62,8 @@ def art_metrics(ours: Mapping[str, float]) -> dict[str, float]:
 
 
 def _starred(name: Name, ours: Mapping[str, float]) -> dict[str, float]:
-    """Expand a name with `*`. A reward part named `reward`, for example, does not replace the
-    reward."""
+    """Map all metrics that match a name with `*`. A reward part named `reward`, for example, does
+    not replace the reward."""
     begin, taken = name.ours[0].removesuffix("*"), {one.art for one in NAMES}
     named = {
         name.art.replace("*", key.removeprefix(begin)): value

@@ -31,8 +31,8 @@ class BackendFacts(Value):
 
 
 def ignored(config: ProjectConfig, cards: int | None = None) -> dict[str, str]:
-    """Find settings that have no effect, as key → reason. `cards` as in BackendFacts; None if
-    unknown."""
+    """Return dotted key → reason of settings without effect. `cards` is the number of graphics
+    cards used for computation; None: unknown."""
     backend, reasons = config.backend, dict[str, str]()
     no_card = "the engine computes on the CPU"
     if config.train.staleness and backend.sampler == "torch":

@@ -44,7 +44,7 @@ class DemonstrationFile(Value):
     lines: int = 0
     """Number of non-empty lines."""
     forms: dict[str, int] = Field(default_factory=dict)
-    """Number of valid lines by format."""
+    """Format → number of valid lines."""
     tally: Tally = Tally()
     bad: list[BadLine] = Field(default_factory=list)
     """First invalid lines."""
@@ -86,7 +86,7 @@ class Selection(Value):
     of: int
     """Number of all scenarios."""
     left_out: dict[str, int] = Field(default_factory=dict)
-    """Number of rejected trajectories by reason."""
+    """Reason → number of rejected trajectories."""
     mean: float | None = None
     """Mean reward of the selected trajectories."""
     file: str = ""

@@ -155,12 +155,12 @@ class Tried(Value):
     group: int
     title: str
     before: dict[str, float]
-    """Scores by trajectory id, from the run or the previous rubric."""
+    """Trajectory id → score before, from the run or the previous rubric; `after` likewise."""
     after: dict[str, float]
     indexes: dict[str, int]
-    """Index within the group, by trajectory id."""
+    """Trajectory id → index within the group, from 0."""
     advantages: dict[str, tuple[float | None, float | None]]
-    """Advantages before and after, by trajectory id."""
+    """Trajectory id → advantages before and after; None if unscored."""
     pairs: int
     """Number of pairs for which the person has a preference."""
     obeyed_before: int
@@ -250,19 +250,19 @@ class JudgeOption(Value):
 
 
 def version_of(*texts: str) -> str:
-    """First twelve hex digits of the SHA-256 of the texts."""
+    """Return the first twelve hex digits of the SHA-256 of the texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def provider_of(model: str) -> str:
-    """Provider whose API key a judge needs: `openai/gpt-5` → `openai`."""
+    """Return the provider of a LiteLLM model name: `openai/gpt-5` → `openai`."""
     provider, slash, _ = model.partition("/")
     return provider if slash else "openai"
 
 
 def keys_in(environment: Mapping[str, str], models: Sequence[str]) -> dict[str, str]:
-    """API keys of the judges in environment variables, by provider: `OPENAI_API_KEY` for
-    `openai/…`."""
+    """Return provider → API key of the judge models, from environment variables (name → value)
+    such as `OPENAI_API_KEY` for `openai/…`; providers without a key are absent."""
     providers = {provider_of(model) for model in models}
     keys = {name: environment.get(f"{name.upper()}_API_KEY", "") for name in providers}
     return {name: key for name, key in keys.items() if key}

@@ -73,11 +73,11 @@ class Label(Value):
     redo_of: str | None = None
 
     def for_run(self, run_id: str) -> "Label":
-        """Copy of the label with this run's id, if it has none."""
+        """Return the label, or a copy with this run's id if it has none."""
         return self if self.run_id else self.model_copy(update={"run_id": run_id})
 
     def holds(self, until: int | None = None) -> bool:
-        """Whether the label is in force: now, or just before event `until`."""
+        """Return whether the label is in force just before event `until` (seq; None: now)."""
         if until is None:
             return self.undone is None
         return self.seq < until and (self.undone is None or self.undone > until)
@@ -145,7 +145,7 @@ class Agreement(Value):
 
 
 def preferences(words: Sequence[Word], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Derive preference pairs (better, worse) from labels, restricted to trajectories in `names`.
+    """Derive (better, worse) pairs of trajectory ids from labels, restricted to ids in `names`.
 
     Ties give no pair; nor do pairs that a later label contradicts.
     """

@@ -236,5 +236,5 @@ _BY_KEY = {metric.key: metric for metric in METRICS}
 
 
 def metric(key: str) -> Metric | None:
-    """Documentation of a key of `step.finished`; None for an unknown key."""
+    """Return the documentation of a key of `step.finished`; None for an unknown key."""
     return _BY_KEY.get(key) or _BY_KEY.get(f"{key.rpartition('/')[0]}/*")

@@ -106,7 +106,7 @@ class DraftTicked(Value):
     """Maximum cost of the next call in US dollars."""
     draft: Draft
     left_out: dict[str, int] = Field(default_factory=dict)
-    """Number of rejected items by reason."""
+    """Reason → number of rejected items."""
     problem: Problem | None = None
     """Why the generation ended early."""
     ended: bool = False

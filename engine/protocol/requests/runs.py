@@ -61,9 +61,9 @@ class LendKeys(Request):
     """Pass API keys to the engine, which holds them in memory only."""
 
     keys: dict[str, str] = Field(default_factory=dict, repr=False)
-    """API keys of judges by provider, as `openai`."""
+    """Provider (`openai`) → API key for judges."""
     trackers: dict[str, str] = Field(default_factory=dict, repr=False)
-    """API keys of trackers by name, as `wandb`."""
+    """Tracker (`wandb`) → API key."""
 
 
 class TrackRun(Request):

@@ -40,7 +40,7 @@ MARGIN = 12
 
 
 class ArenaCard(Card):
-    """Card with the side-by-side chat; `show_models(names)` selects the models."""
+    """Card with the side-by-side chat of the models selected by `show_models`."""
 
     problem_raised = Signal(object)
     tally_changed = Signal()
@@ -49,7 +49,7 @@ class ArenaCard(Card):
         super().__init__("Side-by-side chat", " ", padding=0, parent=parent)
         self._session, self._talk, self._tasks = session, Talk(), TaskScope(self)
         self.before: Callable[[Callable[[], None]], None] = lambda go_on: go_on()
-        """Hook that fetches missing checkpoints and then calls its argument."""
+        """Hook set by the page: fetches missing checkpoint files, then calls its argument."""
         self._words: dict[str, str] = {}
         self._scenarios: list[Scenario] = []
         self._tally: Tally | None = None
@@ -80,13 +80,13 @@ class ArenaCard(Card):
         await self._tasks.close()
 
     def show_models(self, names: Sequence[str], words: dict[str, str]) -> None:
-        """Select the models of the chat; a different selection starts a new chat."""
+        """Select the models of the chat. `words`: name → title. Other names start a new chat."""
         self._words = words
         if [side.name for side in self._talk.sides] != list(names):
             self._begin(names)
 
     def load(self) -> None:
-        """Load the scenarios that can be run and the vote tally."""
+        """Load the scenarios of the open project and the tally of its votes."""
         path = self._session.project.path
         if path and self._session.connected:
             self._tasks.run("scenarios", self._scenarios_of(path))
@@ -126,7 +126,7 @@ class ArenaCard(Card):
         self._send(scenario=scenario.id)
 
     def _shuffle(self) -> None:
-        """Shuffle the sides before each prompt of a fresh chat in blind mode."""
+        """In blind mode, shuffle the sides before the first prompt and after a vote."""
         fresh = not any(side.messages for side in self._talk.sides)
         if self._blind.isChecked() and (fresh or self._talk.voted):
             random.shuffle(self._talk.order)
@@ -354,7 +354,7 @@ class ArenaCard(Card):
         self._show()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Vote with ←, → and T once all models have responded."""
+        """Vote with ←, → and T (tie) once all models have responded."""
         choices = {Qt.Key.Key_Left: "left", Qt.Key.Key_Right: "right", Qt.Key.Key_T: "tie"}
         choice = choices.get(Qt.Key(event.key()))
         if choice and self._talk.can_vote:

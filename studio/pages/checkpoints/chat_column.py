@@ -20,7 +20,7 @@ class SideColumn(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.first = True
-        """True for the leftmost column, which has no separator."""
+        """Whether this is the leftmost column, which has no separator."""
         self._name = Text("", "body", 600, elide=True)
         self._facts = Text("", "caption", 400, "faint")
         self._talk = Transcript(compact=True)
@@ -48,7 +48,7 @@ class SideColumn(QWidget):
 
 
 def rows_of(side: Side, nameless: bool) -> list[Item]:
-    """Convert a chat to transcript rows; the reward is included only where names are shown."""
+    """Convert a chat to transcript rows; without rewards if `nameless` (blind)."""
     if side.attempt is not None:
         scored = side.attempt.reward is not None
         words = side.attempt.model_copy(update={"branches": []})  # without the stop tokens

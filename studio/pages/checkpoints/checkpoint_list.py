@@ -21,7 +21,7 @@ WIDTHS = ((0, 40, "check"), (1, None, "strong"), (2, 64, "mono"), (3, 170, "inte
 
 
 class ListCard(Card):
-    """Card with the list of checkpoints and models; emits user intents as signals."""
+    """Card with the list of checkpoints and models; its signals report user actions."""
 
     chosen_changed = Signal()
     evaluate_wanted = Signal()
@@ -32,7 +32,7 @@ class ListCard(Card):
     add_wanted = Signal()
     forget_wanted = Signal(str)
     fetch_wanted = Signal(object)
-    """Row whose files are on a server; None cancels the current fetch."""
+    """Emitted with a row whose files are on a server; None cancels the current fetch."""
     refused = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -60,7 +60,7 @@ class ListCard(Card):
         kept: Sequence[KeptCheckpoint],
         providers: Sequence[str],
     ) -> None:
-        """Show the checkpoints of a run, newest first, then the base model and provider models."""
+        """Show the checkpoints of a run, newest first, the base model and provider models."""
         rows = [
             Contender(
                 name=f"{summary.id}@{one.checkpoint.step}",
@@ -96,7 +96,7 @@ class ListCard(Card):
         self.model.choose(["base"] + ([f"{run_id}@{step}"] if step is not None else []))
 
     def show_coming(self, words: str, share: float | None) -> None:
-        """Show the progress of a fetch; empty `words` hide it."""
+        """Show the progress of a fetch (0 to 1, None: unknown); empty `words` hide it."""
         self._fetch.set_busy(words or None, share)
         self._stop.setVisible(bool(words))
         self._show_fetch()
@@ -123,7 +123,7 @@ class ListCard(Card):
         self.toggle(next(n for n, row in enumerate(self.model.rows) if row.name == name))
 
     def want_export(self, row: int) -> None:
-        """Request the export of a row, or of the best checkpoint if the row has none."""
+        """Request the export of the checkpoint in a row, or of the best one if it has none."""
         rows = self.model.rows
         if not 0 <= row < len(rows) or not rows[row].is_checkpoint:
             row = next((n for n, one in enumerate(rows) if "best" in one.marks), 0)
@@ -182,7 +182,7 @@ class ListCard(Card):
         self._fit()
 
     def _fit(self) -> None:
-        """Show two header buttons without text when a third one appears."""
+        """Show header buttons without text in a narrow window; hide the size column."""
         narrow = self.width() < ROOMY_PX
         crowded = not self._fetch.isHidden() and self.width() < CROWDED_PX
         self.table.setColumnHidden(SIZE_COLUMN, narrow)

@@ -48,8 +48,8 @@ class FiguresModel(RowsModel[Standing]):
 
 
 class CompareCard(Card):
-    """Card with the comparison: `show_evaluated(result)`, or `show_tested(contenders)` before
-    one.
+    """Card with the comparison: `show_tested(contenders)`, or `show_evaluated(result)` after an
+    evaluation.
     """
 
     attempts_wanted = Signal()
@@ -84,7 +84,7 @@ class CompareCard(Card):
         self.body.addWidget(scrolled(inside))
 
     def show_evaluated(self, result: EvaluationResult, words: Mapping[str, str]) -> None:
-        """Show a paired evaluation on the same scenarios; `words` maps model names to titles."""
+        """Show an evaluation, paired by scenario. `words`: model name → title on the page."""
         result = _worded(result, words)
         names = [one.name for one in result.standings]
         self._title(names)
@@ -102,7 +102,7 @@ class CompareCard(Card):
         self._open.show()
 
     def show_tested(self, chosen: Sequence[Contender]) -> None:
-        """Show validation scores from training; they are unpaired, so no model is called better."""
+        """Show validation scores from training. They are unpaired, so no model is called better."""
         self._title([one.words for one in chosen])
         tested = tuple(
             _interval(one.validation, token, one.words)

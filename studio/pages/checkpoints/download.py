@@ -18,8 +18,8 @@ from studio.text import formatting
 
 
 class DownloadQueue(QObject):
-    """Queue of checkpoint downloads; emits `changed` on progress and `fetched` after
-    verification.
+    """Queue of checkpoint downloads. Emits `changed` on progress and `fetched` after the
+    verification of a download.
     """
 
     changed = Signal()
@@ -33,7 +33,7 @@ class DownloadQueue(QObject):
         self.share: float | None = None
         self._turn = asyncio.Lock()
         self._jobs = {"talk", "place"}
-        """Names of the jobs that may download."""
+        """Names of the page's jobs that may be downloading."""
 
     def start(self, row: Contender) -> None:
         """Queue the download of a checkpoint; a partial download is resumed."""
@@ -61,8 +61,8 @@ class DownloadQueue(QObject):
         self.fetched.emit()
 
     async def agree(self, rows: Sequence[Contender], what: str, there: str = "") -> str:
-        """Ask how to use checkpoints that are not local; returns `fetch`, `there` or an empty
-        string.
+        """Ask whether to fetch checkpoints for the action `what` or, with a button labelled
+        `there`, do it on the server. Returns `fetch`, `there` or an empty string (cancel).
         """
         host = rows[0].elsewhere
         names = " and ".join(row.words for row in rows)

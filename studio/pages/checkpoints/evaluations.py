@@ -16,7 +16,7 @@ EVERY_MS = 700
 
 
 class EvaluationController(QObject):
-    """Controller of evaluations; emits `changed` when `living` or `result` change."""
+    """Controller of evaluations; emits `changed` when `newest` or `result` change."""
 
     changed = Signal()
 

@@ -62,7 +62,7 @@ PHASES = {
 
 
 class ExportSheet(Sheet):
-    """Sheet for an export: `show_checkpoint(run_id, name, step)`, then `open()`.
+    """Sheet for an export: `show_checkpoint(…)`, then `open()`.
 
     Emits `exported()` when files were created.
     """
@@ -100,7 +100,7 @@ class ExportSheet(Sheet):
     def show_checkpoint(self, run_id: str, name: str, step: int, sizes: dict[str, float]) -> None:
         """Select a checkpoint; ignored while an export is running.
 
-        `sizes` maps format and precision to the known file sizes in bytes.
+        `sizes`: format and precision ("gguf q8_0") → file size in bytes, where known in advance.
         """
         if self._tasks.busy("export"):
             return
@@ -250,7 +250,7 @@ WORDS = {
 
 
 class Proof(QWidget):
-    """View of the parity report."""
+    """View of the parity report: exported model compared with the checkpoint."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -295,7 +295,7 @@ class Proof(QWidget):
 
 
 def checks_of(report: ParityReport) -> list[tuple[str, str, str]]:
-    """Return the six checks as (state, words, figure)."""
+    """Return the six checks of a parity report as (state, text, figure)."""
     gap, greedy, same, weights = report.logprobs, report.greedy, report.same, report.weights
     limits = report.limits
     whole = weights.numbers if weights else 0
@@ -323,7 +323,7 @@ def _gap(value: float | None) -> str:
 
 
 def _difference(report: ParityReport) -> str:
-    """Return the problem and the first prompt whose greedy decoding differs."""
+    """Describe the problem and the first prompt whose greedy decoding differs; else empty."""
     failures = list(report.failures)
     if report.greedy and report.greedy.first and report.verdict == "differs":
         first = report.greedy.first

@@ -60,7 +60,7 @@ class CheckpointsPage(Page):
         self._wire()
 
     def enter(self) -> None:
-        """Show the newest trained run if the selected one has no checkpoints (evaluation, chat)."""
+        """Select the newest training run if the selected run is none (evaluation, chat); reload."""
         summary = self._run.summary
         if summary is not None and summary.kind not in TRAINING_KINDS:
             runs = self.session.runs.of(self.session.project.path)
@@ -116,7 +116,7 @@ class CheckpointsPage(Page):
         self._show_evaluation()
 
     def _not_taken(self, problem: Problem) -> None:
-        """Report a refused change; the next update of the run list reloads the page."""
+        """Report a refused change; the page is reloaded with the next update of the run list."""
         self._missed = True
         self.session.problem_raised.emit(problem)
 
@@ -180,7 +180,7 @@ class CheckpointsPage(Page):
         self._evaluate.setEnabled(len(chosen) > 0 and self.session.connected)
 
     def _work(self, contenders: int) -> tuple[int, float | None]:
-        """Estimate an evaluation: number of rollouts, and seconds where a validation was timed."""
+        """Estimate rollouts and seconds of an evaluation (None: no validation was timed)."""
         view = self.session.project.view
         config = view.config if view else None
         splits = view.splits if view else []
@@ -225,7 +225,7 @@ class CheckpointsPage(Page):
         self._desk.start(names, host)
 
     def _before_talk(self, go_on: Callable[[], None]) -> None:
-        """Fetch the checkpoints of the selected models before the chat."""
+        """Fetch the checkpoint files of the selected models, then call `go_on`."""
         missing = [one for one in self._model.chosen() if one.elsewhere]
         if not missing:
             go_on()
@@ -259,7 +259,7 @@ class CheckpointsPage(Page):
         self._show_evaluation()
 
     def _names(self) -> dict[str, str]:
-        """Map model names of the engine (by run id or run name) to titles on this page."""
+        """Return model name of the engine (by run id or run name) → title on this page."""
         name = self._run.summary.name if self._run.summary else ""
         words = {row.name: row.words for row in self._model.rows}
         return words | {

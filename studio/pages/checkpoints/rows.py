@@ -27,7 +27,7 @@ WHY = {
 
 @dataclass(frozen=True)
 class Contender:
-    """Row of the list; `name` is the model name sent to the engine."""
+    """Model in the list; `name` is the model name sent to the engine, `words` its title."""
 
     name: str
     words: str
@@ -35,12 +35,12 @@ class Contender:
     """Training step; 0 for the base model, None for a provider's model."""
     kept: KeptCheckpoint | None = None
     mean: float | None = None
-    """Mean training reward, where no validation was done."""
+    """Mean training reward of the step, shown without a validation."""
     validation: Measured | None = None
     kl: float | None = None
     marks: tuple[str, ...] = ()
     elsewhere: str = ""
-    """Server that has the files, if they are not on this machine."""
+    """Server with the files, if they are not on this machine; else empty."""
 
     @property
     def damaged(self) -> bool:
@@ -56,7 +56,7 @@ class Contender:
 
 
 class CheckpointModel(RowsModel[Contender]):
-    """Table model, newest first, then the base model and providers.
+    """Table model of the contenders, some of them selected.
 
     `chosen()` keeps the order of selection; the first row is the reference of the comparison.
     """

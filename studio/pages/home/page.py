@@ -33,9 +33,9 @@ ROW_PX, HEAD_PX = 52, 28
 
 class HomePage(Page):
     import_wanted = Signal(str)
-    """Path of the project that should receive imported trajectories."""
+    """Emitted with the path of the project into which trajectories are to be imported."""
     writing_wanted = Signal(object)
-    """View of a project whose draft is unfinished."""
+    """Emitted with the ProjectView of a project whose draft is unfinished."""
 
     def __init__(
         self, session: Session, actions: Actions, workspace: Path, parent: QWidget | None = None

@@ -20,7 +20,7 @@ LEAST_GROUPS = 5
 
 
 class AgreementCard(Card):
-    """Card with the agreement: `show_rows(rows, version_words)`, newest row first."""
+    """Card with the agreement of judge and labels, per rubric version."""
 
     disagreements_wanted = Signal()
     suggestion_wanted = Signal()
@@ -61,7 +61,7 @@ class AgreementCard(Card):
         disagreements: int,
         canaries: Sequence[bool] = (),
     ) -> None:
-        """Show the rows, newest first; the axis shows the newest two."""
+        """Show agreements, newest first, two of them on the axis. `words_of`: version → title."""
         now = rows[0] if rows else None
         assert self.header is not None
         self._compare.setVisible(len(rows) > 1)

@@ -64,7 +64,7 @@ class JudgeChoice(Card):
     def show_judge(
         self, judge: JudgeConfig, options: Sequence[JudgeOption], used: Sequence[str]
     ) -> None:
-        """Show the project's judge, judges found on this machine, and those used by runs."""
+        """Show the project's judge, models found on this machine and those `used` by runs."""
         self._options = {one.model: one for one in options}
         choices = [(name, name) for name in judge.models[:1]]
         choices += [(one.model, f"{one.title} · {one.where}") for one in options]

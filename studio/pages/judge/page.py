@@ -56,7 +56,7 @@ class JudgePage(Page):
         self._project = ""
         self._run = ""
         self._counted = ("", -1)
-        """Run and step at the last count of groups and labels."""
+        """(run id, step) of the last count of groups and labels."""
         self._view: RubricView | None = None
         self._options: list[JudgeOption] = []
         self._rows: list[Agreement] = []
@@ -190,7 +190,7 @@ class JudgePage(Page):
         self.tasks.run("labels", self._look(), self._show_trust)
 
     def _forget_wishes(self) -> None:
-        """Drop pending requests of the previous run."""
+        """Cancel pending requests of the previous run."""
         for job in ("next", "suggest"):
             self.tasks.cancel(job)
 
@@ -222,7 +222,7 @@ class JudgePage(Page):
             self._offer()
 
     def _offer(self) -> None:
-        """Offer the saved rubric to an active run that uses a different version."""
+        """Offer to use the saved rubric in an active run that has a different version."""
         state, view = self.session.run.state, self._view
         other = view is not None and view.problem is None and view.source != state.rubric
         has_judge = state.spec is not None and bool(state.spec.config.judge.models)
@@ -335,7 +335,7 @@ class JudgePage(Page):
                 self.trial.show_tried(found, left, right)
 
     def _before_words(self, version: str) -> str:
-        """Return the title of the left side of the slope chart."""
+        """Return the title of the scores before the change, left in the slope chart."""
         judged = [row for row in self._rows if row.rubric != version or self.editor.dirty]
         return self.editor.version_words(judged[0].rubric) if judged else "reward"
 

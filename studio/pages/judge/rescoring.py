@@ -14,8 +14,8 @@ from studio.widgets.text.text import Text
 
 
 class TrialCard(Card):
-    """Card with the preview: `show_tried(list, left, right)`; `group_opened(split, step,
-    group)`.
+    """Card with the preview: `show_tried(…)`. Emits `group_opened(split, step, group)` on a
+    click.
     """
 
     group_opened = Signal(str, int, int)
@@ -49,7 +49,7 @@ class TrialCard(Card):
             words.hide()
 
     def show_tried(self, found: Sequence[Tried], left: str, right: str) -> None:
-        """Show groups, those with the largest change of rank first."""
+        """Show re-judged groups, largest rank change first; `left`, `right`: version titles."""
         while (item := self._row.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
                 old.deleteLater()
@@ -71,7 +71,7 @@ class TrialCard(Card):
 
 
 def slopes_of(one: Tried, left: str, right: str) -> Slopes:
-    """Convert a re-judged group to a slope chart with a summary."""
+    """Convert a re-judged group to the content of a slope chart, with a summary."""
     names = sorted(one.indexes, key=lambda name: one.indexes[name])
     siblings = tuple(
         Slope(one.indexes[name] + 1, one.before.get(name), one.after.get(name)) for name in names
@@ -103,7 +103,7 @@ def what_happened(siblings: Sequence[Slope]) -> str:
 
 
 def _change(one: Tried) -> float:
-    """Return the sum of rank changes in a group."""
+    """Return the sum of the rank changes in a group."""
     names = list(one.indexes)
     befores = ranks([one.before.get(n) for n in names])
     afters = ranks([one.after.get(n) for n in names])

@@ -40,7 +40,7 @@ class RubricEditor(QWidget):
         self._read_mark = ""
         self._path = ""
         self._drafts: dict[str, str] = {}
-        """Unsaved text by project."""
+        """Project path → unsaved text."""
         self._against: RubricVersion | None = None
         self._sent: list[dict[str, str]] = []
         self._parts: list[Part] = []
@@ -138,7 +138,7 @@ class RubricEditor(QWidget):
         self.setEnabled(False)
 
     def show_view(self, view: RubricView, name: str) -> None:
-        """Show the stored rubric; unsaved text is kept."""
+        """Show the stored rubric of the file `name`; unsaved text is kept."""
         first, untouched = self._view is None, not self.dirty
         if first or untouched or view.source == self.source:
             self._read_mark = view.fingerprint
@@ -153,7 +153,7 @@ class RubricEditor(QWidget):
         self._refresh()
 
     def show_source(self, source: str) -> None:
-        """Replace the draft by a preset, a suggestion or an old version."""
+        """Replace the text by a preset, a suggestion or an old version; undo restores it."""
         self._turn("text", keep=True)
         self.text.set_text(source)
 
@@ -163,7 +163,7 @@ class RubricEditor(QWidget):
             self._show_sent()
 
     def set_use(self, words: str) -> None:
-        """Offer to apply the rubric to an active run; empty `words` hide the offer."""
+        """Set the button that applies the rubric to an active run; empty `words` hide it."""
         self._use.setVisible(bool(words) and not self.dirty)
         if words:
             self._use.set_words(words)
@@ -182,7 +182,7 @@ class RubricEditor(QWidget):
             self.show_source(self._view.source)
 
     def version_words(self, version: str) -> str:
-        """Return `rubric 3`, `draft`, or the version of a different file."""
+        """Return the title of a version (hash): "rubric 3", or "rubric 1a2b3c" if unknown."""
         for one in reversed(self._view.versions if self._view else []):
             if one.version == version:
                 return f"rubric {one.number}"
@@ -239,7 +239,7 @@ class RubricEditor(QWidget):
             self.text.set_text(rubric.with_parts(self.source, moved))
 
     def _find(self, place: int) -> None:
-        """Move the cursor to a criterion."""
+        """Move the cursor to the criterion at an index."""
         self._turn("text", keep=True)
         cursor = self.text.document().find(self._parts[place].name)
         if not cursor.isNull():

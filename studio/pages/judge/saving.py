@@ -45,7 +45,7 @@ class RubricSaving(QObject):
         session.write_first(job)
 
     async def _resolve(self, path: str, source: str) -> None:
-        """Ask which text to keep after another program changed the rubric."""
+        """Ask which text to keep after another program changed the rubric file."""
         session = self._session
         theirs = await session.client.rubric(path)
         project = session.project.view

@@ -18,7 +18,7 @@ BOTTOM = Qt.AlignmentFlag.AlignBottom
 
 
 class DraftStep(QWidget):
-    """Editor of a draft: `show_told(told, wanted, budget)` adds text; `draft()` returns the
+    """Editor of a draft: `show_told(told)` adds generated text; `draft()` returns the edited
     result.
     """
 
@@ -45,12 +45,12 @@ class DraftStep(QWidget):
 
     @property
     def begun(self) -> bool:
-        """Return whether the draft has content."""
+        """Return whether a system prompt has been generated."""
         return self._generated is not None and bool(self._generated.draft.system)
 
     @property
     def whole(self) -> bool:
-        """Return whether the draft is complete."""
+        """Return whether the generation has ended without a problem."""
         told = self._generated
         return told is not None and told.ended and told.problem is None
 
@@ -63,14 +63,14 @@ class DraftStep(QWidget):
         self.scenarios.begin()
 
     def expect(self, wanted: int, budget: float | None) -> None:
-        """Prepare for a new generation."""
+        """Prepare to generate `wanted` scenarios with a budget in US dollars (None: no limit)."""
         self._wanted, self._budget = wanted, budget
         self._say("Contacting the engine", "text")
         self._problem.hide()
         self._show()
 
     def show_told(self, told: DraftTicked) -> None:
-        """Show generated content; edits by the user are kept."""
+        """Show the content generated so far; edits by the user are kept."""
         if self._generated is not None and self._is_behind(told):
             self._say(draft.progress_words(told), "text")
             self.refuse(told.problem)
@@ -99,7 +99,7 @@ class DraftStep(QWidget):
         return (fewer or lacks) and (not told.ended or told.problem is not None)
 
     def refuse(self, problem: Problem | None) -> None:
-        """Show why the generation ended early."""
+        """Show why the generation ended early; None clears the message."""
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)
         if problem is not None:

@@ -31,7 +31,7 @@ LEARNER_HELP = "A local model, a folder, or a Hugging Face model name."
 
 
 class FinishStep(QWidget):
-    """Form of step 3: `learner`, `judge.writer()` and `measure` hold the choices."""
+    """Form of step 3 with the values `learner` (model), `judge.writer()`, `measure` (baseline)."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -1,4 +1,4 @@
-"""Table of draft scenarios, operable by keyboard, with the selected one in full."""
+"""Table of draft scenarios, operable by keyboard, with the selected scenario in full below."""
 
 from collections.abc import Callable
 

@@ -35,7 +35,7 @@ PRICE_UNKNOWN = "judge.price_unknown"
 
 
 class TaskStep(QWidget):
-    """Form of step 1; `request()` returns None and shows errors while it is invalid."""
+    """Form of step 1; `request()` returns its values."""
 
     edited = Signal()
 
@@ -88,7 +88,7 @@ class TaskStep(QWidget):
         self.writer.set_options(options, used)
 
     def refuse(self, problem: Problem | None) -> None:
-        """Show why nothing was generated."""
+        """Show why nothing was generated; None clears the message."""
         words = f"{problem.message} {problem.hint}".strip() if problem else ""
         if problem is not None and problem.code == PRICE_UNKNOWN:
             self.writer.ask_prices()

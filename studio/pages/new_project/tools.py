@@ -25,8 +25,8 @@ WORDS = (
 
 
 class ToolsPart(QWidget):
-    """Editor of the tools; `folder` returns the project folder, or an empty string with an
-    error.
+    """Editor of the tools. `folder()` returns the project folder, or shows an error and returns
+    an empty string.
     """
 
     changed = Signal()
@@ -57,13 +57,13 @@ class ToolsPart(QWidget):
         self._show()
 
     def problem(self) -> str:
-        """Return why generation is not possible yet, or an empty string."""
+        """Return why scenarios cannot be generated yet, or an empty string."""
         if not self.wanted.isChecked():
             return ""
         return self._tools.lacking or mcp.not_ready(self.servers.views)
 
     def bring(self, file: str) -> None:
-        """Add the servers of an mcp.json."""
+        """Add the servers of an mcp.json file (path) to the project."""
         self._looked = False
         self._make(file, lambda: None)
 
@@ -87,7 +87,7 @@ class ToolsPart(QWidget):
         dialog.open()
 
     def _make(self, file: str, done: Callable[[], None]) -> None:
-        """Create the project folder with these servers or its existing ones."""
+        """Create the project folder with the servers in `file` (empty: none); then call `done`."""
         if not (folder := self._folder or self._folder_of()):
             return
         request = BeginWithTools(folder=folder, servers=file)

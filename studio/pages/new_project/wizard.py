@@ -38,8 +38,8 @@ NEXT_KEY = "Ctrl+Return"
 
 
 class DescribeSheet(Sheet):
-    """Wizard sheet; `begin()` opens it, `go_on(view)` resumes a draft; emits `made(view,
-    measure)`.
+    """Wizard sheet: `begin()` opens it, `go_on(view)` resumes a draft. Emits `made(view,
+    measure)` for the new project, `measure` being whether to measure the baseline.
     """
 
     made = Signal(object, bool)
@@ -67,7 +67,7 @@ class DescribeSheet(Sheet):
         self._forget()
 
     def begin(self) -> None:
-        """Open the wizard where it was closed, or empty."""
+        """Open the wizard at the step where it was closed, or an empty one."""
         self._open()
 
     def go_on(self, view: ProjectView) -> None:
@@ -214,7 +214,7 @@ class DescribeSheet(Sheet):
             part.setVisible(name == step)
 
     def _first(self, step: Step) -> QWidget:
-        """Return the widget that gets the focus, set before the focused one is hidden."""
+        """Return the widget that gets the focus in a step."""
         if step == "draft":
             return self._stop if self.writing else self.draft.scenarios.table
         return self.task.name if step == "task" else self.finish.learner
@@ -241,7 +241,7 @@ class DescribeSheet(Sheet):
             self._first(at).setFocus()
 
     def _most(self) -> str:
-        """Return the spending limit."""
+        """Describe the spending limit."""
         budget = self.task.writer.now().budget_usd
         return "no limit" if budget is None else f"at most {draft.dollars(budget)}"
 
@@ -268,5 +268,5 @@ class DescribeSheet(Sheet):
 
 
 def _subject(asked: DescribeTask) -> tuple[object, ...]:
-    """Return the fields that identify a draft; all others can change when it is resumed."""
+    """Return the values that identify a draft; others may change when generation is resumed."""
     return asked.folder, asked.description, [tool.name for tool in asked.tools]

@@ -26,7 +26,7 @@ class WriterFields(QWidget):
     edited = Signal()
 
     def __init__(self, who: str, parent: QWidget | None = None) -> None:
-        """`who` is the label of the model field, such as "Writer model"."""
+        """Create the fields; `who` is the label of the model field, such as "Writer model"."""
         super().__init__(parent)
         self._options: dict[str, JudgeOption] = {}
         self.model = SuggestField(who, "openai/gpt-5.4")
@@ -48,7 +48,7 @@ class WriterFields(QWidget):
         self._build()
 
     def set_options(self, options: Sequence[JudgeOption], used: Sequence[str] = ()) -> None:
-        """Set suggestions: models found on this machine and those used before."""
+        """Set model suggestions: `used` before, then those found on this machine."""
         self._options = {one.model: one for one in options}
         self.model.set_choices(list(dict.fromkeys([*used, *self._options])))
 

@@ -148,7 +148,7 @@ def _quoted(path: str) -> str:
 
 
 def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str]]:
-    """Return the checkpoints, newest first, then the start."""
+    """Return (step, text) of the checkpoints, newest first, then of step 0."""
     tested = {record.step: record.reward for record in state.validations}
     found = []
     for one in reversed(kept):

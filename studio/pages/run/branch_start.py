@@ -14,7 +14,7 @@ UNDER_WAY = Problem(
 
 
 class BranchStart(QObject):
-    """Connect the branch sheet to the session, which starts one run at a time."""
+    """Controller that passes requests of the branch sheet to the session, one at a time."""
 
     def __init__(self, session: Session, sheet: BranchSheet) -> None:
         super().__init__(sheet)

@@ -31,7 +31,7 @@ REMOVE = Remedy(
 
 
 class DamagedRun(QWidget):
-    """Notice with two actions, and a report that can be copied."""
+    """Notice of a damaged run with Repair and Delete, and a report that can be copied."""
 
     def __init__(self, session: Session, tasks: TaskScope, actions: Actions) -> None:
         super().__init__()

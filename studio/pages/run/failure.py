@@ -23,14 +23,14 @@ TORCH_TRAINER = {"backend.trainer": "torch", "backend.weights": "full"}
 
 @dataclass(frozen=True)
 class Way:
-    """Remedy: an action id, or settings for a new run."""
+    """Remedy with the settings of a new run (key → value; empty: its key is an action id)."""
 
     remedy: Remedy
     values: dict[str, Any] = field(default_factory=dict)
 
 
 def failure_card(problem: Problem, state: RunState) -> ErrorCard:
-    """Build the error card; `remedy_chosen` carries the key of a remedy."""
+    """Build the error card of a failed run, which emits `remedy_chosen(key)`."""
     when = datetime.fromtimestamp(state.at).strftime("%A %H:%M")
     foot = problem.where or (
         "Atelier does not resume automatically because the same failure would recur."
@@ -56,7 +56,7 @@ def ways(problem: Problem, state: RunState) -> list[Way]:
 
 
 def onwards(summary: RunSummary, state: RunState, values: dict[str, Any]) -> StartRun:
-    """Build a run with other settings that starts from the last checkpoint of the failed one."""
+    """Build the request of a run from the last checkpoint; `values`: setting → new value."""
     if not state.checkpoints:
         return StartRun(project=summary.project_path, queue=True)
     steps = {"train.steps": state.planned} if state.planned else {}
@@ -134,7 +134,7 @@ def _fewer_at_once(state: RunState) -> Iterator[Way]:
 def _set(
     key: str, title: str, words: str, values: dict[str, Any], button: str, state: RunState
 ) -> Way:
-    """Build a remedy that edits the project and resumes from the last checkpoint."""
+    """Build a remedy that sets `values` in the project and starts from the last checkpoint."""
     kept = state.checkpoints[-1].step if state.checkpoints else None
     goes_on = f"resumes from step {kept}" if kept is not None else "starts from the beginning"
     return Way(Remedy(f"set.{key}", title, f"{words}. A new run {goes_on}.", button), values)

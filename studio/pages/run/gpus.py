@@ -22,7 +22,7 @@ WORTH_NAMING = 50_000_000
 
 
 class CardsCard(Card):
-    """Card with all GPUs: `show_run(state)`; hidden while no GPU is known."""
+    """Card with all GPUs of the run; hidden while none is known."""
 
     def __init__(self) -> None:
         super().__init__("GPU", " ")

@@ -61,7 +61,7 @@ class LogDrawer(QWidget):
         card.body.addWidget(self._list)
         vbox(card, parent=self)
         self._at_end = True
-        """Whether the view was at the end when it was hidden; hidden views have no layout."""
+        """Whether the view was scrolled to its end when it was hidden and lost its layout."""
         self._model.rowsInserted.connect(self._follow)
         self._model.modelReset.connect(self._begin)
 

@@ -36,8 +36,8 @@ from studio.widgets.layouts import add, hbox, vbox
 
 
 class RunPage(Page):
-    """Run page; emits `trajectories_wanted(query)` when a point, cell, group or notice is
-    opened.
+    """Run page. Emits `trajectories_wanted(query)` when the user opens a point, cell, group or
+    notice.
     """
 
     trajectories_wanted = Signal(object)
@@ -212,7 +212,7 @@ class RunPage(Page):
             self._column.insertWidget(2, card)
 
     def _remedy(self, key: str) -> None:
-        """Trigger an action, or write settings to the project and start a new run."""
+        """Apply a remedy by key: trigger an action, or change the project and start a run."""
         summary, state = self._run.summary, self._run.state
         found = ways(state.problem, state) if state.problem else []
         values = next((way.values for way in found if way.remedy.key == key), {})
@@ -372,7 +372,7 @@ class RunPage(Page):
             self._want(step=step)
 
     def _act(self, finding: Finding) -> None:
-        """Pause the run, or add a veto on a metric to the project for the next run."""
+        """Apply the action of a finding: pause the run, or veto a metric in later runs."""
         what, _, metric = finding.action.partition(":")
         view = self.session.project.view
         if what == "pause":

@@ -113,7 +113,7 @@ def _phase_words(state: RunState) -> str:
 
 
 def _phases(state: RunState, now: float) -> list[Phase]:
-    """Return the phases, with the GPU switch before training where there is one."""
+    """Return the phases of the step, with the GPU switch before training if it was measured."""
     usual = {**FIRST_GUESS_S, **usual_phases(state)}
     bars = [_phase(state, key, words, token, usual[key], now) for key, words, token in BARS]
     switch_s = usual_switch(state)
@@ -123,7 +123,7 @@ def _phases(state: RunState, now: float) -> list[Phase]:
 
 
 def _switch(training: Phase, usual_s: float) -> Phase:
-    """Return the GPU switch as the first seconds of the training phase."""
+    """Return the GPU switch as a phase: the first `usual_s` seconds of training."""
     if training.elapsed_s is None:
         return Phase("Switch", usual_s, float(training.share >= 1), None, "plot-6")
     share = min(1.0, training.elapsed_s / usual_s) if usual_s else 1.0
@@ -145,7 +145,7 @@ def _phase(state: RunState, key: str, words: str, token: str, usual_s: float, no
 
 
 def _share(state: RunState, phase: str, elapsed_s: float, usual_s: float) -> float:
-    """Return progress in 0 to 1: counted if possible, otherwise by time and below 1."""
+    """Return the progress of a phase, 0 to 1: counted, or else estimated by time and below 1."""
     tick = state.progress
     if tick is not None and tick.phase == phase and tick.total:
         return min(1.0, tick.done / tick.total)
@@ -313,10 +313,10 @@ class SideColumn(QScrollArea):
         self._diagnoses: list[DiagnosisCard] = []
         self._shown: list[Finding] = []
         self._dismissed: set[tuple[str, str]] = set()
-        """Runs and finding codes that the user has dismissed."""
+        """(run id, finding code) pairs that the user has dismissed."""
         self._restarts: tuple[str, str] | None = None
         self._hushed: tuple[str, int] = ("", 0)
-        """Run and number of worker restarts at the last dismissal."""
+        """(run id, number of worker restarts) at the last dismissal."""
         self._run_id, self._restarted = "", 0
         add(self._column, self._step, self._flight, self._cards, self._machine, STRETCH)
         self.setWidget(inner)

@@ -42,7 +42,7 @@ class StepCells:
         self._planned: list[StepCell] = []
 
     def of(self, state: RunState) -> list[StepCell]:
-        """Return the same as `cells_of`, reusing unchanged cells."""
+        """Return all cells of a run like `cells_of`, reusing unchanged ones."""
         self._follow(state.steps, measure_of(state))
         last = state.steps[-1].step if state.steps else 0
         first_planned, between = last + 1, []
@@ -70,12 +70,12 @@ def _cell(record: StepRecord, measure: str) -> StepCell:
 
 
 def measure_of(state: RunState) -> str:
-    """Return the metric shown in the cells; SFT runs have no rewards."""
+    """Return the metric shown in the cells: the reward, or the loss of an SFT run."""
     return "loss" if state.spec is not None and state.spec.kind == "sft" else "reward/mean"
 
 
 def ramp_ends(state: RunState) -> tuple[float, float]:
-    """Return the 2nd and 98th percentile of the cell values; 0 to 1 for too few values."""
+    """Return the ends of the colour ramp: percentiles 2 and 98; at least 0 to 1 for few values."""
     series = state.series.get(measure_of(state))
     if series is None or not len(series):
         return 0.0, 1.0
@@ -140,7 +140,7 @@ class StripBlock(QWidget):
         self._line.insertWidget(self._line.count() - 1, widget)
 
     def _fit(self) -> None:
-        """Hide the legend if there is no room; tooltips have the same text."""
+        """Show the legend if there is room; tooltips have the same text."""
         items = [self._line.itemAt(place) for place in range(self._line.count())]
         widgets = [widget for item in items if item and (widget := item.widget())]
         needed = sum(widget.sizeHint().width() + self._line.spacing() for widget in widgets)
@@ -157,7 +157,7 @@ class StripBlock(QWidget):
 
 
 def _own_start(run: RunModel) -> list[int]:
-    """Return the step at which a branch starts."""
+    """Return the start step of a branch in a list; empty for other runs."""
     parent = run.summary.parent if run.summary else None
     return [parent.begins] if parent and parent.begins else []
 
@@ -189,7 +189,7 @@ def _facts(state: RunState) -> list[Span]:
 
 
 def _learned(state: RunState) -> list[Span]:
-    """Return the facts of an SFT run."""
+    """Return the facts of an SFT run for the strip."""
     loss, held_out = state.series.get("loss"), state.series.get(HELD_OUT)
     plan = state.spec.supervised if state.spec else None
     spans = []

@@ -35,14 +35,14 @@ WRONG = {
 
 
 class AddressForm(QWidget):
-    """Address form; `spec()` returns None and shows errors while invalid; emits `entered()` on
-    Enter.
+    """Address form; `spec()` returns its values. Emits `entered()` when Enter is pressed in a
+    field.
     """
 
     entered = Signal()
 
     def __init__(self, taken: Callable[[str], bool], parent: QWidget | None = None) -> None:
-        """`taken` returns whether a server name is in use."""
+        """Create the form; `taken(name)` returns whether a server name is in use."""
         super().__init__(parent)
         self._taken, self._own_name, self._editing = taken, False, ""
         self.address = SuggestField("Address", "user@host or SSH alias")
@@ -73,7 +73,7 @@ class AddressForm(QWidget):
         self._build()
 
     def begin(self, spec: HostSpec | None = None) -> None:
-        """Clear the form, or fill it from an existing server."""
+        """Clear the form, or fill it with the settings of an existing server."""
         self._editing = spec.name if spec else ""
         self._own_name = spec is not None
         fresh = spec or HostSpec(name="x", address="x")

@@ -66,7 +66,7 @@ class ServersCard(Card):
             self.body.addWidget(row)
 
     def _connected(self, name: str) -> bool:
-        """Return whether an engine answers on the server, so that only an update is possible."""
+        """Return whether the server is connected: its engine can then only be updated."""
         view = self._hosts.view(name)
         return view is not None and view.state == "connected"
 

@@ -156,7 +156,7 @@ class HostSheet(Sheet):
         return bool(view and view.report and any(one.current for one in view.report.engines))
 
     async def _sure(self, verb: str) -> None:
-        """Ask for confirmation before a destructive action, listing its effects."""
+        """Perform a destructive action after a confirmation that lists its effects."""
         view, name = self._hosts.view(self._name), self._name
         if view is None:
             return

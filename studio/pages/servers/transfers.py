@@ -114,7 +114,7 @@ class MoveSheet(Sheet):
         self._go.set_words("Try again")
 
     def _leave(self) -> None:
-        """Stop the transfer, which the next one resumes; otherwise close the sheet."""
+        """Stop the transfer, which can be resumed; without one, close the sheet."""
         if self._moving:
             self._tasks.cancel("move")
             self._show("")

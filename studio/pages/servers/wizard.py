@@ -50,9 +50,7 @@ class AddServerSheet(Sheet):
         self._name = ""
         self._shown: Step | Literal["address"] = "address"
         self._requested = self._installing = False
-        """Whether a request awaits confirmation by the server; whether an installation is
-        running.
-        """
+        """Whether a request is pending; whether the user has started an installation."""
         self._refused: Problem | None = None
         self._step = Text("", "caption", 500, "faint")
         self._form = AddressForm(lambda name: self._hosts.view(name) is not None)
@@ -70,7 +68,7 @@ class AddServerSheet(Sheet):
         self._wire()
 
     def begin(self) -> None:
-        """Start with a new server."""
+        """Open the wizard at step 1 for a new server."""
         self._form.begin()
         self._set_name("")
         self._open()
@@ -119,7 +117,7 @@ class AddServerSheet(Sheet):
                 self._stop()
 
     def _connect(self) -> None:
-        """Connect once; Enter in an editable combo box is reported twice."""
+        """Add the server and connect, once: Enter in an editable combo box is reported twice."""
         spec = self._form.spec() if self._shown == "address" else None
         if spec is not None:
             self._set_name(spec.name)
@@ -137,7 +135,7 @@ class AddServerSheet(Sheet):
         self._show()
 
     def _stop(self) -> None:
-        """Cancel the operation; transferred files are kept."""
+        """Disconnect to cancel the operation, and go back; transferred files are kept."""
         self._installing = False
         self._hosts.act(self._name, "disconnect")
         self._step_back()

@@ -37,7 +37,7 @@ FORMS = {
     "otel": "Format: the headers for the collector as name=value pairs, separated by commas.",
     "mlflow": "Format: a token, or USER:PASSWORD.",
 }
-"""Formats of tracker keys that need an explanation."""
+"""Tracker → explanation of the format of its key."""
 
 
 class KeysCard(Card):
@@ -106,7 +106,7 @@ class KeysCard(Card):
         self._tasks.run(self._job(what), job, done, self._failed)
 
     def _say(self, name: str, kept: bool) -> None:
-        """Show the result unless a different provider is selected by now."""
+        """Show whether a key of provider `name` is stored, unless another one is selected."""
         if name != self._name:
             return
         title = self._choices[name]

@@ -1,4 +1,4 @@
-"""Table of the keyboard shortcuts, in Settings and behind ?."""
+"""Table of the keyboard shortcuts, in Settings and in the shortcut sheet (?)."""
 
 from PySide6.QtWidgets import QWidget
 

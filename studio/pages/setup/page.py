@@ -201,11 +201,11 @@ class SetupPage(Page):
             self._scenarios.load()
 
     def _choose_preset(self, name: str) -> None:
-        """Apply an algorithm preset and remove its deviations."""
+        """Apply an algorithm preset, removing all deviations from it."""
         self._edits.write(self._form, KEY, {KEY.rpartition(".")[0]: None, KEY: name})
 
     def _put_all(self, values: dict[str, Any]) -> None:
-        """Write several keys; problems are shown at the first."""
+        """Write several settings (key → value); a refusal is shown at the first."""
         self._edits.write(self._form, next(iter(values)), values)
 
     def _apply_fix(self, fix: MemoryFix) -> None:
@@ -253,8 +253,8 @@ class SetupPage(Page):
         self._show_readiness()
 
     def _unknown(self, problem: Problem) -> None:
-        """Handle an older engine without this route: nothing is shown until a run reports a
-        problem.
+        """Handle a failed request, as of an older engine without this route: no capabilities are
+        shown.
         """
         self._form.show_facts(None)
 

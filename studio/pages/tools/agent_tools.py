@@ -20,7 +20,7 @@ class AgentTools(QWidget):
     def __init__(
         self, session: Session, tasks: TaskScope, host: QWidget, of: Callable[[], tuple[str, str]]
     ) -> None:
-        """`host` is the parent of sheets; `of` returns the project folder and requirements file."""
+        """Create the widget over `host`, the parent of sheets; `of()` returns project and file."""
         super().__init__()
         self.packages = AgentPackages(session, tasks, of)
         self.servers = ToolServers(session, tasks, host, lambda: of()[0])
@@ -30,7 +30,7 @@ class AgentTools(QWidget):
 
     @property
     def lacking(self) -> str:
-        """Return why a rollout cannot run, or an empty string."""
+        """Return why a rollout cannot run (missing packages), or an empty string."""
         return self.packages.lacking
 
     def look(self) -> None:

@@ -26,7 +26,7 @@ class AgentPackages(QWidget):
     def __init__(
         self, session: Session, tasks: TaskScope, of: Callable[[], tuple[str, str]]
     ) -> None:
-        """`of` returns the project folder and requirements file, or empty strings."""
+        """Create the widget; `of()` returns project folder and requirements file, or ""."""
         super().__init__()
         self._session, self._tasks, self._of = session, tasks, of
         self._view: EnvironmentView | None = None
@@ -44,7 +44,7 @@ class AgentPackages(QWidget):
 
     @property
     def lacking(self) -> str:
-        """Return why a rollout cannot run, or an empty string."""
+        """Return why a rollout cannot run (missing packages), or an empty string."""
         if self._view is None or self._view.state == "ready":
             return ""
         if self._view.action == "install":

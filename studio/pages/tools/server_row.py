@@ -16,7 +16,7 @@ from studio.widgets.text.chip import Chip
 from studio.widgets.text.text import Text
 
 TOOL_PX, FIRST_PX = 156, 60
-"""Width of a tool name, px; height above which a row is the first of its card."""
+"""Width of a tool name in px; y up to which a row is the first of its card, without a rule."""
 
 
 class ServerRow(QWidget):

@@ -27,7 +27,7 @@ NAME = "Letters, digits, dash and underscore; at most 64."
 
 
 class ServerSheet(Sheet):
-    """Sheet: `begin(taken)` opens it empty; emits `entered(SetServer)`, answered by close or
+    """Sheet, opened by `begin(taken)`. Emits `entered(SetServer)`; the receiver closes it or calls
     `refuse`.
     """
 
@@ -50,7 +50,7 @@ class ServerSheet(Sheet):
         self._build()
 
     def begin(self, taken: set[str]) -> None:
-        """Clear the form; `taken` are names in use."""
+        """Clear the form and open the sheet; `taken` are server names in use."""
         self._taken = taken
         for field in (self.name, self.command, self.url):
             field.set_value("")
@@ -64,7 +64,7 @@ class ServerSheet(Sheet):
         self.name.setFocus()
 
     def refuse(self, problem: Problem | None) -> None:
-        """Show why the engine refused the server."""
+        """Show why the engine refused the server; None clears the message."""
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)
 
@@ -123,7 +123,7 @@ class ServerSheet(Sheet):
         )
 
     def _wrong(self) -> dict[str, str]:
-        """Return errors by row."""
+        """Return row key → error of the invalid rows."""
         name, way = self.name.value().strip(), self.way.value()
         wrong = {}
         if not name or len(name) > 64 or not name.replace("-", "").replace("_", "").isalnum():

@@ -21,7 +21,7 @@ from studio.widgets.text.text import Text
 
 
 class ToolServers(Card):
-    """Card of MCP servers, shown if the agent reads mcp.json: `load()` reads it.
+    """Card of the MCP servers in mcp.json, shown if the agent reads this file.
 
     Emits `changed()` when servers or tools change.
     """
@@ -33,7 +33,7 @@ class ToolServers(Card):
     def __init__(
         self, session: Session, tasks: TaskScope, host: QWidget, of: Callable[[], str]
     ) -> None:
-        """`host` is the parent of sheets; `of` returns the project folder."""
+        """Create the card; `host` is the parent of sheets, `of()` returns the project folder."""
         super().__init__("MCP servers", padding=12)
         self._session, self._tasks, self._of = session, tasks, of
         self.views, self._lacking, self._project = ServerViews(), "", ""
@@ -54,7 +54,7 @@ class ToolServers(Card):
         return mcp.offered(self.views)
 
     def load(self) -> None:
-        """Load mcp.json; listed tools are kept."""
+        """Load the servers of the project; tools that were listed are kept."""
         if self._of() != self._project:
             self._turn(self._of())
         if self._project and self._session.connected:
@@ -63,7 +63,7 @@ class ToolServers(Card):
             self._show(ServerViews())
 
     def show_views(self, views: ServerViews) -> None:
-        """Show server states obtained by another request."""
+        """Show server states from the response to another request."""
         if self._of() != self._project:
             self._turn(self._of())
         self._show(views)

@@ -8,13 +8,13 @@ from studio.widgets.cards.empty_page import EmptyPage
 
 
 class NoTrajectories(EmptyPage):
-    """Empty state: `say_hidden(count)` or `say_none()`; the owner handles the button."""
+    """Empty state of the page: text and button. The page handles clicks on the button."""
 
     def __init__(self) -> None:
         super().__init__("No trajectories yet", "", drawing="rows")
 
     def show_state(self, run: RunModel, groups: GroupListModel, has_source: bool) -> bool:
-        """Show why there are no trajectories; returns False if there are some."""
+        """Show why the list is empty. Returns whether it is empty or the page has no source."""
         nothing = groups.asked_once and not groups.total
         if run.damaged:
             self.say_damaged()

@@ -27,7 +27,7 @@ _OF_CONTROLS = frozenset({"Space", "Return", "Enter", "Left", "Right", "Up", "Do
 
 
 class PageKeys(QObject):
-    """Shortcuts: `PageKeys(page, {"label.veto": …})`; rows without a handler are not bound."""
+    """Shortcuts of a page. `handlers`: shortcut id → callable; ids without one are not bound."""
 
     def __init__(self, page: QWidget, handlers: Handlers) -> None:
         super().__init__(page)
@@ -48,7 +48,7 @@ class PageKeys(QObject):
         app.focusChanged.connect(self._follow_focus)
 
     def mute(self, ids: Collection[str]) -> None:
-        """Mute shortcuts that do not apply to a view."""
+        """Disable the shortcuts with these ids, and enable all others."""
         self._muted = frozenset(ids)
         self._enable(QApplication.focusWidget())
 

@@ -46,8 +46,8 @@ TINTS = ("advantage", "logprob", "mask", "none")
 
 
 class TrajectoriesPage(Page):
-    """Trajectories page: `show_query(query)` filters, `show_group(place)` opens a group, optionally
-    blind. Emits `grading_wanted` for the next group to grade.
+    """Trajectories page of the selected run. Emits `grading_wanted` when the user asks for the next
+    group to grade.
     """
 
     grading_wanted = Signal()
@@ -63,7 +63,7 @@ class TrajectoriesPage(Page):
         self._source = ""
         self._blind = False
         self._seen: tuple[int, int, object] = (-1, -1, None)
-        """Trajectories, completed steps and labels at the last reload."""
+        """Number of trajectories, last completed step and labels at the last reload."""
         self._group_run = ""
         """Run of the group that was requested last."""
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
@@ -119,7 +119,7 @@ class TrajectoriesPage(Page):
         self._home().setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _home(self) -> QWidget:
-        """Return the widget that gets the focus in this view."""
+        """Return the widget that gets the keyboard focus in the current view."""
         if self._view == COLUMNS and self._panel.isVisible():
             return self._panel.list
         homes = (self._columns, self._reader.transcript, self._table, self._compare.rows)
@@ -220,7 +220,7 @@ class TrajectoriesPage(Page):
             self._columns.next_divergence()
 
     def _changed_group(self, group: GroupSummary) -> None:
-        """Update a group after a label was applied, undone or redone."""
+        """Reload a group and the lists after a label was applied, undone or redone."""
         if self._place == key_of(group):
             self._blind = False
             self._fetch(group.split, group.step, group.group)
@@ -356,7 +356,7 @@ class TrajectoriesPage(Page):
         self._read()
 
     def _read(self) -> None:
-        """Show the focused trajectory in the reader if it is visible."""
+        """Show the focused trajectory in the reader, if the reader is visible."""
         self._proof.refresh(reading=self._view == READER)
         columns = self._columns
         record = columns.record()

@@ -30,7 +30,7 @@ _COLUMNS: tuple[tuple[int | None, str, bool], ...] = (
 
 
 class ScenarioTable(Table):
-    """Scenario table: `follow(run_id)`; emits `groups_wanted(query)` when a row is opened."""
+    """Scenario table of a run. Emits `groups_wanted(query)` when a row is opened."""
 
     groups_wanted = Signal(object)
 
@@ -54,7 +54,7 @@ class ScenarioTable(Table):
         self.rows.set_source(source)
 
     def refresh(self) -> None:
-        """Reload the data, now or when the table becomes visible."""
+        """Reload the data; a hidden table does so when it becomes visible."""
         self._stale = not self.isVisible()
         if not self._stale:
             self.rows.refresh()

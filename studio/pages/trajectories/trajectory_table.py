@@ -23,7 +23,7 @@ _COLUMNS: tuple[tuple[int | None, str, bool], ...] = (
 
 
 class AttemptTable(Table):
-    """Table sorted by the engine; when narrow, number, turns and time are hidden."""
+    """Table of trajectories, sorted by the engine; narrow ones hide number, turns and time."""
 
     def __init__(self, model: TrajectoryTableModel) -> None:
         super().__init__("Trajectories")

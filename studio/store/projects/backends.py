@@ -32,7 +32,7 @@ class Note:
 
 
 def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
-    """Notes of all settings, by key."""
+    """Return dotted key → note of all backend settings; `facts` is None until loaded."""
     notes_by_key = {
         "backend.sampler": _sampler(config, facts),
         "backend.trainer": _trainer(config, facts),
@@ -63,7 +63,7 @@ SHORT = {
 
 
 def summary(config: ProjectConfig) -> str:
-    """Summarize the collapsed settings in one line."""
+    """Summarize the settings of the collapsed section in one line."""
     backend, words = config.backend, []
     words.append(formatting.plural(backend.processes, "trainer"))
     if backend.recompute:
@@ -81,7 +81,7 @@ def summary(config: ProjectConfig) -> str:
 
 
 def checks(notes_by_key: dict[str, Note]) -> list[tuple[str, str]]:
-    """Lines of the preflight check, most severe first."""
+    """Return (state, text) lines for the preflight, most severe first, from key → note."""
     states = {"bad": "bad", "warn": "warn", "info": "open"}
     lines = [(states[n.tone], n.short) for n in notes_by_key.values() if n.matters]
     return sorted(lines, key=lambda line: ("bad", "warn", "open").index(line[0]))
@@ -129,7 +129,7 @@ def _unavailable(name: str, provision: Provision, facts: BackendFacts) -> Note:
 
 
 def _with_card(note: Note, facts: BackendFacts) -> Note:
-    """Extend the note if the machine has a GPU that this engine cannot use."""
+    """Return the note, extended if the machine has a GPU that this engine cannot use."""
     if not facts.idle_cards:
         return note
     words = f"{note.words} Only the GPU engine uses your GPU."

@@ -39,8 +39,8 @@ def failed(problem: Problem) -> Outcome:
 
 
 def agent_outcome(attempt: Trajectory, judged: bool) -> Outcome:
-    """Result of the agent's test. `judged`: the reward comes from the judge, so the agent need not
-    return one."""
+    """Return the outcome of the agent's test. `judged`: the reward comes from the judge, so the
+    agent need not return one."""
     problem = attempt.problem
     if problem is not None and not (judged and problem.code.startswith("reward.")):
         return failed(problem)
@@ -60,7 +60,7 @@ def agent_outcome(attempt: Trajectory, judged: bool) -> Outcome:
 
 
 def judge_outcome(check: JudgeCheck) -> Outcome:
-    """Result of the judges' test: the worst response, or the total if all are good."""
+    """Return the outcome of the judges' test: the worst response, or the total if all are good."""
     bad = next((one for one in check.answers if one.problem), None)
     if bad is not None and bad.problem is not None:
         more = failed(bad.problem)
@@ -74,7 +74,7 @@ def judge_outcome(check: JudgeCheck) -> Outcome:
 
 
 def answer_words(answer: JudgeAnswer) -> str:
-    """`1.2 s, 150 tokens, $0.0015`."""
+    """Describe duration, tokens and cost of a judge's response: `1.2 s, 150 tokens, $0.0015`."""
     usage = answer.usage
     tokens = formatting.plural(usage.prompt_tokens + usage.completion_tokens, "token")
     return f"{formatting.duration(answer.seconds)}, {tokens}, {formatting.money(usage.cost_usd)}"
@@ -85,7 +85,7 @@ def short_name(model: str) -> str:
 
 
 def running_words(title: str, seconds: float) -> str:
-    """`Running the agent on “Answer the mail”, 8 s`."""
+    """Describe a test in progress: `Running the agent on “Answer the mail”, 8 s`."""
     if not title:
         return "Running the agent…"
     short = title if len(title) <= SHORT_TITLE else title[: SHORT_TITLE - 1] + "…"

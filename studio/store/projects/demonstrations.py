@@ -13,12 +13,12 @@ EMPTY = (
 
 
 def bad_lines(demonstrations: Demonstrations) -> list[BadLine]:
-    """Invalid lines of all files, as far as listed."""
+    """Return the invalid lines of all files; the engine lists only some of many."""
     return [line for file in demonstrations.files for line in file.bad]
 
 
 def bad_words(files: Sequence[DemonstrationFile], skips: bool) -> str:
-    """Effect of the invalid lines; empty if there are none."""
+    """Describe the effect of invalid lines; empty without any. `skips`: training skips them."""
     count = sum(file.bad_count for file in files)
     if not count:
         return ""
@@ -29,7 +29,7 @@ def bad_words(files: Sequence[DemonstrationFile], skips: bool) -> str:
 
 
 def facts_of(demonstrations: Demonstrations) -> list[tuple[str, str]]:
-    """Totals over all files, and of one run."""
+    """Return totals over all files and the counts of one run, as (name, value) rows."""
     return [
         ("Training", tally_words(demonstrations.train)),
         ("Held out", tally_words(demonstrations.held_out)),
@@ -47,14 +47,14 @@ def tally_words(tally: Tally) -> str:
 
 
 def forms_words(file: DemonstrationFile) -> str:
-    """24 messages, 3 text."""
+    """Describe the line formats of a file: "24 messages, 3 text"."""
     if file.problem:
         return file.problem.message
     return ", ".join(f"{count} {form}" for form, count in file.forms.items()) or "nothing"
 
 
 def is_empty(demonstrations: Demonstrations) -> bool:
-    """Whether there is nothing to show but what to do."""
+    """Return whether no demonstration file has any line."""
     return not any(file.lines for file in demonstrations.files)
 
 

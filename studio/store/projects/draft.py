@@ -15,13 +15,13 @@ KEPT = "Paid responses are stored in the project. Repeating the step costs nothi
 
 
 def folder_name(title: str) -> str:
-    """Folder name of a title: Polite answers! is polite-answers."""
+    """Return the folder name of a title: "Polite answers!" becomes "polite-answers"."""
     return re.sub(r"[^a-z0-9]+", "-", title.casefold()).strip("-")[:40].strip("-")
 
 
 def name_problem(name: str, projects: Sequence[ProjectView]) -> str:
-    """Why a project cannot have this name; the name of an unfinished generated project is
-    allowed."""
+    """Return why a project cannot have this name; empty if it can, also if an unfinished
+    generated project has it."""
     if not name:
         return "Enter a name."
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
@@ -33,7 +33,7 @@ def name_problem(name: str, projects: Sequence[ProjectView]) -> str:
 
 
 def is_begun(view: ProjectView) -> bool:
-    """Whether the project is being generated."""
+    """Return whether the generation of a project was started and not completed."""
     return view.toml.startswith(BEGUN)
 
 
@@ -49,7 +49,7 @@ def writer_problem(writer: Writer) -> str:
 
 
 def progress_words(progress: DraftTicked) -> str:
-    """Current activity, and its maximum cost."""
+    """Describe the current activity of the generation, and its maximum cost."""
     if progress.ended:
         return progress.words
     return f"{progress.words} · at most {dollars(progress.next_usd)} for this call"

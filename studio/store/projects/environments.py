@@ -39,7 +39,7 @@ class Row:
     warning: str = ""
     problem: str = ""
     progress: tuple[str, float] | None = None
-    """Text and share, 0 to 1."""
+    """Text and progress from 0 to 1; None if nothing is in progress."""
     offers: tuple[Offer, ...] = ()
 
 

@@ -10,13 +10,13 @@ from engine.protocol.records.runs import GroupSummary, Split
 Place = tuple[Split, int, int]
 
 REPEAT_EVERY = 4
-"""Every so many groups, one is shown again, to measure the person's self-consistency."""
+"""Interval, in groups, at which a group is shown again to measure self-consistency."""
 WANTED = 20
 """Number of blindly labelled groups from which an agreement is meaningful."""
 
 
 def graded(labels: Sequence[Label]) -> list[Place]:
-    """Groups labelled blind, each once, oldest first."""
+    """Return the groups labelled blind, each once, oldest first."""
     blind = [label for label in labels if label.blind and label.holds()]
     return list(dict.fromkeys((label.split, label.step, label.group) for label in blind))
 
@@ -24,8 +24,8 @@ def graded(labels: Sequence[Label]) -> list[Place]:
 def next_group(
     groups: Sequence[GroupSummary], labels: Sequence[Label], chance: random.Random
 ) -> Place | None:
-    """Select an unlabelled group with differing trajectories; from time to time one that was
-    labelled once before. None if nothing is left."""
+    """Select an unlabelled group, with signal if possible; each fourth time one that was labelled
+    once before. None if nothing is left."""
     done = graded(labels)
     looks = [(la.split, la.step, la.group) for la in labels if la.blind and la.holds()]
     once = [place for place in done if looks.count(place) == 1]
@@ -41,6 +41,6 @@ def next_group(
 
 
 def half_width(groups: int, now: float, wanted: int) -> float:
-    """Estimated half width of the agreement's interval after `wanted` more groups: it shrinks with
-    the square root of their number."""
+    """Estimate the half width of the agreement's interval after `wanted` more groups. It is `now`
+    with `groups` groups and shrinks with the square root of their number."""
     return float(now * (groups / max(1, groups + wanted)) ** 0.5)

@@ -12,7 +12,7 @@ NONE = "No servers yet. Add one to give the agent its tools."
 
 
 def chip_of(view: ServerView) -> tuple[str, str, str]:
-    """Text, tone, icon."""
+    """Return text, tone and icon of the chip of a server."""
     if view.problem is not None:
         return "problem", "bad", "octagon-alert"
     if not view.looked:
@@ -28,12 +28,12 @@ def problem_words(view: ServerView) -> str:
 
 
 def offered(views: ServerViews) -> list[ToolView]:
-    """Tools offered to the agent by all checked servers."""
+    """Return the tools that all checked servers offer to the agent."""
     return [tool for view in views.servers for tool in view.offered]
 
 
 def not_ready(views: ServerViews) -> str:
-    """Why nothing can be generated for these tools; empty if it can."""
+    """Return why scenarios cannot be generated for these tools; empty if they can."""
     if not views.servers:
         return "Add a server, or select an mcp.json."
     for view in views.servers:
@@ -45,7 +45,7 @@ def not_ready(views: ServerViews) -> str:
 
 
 def kept_looks(now: ServerViews, before: ServerViews) -> ServerViews:
-    """Keep the results of earlier checks for servers whose address is unchanged."""
+    """Return `now` with the check results in `before` of servers whose address is unchanged."""
     views = {view.name: view for view in before.servers}
 
     def merged(view: ServerView) -> ServerView:
@@ -58,8 +58,8 @@ def kept_looks(now: ServerViews, before: ServerViews) -> ServerViews:
 
 
 def chosen_values(view: ServerView, name: str, on: bool) -> dict[str, Any]:
-    """Entry of the server for mcp.json with one tool more or less; omits the list if all are
-    selected."""
+    """Return the mcp.json entry of a server with the tool `name` switched on or off; without a
+    tool list if all are selected."""
     names = {tool.name for tool in view.offered}
     names = names | {name} if on else names - {name}
     values = values_of(view.server)
@@ -70,7 +70,7 @@ def chosen_values(view: ServerView, name: str, on: bool) -> dict[str, Any]:
 
 
 def values_of(server: McpServer) -> dict[str, Any]:
-    """Entry of a server in the format of mcp.json."""
+    """Return the entry of a server in the format of mcp.json."""
     return server.model_dump(mode="json", exclude_defaults=True)
 
 

@@ -30,14 +30,14 @@ class ProjectStore:
 
     @property
     def problems(self) -> list[Problem]:
-        """All problems of the folder: of the file, then of the scenarios."""
+        """All problems of the project: those of project.toml, then those of the scenarios."""
         if self.view is None:
             return []
         return [*self.view.problems, *(p for info in self.view.splits for p in info.problems)]
 
     @property
     def outside(self) -> bool:
-        """Whether an external script makes the rollouts."""
+        """Whether an external script makes the rollouts, not the engine."""
         config = self.view.config if self.view else None
         return config is not None and config.agent.source == "outside"
 
@@ -48,7 +48,7 @@ class ProjectStore:
         return ready and not self.problems and not self.outside
 
     def command(self) -> str:
-        """Shell command that trains it without the studio."""
+        """Shell command that trains the project without the studio."""
         if self.view is None:
             return ""
         path = self.view.path

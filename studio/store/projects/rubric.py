@@ -13,7 +13,7 @@ Sign = Literal[" ", "+", "-"]
 
 @dataclass(frozen=True)
 class Part:
-    """Criterion: name, weight as written, description for the judge."""
+    """Criterion: name, weight as written in the rubric, description for the judge."""
 
     name: str
     weight: float = 1.0
@@ -21,7 +21,7 @@ class Part:
 
 
 def parts_of(source: str) -> list[Part] | None:
-    """Criteria in the front matter; empty without any, None if it cannot be parsed."""
+    """Parse the criteria in the front matter; empty without any, None if it is invalid."""
     front, _ = _split(source)
     if front is None:
         return None if source.startswith(FENCE + "\n") else []
@@ -33,7 +33,7 @@ def parts_of(source: str) -> list[Part] | None:
 
 
 def with_parts(source: str, parts: Sequence[Part]) -> str:
-    """Rubric with these criteria as its front matter; none without criteria."""
+    """Return the rubric with these criteria as front matter; without criteria, it has none."""
     _, body = _split(source)
     if not parts:
         return body.lstrip("\n")
@@ -43,14 +43,14 @@ def with_parts(source: str, parts: Sequence[Part]) -> str:
 
 
 def shares(parts: Sequence[Part]) -> list[float]:
-    """Normalized weights; their sum is 1."""
+    """Return the weights of the criteria divided by their sum."""
     total = sum(part.weight for part in parts)
     return [part.weight / total for part in parts] if total > 0 else [0.0 for _ in parts]
 
 
 def moved(parts: Sequence[Part], boundary: int, share: float) -> list[Part]:
-    """Move weight between neighbours, so that the first `boundary` + 1 criteria together have
-    `share` of the total. In whole percents; each keeps at least one."""
+    """Move weight between neighbours, so that criteria 0 to `boundary` together have `share` of
+    the total. Weights become whole percents; each keeps at least one."""
     percents = [max(1, round(100 * part)) for part in shares(parts)]
     before = sum(percents[:boundary])
     pair = percents[boundary] + percents[boundary + 1]
@@ -63,7 +63,7 @@ def moved(parts: Sequence[Part], boundary: int, share: float) -> list[Part]:
 
 
 def changed_lines(before: str, now: str) -> set[int]:
-    """Line numbers of `now`, from 0, that are not in `before`."""
+    """Return the numbers (from 0) of the lines of `now` that differ from `before`."""
     matcher = difflib.SequenceMatcher(None, before.splitlines(), now.splitlines(), autojunk=False)
     return {
         line
@@ -74,7 +74,7 @@ def changed_lines(before: str, now: str) -> set[int]:
 
 
 def diff(before: str, now: str) -> list[tuple[Sign, str]]:
-    """Lines of both versions, marked as kept, removed or added, in reading order."""
+    """Return the lines of both versions, marked as kept, removed or added, in reading order."""
     lines: list[tuple[Sign, str]] = []
     for line in difflib.ndiff(before.splitlines(), now.splitlines()):
         sign = line[0]

@@ -21,7 +21,7 @@ AFTER = {
 
 
 class Programs(NamedTuple):
-    """Sampling and training backend of a policy."""
+    """Texts of the sampling and training backend of a policy."""
 
     sampler: str
     trainer: str
@@ -32,7 +32,7 @@ class Programs(NamedTuple):
 
 
 def programs(state: RunState) -> Programs | None:
-    """Backends of a run; None until the policy is loaded."""
+    """Return the backends of a run; None until the policy is loaded."""
     if not state.dtype or state.spec is None:
         return None
     backend = state.spec.config.backend
@@ -48,7 +48,7 @@ def programs(state: RunState) -> Programs | None:
 
 
 def restarts(state: RunState) -> tuple[str, str] | None:
-    """Describe worker restarts: which, how often, and why last; None without restarts."""
+    """Return title and cause of the last worker restarted, with a count; None without restarts."""
     if not state.restarts:
         return None
     last = state.restarts[-1]
@@ -59,6 +59,6 @@ def restarts(state: RunState) -> tuple[str, str] | None:
 
 
 def precision(state: RunState) -> str:
-    """Lower of the two precisions, which bounds the log-prob difference; empty until known."""
+    """Return the lower of both precisions, which bounds the log-prob gap; empty until known."""
     both = (state.dtype, state.sampler.rpartition(", ")[2])
     return next((name for name in both if name == "bfloat16"), state.dtype)

@@ -15,25 +15,25 @@ ENOUGH_VOTES = 10
 
 @dataclass
 class Side:
-    """One model of the chat: its name, messages, the streamed answer, and its last trajectory."""
+    """Model of the chat: name, messages, streamed response and last trajectory."""
 
     name: str
     messages: list[dict[str, Any]] = field(default_factory=list)
     text: str = ""
     attempt: Trajectory | None = None
     verdict: Verdict | None = None
-    """Verdict of the judge on that trajectory."""
+    """Judge verdict on the last trajectory."""
 
     @property
     def shown(self) -> list[Message]:
-        """Messages including the streamed answer."""
+        """Messages including the response being streamed."""
         messages = [Message.model_validate(one) for one in self.messages]
         return [*messages, Message(role="assistant", content=self.text)] if self.text else messages
 
 
 @dataclass
 class Talk:
-    """Side-by-side chat. `order` gives the positions of the sides, left to right."""
+    """Side-by-side chat. `order` lists indices into `sides`, left to right on screen."""
 
     sides: list[Side] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
@@ -43,13 +43,13 @@ class Talk:
     asking: bool = False
 
     def begin(self, names: Sequence[str], order: Sequence[int]) -> None:
-        """Start a new chat, with these models."""
+        """Start a new chat with the models `names`, displayed in `order`."""
         self.sides = [Side(name) for name in names]
         self.order = list(order)
         self.group, self.voted, self.asking = None, False, False
 
     def ask(self, question: str) -> list[list[dict[str, Any]]]:
-        """Add a message and return the chats to send, one per side."""
+        """Add a user message to all sides. Returns the messages to send, one list per side."""
         self.group, self.voted, self.asking = None, False, True
         for side in self.sides:
             side.text, side.attempt, side.verdict = "", None, None
@@ -57,7 +57,7 @@ class Talk:
         return [side.messages for side in self.sides]
 
     def try_scenario(self) -> None:
-        """Run the agent on a scenario; earlier messages are hidden."""
+        """Clear all messages, before the agents run on a scenario."""
         self.group, self.voted, self.asking = None, False, True
         for side in self.sides:
             side.text, side.attempt, side.verdict, side.messages = "", None, None, []
@@ -76,7 +76,7 @@ class Talk:
             self.group, self.asking = update.group, False
 
     def hear(self, verdicts: Sequence[Verdict]) -> None:
-        """Store the verdicts on the trajectories; the last one counts."""
+        """Store the newest verdict on the last trajectory of each side."""
         latest = {verdict.trajectory_id: verdict for verdict in verdicts}
         for side in self.sides:
             side.verdict = latest.get(side.attempt.id) if side.attempt else None
@@ -88,7 +88,7 @@ class Talk:
         return self.group is not None and not self.voted and len(answered) == len(self.sides) == 2
 
     def vote(self, choice: str, label_id: str) -> Label:
-        """Label for a vote: `left`, `right` or `tie`, as displayed."""
+        """Record a vote (`left`, `right` or `tie`, as displayed) and return its label."""
         assert self.group is not None
         left, right = (self.sides[place].attempt for place in self.order)
         assert left is not None
@@ -111,5 +111,5 @@ class Talk:
 
 
 def _is_complete(attempt: Trajectory) -> bool:
-    """Whether a trajectory can be voted on; a missing score is acceptable."""
+    """Return whether a trajectory can be voted on; a missing score is acceptable."""
     return attempt.problem is None or attempt.problem.code.startswith("reward.")

@@ -10,8 +10,8 @@ WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
 
 
 def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
-    """Step with the highest validation mean, or the lowest held-out loss, the earlier of equals;
-    None without a validation. Files of a `remote` run need not be local."""
+    """Return the step with the highest validation mean or the lowest held-out loss, the earlier of
+    equals; None without a validation. Files of a `remote` run need not be local."""
     usable = [one for one in kept if remote or one.state == "whole"]
     tested = [one for one in usable if one.validation is not None or one.loss is not None]
     best = min(tested, key=lambda one: (-_mean(one), one.checkpoint.step), default=None)
@@ -19,14 +19,14 @@ def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
 
 
 def marks_of(kept: Sequence[KeptCheckpoint], step: int, remote: bool = False) -> tuple[str, ...]:
-    """`best` and `newest`, if they apply."""
+    """Return the marks of the checkpoint of a step: `best`, `newest`, both or none."""
     newest = max(one.checkpoint.step for one in kept)
     marks = ["best"] if step == best_of(kept, remote) else []
     return (*marks, *(["newest"] if step == newest else []))
 
 
 def metric_at(state: RunState, name: str, step: int) -> float | None:
-    """Metric of a step; None if missing."""
+    """Return the value of a metric at a step; None if missing."""
     for record in reversed(state.steps):
         if record.step == step:
             return record.metrics.get(name)
@@ -34,13 +34,13 @@ def metric_at(state: RunState, name: str, step: int) -> float | None:
 
 
 def baseline_of(state: RunState) -> Interval | None:
-    """Validation before the first step."""
+    """Return the validation reward before the first step; None if it was not measured."""
     return next((record.reward for record in state.validations if record.step == 0), None)
 
 
 def export_sizes(state: RunState, kept: KeptCheckpoint | None) -> dict[str, float]:
-    """Sizes in bytes by format and precision ("gguf q8_0"), as far as known in advance; a
-    checkpoint stores two optimizer moments besides the adapter."""
+    """Estimate export sizes: format and precision ("gguf q8_0") → bytes. A checkpoint stores two
+    optimizer moments besides the adapter, hence a third of it."""
     sizes = {"adapter": kept.checkpoint.bytes / 3} if kept else {}
     if whole := float(state.parameters - state.trainable):
         for format_name in ("merged", "gguf"):

@@ -10,7 +10,7 @@ RECENT = 8
 
 
 def step_seconds(steps: Sequence[StepRecord]) -> float | None:
-    """Median duration of the last steps; None before the first."""
+    """Return the median duration of the last steps in seconds; None before the first."""
     recent = [record.seconds for record in steps[-RECENT:] if record.seconds > 0]
     return median(recent) if recent else None
 
@@ -21,7 +21,7 @@ def validation_seconds(state: RunState) -> float:
 
 
 def validations_left(state: RunState) -> int:
-    """Number of remaining validations: every N steps, and after the last."""
+    """Return the number of remaining validations: every N steps, and after the last."""
     if state.spec is None or not state.validations:
         return 0
     every = state.spec.config.train.validate_every
@@ -32,7 +32,7 @@ def validations_left(state: RunState) -> int:
 
 
 def remaining_seconds(state: RunState, now: float) -> float | None:
-    """Estimated seconds until the run ends; None while unknown or when it has ended.
+    """Estimate the seconds until the run ends; None while unknown or after its end.
 
     `now` is the engine's clock (Unix seconds). Time spent in the current step counts as done, up to
     the usual duration of a step.
@@ -50,7 +50,7 @@ PHASES = ("rolling_out", "training", "publishing")
 
 
 def usual_phases(state: RunState) -> dict[str, float]:
-    """Usual seconds of each phase in recent steps, for bars of proportional length."""
+    """Return the usual duration of each phase in recent steps: phase → seconds."""
     return {
         phase: median(values)
         for phase in PHASES
@@ -59,8 +59,8 @@ def usual_phases(state: RunState) -> dict[str, float]:
 
 
 def usual_switch(state: RunState) -> float | None:
-    """Usual seconds of switching the GPU between sampler and trainer; None if it is not
-    switched."""
+    """Return the usual seconds to switch the GPU between sampler and trainer; None if it was not
+    measured."""
     values = _recent(state, "time_s/switch")
     return median(values) if values else None
 

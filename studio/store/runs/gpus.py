@@ -17,9 +17,9 @@ class CardHistory:
 
     card: Card
     memory: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """Used share of its memory; nan if not reported."""
+    """Recent used shares of memory, 0 to 1; nan if not reported."""
     busy: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """Share of time with a running kernel."""
+    """Recent shares of time with a running kernel."""
 
     def take(self, card: Card) -> None:
         self.card = card
@@ -30,14 +30,14 @@ class CardHistory:
 
 @dataclass
 class CardWatch:
-    """Cards of the current run; a new run clears the history."""
+    """History of the graphics cards of one run; another run clears it."""
 
     run_id: str = ""
     cards: dict[str, CardHistory] = field(default_factory=dict)
     _seen: tuple[Card, ...] = ()
 
     def take(self, run_id: str, tick: ProgressTicked | None) -> bool:
-        """Store a measurement; return whether it was new. Several ticks may carry the same one."""
+        """Store the measurement of a tick; return whether it is new, since ticks may repeat one."""
         if run_id != self.run_id:
             self.run_id, self.cards, self._seen = run_id, {}, ()
         if tick is None or not tick.cards or tick.cards == self._seen:
@@ -49,7 +49,7 @@ class CardWatch:
 
 
 def card_words(card: Card) -> str:
-    """`62 GB of 141 GB · 87 % busy · 64 °C`; unreported values are left out."""
+    """Describe a card: `62 GB of 141 GB · 87 % busy · 64 °C`, without unreported values."""
     words = []
     if card.used_bytes is not None and card.total_bytes:
         words.append(f"{formatting.size(card.used_bytes)} of {formatting.size(card.total_bytes)}")

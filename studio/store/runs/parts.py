@@ -37,7 +37,7 @@ class FlightGroup:
     title: str
     size: int
     rewards: dict[int, float | None] = field(default_factory=dict)
-    """Reward by index of the trajectory; None is unscored."""
+    """Reward by trajectory index (from 0); None: unscored."""
     summary: GroupSummary | None = None
 
     @property
@@ -50,11 +50,11 @@ class FlightGroup:
 
 
 def restart_words(event: e.WorkerRestarted) -> str:
-    """Why a worker was restarted, and how often in a row."""
+    """Describe why a worker was restarted, and how often in a row."""
     again = f" (time {event.attempt} in a row)" if event.attempt > 1 else ""
     return f"{event.problem.message} Restarting{again}."
 
 
 def planned_groups(groups: Iterable[e.PlannedGroup]) -> dict[int, FlightGroup]:
-    """Groups of a step by number, before any trajectory is recorded."""
+    """Return the planned groups of a step by group number, still without rewards."""
     return {g.group: FlightGroup(g.group, g.scenario_id, g.title, g.size) for g in groups}

@@ -13,7 +13,7 @@ class RunStore:
         self._summaries: dict[str, RunSummary] = {}
         self._states: dict[str, RunState] = {}
         self._overlaid: dict[str, tuple[RunSummary, RunState, int, RunSummary]] = {}
-        """By run: summary, state, the state's `seq`, and the summary updated from both."""
+        """Cache by run id: summary, state, the state's `seq`, and the summary updated from both."""
 
     def replace(self, summaries: Iterable[RunSummary]) -> None:
         """Replace all summaries with the engine's list."""
@@ -35,7 +35,7 @@ class RunStore:
         return self.state(run_id).fold(events)
 
     def state(self, run_id: str) -> RunState:
-        """Folded state; empty for a run that was never followed."""
+        """Return the folded state of a run; an empty one if it was never followed."""
         if run_id not in self._states:
             state = self._states[run_id] = RunState(run_id)
             if summary := self._summaries.get(run_id):
@@ -55,7 +55,7 @@ class RunStore:
         return self._with_state(summary, state) if summary and state and state.seq else summary
 
     def _with_state(self, summary: RunSummary, state: RunState) -> RunSummary:
-        """Summary updated from the state, cached since it is requested many times per event."""
+        """Return `overlay` of both, cached since it is requested many times per event."""
         cached = self._overlaid.get(summary.id)
         if cached and cached[0] is summary and cached[1] is state and cached[2] == state.seq:
             return cached[3]
@@ -78,10 +78,10 @@ class RunStore:
 
 
 def overlay(summary: RunSummary, state: RunState) -> RunSummary:
-    """Update the summary with newer events from the stream.
+    """Return the summary updated with the folded state if that is newer.
 
-    The engine's row takes precedence while the stream replays events that the row includes; its
-    status holds until a newer event.
+    While the stream replays events that the summary includes, the summary takes precedence. Its
+    status holds until a newer status event.
     """
     if state.seq <= summary.seq:
         return summary

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 class Series:
-    """Points with strictly increasing x. `revision` increases with every rewind, never with an
+    """Points (x, y) with strictly increasing x. `revision` changes with a rewind, not with an
     append."""
 
     __slots__ = ("revision", "xs", "ys")
@@ -17,14 +17,14 @@ class Series:
         self.revision = 0
 
     def append(self, x: float, y: float) -> None:
-        """Add a point; first removes all points from x on."""
+        """Append a point after removing all points at `x` or beyond."""
         if self.xs and x <= self.xs[-1]:
             self.rewind(x)
         self.xs.append(x)
         self.ys.append(y)
 
     def rewind(self, x: float) -> None:
-        """Remove all points from `x` on."""
+        """Remove all points at `x` or beyond."""
         keep = bisect_left(self.xs, x)
         if keep < len(self.xs):
             del self.xs[keep:]
@@ -40,7 +40,7 @@ class Series:
         return self.ys[-1] if self.ys else None
 
     def at(self, x: float) -> float | None:
-        """Value at exactly `x`."""
+        """Return y at exactly `x`; None without a point there."""
         place = bisect_left(self.xs, x)
         return self.ys[place] if place < len(self.xs) and self.xs[place] == x else None
 

@@ -33,24 +33,24 @@ from studio.store.runs.series import Series
 StoredEvent = Event | UnknownEvent | History
 LOG_LINES = LINES_KEPT
 HELD_OUT = "validation/loss"
-"""Series of held-out losses by step; the first is that of step 0."""
+"""Name of the series of held-out losses by step; the first value is that of step 0."""
 
 
 class SequenceGap(ValueError):
-    """Gap in the event sequence: the stream has to be requested again from `RunState.seq`."""
+    """Missing events in a stream, which must be requested again from `RunState.seq`."""
 
 
 @dataclass
 class RunState(RunProgress):
-    """State of a run as the pages show it. `step` is the current step, `done` the last finished
-    one."""
+    """State of a run as displayed by the pages. `step` is the current step, `done` the last
+    finished one."""
 
     seq: int = 0
     parameters: int = 0
     trainable: int = 0
     dtype: str = ""
     sampler: str = ""
-    """Sampling backend and its precision, if it is not the trainer's process."""
+    """Sampling backend and its precision; empty if the trainer's process samples."""
     engine_status: Status | None = None
     """Status in the engine's list of runs, once loaded."""
     engine_seq: int = 0
@@ -63,9 +63,9 @@ class RunState(RunProgress):
     series: dict[str, Series] = field(default_factory=dict)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     branches: dict[int, list[str]] = field(default_factory=dict)
-    """Names of the runs branched from each step."""
+    """Step → names of the runs branched there."""
     spoken: int = 0
-    """Number of checkpoint events, to detect that the list of checkpoints has changed."""
+    """Number of checkpoint events so far, to detect changes of the list of checkpoints."""
     exports: list[CheckpointExported] = field(default_factory=list)
     flight: dict[int, FlightGroup] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -80,36 +80,36 @@ class RunState(RunProgress):
     awaiting: set[str] = field(default_factory=set)
     """Ids of finished rollouts that wait for the judge."""
     relabelled: dict[str, float | None] = field(default_factory=dict)
-    """Rewards changed by labels, by trajectory id."""
+    """Trajectory id → reward changed by a label; None: excluded."""
     labelled: set[tuple[str, int, int]] = field(default_factory=set)
     """(split, step, group) of the labelled groups."""
     rubric: str = ""
     """Text of the current rubric; empty without a judge."""
     canaries: list[bool] = field(default_factory=list)
-    """Whether the judge ranked each canary trajectory low."""
+    """One entry per canary trajectory: whether the judge ranked it low."""
     review: e.ReviewOpened | None = None
-    """Review that the run waits for."""
+    """Review for which the run waits; None without one."""
     closed: int = 0
-    """Last step with a final batch: labels of later steps still enter their update."""
+    """Last step whose training batch is final; labels of later steps still enter their update."""
     judge_calls: int = 0
     judge_failed: int = 0
     judge_usd: float = 0.0
     """Cost of the answered judge calls in US dollars, without calls in progress."""
     attempts_usd: float = 0.0
-    """Cost of the calls to models of providers in an evaluation, in US dollars."""
+    """Cost of the calls to provider models in an evaluation, in US dollars."""
     evaluation: EvaluationResult | None = None
     """Result of an evaluation, after its last trajectory was stored."""
     progress: e.ProgressTicked | None = field(default=None, compare=False)
     """Last progress event, for display only."""
 
     def obey(self, summary: RunSummary) -> None:
-        """Apply the status of the engine's list, which alone knows that a killed run has
-        stopped."""
+        """Apply the status in the engine's list of runs; only the engine can tell that a killed run
+        has stopped."""
         self.engine_status, self.engine_seq = summary.state, summary.seq
         self._settle()
 
     def _settle(self) -> None:
-        """Keep the engine's status until an event newer than its list changes it."""
+        """Set the status from the engine's list, unless an event newer than the list changed it."""
         if self.engine_status is None or self.status_seq > self.engine_seq:
             return
         self.status = self.engine_status
@@ -122,7 +122,7 @@ class RunState(RunProgress):
         return self
 
     def apply(self, event: StoredEvent) -> bool:
-        """Apply one event. Returns False for a known one; raises SequenceGap if one is missing."""
+        """Apply the next event. Returns False for an old one; raises SequenceGap after a gap."""
         if isinstance(event, e.ProgressTicked):
             return self._tick(event)
         if event.seq is None or event.seq <= self.seq:
@@ -284,7 +284,7 @@ class RunState(RunProgress):
         self._place(trajectory)
 
     def _place(self, trajectory: TrajectorySummary) -> None:
-        """Count a trajectory; one that waits for the judge is not unscored."""
+        """Count a trajectory as unscored or as waiting for the judge, and store its reward."""
         self.awaiting.discard(trajectory.id)
         if trajectory.awaits_judge:
             self.awaiting.add(trajectory.id)
@@ -296,7 +296,7 @@ class RunState(RunProgress):
             group.rewards[trajectory.index] = trajectory.reward
 
     def _relabel(self, event: e.GroupLabelled) -> None:
-        """Apply the rewards changed by a label."""
+        """Apply the rewards of a labelled group."""
         for now in event.trajectories:
             was = now.unlabelled.reward if now.unlabelled else now.reward
             before = self.relabelled.pop(now.id, was)

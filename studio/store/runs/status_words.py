@@ -23,7 +23,7 @@ OUTSIDE = (
 
 @dataclass(frozen=True)
 class StateWords:
-    """Text, tone and icon of a chip."""
+    """Text, tone and icon of a run's state."""
 
     text: str
     tone: str
@@ -78,12 +78,12 @@ def script_of(run: RunSummary) -> str:
 
 
 def steps_of(done: int, planned: int) -> str:
-    """`3 of 10`, or `3` if the total is unknown."""
+    """Describe progress in steps: `3 of 10`, or `3` if the total is unknown."""
     return f"{done} of {planned}" if planned else str(done)
 
 
 def no_train_words(run: RunSummary | None) -> str:
-    """Why Train is disabled in a project that an external script trains."""
+    """Return why Train is disabled in a project that an external script trains."""
     behind = f"; {run.name} continues after step {run.step}" if run else ""
     return f"A script trains this project: start it{behind}."
 
@@ -114,7 +114,7 @@ def _evaluation(run: RunSummary) -> StateWords:
 
 
 def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
-    """State of a run in the header, including its phase."""
+    """Return the state of a run for the header, with its phase."""
     if summary is not None and summary.kind == "evaluation":
         return _evaluation(summary)
     if summary is not None and summary.state == "stopping" and state.step:
@@ -145,7 +145,7 @@ def phase_words(phase: Phase, summary: RunSummary | None) -> str:
 
 
 def empty_words(state: RunState) -> str:
-    """Text of an empty chart."""
+    """Return the text of an empty chart of a run."""
     if state.steps:
         return "Not measured in this run"
     if state.ended:
@@ -176,5 +176,5 @@ def _steps(count: int) -> str:
 
 
 def largest_gap(dtype: str) -> float:
-    """Largest log-prob difference of one token that rounding explains, in nats."""
+    """Return the largest log-prob gap of one token, in nats, that rounding to `dtype` explains."""
     return 0.5 if dtype == "bfloat16" else 1e-3

@@ -14,9 +14,9 @@ Verb = Literal[
 ]
 Step = Literal["waiting", "report", "installing", "ready", "failed"]
 REPORTED = ("host.not_installed", "host.unfit")
-"""Problems of a surveyed server without an engine."""
+"""Problem codes of a surveyed server without an engine."""
 BROKEN = ("engine.not_started", "engine.unreachable", "host.engine_silent", "host.command_failed")
-"""Problems that suggest a damaged engine."""
+"""Problem codes that suggest a damaged engine."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ FORGET = Offer("forget", "Remove entry", "x", "Remove it from the list; the serv
 
 
 def step_of(view: HostView | None) -> Step:
-    """Progress of adding a server."""
+    """Return the step of the "add server" wizard that fits a server's state."""
     if view is None:
         return "waiting"
     code = view.problem.code if view.problem else ""
@@ -70,7 +70,7 @@ def step_of(view: HostView | None) -> Step:
 
 
 def row_of(view: HostView, now: float) -> Row:
-    """Row of a server in Settings, with one or two suggested actions."""
+    """Return the row of a server in Settings; `now` is in Unix seconds."""
     problem = ""
     if view.state == "stopped" and view.problem and view.problem.code not in REPORTED[:1]:
         problem = f"{view.problem.message} {view.problem.hint}".strip()
@@ -113,7 +113,7 @@ def next_offers(view: HostView) -> tuple[Offer, ...]:
 
 
 def all_offers(view: HostView) -> tuple[tuple[Offer, ...], tuple[Offer, ...], tuple[Offer, ...]]:
-    """Buttons of a server's page: connection, engine, and removal."""
+    """Return the buttons of a server's page in three groups: connection, engine, removal."""
     first, engine = list(next_offers(view)), list[Offer]()
     if view.state == "connected":
         if view.report and any(one.previous for one in view.report.engines):
@@ -136,7 +136,7 @@ def install_offer(report: HostReport | None) -> Offer:
 
 
 def report_facts(report: HostReport) -> list[tuple[str, str]]:
-    """Facts of a survey: hardware, and what would be installed."""
+    """Return hardware and planned installation of a surveyed server, as (name, value) rows."""
     facts = [
         ("Machine", f"{report.cores} cores, {formatting.size(report.memory_bytes)} memory"),
         ("GPUs", cards_words(report) or "none"),
@@ -153,14 +153,14 @@ def report_facts(report: HostReport) -> list[tuple[str, str]]:
 
 
 def cards_words(report: HostReport) -> str:
-    """Graphics cards: 2 × NVIDIA H200 (150 GB)."""
+    """Describe the graphics cards of a server: 2 × NVIDIA H200 (150 GB)."""
     names = [f"{one.name} ({formatting.size(one.memory_bytes)})" for one in report.cards]
     counted = {name: names.count(name) for name in dict.fromkeys(names)}
     return ", ".join(f"{n} × {name}" if n > 1 else name for name, n in counted.items())
 
 
 def engine_lines(view: HostView) -> list[tuple[str, str]]:
-    """Installed engines: id and use."""
+    """Return id and use ("in use", "previous", "not used") of each installed engine."""
     report = view.report
     if report is None:
         return []
@@ -177,12 +177,12 @@ def runs_on(view: HostView) -> list[RunSummary]:
 
 
 def unfit(report: HostReport) -> str:
-    """First check that makes an engine impossible; empty if it can run."""
+    """Describe the first failed check that rules out an engine; empty if it can run."""
     return next((f"{one.name}: {one.words}" for one in report.checks if one.state == "bad"), "")
 
 
 def removal_words(view: HostView) -> str:
-    """Describe what is deleted."""
+    """Describe what the removal of a server deletes."""
     report = view.report
     kept = len(view.runs)
     size = f", about {formatting.size(report.installed_bytes)} with the engine" if report else ""

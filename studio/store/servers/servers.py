@@ -8,7 +8,7 @@ from engine.protocol.requests.remote import HostList, HostTick, HostView, Questi
 from studio.text import formatting
 
 BEHIND = 200
-"""Number of events that may be in transit at any time."""
+"""Number of events by which a mirror may lag behind without a notice."""
 
 WHY = {
     "ssh.name_not_found": "host name not found",
@@ -26,7 +26,7 @@ WHY = {
     "engine.unreachable": "the engine does not respond",
     "engine.not_started": "the engine does not start",
 }
-"""Short texts of problems that are retried automatically."""
+"""Problem code → short text, for problems that are retried automatically."""
 STOPPED = {
     "host.not_installed": "no engine installed",
     "host.engine_stopped": "engine stopped",
@@ -67,18 +67,18 @@ COUNTED_FROM = 10_000
 
 @dataclass(frozen=True)
 class HostWords:
-    """State of a server: texts, dot, tone and icon."""
+    """State of a server for display: texts, status dot, tone and icon."""
 
     text: str
     short: str
     dot: str
-    """connected, connecting, asking, reconnecting, gone or none."""
+    """State of the dot: connected, connecting, asking, reconnecting, gone or none."""
     tone: str
     icon: str
 
 
 def words_of(view: HostView, now: float) -> HostWords:
-    """State of a server, without its name. `now` is in Unix seconds."""
+    """Return the state of a server for display, without its name. `now` is in Unix seconds."""
     match view.state:
         case "away":
             return HostWords("not connected", "not connected", "none", "neutral", "unplug")
@@ -141,7 +141,7 @@ def behind_words(view: HostView) -> str:
 
 
 def tick_words(tick: HostTick) -> str:
-    """Uploading torch · 210 of 526 MB."""
+    """Describe the progress of a job: "Uploading torch · 210 of 526 MB"."""
     words = f"{STAGES[tick.stage]} {tick.words}".strip()
     if tick.total > COUNTED_FROM:
         return f"{words} · {amount_words(tick.done, tick.total)}"
@@ -149,19 +149,19 @@ def tick_words(tick: HostTick) -> str:
 
 
 def amount_words(done: int, total: int) -> str:
-    """210 of 526 MB; 0.3 of 4.2 GB."""
+    """Format progress in bytes: "210 of 526 MB", "0.3 of 4.2 GB"."""
     unit, size = (" GB", 1e9) if total >= 1e9 else (" MB", 1e6) if total >= 1e6 else (" kB", 1e3)
     decimals = 1 if size == 1e9 else 0
     return f"{done / size:.{decimals}f} of {total / size:.{decimals}f}{unit}"
 
 
 def share_of(tick: HostTick | None) -> float | None:
-    """Progress of a job, 0 to 1; None if the total is unknown."""
+    """Return the progress of a job, 0 to 1; None without a job or if its total is unknown."""
     return min(1.0, tick.done / tick.total) if tick is not None and tick.total else None
 
 
 def start_words(view: HostView | None, name: str) -> str:
-    """Text for a run that is about to start on a server."""
+    """Describe the next action needed before a run starts on a server (`view` None: not listed)."""
     if view is None or view.state in ("away", "connecting", "reconnecting"):
         return f"Connecting to {name}"
     if view.state == "asking":
@@ -174,7 +174,7 @@ def start_words(view: HostView | None, name: str) -> str:
 
 
 class HostStore:
-    """Last list of servers, and the times at which connections were lost."""
+    """Latest list of servers, and the times at which connections were lost."""
 
     def __init__(self) -> None:
         self.found = HostList(revision=0, hosts=[])
@@ -185,7 +185,7 @@ class HostStore:
         return self.found.hosts
 
     def take(self, found: HostList, now: float | None = None) -> None:
-        """Use a newer list, or that of another engine."""
+        """Replace the list. `now` is the time in Unix seconds (None: the clock)."""
         at = time.time() if now is None else now
         before = {view.spec.name for view in self.hosts if view.state == "connected"}
         for view in found.hosts:
@@ -204,14 +204,14 @@ class HostStore:
         return self._since.get(name)
 
     def questions(self) -> list[tuple[str, Question]]:
-        """Pending prompts, with the server whose connection waits."""
+        """Pending SSH prompts, each with the name of the server whose connection waits."""
         return [(view.spec.name, one) for view in self.hosts for one in view.questions]
 
     @property
     def counts_down(self) -> bool:
-        """Whether a text changes with time."""
+        """Return whether a countdown to a reconnection is shown."""
         return any(view.state == "reconnecting" for view in self.hosts)
 
     def run_states(self) -> dict[str, str]:
-        """States of the runs on servers, to detect changes made elsewhere."""
+        """Return run id → state of the runs on servers, to detect changes made elsewhere."""
         return {run.id: run.state for view in self.hosts for run in view.runs}

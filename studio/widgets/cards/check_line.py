@@ -52,7 +52,7 @@ class CheckLine(QWidget):
 
 
 class CheckNote(QWidget):
-    """Check in full, without truncation: name, result and hint."""
+    """Check as wrapped text, without truncation: name, result and hint."""
 
     def __init__(
         self, state: str, name: str, words: str, hint: str = "", parent: QWidget | None = None

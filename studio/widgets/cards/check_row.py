@@ -13,8 +13,8 @@ from studio.widgets.text.text import Text
 
 
 class CheckRow(QWidget):
-    """Row of a check: `set_found("good", "One rollout in 12 s …")`. Signals: `wanted`,
-    `stop_wanted`, `look_wanted`."""
+    """Row of a check: `set_found("good", "One rollout in 12 s …")`. Signals: `wanted` (test),
+    `stop_wanted` (cancel), `look_wanted` (show details)."""
 
     wanted = Signal()
     stop_wanted = Signal()
@@ -34,8 +34,8 @@ class CheckRow(QWidget):
         self.look.clicked.connect(self.look_wanted)
 
     def set_found(self, state: str, words: str, hint: str = "", can_look: bool = False) -> None:
-        """Set state (good, warn, bad, open or running), result and hint; `can_look` enables the
-        details."""
+        """Set state (good, warn, bad, open or running), result and hint; `can_look` shows the
+        button for details."""
         self._state = state
         self._tested |= state not in ("open", "running")
         self._words.set_words(words)
@@ -53,7 +53,7 @@ class CheckRow(QWidget):
         return self._state == "running"
 
     def forget(self) -> None:
-        """Reset to untested: another project is open."""
+        """Mark the check as not tested yet, when another project is opened."""
         self._tested = False
 
     def words(self) -> str:

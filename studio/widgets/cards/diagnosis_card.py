@@ -18,8 +18,8 @@ _LOOKS = {
 
 
 class DiagnosisCard(QWidget):
-    """Diagnosis: `DiagnosisCard(title, words, action, show)`; the tone `info` is for purely
-    informative ones."""
+    """Diagnosis: `DiagnosisCard(title, words, action, show)`, the last two being button labels.
+    Tone: warn, or info if nothing is wrong."""
 
     action_requested = Signal()
     evidence_requested = Signal()

@@ -1,4 +1,4 @@
-"""Empty page: a drawing of the page's own marks, a heading, two sentences and actions."""
+"""Empty state of a page: a drawing, a heading, two sentences and actions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Preparation:
 
 
 class EmptyPage(QWidget):
-    """Empty page: `EmptyPage(line, words)`, then `set_preparations`, `set_actions`.
+    """Empty state: `EmptyPage(heading, sentences)`, then `set_preparations`, `set_actions`.
 
     Drawings: run, rows, none.
     """
@@ -79,7 +79,7 @@ class EmptyPage(QWidget):
     def set_actions(
         self, words: str, price: str = "", second: str = "", key: str = "", icon: str = ""
     ) -> None:
-        """Set the primary action with its price and shortcut, and an optional secondary action."""
+        """Set the labels of the primary button (with price and shortcut) and a secondary one."""
         while (item := self._foot.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
@@ -96,7 +96,7 @@ class EmptyPage(QWidget):
             self._foot.addWidget(KeyCap(key))
 
     def set_preparations(self, items: Sequence[Preparation]) -> None:
-        """Set the completed and the optional preparations."""
+        """Set the preparation steps listed under the text."""
         while (old := self._card.body.takeAt(0)) is not None:
             if (widget := old.widget()) is not None:
                 widget.deleteLater()
@@ -140,7 +140,7 @@ class _PreparationRow(QWidget):
 
 
 class _Drawing(QWidget):
-    """Drawing of the page at rest: grid lines and empty cells (run), or axes of dots (rows)."""
+    """Drawing of an empty page: grid lines and empty cells (run), or axes of dots (rows)."""
 
     def __init__(self, kind: str, caption: str) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ _METER_FROM_PX = 940
 
 @dataclass(frozen=True)
 class Remedy:
-    """Remedy: action, cost in one line, button, and a measured effect."""
+    """Remedy: action, cost in one line, button label, measured effect (`share`, `figure`)."""
 
     key: str
     title: str

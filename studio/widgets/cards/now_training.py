@@ -1,4 +1,4 @@
-"""Active run in the sidebar, on every page. A click opens it; one button pauses it."""
+"""Active run in the sidebar of every page. A click opens the run; its button pauses it."""
 
 from collections.abc import Sequence
 
@@ -49,11 +49,11 @@ class NowTraining(Pressable, QWidget):
         self.update()
 
     def clear(self) -> None:
-        """Hide it: no run is active."""
+        """Hide the widget, because no run is active."""
         self.hide()
 
     def set_folded(self, folded: bool) -> None:
-        """Shrink to a dot, in the collapsed sidebar."""
+        """Show only a dot, for the collapsed sidebar."""
         self._folded = folded
         self.setFixedHeight(40 if folded else 88)
         self._pause.setVisible(not folded)

@@ -1,4 +1,4 @@
-"""Active run on the Home page: progress, reward and a button that opens it. One per engine."""
+"""Banner of an active run on the Home page: progress, reward and a button that opens the run."""
 
 from collections.abc import Sequence
 
@@ -53,7 +53,7 @@ class RunBanner(QWidget):
         low: float = 0.0,
         high: float = 1.0,
     ) -> None:
-        """Change all contents; a span with a link is a notice that can be opened."""
+        """Set all contents; `low` and `high` are the rewards at the ends of the colour ramp."""
         self._title.set_words(title)
         self._words.set_words(words)
         self._strip.set_steps(cells, low, high)
@@ -80,7 +80,7 @@ class MiniStrip(QWidget):
         self.setAccessibleName("Steps")
 
     def set_steps(self, cells: Sequence[StepCell], low: float = 0.0, high: float = 1.0) -> None:
-        """Set all cells, planned ones included."""
+        """Set all cells, including planned ones, and the rewards at the ends of the ramp."""
         self._cells, self._range = tuple(cells), (low, high)
         self.update()
 

@@ -1,4 +1,4 @@
-"""Toast at the bottom of the window: what just happened, for six seconds, with Undo."""
+"""Toast at the bottom of the window: a message shown for six seconds, with an Undo button."""
 
 from PySide6.QtCore import QEvent, QObject, QPointF, QTimer, Signal
 from PySide6.QtGui import QEnterEvent, QPaintEvent

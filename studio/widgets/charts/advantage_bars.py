@@ -17,8 +17,8 @@ _BAR_PX, _LABEL_PX = 18.0, 14.0
 
 @dataclass(frozen=True)
 class AdvantageBar:
-    """Trajectory of the group: number, advantage before and after (None: unscored), whether
-    focused."""
+    """Trajectory of the group: number (from 1), advantage before and after a pending label (None:
+    unscored)."""
 
     number: int
     before: float | None

@@ -72,8 +72,8 @@ class ChartCard(QWidget):
         in_legend: bool = True,
         form: Callable[[float], str] = formatting.number,
     ) -> LineSeries:
-        """Add a smoothed line over its raw values (`ghost=False`: raw only; `behind`: smoothed
-        only)."""
+        """Add a smoothed line over its raw values (`ghost=False`: raw only; `behind`: below other
+        lines, smoothed only). `form` formats values in tooltips."""
         line = LineSeries(
             name,
             token,
@@ -108,7 +108,7 @@ class ChartCard(QWidget):
         pane: int = 0,
         form: Callable[[float], str] = formatting.number,
     ) -> BarSeries:
-        """Add stacked bars, bottom up."""
+        """Add stacked bars, one name and colour token per part, bottom up."""
         bars = BarSeries(names, tokens, form)
         self._add(bars, pane)
         return bars
@@ -145,7 +145,7 @@ class ChartCard(QWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Fix the ends of a vertical axis. `zero=False` lets it start above 0; `unit` labels it
+        """Set the ends of an axis; None is automatic, above 0 only if not `zero`. `unit` labels it
         ("%" shows shares as percentages); `log` makes it logarithmic."""
         self._panes[pane].set_y(low, high, zero=zero, unit=unit, log=log)
 

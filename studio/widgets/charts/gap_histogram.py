@@ -32,7 +32,7 @@ class GapHistogram(QWidget):
     def set_counts(
         self, edges: Sequence[float], counts: Sequence[int], limit: float | None, words: str = ""
     ) -> None:
-        """Set bins and limit; `words` is the text for screen readers."""
+        """Set bins and limit (None: no line); `words` is the text for screen readers."""
         self._edges, self._counts, self._limit = tuple(edges), tuple(counts), limit
         self.setAccessibleName(words)
         self.update()
@@ -72,7 +72,7 @@ class GapHistogram(QWidget):
                 paint.text(painter, room, words, "bad", "caption", align=paint.RIGHT)
 
     def _shown(self) -> tuple[int, int]:
-        """First and last bin to draw: those with values, and the limit."""
+        """First bin to draw, and the bin after the last: all with values, and the limit."""
         filled = [n for n, count in enumerate(self._counts) if count]
         first, last = (filled[0], filled[-1] + 1) if filled else (0, 1)
         if self._limit is not None:
@@ -80,7 +80,7 @@ class GapHistogram(QWidget):
         return max(0, min(first, last - 6)), last
 
     def _place(self, value: float) -> float:
-        """Position of a value, in bins."""
+        """Position of a value on the x axis, in bins."""
         after = bisect.bisect_right(self._edges, value)
         if not 0 < after < len(self._edges):
             return float(min(after, len(self._counts)))

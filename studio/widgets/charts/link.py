@@ -81,8 +81,8 @@ class ChartLink(QObject):
             self.range_changed.emit(wanted)
 
     def set_axis(self, kind: str, places: Mapping[int, float] | None = None) -> None:
-        """Set the unit of x: steps, or seconds, tokens or dollars at the end of each step
-        (`places`)."""
+        """Set the unit of x: step, time, tokens or cost. `places`: step → seconds, tokens or
+        dollars at its end; None for steps. Raises ValueError for another unit."""
         if kind not in X_KINDS:
             raise ValueError(f"x axis is {kind!r}, expected one of {', '.join(X_KINDS)}")
         ordered = sorted((places or {}).items())
@@ -96,13 +96,13 @@ class ChartLink(QObject):
         self.axis_changed.emit()
 
     def set_planned(self, steps: int) -> None:
-        """Set the maximum of the axis of steps."""
+        """Set the last planned step, where the axis of steps ends."""
         if steps != self._planned:
             self._planned = steps
             self.axis_changed.emit()
 
     def take_turn(self) -> bool:
-        """Return True for one chart per turn of the event loop; the others redraw in later turns,
+        """Return whether a chart may redraw in this turn of the event loop: only the first one may,
         so that no turn takes long."""
         if self._turn.isActive():
             return False
@@ -115,7 +115,7 @@ class ChartLink(QObject):
         self.smoothing_changed.emit()
 
     def to_x(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Positions of steps on the x axis."""
+        """Positions of steps in the unit of the x axis, interpolated between known steps."""
         if self._kind == "step" or len(self._steps) == 0:
             return steps
         return np.interp(steps, self._steps, self._places)

@@ -34,13 +34,13 @@ class Plot:
     """Whether the vertical axis is logarithmic; `y0` and `y1` are then exponents of ten."""
 
     def x(self, value: float) -> float:
-        """Pixel of an x value."""
+        """Horizontal pixel of an x value."""
         return (
             self.area.left() + (value - self.x0) / ((self.x1 - self.x0) or 1.0) * self.area.width()
         )
 
     def y(self, value: float) -> float:
-        """Pixel of a y value."""
+        """Vertical pixel of a y value."""
         return (
             self.area.bottom()
             - (float(self.level(np.array(value))) - self.y0)
@@ -49,13 +49,13 @@ class Plot:
         )
 
     def xs(self, values: Array) -> Array:
-        """Pixels of x values."""
+        """Horizontal pixels of x values."""
         return self.area.left() + (values - self.x0) * (
             self.area.width() / ((self.x1 - self.x0) or 1.0)
         )
 
     def ys(self, values: Array) -> Array:
-        """Pixels of y values."""
+        """Vertical pixels of y values."""
         scale = self.area.height() / ((self.y1 - self.y0) or 1.0)
         return self.area.bottom() - (self.level(values) - self.y0) * scale
 

@@ -37,7 +37,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class EventTag:
-    """Event at a step; the tone tells its cause (judge, human, accent, warn)."""
+    """Event at a step; its tone encodes the cause (judge, human, accent, warn)."""
 
     step: int
     words: str
@@ -77,7 +77,7 @@ class Pane(pg.GraphicsWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Fix one or both ends of the axis; `zero` starts an automatic axis at 0, `log` makes it
+        """Set the ends of the axis (None: automatic); `zero` starts it at 0, `log` makes it
         logarithmic."""
         self._y_fixed, self._y_zero, self.unit, self._log = (low, high), zero, unit, log
         self.refresh()
@@ -278,7 +278,7 @@ class Pane(pg.GraphicsWidget):
 
 
 class _Layer(pg.GraphicsObject):
-    """Child widget of the pane's size that paints through a callback."""
+    """Graphics item of the pane's size that paints through a callback."""
 
     def __init__(self, pane: Pane, callback: Callable[[QPainter], None]) -> None:
         super().__init__(pane)

@@ -43,7 +43,7 @@ class Series:
 
 
 class LineSeries(Series):
-    """Smoothed line over its raw values; one drawn `behind` others has no raw values."""
+    """Smoothed line over its raw values (`ghost`); `behind` others, it hides the raw values."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class LineSeries(Series):
         self.on_change()
 
     def smoothed(self, weight: float) -> Array:
-        """Values of the drawn line; unchanged if the series has no raw line."""
+        """Smoothed values of the line; the raw ones if the series was created without `ghost`."""
         if not self.ghost:
             return self.values
         if self._smoothed is None or self._smoothed[0] != weight:

@@ -21,7 +21,7 @@ def smooth(values: Array, weight: float = DEFAULT_WEIGHT) -> Array:
 
 
 class Smoother:
-    """Incremental smoothing of values that grow at their end."""
+    """Incremental version of `smooth` for a series that grows at its end."""
 
     def __init__(self) -> None:
         self._weight = 0.0
@@ -32,7 +32,7 @@ class Smoother:
         """Number of values processed so far."""
 
     def smooth(self, values: Array, weight: float) -> Array:
-        """Smooth as the function of that name. Raises ValueError for a weight of 1 or more."""
+        """Return `smooth(values, weight)`. Raises ValueError for a weight of 1 or more."""
         if weight <= 0:
             return np.array(values, dtype=np.float64)
         if weight >= 1:

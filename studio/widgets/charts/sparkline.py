@@ -54,7 +54,7 @@ def paint_sparkline(
     dot: bool = True,
     baseline: bool = True,
 ) -> None:
-    """Draw the line in a rectangle; also used by delegates."""
+    """Draw a sparkline in a rectangle; also used by delegates."""
     if baseline:
         painter.fillRect(
             QRectF(rect.left(), rect.bottom(), rect.width(), 1), theme().color("border")

@@ -73,7 +73,7 @@ def x_reach(last: float, planned: float = 0) -> float:
 
 
 def label(value: float, step: float, unit: str = "") -> str:
-    """Label of a tick: 0, 0.25, 8k, 100 s, 1e−5; shares as percentages if that is the unit."""
+    """Label of a tick: 0, 0.25, 8k, 100 s, 1e−5; with unit "%", shares as percentages."""
     if unit == "%":
         value, step = value * 100, step * 100
     if value == 0:

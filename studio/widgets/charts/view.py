@@ -27,7 +27,7 @@ _LEAST_DRAG_PX = 6
 
 
 class ChartView(pg.GraphicsView):
-    """One or two panes over one x axis. Emits step_clicked and range_selected."""
+    """View of one or two panes over one x axis. Emits step_clicked and range_selected."""
 
     step_clicked = Signal(int)
     range_selected = Signal(int, int)
@@ -56,8 +56,8 @@ class ChartView(pg.GraphicsView):
         link.smoothing_changed.connect(self.schedule)
 
     def schedule(self) -> None:
-        """Redraw soon after a change of data, once for all changes until then, and only if
-        visible."""
+        """Schedule a redraw after a change of data; further changes until then share it. A hidden
+        chart redraws when it is shown."""
         self._stale = True
         if not self._wait.isActive():
             self._wait.start(_REDRAW_MS)
@@ -110,7 +110,7 @@ class ChartView(pg.GraphicsView):
         )
 
     def tip_for(self, step: int) -> TipText:
-        """Values of all series at a step."""
+        """Return the tooltip of a step: values of all series."""
         values = [pair for series in series_in(self.panes) for pair in series.tooltip_at(step)]
         lines = [[Span(f"{name} "), Span(figure, "text", 600)] for name, figure in values]
         return TipText(f"Step {step}", "", lines, "Click: show trajectories")

@@ -91,7 +91,7 @@ class Button(KeyboardFocus, QAbstractButton):
         self.updateGeometry()
 
     def set_busy(self, words: str | None, share: float | None = None) -> None:
-        """Show a busy text ("counting calls…") and progress; None ends it."""
+        """Show a busy text and progress (0 to 1, None: unknown); `words` None ends it."""
         self._busy_words, self._meter = words, share
         self._name()
 

@@ -13,7 +13,7 @@ _GAP = 14
 
 
 class _Key(KeyCap):
-    """Key cap whose click does the same as its key. The keyboard is handled elsewhere."""
+    """Clickable key cap. Key presses are handled by the page."""
 
     clicked = Signal()
 
@@ -43,14 +43,14 @@ class KeyLine(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def add(self, key_id: str, key: str, words: str, tip: str, rank: int = 0) -> None:
-        """Add a key at the right end."""
+        """Append a key, its text and tooltip; the highest `rank` is hidden first."""
         cap = _Key(key, words, tip, self)
         cap.clicked.connect(lambda: self.key_clicked.emit(key_id))
         self._keys[key_id] = (cap, rank)
         self._place()
 
     def set_pressed(self, pressed: Sequence[str]) -> None:
-        """Show which labels the focused trajectory has."""
+        """Show the keys with these ids as active."""
         for key_id, (cap, _) in self._keys.items():
             cap.set_active(key_id in pressed)
 

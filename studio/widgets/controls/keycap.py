@@ -17,7 +17,7 @@ class KeyCap(QWidget):
         self.setAccessibleName(f"Key {key} {words}".strip())
 
     def set_active(self, active: bool) -> None:
-        """Show the key as active: the focused trajectory has its label."""
+        """Show the key as active, for a label that the focused trajectory has."""
         self._active = active
         self.update()
 

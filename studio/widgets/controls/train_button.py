@@ -77,8 +77,8 @@ class TrainButton(Button):
         self._sweep.start() if running else self._sweep.stop()
 
     def set_choices(self, choices: Sequence[tuple[str, str]]) -> None:
-        """Set other ways to train, as label and value of `menu_chosen`; an empty value makes an
-        explanatory line."""
+        """Set the menu of other ways to train: labels, with the values emitted by `menu_chosen`.
+        An entry with an empty value is an explanation."""
         if tuple(choices) != self._choices:
             self._choices = tuple(choices)
             self._restyle()

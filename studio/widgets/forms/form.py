@@ -69,7 +69,7 @@ class FormRow(QWidget):
             self.set_note(note, tone)
 
     def answer(self, words: str, link: tuple[str, str] = ("", "")) -> None:
-        """Show the result of an edit: why it was refused, or nothing."""
+        """Show the result of an edit: why it was refused, or an empty text if it was stored."""
         self.entry.answered(bool(words))
         self.set_problem(words, link)
 

@@ -51,7 +51,7 @@ class Field(QWidget):
         return ""
 
     def unfinished(self) -> bool:
-        """Whether the text is an incomplete number."""
+        """Whether the text is a number still being typed, such as "1e-"."""
         return False
 
     def set_problem(self, problem: bool) -> None:
@@ -127,7 +127,7 @@ class NumberField(Field):
         return ""
 
     def wrong(self) -> str:
-        """Error of the text; empty text stands for the default."""
+        """Error of the text; empty for no text, which stands for the default."""
         return self.problem() if self.text() else ""
 
     def unfinished(self) -> bool:
@@ -166,7 +166,7 @@ class TextField(Field):
 
 
 class ChoiceField(Field):
-    """One of a list: `ChoiceField("Loss", [("clip", "Clipped"), …])` of values and labels."""
+    """Combo box: `ChoiceField("Loss", [("clip", "Clipped"), …])` of values and labels."""
 
     def __init__(
         self, name: str, choices: Sequence[tuple[Any, str]] = (), width_px: int | None = None
@@ -243,7 +243,7 @@ class SuggestField(Field):
 
 
 class SegmentedField(Field):
-    """One of a few visible choices: `SegmentedField("Sampler", [("torch", "This process"), …])`."""
+    """Segmented control: `SegmentedField("Sampler", [("torch", "This process"), …])`."""
 
     def __init__(self, name: str, choices: Sequence[tuple[Any, str]]) -> None:
         self._switch = Segmented([words for _, words in choices], name, height=32)

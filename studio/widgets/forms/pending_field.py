@@ -18,8 +18,8 @@ UNKNOWN: Final = object()
 
 
 class Entry(QObject):
-    """Entry of a field: call `show(stored)` with every stored value, and `answered(refused)` after
-    each `entered`. `at_once` sends every valid change, also while typing."""
+    """Edit state of a field: call `show(stored)` with every stored value, and `answered(refused)`
+    after each `entered`. `at_once` emits every valid change, also while typing."""
 
     entered = Signal(object)
     said = Signal(str)
@@ -44,18 +44,18 @@ class Entry(QObject):
         return self._touched and self._field.editor.hasFocus()
 
     def show(self, stored: Any) -> None:
-        """Show the stored value if it differs from the previous one."""
+        """Show a stored value if it differs from the last one and nothing is being edited."""
         other, self._renew = self._renew or stored != self._stored, False
         self._stored = stored
         if other and not self.typing and self._sent is UNKNOWN:
             self._draw()
 
     def answered(self, refused: bool) -> None:
-        """Handle the result of an edit: stored, or refused and kept for correction."""
+        """Handle the result of the edit sent by `entered`; refused text is kept for correction."""
         self._sent, self.refused, self._renew = UNKNOWN, refused, not refused
 
     def renew(self) -> None:
-        """Redraw the next stored value even if unchanged, replacing a refused one."""
+        """Make the next `show` redraw an unchanged value too, replacing a refused one."""
         self._renew = True
 
     def forget(self) -> None:

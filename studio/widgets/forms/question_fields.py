@@ -43,10 +43,10 @@ class FingerprintField(Field):
 
 
 class SecretField(Field):
-    """Secret that can be stored. Its value is the typed text, and whether to store it."""
+    """Secret input. Its value is the typed text and whether to store it in the keyring."""
 
     def __init__(self, name: str, why_not: str = "") -> None:
-        """Create the field; `why_not` says why nothing can be stored on this machine."""
+        """Create the field; `why_not` is the reason why the keyring is unavailable, if it is."""
         self._secret = TextField(name, secret=True)
         self._keep = Toggle("Store in the system keyring")
         self._keep.setEnabled(not why_not)

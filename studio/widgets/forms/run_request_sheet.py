@@ -13,8 +13,8 @@ from studio.widgets.text.text import Text
 class OrderSheet(Sheet):
     """Base of sheets that start a run.
 
-    `ordered(request)` is emitted once; the receiver calls `begun` or `refuse`. Entries that were
-    not submitted are kept for the next time on the same subject. Subclasses implement `request` and
+    Emits `ordered(request)`; the receiver calls `begun` or `refuse`. Entries that were not
+    submitted are kept for the next time on the same subject. Subclasses implement `request` and
     call `show_command` with the equivalent command line.
     """
 
@@ -23,7 +23,7 @@ class OrderSheet(Sheet):
     def __init__(self, title: str, host: QWidget, go: Button) -> None:
         super().__init__(title, host)
         self._about: object = None
-        """Subject of the fields, as long as no run was started with them."""
+        """Subject, such as a checkpoint, of the fields; None once a run was started."""
         self._command = Text("", "mono-small", 400, "muted", wrap=True, selectable=True)
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._go = go
@@ -33,7 +33,7 @@ class OrderSheet(Sheet):
         raise NotImplementedError
 
     def begun(self) -> None:
-        """Close the sheet: the engine has accepted the request."""
+        """Close the sheet after the engine has accepted the request."""
         self._about = None
         self._go.set_busy(None)
         if not self.isHidden():
@@ -46,7 +46,7 @@ class OrderSheet(Sheet):
         self._problem.setVisible(problem is not None)
 
     def turn_to(self, about: object) -> bool:
-        """Whether the subject has changed, so that the fields must be filled again."""
+        """Set the subject. Returns True if it has changed, so that the fields must be filled."""
         if about == self._about:
             return False
         self._about = about

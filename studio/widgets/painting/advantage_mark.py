@@ -32,7 +32,7 @@ def paint_advantage(painter: QPainter, rect: QRectF, advantage: float | None) ->
 
 
 class AdvantageMark(QWidget):
-    """Advantage: `set_advantage(0.24)`; None if there is none."""
+    """Advantage of a trajectory: `set_advantage(0.24)`; None if it has none."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -41,7 +41,7 @@ class AdvantageMark(QWidget):
         self.set_advantage(None)
 
     def set_advantage(self, advantage: float | None) -> None:
-        """Change the figure."""
+        """Set the advantage (None: no figure)."""
         self._advantage = advantage
         self.setAccessibleName(f"Advantage {formatting.signed(advantage)}")
         self.updateGeometry()

@@ -106,10 +106,10 @@ class KeyboardFocus(_Mixin):
 
 
 class Pressable(KeyboardFocus):
-    """Mixin whose `press` Return and Enter call, and Space where the widget is no button."""
+    """Mixin that calls `press` on Return and Enter, and on Space if the widget is not a button."""
 
     def press(self) -> None:
-        """Do what a click does."""
+        """Act as on a click."""
         assert isinstance(self, QAbstractButton)
         self.click()
 

@@ -37,7 +37,7 @@ _STATE_WORDS = {
 
 
 class StepStrip(KeyboardFocus, QWidget):
-    """Cells, validation diamonds, checkpoint bars and branch forks.
+    """Step strip: cells, validation diamonds, checkpoint bars and branch forks.
 
     Signals: `step_hovered(step | None)` moves the shared crosshair, `step_chosen(step)` selects a
     cell, `step_opened(step)` (Enter, double click) opens its trajectories, `branch_wanted(step)`
@@ -86,7 +86,7 @@ class StepStrip(KeyboardFocus, QWidget):
         self.update()
 
     def _lay_out(self, before: Sequence[StepCell]) -> None:
-        """Lay out slots; a slot with unchanged cells keeps its merged cell."""
+        """Lay out slots; one whose cells equal those in `before` keeps its merged cell."""
         old = dict(zip(self._slots, self._merged, strict=True))
         self._slots = lay_out(len(self._cells), self.width())
         self._merged = []
@@ -113,7 +113,7 @@ class StepStrip(KeyboardFocus, QWidget):
         checkpoints: Collection[int] = (),
         branches: Collection[int] = (),
     ) -> None:
-        """Set the marks below the cells, by step."""
+        """Set the steps marked below the cells."""
         self._marks = {
             "validation": frozenset(validations),
             "checkpoint": frozenset(checkpoints),

@@ -9,7 +9,7 @@ LEAST_CELL_PX = 5
 
 @dataclass(frozen=True)
 class StepCell:
-    """Step: its state (done running planned skipped stopped) and mean reward."""
+    """Step: state (done running planned skipped stopped) and mean reward (None: none)."""
 
     step: int
     state: str

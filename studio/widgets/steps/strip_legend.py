@@ -22,7 +22,7 @@ class StripLegend(QWidget):
         self.set_range(0.0, 1.0)
 
     def set_range(self, low: float, high: float) -> None:
-        """Set the rewards at the ends of the ramp."""
+        """Set the rewards at the ends of the colour ramp."""
         self._ramp = f"{formatting.number(low)} to {formatting.number(high)} reward"
         self.setAccessibleName(f"Legend: cells from {self._ramp}; skipped, validation, checkpoint")
         self.updateGeometry()

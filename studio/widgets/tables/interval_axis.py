@@ -15,7 +15,7 @@ from studio.widgets.painting import paint
 
 @dataclass(frozen=True)
 class Interval:
-    """Value with the ends of its interval (None: only a training mean is known), and its style."""
+    """Value with the ends of its interval (None: a mean without an interval), and its style."""
 
     value: float
     low: float | None = None

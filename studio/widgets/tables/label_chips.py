@@ -17,7 +17,7 @@ _ICON, _PADDING, _GAP = 12, 6.0, 4.0
 
 @dataclass(frozen=True)
 class LabelChip:
-    """Label; `pending` until Enter."""
+    """Chip of a label; `pending` until the label is committed with Enter."""
 
     words: str
     icon: str
@@ -37,8 +37,8 @@ _NARROW = 2 * _PADDING + _ICON - 2
 
 
 def fitted(chips: Sequence[LabelChip], room: float) -> list[tuple[LabelChip, float, bool]]:
-    """Chips with their width and whether the text is shown. Without room, the oldest are dropped
-    first, and pending ones take precedence."""
+    """Return the chips that fit in `room` px, each with its width and whether its text is shown.
+    The oldest are dropped first; pending ones take precedence."""
     order = sorted(range(len(chips)), key=lambda i: (not chips[i].pending, -i))
     shown: dict[int, tuple[LabelChip, float, bool]] = {}
     left = room

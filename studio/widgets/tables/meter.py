@@ -12,7 +12,7 @@ from studio.widgets.painting import paint
 def paint_meter(
     painter: QPainter, rect: QRectF, share: float, token: str, ground: str = "border"
 ) -> None:
-    """Draw a filled share of a 6 px bar; also used by delegates."""
+    """Draw a 6 px bar filled to a share (0 to 1); also used by delegates."""
     clip = QPainterPath()
     clip.addRoundedRect(rect, 2, 2)
     painter.save()

@@ -29,8 +29,8 @@ def paint_parts(
     whole: float = 1.0,
     ground: str = "border",
 ) -> None:
-    """Draw segments left to right with 1 px gaps; also used by delegates. Negative parts shorten
-    the bar."""
+    """Draw reward parts from left to right with 1 px gaps; also used by delegates. Negative parts
+    shorten the bar."""
     clip = QPainterPath()
     clip.addRoundedRect(rect, 2, 2)
     painter.save()

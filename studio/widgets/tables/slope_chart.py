@@ -21,7 +21,7 @@ TIE = 1e-9
 
 @dataclass(frozen=True)
 class Slope:
-    """Trajectory of the group: number, and score before and after (None: unscored)."""
+    """Trajectory of the group: number (from 1), and score before and after (None: unscored)."""
 
     number: int
     before: float | None
@@ -29,14 +29,14 @@ class Slope:
 
     @property
     def has_moved(self) -> bool:
-        """Whether its rank changed by its own score, not because another trajectory passed it."""
+        """Whether the score itself changed; a rank can also change because another one did."""
         scores = self.before is not None and self.after is not None
         return scores and abs(self.after - self.before) > MOVED  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """Group: title, names of both sides, trajectories, result, and pairs that follow the labels."""
+    """Chart of a group: title, names of both sides, trajectories, result, agreement with labels."""
 
     title: str
     left: str
@@ -137,7 +137,7 @@ class SlopeChart(Pressable, QWidget):
                 self._number(painter, sibling, y, left, right, taken)
 
     def _number(self, painter, sibling, y, left, right, taken) -> None:  # type: ignore[no-untyped-def]
-        """Draw the number at both ends, unless another number is there."""
+        """Draw the trajectory number at both ends, unless it would overlap another one."""
         number = str(sibling.number)
         for side, x, value in (
             ("left", left - 20, sibling.before),

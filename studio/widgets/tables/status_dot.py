@@ -15,7 +15,7 @@ DOTS = {
     "gone": ("bad", False),
     "none": ("ghost", False),
 }
-"""State → token, and whether it is a disc or a ring, so that colour is not the only signal."""
+"""State → colour token, and whether it is a disc (True) or a ring, since colour is not enough."""
 STATE_TEXTS = {
     "connected": "connected",
     "connecting": "connecting",

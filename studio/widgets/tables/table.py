@@ -91,7 +91,7 @@ class Table(QTableView):
         self.cells.kinds[column] = kind
 
     def setModel(self, model: QAbstractItemModel | None) -> None:
-        """Set the model, which also sorts and filters."""
+        """Set the model, which must do sorting and filtering itself."""
         super().setModel(model)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
@@ -173,7 +173,7 @@ class CellDelegate(QStyledItemDelegate):
     def _paint_chips(
         self, painter: QPainter, rect: QRectF, x: float, chips: list[tuple[str, str]]
     ) -> None:
-        """Draw as many chips as fit."""
+        """Draw as many chips (text, tone) as fit."""
         for words, tone in chips:
             width = round(paint.text_width(words, "caption", 500)) + 12
             if x + width > rect.right():
@@ -209,7 +209,7 @@ class CellDelegate(QStyledItemDelegate):
 
 
 def paint_check(painter: QPainter, rect: QRectF, state: Any) -> None:
-    """Draw a check box in a row."""
+    """Draw the check box of a row; `state` is a Qt.CheckState or None."""
     on = Qt.CheckState(state) == Qt.CheckState.Checked if state is not None else False
     cell = QRectF(rect.left(), rect.center().y() - 7, 14, 14)
     paint.box(painter, cell, "accent-soft" if on else "raised", "accent" if on else "faint", 3)

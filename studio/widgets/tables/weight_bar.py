@@ -67,7 +67,7 @@ class WeightBar(KeyboardFocus, QWidget):
         return self._names[place], f"{self._shares[place]:.0%}"
 
     def _chips(self, width: float) -> list[tuple[int, QRectF]]:
-        """Row and box of each chip, wrapped."""
+        """Line number and rectangle of each chip, wrapped at a width."""
         boxes, row, x = [], 0, 0.0
         for place in range(len(self._names)):
             name, percent = self._words(place)

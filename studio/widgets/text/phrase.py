@@ -221,7 +221,7 @@ class Phrase(QWidget):
 
 
 def cursor_x(line: QTextLine, position: int) -> float:
-    """Horizontal position of a cursor position in a line (PySide returns x and the position it
+    """Return the x of a character position in a line (PySide returns x, or x and the position
     used)."""
     result: Any = line.cursorToX(position)
     return float(result[0] if isinstance(result, tuple) else result)

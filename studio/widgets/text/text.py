@@ -56,7 +56,7 @@ class Text(QLabel):
             self.style().polish(self)
 
     def words(self) -> str:
-        """Full text, even if displayed elided."""
+        """Full text, even if an elided one is displayed."""
         return self._words
 
     def _show(self) -> None:

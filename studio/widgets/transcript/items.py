@@ -22,7 +22,7 @@ _TABLE |= {9: " ", 127: "\u2421", 0x2028: "\n", 0x2029: "\n"} | {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Token: its text and measurements; `None` if unknown."""
+    """Token: text and measurements (None: unknown); `logprob_now` is by the current policy."""
 
     text: str
     advantage: float | None = None
@@ -66,7 +66,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Note:
-    """Separate line: the shared prefix, a divergence, a new branch."""
+    """Line between messages: a shared prefix, a divergence or a new branch."""
 
     title: str
     facts: str = ""
@@ -102,14 +102,14 @@ def break_long_lines(text: str, longest: int = LONGEST_LINE) -> str:
 
 
 def cap_lines(text: str, most: int) -> tuple[str, int]:
-    """First lines of a text, and the number of lines left out."""
+    """Return the first `most` lines of a text, and the number of lines left out."""
     lines = text.split("\n")
     return ("\n".join(lines[:most]), len(lines) - most) if len(lines) > most else (text, 0)
 
 
 def shown_part(text: str, lines: int, chars: int) -> tuple[str, int]:
-    """Beginning of a text, drawable, and the number of lines left out. The rest is only counted, so
-    that megabytes cost little."""
+    """Return the start of a text, prepared for drawing, and the number of lines left out. The rest
+    is only counted, so that megabytes cost little."""
     head, rest = text[:chars], text[chars:]
     words, left_out = cap_lines(break_long_lines(plain(head)), lines)
     if rest:
@@ -118,8 +118,8 @@ def shown_part(text: str, lines: int, chars: int) -> tuple[str, int]:
 
 
 def join_tokens(tokens: Sequence[Token], longest: int = LONGEST_LINE) -> tuple[str, list[int]]:
-    """Joined text of tokens, and the offset of each; a line that grows too long is broken between
-    two tokens."""
+    """Return the joined text of tokens, and the offset of each. Lines over `longest` characters are
+    broken between two tokens."""
     pieces: list[str] = []
     starts: list[int] = []
     length = line = 0
@@ -137,7 +137,7 @@ def join_tokens(tokens: Sequence[Token], longest: int = LONGEST_LINE) -> tuple[s
 
 
 def tint_of(token: Token, tint: str, largest: float) -> str | None:
-    """Background token of a token's text, or None. Only trained tokens are tinted."""
+    """Return the theme colour behind a token, or None. Only trained tokens are tinted."""
     if tint == "none" or not token.trained:
         return None
     if tint == "mask":
@@ -154,7 +154,7 @@ def tint_of(token: Token, tint: str, largest: float) -> str | None:
 
 
 def largest_of(items: Sequence[Item], tint: str) -> float:
-    """End of the tint scale: the largest absolute value shown."""
+    """Return the end of the tint scale: the largest absolute value of all tokens."""
     field = {"advantage": "advantage", "logprob": "logprob", "entropy": "entropy"}.get(tint)
     if field is None:
         return 1.0

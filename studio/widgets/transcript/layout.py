@@ -37,7 +37,7 @@ _LINE = {"body": 20.0, "mono": 18.0, "label": 18.0}
 
 @dataclass
 class Block:
-    """Text laid out in the row: position and tokens."""
+    """Text laid out in a row: position, height, and tokens with their character offsets."""
 
     layout: QTextLayout
     at: QPointF
@@ -78,7 +78,7 @@ class Block:
 
 @dataclass
 class Row:
-    """Item laid out: height, texts, frame, and position of "more"."""
+    """Item laid out: height, text blocks, frame, and position of the "more" link."""
 
     item: Item
     height: float = 0.0
@@ -92,7 +92,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Looks:
-    """Properties shared by all rows: width, tint and its scale, indentation."""
+    """Display settings of all rows: width, tint and end of its scale, indentation in pixels."""
 
     width: float
     tint: str = "advantage"
@@ -101,12 +101,12 @@ class Looks:
 
 
 def chars_at(shown: int, first: int) -> int:
-    """Number of characters laid out if so many lines are open."""
+    """Number of characters to lay out for `shown` open lines; `first` if none was opened."""
     return first if shown <= 0 else CHUNK_CHARS * (1 + shown // MORE_LINES)
 
 
 def estimate(item: Item, width: float) -> float:
-    """Estimated height of a row that was not laid out."""
+    """Estimate the height in pixels of a row that was not laid out."""
     if isinstance(item, (Note, Outcome)):
         return 44.0 if isinstance(item, Note) else 84.0
     count = sum(len(t.text) for t in item.tokens) or len(getattr(item, "text", ""))

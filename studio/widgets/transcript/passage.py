@@ -26,8 +26,8 @@ def texts_of(item: Item) -> list[str]:
 
 
 class Found(NamedTuple):
-    """Passage found: its row, and the number of lines and characters that must be open to show
-    it."""
+    """Location of a passage: its row, and the number of lines and characters that must be laid
+    out to show it."""
 
     row: int
     lines: int = 0
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 def find_row(items: Sequence[Item], quote: str) -> Found:
-    """First row with the passage; row -1 if there is none."""
+    """Return the first row that contains a quote; row -1 if there is none."""
     pattern = pattern_of(quote)
     if pattern is not None:
         for row, item in enumerate(items):

@@ -33,7 +33,7 @@ _STYLES = {"call": "mono", "result": "label", "turn": "body"}
 
 @dataclass(frozen=True)
 class Side:
-    """One side: heading, text, and kind (turn, call, result, system)."""
+    """Side of a row: heading, text, and kind (turn, call, result, system)."""
 
     title: str
     text: str
@@ -42,7 +42,7 @@ class Side:
 
 @dataclass(frozen=True)
 class PairRow:
-    """Pair of texts; None if one side has nothing."""
+    """Row of the comparison; a side without a counterpart is None."""
 
     left: Side | None
     right: Side | None
@@ -58,7 +58,7 @@ class PairRow:
 
     @property
     def renamed(self) -> bool:
-        """Whether the calls are to different tools."""
+        """Whether the row compares calls to different tools."""
         pair = (self.left, self.right)
         calls = [side.title for side in pair if side is not None and side.kind == "call"]
         return len(set(calls)) > 1
@@ -103,7 +103,7 @@ class SideBySide(QAbstractScrollArea):
         self.verticalScrollBar().setValue(0)
 
     def next_difference(self, by: int) -> int:
-        """Scroll to the next differing row; returns its index, or -1 if there is none."""
+        """Scroll to the next (`by` > 0) or previous differing row; return its index or -1."""
         places = [place for place, row in enumerate(self._rows) if not row.same]
         if not places:
             return -1
@@ -208,7 +208,7 @@ class SideBySide(QAbstractScrollArea):
             paint.text(painter, room, more, "accent", "label", 500)
 
     def _mark_title(self, painter: QPainter, room: QRectF, width: float, number: int) -> None:
-        """Mark the tool names of calls to different tools."""
+        """Mark the tool name of one side (0 or 1), since the calls are to different tools."""
         color = theme().color
         rect = QRectF(room.left() - 3, room.top() + 1, min(width, room.width()) + 6, 18)
         painter.fillRect(rect, color(("advantage-neg-2", "advantage-pos-2")[number]))
@@ -305,7 +305,7 @@ def _formats(
 
 
 def _joined(text: str, marks: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge marks separated by a single space."""
+    """Merge marks (start, end) separated by a single space."""
     merged: list[tuple[int, int]] = []
     for start, end in marks:
         if merged and text[merged[-1][1] : start] == " ":

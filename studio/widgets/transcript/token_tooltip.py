@@ -7,7 +7,7 @@ from studio.widgets.transcript.items import Token, plain
 
 
 def token_tip(token: Token) -> TipText:
-    """Content of the tooltip, as far as known."""
+    """Return the tooltip of a token; unknown measurements are omitted."""
     words = plain(token.text).replace("\n", "\u21b5").strip() or "space"
     lines: list[list[Span]] = []
     if not token.trained:

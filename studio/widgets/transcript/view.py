@@ -80,7 +80,7 @@ class Transcript(QAbstractScrollArea):
         self.setAccessibleName("Transcript")
 
     def set_items(self, items: Sequence[Item], *, keep_place: bool = False) -> None:
-        """Show another trajectory from its start, or with `keep_place` the updated same one."""
+        """Show the rows of a trajectory; `keep_place` keeps the scroll position for an update."""
         place = self.verticalScrollBar().value() if keep_place else 0
         self._items = tuple(items)
         self._token = None
@@ -134,7 +134,7 @@ class Transcript(QAbstractScrollArea):
             self.verticalScrollBar().setValue(round(top))
 
     def _marked(self, index: int) -> list[QRectF]:
-        """Rectangles of the passage in a row."""
+        """Rectangles of the marked passage in a row."""
         if self._passage is None or index != self._focused or index < 0:
             return []
         for block in self._row(index).blocks:

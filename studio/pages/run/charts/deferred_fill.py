@@ -10,7 +10,7 @@ AT_ONCE = 3
 
 
 class DeferredFill(QObject):
-    """Fill charts: `start(charts)` fills the first one at once and the others in later turns."""
+    """Scheduler that calls `fill` for charts: the first at once, others in later turns."""
 
     def __init__(self, fill: Callable[[BoundChart], None], parent: QObject | None = None) -> None:
         super().__init__(parent)

@@ -47,7 +47,7 @@ def lines(
     full: bool = False,
     limit: Callable[[RunModel], Limit | None] = lambda run: None,
 ) -> Maker:
-    """Plain lines on one axis: shares as per cent where `form` says so, up to 100 % if `full`."""
+    """Return a maker of a chart with lines on one axis; `full` sets its range to 0 to 1."""
 
     def make(link: ChartLink) -> tuple[ChartCard, Fill]:
         card = ChartCard(title, link)
@@ -149,7 +149,7 @@ GAP = (
 
 
 def _gap(link: ChartLink) -> tuple[ChartCard, Fill]:
-    """Chart of the log-prob gap beside the KL of each update, in the same unit."""
+    """Build the chart of log-prob gap and KL of each update, in the same unit (nats)."""
     card = ChartCard("Log-prob gap", link)
     form = formatting.significant
     sampled = [card.add_line(line.name, line.token, form=form) for line in GAP]

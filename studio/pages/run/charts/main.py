@@ -30,7 +30,7 @@ def part_token(name: str, names: Sequence[str]) -> str:
 
 
 class Overlay:
-    """Curve of the parent run, drawn behind the curve of its branch."""
+    """Curve of the parent run in a chart card, drawn behind the curve of its branch."""
 
     def __init__(self, card: ChartCard, metric: str, pane: int = 0) -> None:
         self._card, self._metric, self._pane = card, metric, pane
@@ -118,7 +118,7 @@ def _script(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def _is_own(key: str) -> bool:
-    """Return whether a metric is neither shown by other charts nor logged by ART for every run."""
+    """Return whether a metric was logged by the user's script, not by ART for every run."""
     _, split, *rest = key.split("/")
     return bool(rest) and split not in COUNTED_BY_ART and rest[0] not in KNOWN_OF_ART
 

@@ -37,9 +37,9 @@ class ChartSpec:
     words: str = ""
     """Subtitle, one line."""
     of_judge: bool = False
-    """True for charts that need a judge."""
+    """Whether the chart needs a judge."""
     of_script: bool = False
-    """True for charts of runs trained by an external script."""
+    """Whether the chart is for runs trained by an external script."""
 
     def bound(self, link: ChartLink) -> BoundChart:
         card, fill = self.make(link)

@@ -30,7 +30,7 @@ LONGEST = 28
 
 
 class AdvancedFold(QWidget):
-    """Advanced section: `show_config(config)`; emits `edited(key, value)`, None for the default."""
+    """Advanced section. Emits `edited(key, value)`; the value None restores the default."""
 
     edited = Signal(str, object)
 

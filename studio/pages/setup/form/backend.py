@@ -52,7 +52,7 @@ REMEDIES = {
     "backend.weights": ("Train with Unsloth", {"backend.trainer": "unsloth"}),
     "backend.trainer": ("Take full weights", {"backend.weights": "full"}),
 }
-"""Changes that make a refused pair of settings valid."""
+"""Setting → button and values (key → value) that make a refused combination valid."""
 BOTH = "both"
 
 
@@ -71,9 +71,9 @@ class BackendCard(Card):
         self._config: ProjectConfig | None = None
         self._facts: BackendFacts | None = None
         self._shown: tuple[str, list[Any]] | None = None
-        """Project and values of the last update."""
+        """Project name and values (in order of `rows`) of the last update."""
         self._broken: set[str] = set()
-        """Settings with invalid values in the file."""
+        """Keys of settings with invalid values in project.toml."""
         self._folded = QWidget()
         self.rows = {key: self._row(key) for key in LABELS}
         self._more = Button("GPUs, memory, overlap", "quiet", icon="chevron-right", height=28)
@@ -82,8 +82,8 @@ class BackendCard(Card):
         self._build()
 
     def show_config(self, config: ProjectConfig) -> None:
-        """Show stored values. A refused edit stays while its value is unchanged; settings refused
-        because of a changed one are restored.
+        """Show stored values. A refused edit stays visible until a stored value changes, which may
+        have resolved it.
         """
         self._config = config
         self._broken.clear()
@@ -105,14 +105,14 @@ class BackendCard(Card):
         return notes(self._config, self._facts) if self._config else {}
 
     def show_problem(self, key: str, words: str) -> None:
-        """Show a problem in the file until a valid file is loaded."""
+        """Show a problem of project.toml at its setting until a valid file is loaded."""
         self._broken.add(key)
         self.rows[key].set_problem(words)
         if key not in CHOICES:
             self.unfold(True)
 
     def set_problem(self, key: str, words: str) -> None:
-        """Show the response to an edit, with a change that makes it valid."""
+        """Show why an edit was refused (empty: it was not), with a change that makes it valid."""
         remedy = REMEDIES.get(key) if words and self._is_half(key) else None
         self.rows[key].answer(words, (remedy[0], BOTH) if remedy else ("", ""))
         if words and key not in CHOICES:
@@ -148,7 +148,7 @@ class BackendCard(Card):
             self.link_activated.emit(link)
 
     def _is_half(self, key: str) -> bool:
-        """Return whether an edit is refused because of a dependent setting."""
+        """Return whether an edit is valid only together with another setting in `REMEDIES`."""
         if self._config is None:
             return False
         backend, value = self._config.backend, self.rows[key].field.value()

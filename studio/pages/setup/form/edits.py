@@ -18,14 +18,14 @@ FILE = "project.toml"
 
 
 class Part(Protocol):
-    """Protocol of widgets with editable settings."""
+    """Widget with editable settings."""
 
     def set_problem(self, key: str, words: str) -> None:
         """Show why an edit was refused; empty words clear the problem."""
 
 
 class Edits:
-    """Queue of edits: `turn(path)` selects a project, then `put`, `write` and `save`.
+    """Edits of one project: `turn(path)` selects it, `put`, `write` and `save` send changes.
 
     Calls `moved()` when `under_way()` changes.
     """
@@ -41,14 +41,14 @@ class Edits:
         self._pending.clear()
 
     def under_way(self) -> dict[str, Any]:
-        """Return the values that are not written yet."""
+        """Return key → value of all settings that are not written yet."""
         return {key: value for values in self._pending.values() for key, value in values.items()}
 
     def put(self, part: Part, key: str, value: Any) -> None:
         self.write(part, key, {key: value})
 
     def write(self, part: Part, key: str, values: dict[str, Any]) -> None:
-        """Write values; a refusal is shown at `key` in `part`."""
+        """Write settings (key → value); a refusal is shown at `key` in `part`."""
         path = self.path
         self._pending[key] = values
         self._moved()
@@ -76,7 +76,7 @@ class Edits:
         self._session.write_first(self._tasks.run(name, edit, written, refused))
 
     def save(self, tab: TomlTab, path: str, text: str, force: bool = False) -> None:
-        """Write the whole file. Ask if it has changed since it was read; `force` overwrites it."""
+        """Write project.toml. Ask if it has changed since it was read; `force` overwrites it."""
         read = "" if force else tab.read
 
         def saved(view: ProjectView) -> None:
@@ -96,7 +96,7 @@ class Edits:
         self._session.write_first(self._tasks.run(f"save {path}", edit, saved, refused))
 
     async def _resolve(self, tab: TomlTab, path: str, text: str) -> None:
-        """Show the file on disk and ask which text to keep."""
+        """Show the difference to the file on disk and ask which text to keep."""
         self._show(await self._session.client.project(path))
         answer = await choose(tab.window(), FILE, text, tab.file_text)
         if answer == "mine":

@@ -47,7 +47,7 @@ class EffortSlider(KeyboardFocus, QWidget):
         return INSET + place * (self.width() - 2 * INSET) / (len(STOPS) - 1)
 
     def _place(self) -> float:
-        """Return the position of the knob; a custom number lies between two presets."""
+        """Return the knob position in units of presets; a custom number lies between two."""
         counts = [count for _, count in STOPS]
         if self._steps <= counts[0]:
             return 0.0

@@ -33,7 +33,7 @@ DIALS = BACKEND | {
     *("name", "description", "model.name", "agent.file", "scenarios.train"),
     *("scenarios.validation", "train.steps", "train.algorithm.preset", "judge.enabled"),
 }
-"""Keys with a control above the Advanced section, which has the rest."""
+"""Keys with their own control; the Advanced section has all others."""
 VARIANTS = {
     "train.algorithm.advantage": (
         ("group_mean", "minus the group mean"),
@@ -129,7 +129,7 @@ def section_of(key: str) -> str:
 
 
 def _plain(kind: Any) -> Any:
-    """Unwrap `str | None`, which is edited as a text that can be empty."""
+    """Return T for the annotation `T | None`, which is edited as text; None for other unions."""
     if get_origin(kind) in (Union, types.UnionType):
         rest = [arm for arm in get_args(kind) if arm is not type(None)]
         return rest[0] if len(rest) == 1 else None
@@ -180,11 +180,11 @@ def changed(config: ProjectConfig) -> list[tuple[FieldSpec, Any]]:
 
 
 def usual_values(config: ProjectConfig) -> ProjectConfig:
-    """Return the defaults with the selected algorithm preset."""
+    """Return the default configuration with the selected algorithm preset."""
     algorithm = Algorithm(preset=config.train.algorithm.preset)
     return ProjectConfig(train=TrainConfig(algorithm=algorithm))
 
 
 def shown(value: Any) -> str:
-    """Format a value in a few characters."""
+    """Format the value of a setting in a few characters."""
     return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")

@@ -55,7 +55,7 @@ class MethodCard(Card):
 
 
 def deviations(algorithm: Algorithm) -> list[str]:
-    """Return keys that differ from the preset."""
+    """Return the keys of settings that differ from the preset."""
     plain = Algorithm(preset=algorithm.preset)
     names = Algorithm.model_fields
     return [name for name in names if getattr(algorithm, name) != getattr(plain, name)]

@@ -268,11 +268,11 @@ class ChoicesForm(QWidget):
         self._backend.show_facts(facts)
 
     def notes(self) -> dict[str, Note]:
-        """Return the notes of backend settings by key."""
+        """Return setting key → note of the backend settings."""
         return self._backend.notes()
 
     def show_problems(self, problems: Sequence[Problem]) -> None:
-        """Show problems at their controls; `where` begins with the key."""
+        """Show problems at the controls of their settings (`where` begins with the key)."""
         rows = {
             "model": self._first,
             "agent": self._second,
@@ -306,7 +306,7 @@ class ChoicesForm(QWidget):
             self.show_problems([Problem(code="config", message=words, where=key)])
 
     def set_locked(self, words: str) -> None:
-        """Show that edits apply to the next run while a run is active."""
+        """Show a reason why edits apply only to the next run; empty words remove it."""
         if words and self._config is not None:
             self._fifth.say(f"{effort_words(self._config)}. {words}", "info")
 

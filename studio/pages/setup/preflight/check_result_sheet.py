@@ -87,7 +87,7 @@ class CheckedSheet(Sheet):
 
 
 def _passage(head: str, text: str) -> QWidget:
-    """Widget of one message: its role and its text, which can be selected."""
+    """Build the widget of a message: heading and selectable text."""
     box = QWidget()
     column = vbox(Text(head.capitalize(), "caption", 500, "muted"), parent=box, spacing=2)
     shown = text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "…"

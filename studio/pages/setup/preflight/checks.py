@@ -8,7 +8,8 @@ from studio.text import formatting
 def project_checks(
     problems: list[Problem], readable: bool, lacking: str, outside: bool = False
 ) -> list[tuple[str, str]]:
-    """Return whether the project can be trained, and its problems."""
+    """Return up to five problems, or that the project is valid. `readable`: it could be loaded;
+    `lacking`: missing packages; `outside`: an external script makes the rollouts."""
     if outside and not problems:
         return [("good", "project.toml is valid"), ("open", "Rollouts come from a script")]
     if problems:
@@ -18,7 +19,7 @@ def project_checks(
 
 
 def disk_checks(forecast: Forecast | None) -> list[tuple[str, str]]:
-    """Return the disk space needed for the retained checkpoints."""
+    """Return one line on the disk space of retained checkpoints; empty without a forecast."""
     if forecast is None or not forecast.kept:
         return []
     need, free = forecast.disk_bytes, forecast.disk_free_bytes

@@ -26,7 +26,7 @@ PHASES = (("Sample", "sampling_bytes"), ("Train", "training_bytes"))
 
 @dataclass(frozen=True)
 class Group:
-    """Parts of the estimate that form a segment of the bar."""
+    """Segment of the bar: label, colour token, names of its parts of the estimate."""
 
     words: str
     token: str
@@ -47,7 +47,7 @@ REST = Group("CUDA context, allocator", "plot-7", ())
 
 
 def grouped(parts: Sequence[MemoryPart], phase: str) -> list[tuple[Group, int]]:
-    """Return bytes per group in a phase, `sampling_bytes` or `training_bytes`."""
+    """Return (group, bytes) in a phase: `sampling_bytes` or `training_bytes`."""
     named = {name for group in GROUPS for name in group.parts}
     found = []
     for group in (*GROUPS, REST):
@@ -96,7 +96,7 @@ class CardMemory(QWidget):
         self._show_fixes(plan.fixes)
 
     def offer_undo(self, words: str, values: dict[str, Any]) -> None:
-        """Offer to undo a fix by restoring `values`; an empty dict hides the offer."""
+        """Offer to undo a fix by restoring `values` (key → value); an empty dict hides it."""
         self._undo_values = values
         self._undo_words.set_words(f"Set: {words}" if words else "")
         for widget in (self._undo_words, self._undo):
@@ -133,7 +133,7 @@ def _verdict(fix: MemoryFix) -> str:
 
 
 def _sampler_words(plan: VramPlan) -> str:
-    """Describe the vLLM settings, and whether all rollouts fit at once."""
+    """Describe vLLM's memory settings, and how many rollouts fit at once if not all do."""
     words = []
     if plan.memory_share is not None:
         gives = {

@@ -36,7 +36,7 @@ class ProjectChecks(QWidget):
         self._answers: JudgeCheck | None = None
         self._begun, self._title = 0.0, ""
         self._tested: dict[CheckRow, dict[str, str]] = {}
-        """File fingerprints of the project at each check."""
+        """File → fingerprint, at the time of each check."""
         self._outdated: set[CheckRow] = set()
         """Checks whose files changed while they were running."""
         self._sheet = CheckedSheet(host)
@@ -81,7 +81,7 @@ class ProjectChecks(QWidget):
             row.set_found(*outcome)
 
     def _outdate(self, files: dict[str, str]) -> None:
-        """Mark checks of older files as outdated."""
+        """Mark checks as outdated whose fingerprints differ from `files` (file → fingerprint)."""
         for row, found in ((self.agent, self._attempt), (self.judge, self._answers)):
             if self._tested.get(row, files) == files:
                 continue
@@ -92,7 +92,7 @@ class ProjectChecks(QWidget):
             self._show(row, check_results.CHANGED, found is not None)
 
     def _begin(self, row: CheckRow) -> None:
-        """Start a check and drop the fingerprints of the previous one."""
+        """Reset the state of a check before it starts again."""
         self._tested.pop(row, None)
         self._outdated.discard(row)
 

@@ -106,7 +106,7 @@ class Preflight(QWidget):
         self._safe.set_words(why or "Closing this window does not stop training.")
 
     def allow_measuring(self, allowed: bool) -> None:
-        """Enable measuring; disabled for projects with an external training script."""
+        """Enable the baseline button; disabled for projects with an external training script."""
         self._measure.setVisible(allowed)
 
     def add_tests(self, tests: QWidget) -> None:
@@ -146,7 +146,7 @@ def _time_facts(forecast: Forecast) -> list[Fact]:
 
 
 def advice(rate: Interval | None, scenarios: list[float]) -> str:
-    """Describe the baseline, with a suggestion."""
+    """Advise on the baseline (None: not measured); `scenarios` are mean rewards of scenarios."""
     low, high = USEFUL
     if rate is None:
         return (

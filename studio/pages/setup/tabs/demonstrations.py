@@ -42,7 +42,7 @@ class DemonstrationsTab(QWidget):
         super().__init__(parent)
         self._session, self._tasks, self._sheet = session, tasks, sheet
         self._teacher_run = ""
-        """Run of the teacher."""
+        """Id of the teacher's run."""
         self.files, self.bad = FileTableModel(self), BadLineModel(self)
         self._file_table = Table("Demonstration files", row_px=ROW_PX)
         self._bad_table = Table("Invalid lines", row_px=ROW_PX)
@@ -58,7 +58,7 @@ class DemonstrationsTab(QWidget):
         self._wire()
 
     def load(self) -> None:
-        """Have the engine read all files."""
+        """Request the contents of all demonstration files from the engine."""
         if not self._session.project.path or not self._session.connected:
             return
         self._words.set_tone("muted")
@@ -167,7 +167,7 @@ class DemonstrationsTab(QWidget):
 
     @Slot()
     def show_run(self) -> None:
-        """Show whether the selected run has usable trajectories, and the progress of a teacher."""
+        """Show the "Best of" button if the run has trajectories, and the progress of a teacher."""
         if not self.isVisible():
             return
         self._follow_teacher()

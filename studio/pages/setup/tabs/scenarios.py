@@ -47,7 +47,7 @@ class ScenariosTab(QWidget):
 
     changed = Signal(object)
     measured = Signal()
-    """Emitted when `rates` change."""
+    """Emitted when `rates` changes."""
 
     def __init__(self, session: Session, tasks: TaskScope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -74,7 +74,7 @@ class ScenariosTab(QWidget):
         self._marks: dict[File, str] = {}
         """Fingerprint of each file when it was read."""
         self._measured = ("", "", 0.0)
-        """Project, run and time of the baseline shown."""
+        """Project, run id and time of change (Unix) of the baseline shown."""
         self._build()
         self._which.chosen.connect(lambda _: self.load())
 
@@ -110,7 +110,7 @@ class ScenariosTab(QWidget):
             self._tasks.run("scenarios", self._read(*file), self._show, self._reject)
 
     def show_baseline(self, run: RunSummary | None) -> None:
-        """Show baseline results per training scenario; None if there is no baseline."""
+        """Show the results of a baseline run per training scenario; None hides them."""
         path = self._session.project.path
         measured = (path, run.id if run else "", run.changed_at if run else 0.0)
         if measured == self._measured:
@@ -169,7 +169,7 @@ class ScenariosTab(QWidget):
         return model
 
     def show_files(self, files: Mapping[str, str]) -> None:
-        """Reload the visible file if its fingerprint changed; unsaved rows are kept."""
+        """Reload the visible file if its fingerprint in `files` (path → fingerprint) differs."""
         mark = files.get(self._name(), "")
         if not self.isVisible() or mark == self._marks.get(self._file, mark):
             return
@@ -185,7 +185,7 @@ class ScenariosTab(QWidget):
         return info.path if info else ""
 
     async def _read(self, path: str, split: Split) -> tuple[File, list[Row], str]:
-        """Read rows and fingerprint; retries if the file changes meanwhile."""
+        """Read rows and fingerprint of a file; retries if the file changes meanwhile."""
         client, marks = self._session.client, list[str]()
 
         async def page(offset: int) -> ScenarioPage:
@@ -342,7 +342,7 @@ class ScenariosTab(QWidget):
 
 
 async def _all_pages(ask: Callable[[int], Awaitable[Any]]) -> list[Any]:
-    """Load all pages of a list; `ask` takes the number of items loaded so far."""
+    """Load all items of a paged list; `ask(offset)` loads a page."""
     items: list[Any] = []
     while True:
         page = await ask(len(items))

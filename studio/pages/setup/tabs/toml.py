@@ -67,7 +67,7 @@ class TomlTab(QWidget):
         return self._text != self._saved
 
     def show_text(self, path: str, text: str, problems: list[Problem], mark: str = "") -> None:
-        """Show a project's file with its fingerprint; unsaved edits are kept."""
+        """Show project.toml of a project; `mark` is its fingerprint. Unsaved edits are kept."""
         self._problems = problems
         if path != self._path:
             self._turn(path, text, mark)
@@ -90,7 +90,7 @@ class TomlTab(QWidget):
         return self._saved
 
     def saved(self, path: str, text: str, mark: str = "") -> None:
-        """Update text and fingerprint after a save."""
+        """Store the text that was saved, and its fingerprint `mark`."""
         if path == self._path:
             self._base, self._base_mark = text, mark
             if self._text == text:

@@ -20,13 +20,13 @@ class _Turn:
     results: tuple[Message, ...]
 
     def signature(self) -> tuple[str, ...]:
-        """Return the key that matches turns: tool names and whether there is text."""
+        """Return the key by which turns are matched: tool names and whether there is text."""
         content_kind = "words" if self.said.content.strip() else ""
         return (content_kind, *(call_words(call)[0] for call in self.said.tool_calls))
 
 
 def rows_of(left: Trajectory, right: Trajectory) -> list[PairRow]:
-    """Return the shared prefix as one row, then aligned turns."""
+    """Return rows of two trajectories side by side: messages before the first turn, then turns."""
     before = [list(takewhile(_before_turns, one.messages)) for one in (left, right)]
     rows = [
         PairRow(*(Side(_role(m), m.content, "system" if m else "") if m else None for m in pair))

@@ -28,7 +28,7 @@ _TOP, _REASON_PX, _WORD_PX, _BAND_PX = 76, 56, 20, 26
 
 @dataclass(frozen=True)
 class HeadFacts:
-    """Content of a header; `judged` and `spoken` hold for the group, so that headers align."""
+    """Content of a column header. `parting` is the text on where the trajectory diverges."""
 
     record: Trajectory
     rank: int = 0
@@ -43,13 +43,13 @@ class HeadFacts:
     blind: bool = False
 
     def titled(self, parting: str) -> "HeadFacts":
-        """Return a copy whose header says where the trajectories diverge: `parting`."""
+        """Return a copy with another divergence text."""
         return replace(self, parting=parting)
 
 
 class ColumnHead(QWidget):
-    """Header; `pressed` selects the trajectory, `dragged(x)` and `dropped(x)` rank it (screen
-    px).
+    """Header of a trajectory column. Emits `pressed` on a click, and `dragged(x)` and `dropped(x)`
+    with a screen position in pixels while the user drags it to another rank.
     """
 
     pressed = Signal()
@@ -142,7 +142,7 @@ class ColumnHead(QWidget):
         paint.text(painter, words, rank_words(facts), tone, "caption")
 
     def _paint_hidden(self, painter: QPainter) -> None:
-        """Paint hatches in place of hidden figures."""
+        """Paint hatches in place of the figures hidden by blind grading."""
         self._figures_end = 150.0
         for box in (QRectF(42, 13, 96, 18), QRectF(12, 42, self.width() - 24, 6)):
             paint.hatch(painter, box, "border-strong")
@@ -174,7 +174,7 @@ class ColumnHead(QWidget):
 
 
 def rank_words(facts: HeadFacts) -> str:
-    """Return rank, turns and tokens, or the reason why there is no score."""
+    """Describe rank, number of turns and tokens, or why the trajectory has no reward."""
     record = facts.record
     if record.reward is None:
         why = record.problem.message if record.problem else "no reward"
@@ -187,7 +187,7 @@ def rank_words(facts: HeadFacts) -> str:
 
 
 def change_words(record: Trajectory) -> str:
-    """Describe the effect of labels on the score: "judge 0.80, you 0.88"."""
+    """Describe scores before and after labels: "judge 0.80, you 0.88"; empty without labels."""
     before = record.unlabelled
     if before is None or record.reward is None:
         return ""  # excluded trajectories have no score; the chip shows this
@@ -199,7 +199,7 @@ def change_words(record: Trajectory) -> str:
 
 
 def told(facts: HeadFacts) -> str:
-    """Return the accessible text."""
+    """Return the header content as text for screen readers."""
     record = facts.record
     if facts.blind:
         chips = [chip.told() for chip in facts.chips]

@@ -1,4 +1,4 @@
-"""Trajectories of a group in columns, best first, with paging, focus and ranking."""
+"""Columns view: the trajectories of a group side by side, with paging, focus and ranking."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class SiblingColumn(QWidget):
 
 @dataclass
 class _Shown:
-    """Group as shown: ordered trajectories, with values computed once for each."""
+    """Group in display order, with divergence texts and transcript rows by trajectory number."""
 
     group: GroupSummary
     records: list[Trajectory]
@@ -71,7 +71,7 @@ class _Shown:
 
 
 class ColumnsView(QWidget):
-    """Columns of a group: `show_group(siblings)`, `focus(place)`; pages what does not fit.
+    """Columns of a group, with paging if they do not all fit.
 
     Emits `ranked(ids)`, best first, when headers are dragged or moved by keys.
     """
@@ -104,13 +104,13 @@ class ColumnsView(QWidget):
         return self._siblings[self._focus] if self._siblings else None
 
     def order(self) -> list[Trajectory]:
-        """Return all trajectories, left to right."""
+        """Return all trajectories of the group, left to right."""
         return list(self._siblings)
 
     def show_group(self, siblings: Siblings, weights: Weights = EVEN, blind: bool = False) -> None:
-        """Show a group, best first; in blind mode in stored order, to hide the ranking.
+        """Show a group, highest reward first; without rewards, as in blind mode, in stored order.
 
-        The same group again keeps order and focus, so that labels do not move columns.
+        An update of the group on display keeps its order and focus.
         """
         before, self._weights, self._blind = self._shown_group, weights, blind
         records = siblings.trajectories
@@ -132,7 +132,7 @@ class ColumnsView(QWidget):
         self._fill()
 
     def show_draft(self, draft: Draft) -> None:
-        """Show chips of the uncommitted label."""
+        """Show the chips of an uncommitted label in the column headers."""
         self._draft = draft
         self._show_heads()
 
@@ -152,7 +152,7 @@ class ColumnsView(QWidget):
         self.focus(self._focus + by)
 
     def focus(self, place: int) -> None:
-        """Focus a position in the order shown and scroll to it."""
+        """Focus the column at a position (from 0) and page to it."""
         if not self._siblings:
             return
         self._focus = min(len(self._siblings) - 1, max(0, place))
@@ -174,16 +174,16 @@ class ColumnsView(QWidget):
         self._fill()
 
     def focus_index(self, index: int) -> None:
-        """Focus a trajectory by its number in the group."""
+        """Focus a trajectory by its number in the group (from 0)."""
         places = [i for i, record in enumerate(self._siblings) if record.index == index]
         self.focus(places[0] if places else 0)
 
     def move_rank(self, by: int) -> None:
-        """Swap the focused trajectory with its neighbour."""
+        """Swap the focused trajectory with the one `by` columns to the right."""
         self._rank(self._focus, self._focus + by)
 
     def next_divergence(self) -> int | None:
-        """Scroll to the next divergence in the focused column; returns its turn."""
+        """Scroll to the next divergence of the focused column; return its turn or None."""
         place = self._focus - self._first
         if not 0 <= place < len(self._columns):
             return None
@@ -199,7 +199,7 @@ class ColumnsView(QWidget):
         return turn
 
     def divergences(self) -> list[int]:
-        """Return turns at which the focused trajectory diverges from others."""
+        """Return the turns (from 1) at which the focused trajectory diverges from others."""
         return divergences(self._siblings, self._focus) if self._siblings else []
 
     def sizeHint(self) -> QSize:
@@ -262,7 +262,7 @@ class ColumnsView(QWidget):
             column.transcript.set_faint(facts.excluded)
 
     def facts_of(self, name: str) -> HeadFacts | None:
-        """Return the header content of a trajectory, also while it is not visible."""
+        """Return the header content of a trajectory by id; None if it is not in the group."""
         shown = self._shown_group
         found = [one for one in self._siblings if one.id == name]
         return self._facts(shown, found[0]) if shown and found else None
@@ -302,7 +302,7 @@ class ColumnsView(QWidget):
     # Drag and drop ranking
 
     def _slot(self, x: int) -> int:
-        """Return the column before which a screen position lies."""
+        """Return the visible column (from 0) before which a screen position in pixels lies."""
         inside = self.mapFromGlobal(QPoint(x, 0)).x()
         return sum(inside > column.geometry().center().x() for column in self._columns)
 

@@ -12,7 +12,7 @@ from studio.widgets.transcript.side_by_side import SideBySide
 
 
 class CompareView(QWidget):
-    """Comparison: `show_pair(base, other)`, each with its column header."""
+    """Aligned transcripts of a reference and another trajectory, each below its column header."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -28,14 +28,14 @@ class CompareView(QWidget):
         vbox(heads, (self.rows, 1), parent=self, spacing=6)
 
     def clear(self) -> None:
-        """Clear the view; trajectory ids repeat between runs."""
+        """Clear the view on a change of run, because trajectory ids repeat between runs."""
         self._shown = ("", "")
         self.rows.set_rows([])
 
     def show_focused(self, columns: ColumnsView, base: str, before: str) -> str:
-        """Compare the focused trajectory with its reference; returns the id of the reference.
+        """Compare the focused trajectory with `base`; return the reference used.
 
-        A trajectory that is its own reference gets another one.
+        Without a valid reference, `base_of` picks one; `before` is the previously focused id.
         """
         focused = columns.record()
         if focused is None:
@@ -49,7 +49,7 @@ class CompareView(QWidget):
         return base
 
     def show_pair(self, base: HeadFacts, other: HeadFacts) -> None:
-        """Show a pair; the same pair again keeps its scroll position."""
+        """Show reference and other trajectory; the same pair again keeps its scroll position."""
         pair = (base.record.id, other.record.id)
         if pair != self._shown:
             self._shown = pair
@@ -67,7 +67,7 @@ class CompareView(QWidget):
 def base_of(
     siblings: list[Trajectory], focused: Trajectory, before: str | None
 ) -> Trajectory | None:
-    """Return the best of the others, or the previously focused one if the focused one is best."""
+    """Return the best other trajectory; if `focused` is best, the one with id `before` if any."""
     others = [one for one in siblings if one.id != focused.id]
     if not others:
         return None

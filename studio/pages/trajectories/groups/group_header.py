@@ -28,12 +28,12 @@ from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import plain
 
 LISTS = (TABLE, SCENARIOS)
-"""Views that show no single group."""
+"""Views that list many groups."""
 TITLE_PX, LEGEND_PX, PLACE_PX = 250, 860, 900
 
 
 class GroupHead(QWidget):
-    """Header: `show_group(group, siblings)`; `mode_chosen(int)`, `paged(±1)`, `unfolded(bool)`."""
+    """Header of a group. Emits `mode_chosen(view)`, `paged(±1)` and `unfolded(bool)`."""
 
     mode_chosen = Signal(int)
     paged = Signal(int)
@@ -108,7 +108,7 @@ class GroupHead(QWidget):
         self._start.setVisible(mode == COLUMNS)
 
     def _show_place(self) -> None:
-        """Hide group number and trajectory range first if there is no room."""
+        """Show group number and trajectory range if there is room."""
         for part in (self._place, self._shown):
             part.setVisible(self._mode not in LISTS and self.width() >= PLACE_PX)
 
@@ -138,7 +138,7 @@ class GroupHead(QWidget):
 
 
 def legend(records: Sequence[Trajectory], weights: Weights) -> list[Span]:
-    """Return the reward parts with their colours."""
+    """Return the legend of the reward parts: a coloured square and a name for each."""
     parts = {part.name: part.token for one in records for part in parts_of(one, weights)}
     spans = []
     for name, token in parts.items():

@@ -86,8 +86,8 @@ def _paint_group(
 
 
 class GroupPanel(QWidget):
-    """Group list; emits `group_chosen(group)`, `query_changed(query)` on search or filters, and
-    `filters_kept(lines)` when a filter is saved or deleted.
+    """Group list with search. Emits `group_chosen(group)`, `query_changed(query)` on search or
+    filters, and `filters_kept(lines)` when a filter is saved or deleted.
     """
 
     group_chosen = Signal(object)
@@ -102,7 +102,7 @@ class GroupPanel(QWidget):
         self._shown: Place | None = None
         """Group shown on the page."""
         self._row, self._total = -1, 0
-        """Its last row in the list, and the length of the list then."""
+        """Last known row of that group, and the length of the list at that time."""
         self._awaited = -1
         """Row that was selected before its group was loaded."""
         self.search = SearchInput("Search trajectories", "Search", compact=True)
@@ -137,7 +137,7 @@ class GroupPanel(QWidget):
         self._show_step()
 
     def set_filters(self, kept_lines: Sequence[str]) -> None:
-        """Set the saved filters, newest first."""
+        """Set the saved filters (lines of `saved_filters.packed`), newest first."""
         self._kept = list(kept_lines)
 
     def filter_menu(self) -> QMenu:
@@ -169,7 +169,7 @@ class GroupPanel(QWidget):
             self.list.setCurrentIndex(self._model.index(row, 0))
 
     def hold(self, held: bool) -> None:
-        """Hold the automatic selection while a group outside the list is shown."""
+        """Suspend automatic selection while the page shows a group that is not in the list."""
         self._held = held
 
     def show_place(self, place: Place) -> None:
@@ -261,11 +261,11 @@ class GroupPanel(QWidget):
             self.choose(0)
 
     def _begin_anew(self) -> None:
-        """Reset the state for another run or query."""
+        """Forget the group shown, for another run or query."""
         self._shown, self._row, self._awaited = None, -1, -1
 
     def _follow_shown(self) -> None:
-        """Keep the current row on the shown group as rows are inserted; unset it if unknown."""
+        """Move the current row to the group shown on the page; unset it if its row is unknown."""
         if self._shown is None or self._awaited >= 0:
             return
         split, step, group = self._shown
@@ -295,7 +295,7 @@ class GroupPanel(QWidget):
             self._awaited = index.row()
 
     def _pressed(self, index: QModelIndex) -> None:
-        """Emit a click on the current row if another group is shown."""
+        """Choose a clicked group unless the page shows it; the current row may be clicked again."""
         group = index.data(Qt.ItemDataRole.UserRole)
         if group is not None and _place(group) != self._shown:
             self._choose(group)

@@ -12,13 +12,13 @@ _PAGING = {"offset", "limit", "sort", "descending"}
 
 
 def packed(query: TrajectoryQuery) -> str:
-    """Serialize the non-default fields of a query, without the group."""
+    """Serialize the non-default fields of a query as JSON, without paging and group."""
     fields = query.model_dump(exclude_defaults=True, exclude={*_PAGING, "group"})
     return json.dumps(fields, sort_keys=True, ensure_ascii=False)
 
 
 def unpacked(line: str) -> TrajectoryQuery | None:
-    """Parse a line; None if this version cannot read it."""
+    """Parse a saved filter; None if this version cannot read it."""
     try:
         return TrajectoryQuery.model_validate_json(line)
     except ValidationError:
@@ -26,13 +26,13 @@ def unpacked(line: str) -> TrajectoryQuery | None:
 
 
 def kept(lines: Sequence[str], query: TrajectoryQuery) -> list[str]:
-    """Prepend a query and drop the oldest ones above the limit."""
+    """Return the saved filters with `query` first; the oldest ones above the limit are dropped."""
     new = packed(query)
     return [new, *(line for line in lines if line != new)][:MOST]
 
 
 def name_of(query: TrajectoryQuery) -> str:
-    """Describe a query: Steps 3–9 · no signal · not labelled · “visa”."""
+    """Describe a query: "Steps 3–9 · no signal · not labelled · “visa”"."""
     words = []
     if query.step is not None:
         last = query.step if query.step_to is None else query.step_to

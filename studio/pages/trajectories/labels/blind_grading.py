@@ -25,7 +25,7 @@ def blinded(siblings: Siblings) -> Siblings:
 
 
 def told(label: Label, siblings: Siblings) -> str:
-    """Describe how far the judge, or else the reward, agrees with a label."""
+    """Describe in how many pairs the judge agrees with a label; without scores, the reward."""
     numbers = {one.id: one.index + 1 for one in siblings.trajectories}
     pairs = preferences(label.words, list(numbers))
     scores = judged(siblings.verdicts)
@@ -56,5 +56,5 @@ def told(label: Label, siblings: Siblings) -> str:
 
 
 def judged(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """Return the newest judge score of each trajectory."""
+    """Map trajectory ids to the newest judge score; unscored trajectories are absent."""
     return {one.trajectory_id: one.score for one in verdicts if one.score is not None}

@@ -1,7 +1,7 @@
 """Uncommitted label of a group (pure, immutable).
 
-Each change returns a new value, so that undo restores the previous one. `words(siblings)` returns
-the content of the label.
+Each change returns a new Draft, so that undo can restore the previous one. Arguments named `name`
+are trajectory ids.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ _LEAVES_OUT: frozenset[Mark] = frozenset({"veto", "exclude"})
 
 @dataclass(frozen=True)
 class Draft:
-    """Uncommitted label; trajectories are referenced by id."""
+    """Uncommitted label. `scores` and `notes` are by trajectory id."""
 
     best: tuple[str, ...] = ()
-    """Best trajectory, or several tied ones."""
+    """Id of the best trajectory, or of several tied ones."""
     worst: str = ""
     order: tuple[tuple[str, ...], ...] = ()
-    """Full ranking, best first; replaces best and worst."""
+    """Full ranking of ids, best first, ties together; replaces best and worst."""
     marks: frozenset[tuple[str, Mark]] = frozenset()
     scores: dict[str, float] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
@@ -45,14 +45,14 @@ class Draft:
         return replace(self, best=best, worst=worst, order=())
 
     def tied(self, name: str) -> "Draft":
-        """Toggle a tie with the best."""
+        """Add a trajectory to those tied for best, or remove it."""
         inside = name in self.best
         best = tuple(o for o in self.best if o != name) if inside else (*self.best, name)
         worst = "" if self.worst == name else self.worst
         return replace(self, best=best, worst=worst, order=())
 
     def ranked(self, names: Sequence[str]) -> "Draft":
-        """Rank all trajectories, best first."""
+        """Rank all trajectories: ids, best first."""
         return replace(self, order=tuple((name,) for name in names), best=(), worst="")
 
     def marked(self, name: str, mark: Mark) -> "Draft":
@@ -74,7 +74,7 @@ class Draft:
         return replace(self, notes={**rest, name: text.strip()} if text.strip() else rest)
 
     def kinds_of(self, name: str) -> list[str]:
-        """Return the label kinds of a trajectory, for chips and pressed keys."""
+        """Return the label kinds of a trajectory: `#rank`, best, tie, worst, marks, score, note."""
         kinds = []
         if name in self.best:
             kinds.append("best" if len(self.best) == 1 else "tie")
@@ -89,10 +89,10 @@ class Draft:
         return [f"#{place + 1}" for place in places] + kinds
 
     def words(self, siblings: Sequence[TrajectorySummary]) -> tuple[Word, ...]:
-        """Return the content of the label.
+        """Return the draft as the words of a Label; `siblings` are the trajectories of the group.
 
-        A tie is stored as pairs: the tied ones are equal and above each of the others, whose order
-        is unspecified.
+        A tie is stored as one order per other scored trajectory: the tied ones, then the other.
+        The order among the others stays unspecified.
         """
         entries = [_word("score", name, value=value) for name, value in self.scores.items()]
         if self.order:

@@ -1,6 +1,6 @@
 """Label bar: keys, a sentence on the effect of the label, preview and Apply.
 
-The bar only displays and emits; `LabelSession` holds the state.
+The bar displays and emits user actions; `LabelSession` holds the state.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _KEYS = (
 
 
 class LabelBar(QWidget):
-    """Label bar; signals carry user intents, `show_…` and `set_…` update the display."""
+    """Label bar: signals report user actions, `show_…` and `set_…` update the display."""
 
     key_clicked = Signal(str)
     applied = Signal()
@@ -72,12 +72,12 @@ class LabelBar(QWidget):
     # Display
 
     def show_words(self, words: str = "", tone: str = "muted") -> None:
-        """Show a sentence, or the default hint."""
+        """Show a sentence in a theme tone; an empty one shows the default hint."""
         self._words.set_words(words or REST)
         self._words.set_tone(tone if words else "faint")
 
     def show_bars(self, bars: Sequence[AdvantageBar]) -> None:
-        """Show the preview in column order; the largest change is described beside it."""
+        """Show advantages as bars in column order, with the largest change in words."""
         self._bars.set_bars(bars)
         moved = [bar for bar in bars if bar.changed]
         if not bars:
@@ -100,15 +100,15 @@ class LabelBar(QWidget):
         self._apply.setEnabled(pending)
 
     def set_pressed(self, kinds: Sequence[str], best: str = "", worst: str = "") -> None:
-        """Mark the keys active on the focused trajectory, and the best and worst numbers."""
+        """Mark the kinds set on the focused trajectory, and the numbers labelled best and worst."""
         pressed = [*kinds, *(["best"] if best else []), *(["worst"] if worst else [])]
         self._keys.set_pressed(pressed)
         self._keys.set_key("best", best or "1…9", "best")
         self._keys.set_key("worst", f"⇧{worst}" if worst else "⇧1…9", "worst")
 
     def set_effect(self, effect: str, done: bool = False) -> None:
-        """Show the effect; with `done` the step has been trained and an override changes only the
-        record.
+        """Show the selected effect, a key of `EFFECTS`. With `done`, the step has been trained and
+        an override changes only the record.
         """
         words = next(words for key, words, _ in EFFECTS if key == effect)
         words = "Override · this step only" if effect == "reward" and done else words
@@ -116,7 +116,7 @@ class LabelBar(QWidget):
         self._effect.setAccessibleName(f"Effect of the label: {words}")
 
     def set_teaches(self, teaches: bool, possible: bool) -> None:
-        """Show whether the label is a judge example; `possible` is False without a judge."""
+        """Set the "judge example" switch; without a judge, `possible` is False and hides it."""
         self._teach.blockSignals(True)
         self._teach.setChecked(teaches and possible)
         self._teach.blockSignals(False)
@@ -238,7 +238,7 @@ class LabelBar(QWidget):
         self._field.installEventFilter(self)
 
     def _arrange(self) -> None:
-        """Show the preview beside the keys in a wide window, otherwise below."""
+        """Place the preview beside the keys in a wide window, otherwise below them."""
         wide = self.width() >= WIDE_PX
         self._grid.addWidget(self._top, 0, 0, 1, 1 if wide else 2)
         self._grid.addWidget(self._left, 1, 0)

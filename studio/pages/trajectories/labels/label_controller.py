@@ -30,7 +30,7 @@ BLIND = (
 
 
 class LabelController(QObject):
-    """Label controller of a page; `host` is the parent of the confirmation."""
+    """Label controller of a page; `host` is the parent of the notification."""
 
     waiting_changed = Signal()
     group_changed = Signal(object)
@@ -49,7 +49,7 @@ class LabelController(QObject):
         self._wire()
 
     def show_group(self, siblings: Siblings | None, run_id: str = "", blind: bool = False) -> None:
-        """Show a group; after a blind label, also how far the judge agrees with it."""
+        """Show a group (None: no group). After a blind label, show how far the judge agrees."""
         given, self._given = self._given, None
         self._after = BLIND if blind else ""
         if given is not None and siblings is not None and _is_of(given, siblings):
@@ -61,7 +61,7 @@ class LabelController(QObject):
         self._show_bars()
 
     def handlers(self, home: Callable[[], QWidget]) -> Handlers:
-        """Return the handlers of the label keys; `home` gets the focus after text entry."""
+        """Return handlers by shortcut id. The widget `home()` gets the focus after text entry."""
         self._home = home
         labelling, columns = self.labelling, self._columns
         marks = {f"label.{mark}": partial(self._about, labelling.mark, mark) for mark in MARKS}
@@ -82,7 +82,7 @@ class LabelController(QObject):
         return self._keys
 
     def _about(self, call: Callable[..., object], *arguments: object) -> None:
-        """Apply a change to the focused trajectory."""
+        """Call `call(id, *arguments)` for the focused trajectory, if any."""
         if (record := self._columns.record()) is not None:
             call(record.id, *arguments)
 
@@ -94,7 +94,7 @@ class LabelController(QObject):
             self._bar.show_words(f"This group has no trajectory {place + 1}.", "warn")
 
     def _key_clicked(self, key: str) -> None:
-        """Apply a clicked key to the focused trajectory."""
+        """Handle a click on a label key; best, worst and tie apply to the focused trajectory."""
         labelling = self.labelling
         if key in ("best", "worst", "tie"):
             self._about(getattr(labelling, key))
@@ -127,7 +127,7 @@ class LabelController(QObject):
         self.waiting_changed.emit()
 
     def show_run(self) -> None:
-        """Follow the run; judge examples need the settings of the run."""
+        """Update the "judge example" switch, which is hidden if the run has no judge."""
         self._bar.set_teaches(self.labelling.teaches, self.labelling.may_teach())
 
     def _show_pressed(self) -> None:
@@ -143,7 +143,7 @@ class LabelController(QObject):
         self._show_bars()
 
     def _show_bars(self) -> None:
-        """Show the advantages predicted by the engine, or the current ones until then."""
+        """Show predicted advantages, or current ones before the preview; none in blind mode."""
         outcomes = {one.trajectory_id: one for one in self.labelling.outcomes()}
         moved = {one.trajectory_id for one in changed(list(outcomes.values()))}
         focused = self._columns.record()

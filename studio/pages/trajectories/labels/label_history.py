@@ -1,4 +1,4 @@
-"""Entry of a stored label: content, author, time, effect, rubric; struck through when undone."""
+"""Widget of a stored label: content, author, time, effect, rubric; struck through when undone."""
 
 import time
 
@@ -16,7 +16,7 @@ _EFFECTS = {"reward": "changes rewards", "again": "trained again", "none": "agre
 
 
 def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
-    """Build the widget of a label: content, then provenance."""
+    """Build the widget of a label. `numbers`: trajectory id → number in the group (from 1)."""
     entry = QWidget()
     column = vbox(parent=entry, spacing=2)
     undone = not label.holds()

@@ -25,8 +25,8 @@ PREVIEW_MS = 40
 
 
 class LabelSession(QObject):
-    """Labelling state of a page. `refused` reports problems once; problems of groups that are no
-    longer shown go to the session with their location.
+    """Label draft of the group shown on a page, with preview and commit. `refused` reports a
+    problem of this group; problems of other groups go to the session with their location.
     """
 
     draft_changed = Signal()
@@ -57,13 +57,13 @@ class LabelSession(QObject):
     # Group
 
     def set_blind(self, blind: bool) -> None:
-        """Set blind mode: no preview, and the default effect is "Agreement only"."""
+        """Set blind mode: no preview, default effect "Agreement only"; clear the draft."""
         if blind != self.blind:
             self.blind = blind
             self._begin(Draft())
 
     def show_group(self, siblings: Siblings | None, run_id: str = "") -> None:
-        """Show a group; another group starts with an empty draft."""
+        """Select the group to label (None: no group). Another group starts with an empty draft."""
         before, self._siblings = self._siblings, siblings
         other_run, self._run_id = run_id != self._run_id, run_id
         other = before is None or siblings is None or _place(before) != _place(siblings)
@@ -77,24 +77,24 @@ class LabelSession(QObject):
         return self._siblings.trajectories if self._siblings else []
 
     def numbers(self) -> dict[str, int]:
-        """Return trajectory numbers by id."""
+        """Map trajectory ids to their number in the group (from 1)."""
         return {one.id: one.index + 1 for one in self.attempts}
 
     def outcomes(self) -> list[Outcome]:
         return self.preview.outcomes if self.preview else []
 
     def may_teach(self) -> bool:
-        """Return whether a label can be a judge example, which needs a judge."""
+        """Return whether labels can be judge examples: the run has a judge."""
         spec = self._state.spec
         return spec is not None and spec.config.judge.enabled
 
     def is_done(self) -> bool:
-        """Return whether the update of this step was completed without the draft."""
+        """Return whether the step of the group is complete, so its update cannot use the draft."""
         closed = self._state.closed
         return self._siblings is not None and self._siblings.group.step <= closed
 
     def sentence(self) -> str:
-        """Describe the effect of the draft; empty until the preview arrives."""
+        """Describe the effect of the draft; empty without a draft or preview."""
         label = self._label("preview")
         if label is not None and self.blind:
             return f"{wording.gist(label, self.numbers())}. Its effect appears after Enter."
@@ -142,7 +142,7 @@ class LabelSession(QObject):
         return waited
 
     def undo(self) -> None:
-        """Undo the last key; without a draft, or while it is being sent, undo the last label."""
+        """Undo the last draft change; without one, or while the draft is sent, the last label."""
         if self._past and not self._outbox.holds(self._pending_label()):
             self._future.append(self.draft)
             self.draft = self._past.pop()
@@ -242,7 +242,7 @@ class LabelSession(QObject):
         self.busy_changed.emit(self._outbox.holds(self._pending_label()))
 
     def _tell(self, run_id: str, answer: Labelled, words: str) -> None:
-        """Report a response; for runs no longer shown, only its completion."""
+        """Emit `committed` if the run is selected, otherwise show `words` with the run name."""
         if run_id == self._session.run.run_id:
             self.committed.emit(answer, words)
         else:

@@ -1,6 +1,6 @@
 """Queue of label requests (apply, undo, redo), sent to the engine one at a time in order.
 
-Each request reports its outcome; the undo of a refused label is not sent.
+Each request reports its outcome. After a failed label, its queued undo and redo are not sent.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class PendingLabel:
-    """Draft to be committed, with its group."""
+    """Draft to be committed, compared with the current one to tell whether that is queued."""
 
     run_id: str
     place: Place | None
@@ -31,9 +31,9 @@ class PendingLabel:
 
 @dataclass(frozen=True)
 class LabelRequest:
-    """Queued request; `said` is None for undo and redo.
+    """Queued request: `ask` sends it, `done(response)` or `failed(problem, unsent)` is called.
 
-    `failed(problem, unsent)` reports the number of later undos and redos that are not sent.
+    `said` is None for undo and redo. `unsent` is the number of dropped undos and redos.
     """
 
     said: PendingLabel | None

@@ -9,7 +9,7 @@ from studio.text import formatting
 from studio.widgets.tables.label_chips import LabelChip
 
 CHANGED = 0.005
-"""Smallest change of an advantage that is counted and visible in the figures."""
+"""Smallest change of an advantage that is counted, and visible with two decimals."""
 
 EFFECTS = (
     (
@@ -65,7 +65,7 @@ def _chip(kind: str, pending: bool) -> LabelChip:
 
 
 def kinds_in(label: Label, name: str) -> list[str]:
-    """Return the label kinds of a trajectory: best, tie, #2, veto, 0.85 …"""
+    """Return the label kinds of a trajectory, given by id: best, tie, #2, veto, 0.85 …"""
     orders = [word.order for word in label.words if word.kind == "order"]
     kinds = []
     if orders and _is_tie(orders):
@@ -79,15 +79,15 @@ def kinds_in(label: Label, name: str) -> list[str]:
 
 
 def _is_tie(orders: Sequence[tuple[tuple[str, ...], ...]]) -> bool:
-    """Return whether orders encode a tie for the best, stored as pairs with the same first
-    layer.
+    """Return whether the orders of a label are a tie for best: two layers each, with the same
+    first layer of several ids.
     """
     first = orders[0][0]
     return len(first) > 1 and all(order[0] == first and len(order) <= 2 for order in orders)
 
 
 def excluded(chips: Iterable[LabelChip]) -> bool:
-    """Return whether chips exclude the trajectory, which is then drawn faintly."""
+    """Return whether one of the chips says "excluded"; such a trajectory is drawn faintly."""
     return any(chip.words == _LOOKS["exclude"][0] for chip in chips)
 
 
@@ -102,7 +102,7 @@ def changed(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
-    """Describe the future effect of a label ("Advantages change for 2 of 8. …")."""
+    """Describe the predicted effect of a label; `closed` is the last completed step."""
     moved, total = len(changed(preview.outcomes)), len(preview.outcomes)
     words = [f"Advantages change for {moved} of {total}." if moved else "No advantage changes."]
     if label.effect == "none":
@@ -124,14 +124,14 @@ def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
 
 
 def done(label: Label, numbers: dict[str, int], moved: int, total: int) -> str:
-    """Describe the past effect of a label ("6 labelled best. …")."""
+    """Describe a committed label: `gist`, then how many of `total` advantages changed."""
     tail = f"Advantages changed for {moved} of {total}." if moved else "No advantage changed."
     return f"{gist(label, numbers)}. {tail}"
 
 
 def gist(label: Label, numbers: dict[str, int]) -> str:
-    """Summarize a label: "6 labelled best, 8 vetoed". `numbers` maps ids to numbers in the
-    group.
+    """Summarize a label: "6 labelled best, 8 vetoed". `numbers`: trajectory id → number in the
+    group (from 1).
     """
     orders = [word.order for word in label.words if word.kind == "order"]
     parts = []

@@ -32,20 +32,20 @@ LABELS_MOST = 100
 
 @dataclass(frozen=True)
 class Evidence:
-    """Data of a trajectory beside its transcript."""
+    """Data shown beside the transcript of a trajectory."""
 
     record: Trajectory
     verdicts: Sequence[Verdict] = ()
     labels: Sequence[Label] = ()
     """Labels of the group, including undone ones, oldest first."""
     numbers: dict[str, int] = field(default_factory=dict)
-    """Trajectory numbers by id."""
+    """Numbers in the group (from 1) by trajectory id."""
     weights: Weights = field(default_factory=dict)
 
 
 class EvidencePanel(QWidget):
-    """Evidence panel: `show_evidence(…)`; emits `passage_wanted(quote)` and `call_wanted(key)`,
-    answered by `show_call`.
+    """Evidence panel. Emits `passage_wanted(quote)` to scroll the transcript to a quote, and
+    `call_wanted(key)` to load a judge exchange, which `show_call` displays.
     """
 
     passage_wanted = Signal(str)
@@ -88,11 +88,11 @@ class EvidencePanel(QWidget):
         add(column, *fill(self._evidence), STRETCH)
 
     def show_call(self, call: Call) -> None:
-        """Show the requested judge exchange."""
+        """Show a judge exchange that was loaded for `call_wanted`."""
         self._raw.show_call(call)
 
     def words(self) -> list[str]:
-        """Return all texts of the visible tab, for tests."""
+        """Return all texts of the visible tab; used by tests."""
         if self.tabs.index() == 3:
             return [self._raw.text.toPlainText()]
         inside = self._columns[self.tabs.index()].parentWidget()
@@ -157,7 +157,7 @@ class EvidencePanel(QWidget):
 
 
 def _about(evidence: Evidence) -> list[Label]:
-    """Return the labels that mention the trajectory."""
+    """Return the labels of the group that mention the trajectory."""
     name = evidence.record.id
     return [
         label
@@ -170,7 +170,7 @@ def _about(evidence: Evidence) -> list[Label]:
 
 
 def _calls(evidence: Evidence) -> list[tuple[str, str]]:
-    """Return key and name of each judge exchange."""
+    """Return cache key and display name of each judge exchange about the trajectory."""
     own = [one for one in evidence.verdicts if one.trajectory_id == evidence.record.id]
     many = len(own) > 1
     return [

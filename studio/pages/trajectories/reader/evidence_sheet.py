@@ -1,4 +1,4 @@
-"""Evidence beside the reader, or as a sheet in a narrow window and other views."""
+"""Controller of the evidence: beside the reader, or a sheet in narrow windows and other views."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ from studio.widgets.cards.sheet import Sheet
 
 
 class EvidenceController(QObject):
-    """Evidence of a page; the sheet opens over `host`. `reader_wanted` requests a passage."""
+    """Evidence of a page; its sheet covers `host`. Emits `reader_wanted` to open the reader."""
 
     reader_wanted = Signal()
 
@@ -40,7 +40,7 @@ class EvidenceController(QObject):
         self.panel.passage_wanted.connect(self._show_passage)
 
     def show_group(self, siblings: Siblings | None, weights: Weights, run_id: str = "") -> None:
-        """Show the evidence of a group; without a group the sheet closes."""
+        """Set the group of the evidence; None closes the sheet."""
         self._siblings, self._weights, self._run_id = siblings, weights, run_id
         if siblings is None:
             self.close()
@@ -54,7 +54,7 @@ class EvidenceController(QObject):
         return Evidence(record, own, siblings.labels, numbers, self._weights)
 
     def refresh(self, reading: bool) -> None:
-        """Update after a change of the focused trajectory or its data."""
+        """Show the focused trajectory in the open sheet and, with `reading`, in the reader."""
         evidence = self.evidence()
         if evidence is not None and reading:
             self._reader.show_evidence(evidence)

@@ -69,7 +69,7 @@ class _HeadingDelegate(QStyledItemDelegate):
 
 
 class Outline(QWidget):
-    """Outline: `show_outline(record, headings)`; emits `row_wanted(int)`."""
+    """Outline of a trajectory. Emits `row_wanted(row)` to scroll to a transcript row."""
 
     row_wanted = Signal(int)
 
@@ -110,7 +110,7 @@ class Outline(QWidget):
         )
 
     def show_row(self, row: int) -> None:
-        """Mark the heading of a transcript row."""
+        """Select the heading that contains a transcript row."""
         rows = [heading.row for heading in self._model.rows]
         place = next((i for i, known in reversed(list(enumerate(rows))) if known <= row), -1)
         if place >= 0:

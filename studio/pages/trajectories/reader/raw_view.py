@@ -23,7 +23,7 @@ SHOWN_MOST = 100_000
 
 
 class RawView(QWidget):
-    """Raw view; emits `call_wanted(key)` when an exchange is selected, answered by `show_call`."""
+    """Raw text view. Emits `call_wanted(key)` to load a judge exchange, shown by `show_call`."""
 
     call_wanted = Signal(str)
 
@@ -47,7 +47,7 @@ class RawView(QWidget):
         self._copy.clicked.connect(self.copy)
 
     def show_record(self, record: Trajectory, calls: Sequence[tuple[str, str]]) -> None:
-        """Show the first judge exchange, or the record if there is none."""
+        """Show the first of `calls` (key, name), or the record if there is none."""
         self._record, self._calls = record, calls
         if calls:
             self.choose(calls[0][0])
@@ -73,7 +73,7 @@ class RawView(QWidget):
             self.call_wanted.emit(what)
 
     def show_call(self, call: Call) -> None:
-        """Show a call unless the selection has changed."""
+        """Show a loaded judge exchange, unless the user has selected something else."""
         if call.key == self._wanted:
             self._show(lambda: exchange(call), call_facts(call))
 
@@ -104,7 +104,7 @@ def dumped(record: Trajectory) -> str:
 
 
 def exchange(call: Call) -> str:
-    """Return all messages as sent, then the reply as received."""
+    """Return a judge call as text: all messages as sent, then the reply as received."""
     sent = [
         f"[{message.get('role', '?')}]\n{message.get('content', '')}" for message in call.messages
     ]
@@ -113,7 +113,7 @@ def exchange(call: Call) -> str:
 
 
 def call_facts(call: Call) -> str:
-    """Return usage of a call: "1,904 tokens in, 212 out · $0.0062 · 2.4 s"."""
+    """Describe the usage of a judge call: "1,904 tokens in, 212 out · $0.0062 · 2.4 s"."""
     usage = call.usage
     known = "" if usage.known else "at most "
     return (

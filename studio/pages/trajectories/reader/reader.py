@@ -23,7 +23,7 @@ TINTS = (("Advantage", "advantage"), ("Log-prob", "logprob"), ("Mask", "mask"), 
 
 
 class Reader(QWidget):
-    """Reader: `show_evidence(evidence)`; emits `tint_chosen(name)` and `call_wanted(key)`."""
+    """Reader. Emits `tint_chosen(name)` for the token colours and `call_wanted(key)`."""
 
     tint_chosen = Signal(str)
     call_wanted = Signal(str)
@@ -44,7 +44,7 @@ class Reader(QWidget):
         self.evidence.call_wanted.connect(self.call_wanted)
 
     def show_evidence(self, evidence: Evidence) -> None:
-        """Show a trajectory; the same one again keeps its scroll position."""
+        """Show a trajectory; an update of the same one keeps the scroll position."""
         record, before = evidence.record, self._shown
         same = before is not None and before.record.id == record.id
         if before is None or before.record is not record:
@@ -55,7 +55,7 @@ class Reader(QWidget):
         self.evidence.show_evidence(evidence)
 
     def clear(self) -> None:
-        """Clear the reader; trajectory ids repeat between runs."""
+        """Clear the reader on a change of run, because trajectory ids repeat between runs."""
         self._shown, self._items = None, []
         self.transcript.set_items([])
 
@@ -68,7 +68,7 @@ class Reader(QWidget):
         return row >= 0
 
     def next_divergence(self, turns: list[int]) -> None:
-        """Scroll to the next of these turns (from 1), wrapping around."""
+        """Scroll to the next of `turns` (from 1) below the focused row, wrapping around."""
         rows = turn_rows(self._items)
         places = [rows[turn - 1] for turn in turns if turn <= len(rows)]
         after = [row for row in places if row > self.transcript.focused_row()]

@@ -22,7 +22,7 @@ PART_WORDS = {RULER: "judge", "label": "you"}
 
 @dataclass(frozen=True)
 class Heading:
-    """Heading of the outline: words, fact, target row, depth."""
+    """Heading of the outline: text, fact beside it, transcript row, icon; indented if `deep`."""
 
     words: str
     fact: str
@@ -32,7 +32,7 @@ class Heading:
 
 
 Weights = Mapping[str, float]
-"""Weights of reward parts by name; the default is 1."""
+"""Weights of reward parts by part name; missing ones are 1."""
 EVEN: Weights = {}
 
 
@@ -45,7 +45,7 @@ def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
 
 
 def weight_of(name: str, weights: Weights) -> float:
-    """Return the weight of a part; a human label has the weight of the judge."""
+    """Return the weight of a reward part; without an entry, a label has the weight of the judge."""
     return weights.get(name, weights.get(RULER, 1.0) if name == "label" else 1.0)
 
 
@@ -71,9 +71,9 @@ def _spans(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
 def items_of(
     trajectory: Trajectory, shared: bool = False, weights: Weights = EVEN, blind: bool = False
 ) -> list[Item]:
-    """Return the transcript rows.
+    """Return the transcript rows of a trajectory. `weights` are those of the reward parts.
 
-    `shared` omits the messages before the first turn; `blind` omits the reward sum.
+    `shared` omits the messages before the first turn; `blind` omits all rewards.
     """
     sampled = completions(trajectory)
     turns = [message for message in trajectory.messages if message.role == "assistant"]
@@ -103,7 +103,7 @@ def items_of(
 
 
 def branch_words(branch: Branch) -> str:
-    """Reason why a branch starts here."""
+    """Describe why a branch was started."""
     if branch.choice:
         return f"choice {branch.choice + 1} of one request; every choice is trained"
     return "the chat template rewrote earlier messages"
@@ -142,7 +142,7 @@ def _call(call: dict[str, Any], results: dict[str | None, str]) -> ToolCall:
 
 
 def call_words(call: dict[str, Any]) -> tuple[str, str]:
-    """Return the tool name and its arguments in call syntax."""
+    """Return tool name and arguments, in call syntax, of a tool call in the OpenAI format."""
     function = call.get("function") or {}
     return str(function.get("name", "tool")), _arguments(function.get("arguments"))
 
@@ -190,15 +190,15 @@ def outline_of(items: Sequence[Item]) -> list[Heading]:
 
 
 def ranks(group: GroupSummary) -> dict[int, int]:
-    """Map trajectories to their rank by reward: 1 is best, ties share a rank, unscored have
-    none.
+    """Map trajectory numbers (from 0) to ranks by reward: 1 is best, ties share a rank, unscored
+    trajectories are absent.
     """
     scored = [(reward, i) for i, reward in enumerate(group.rewards) if reward is not None]
     return {i: 1 + sum(other > reward for other, _ in scored) for reward, i in scored}
 
 
 def partings(siblings: Sequence[Trajectory]) -> list[str]:
-    """Describe, per trajectory, where it diverges from the one with the longest common path."""
+    """Describe, per trajectory, where it diverges from the one that shares most initial turns."""
     paths = [_path(trajectory) for trajectory in siblings]
     return [_parting(place, paths, siblings) for place in range(len(paths))]
 
@@ -246,7 +246,7 @@ def shared_words(trajectory: Trajectory) -> str:
 
 
 def divergences(siblings: Sequence[Trajectory], place: int) -> list[int]:
-    """Return the turns (from 1) at which a trajectory diverges from others, in order."""
+    """Return the turns (from 1) at which the trajectory at `place` diverges from others."""
     paths = [_path(trajectory) for trajectory in siblings]
     mine = paths[place]
     turns = {
@@ -266,7 +266,7 @@ def turn_rows(items: Sequence[Item]) -> list[int]:
 
 
 def chief_verdict(trajectory: Trajectory, verdicts: Sequence[Verdict]) -> Verdict | None:
-    """Return the verdict used in the reward, else the newest with a score, else any."""
+    """Return the verdict used in the reward, else the newest with a score, else the newest."""
     own = [one for one in verdicts if one.trajectory_id == trajectory.id]
     parts = trajectory.unlabelled.parts if trajectory.unlabelled else trajectory.parts
     scored = [one for one in own if one.score is not None]
@@ -276,7 +276,7 @@ def chief_verdict(trajectory: Trajectory, verdicts: Sequence[Verdict]) -> Verdic
 
 
 def shared_tokens(siblings: Sequence[Trajectory]) -> int:
-    """Return the length of the shared prefix in tokens, computed once per group."""
+    """Return the length in tokens of the prefix shared by all trajectories of a group."""
     starts = [one.branches[0].tokens for one in siblings if one.branches]
     if len(starts) < len(siblings) or not starts:
         return 0
@@ -286,8 +286,8 @@ def shared_tokens(siblings: Sequence[Trajectory]) -> int:
 
 
 def row_of_passage(trajectory: Trajectory, items: Sequence[Item], quote: str) -> int:
-    """Return the row of the turn with a passage as the judge read it, with tool arguments as sent;
-    -1 if there is none.
+    """Return the transcript row of the turn that contains a quote of the judge, in its text or tool
+    arguments; -1 if none does.
     """
     pattern = pattern_of(quote)
     turn, rows = 0, turn_rows(items)

@@ -19,7 +19,7 @@ REASON_MOST, QUOTE_MOST, QUOTES_MOST = 6000, 600, 40
 
 
 class VerdictView(QWidget):
-    """Verdict view; emits `passage_wanted(quote)` for a verified quote."""
+    """View of a verdict. Emits `passage_wanted(quote)` on a click on a verified quote."""
 
     passage_wanted = Signal(str)
 
