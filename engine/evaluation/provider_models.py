@@ -152,8 +152,8 @@ class ProviderModel:
         self.max_tokens = config.evaluate.max_tokens or config.train.max_tokens
         self._providers = providers
 
-    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> ProviderAnswer:
-        return await self._providers.say(self.name, attempt, call, asked)
+    async def say(self, attempt: str, call: str, body: dict[str, Any]) -> ProviderAnswer:
+        return await self._providers.say(self.name, attempt, call, body)
 
 
 def price_words(model: str, price: Price, budget_usd: float | None) -> str:
