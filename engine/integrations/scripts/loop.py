@@ -109,9 +109,9 @@ async def train_submission(
         await review(run, step, clock)
     groups, again = await close_batch(run, step, groups)
     learned = await learn(run, policy, groups + again, step, clock)
-    policy_metrics = {"groups/again": float(len(again)), **sampled, **learned}
-    policy_metrics["staleness"] = staleness(step, groups)
-    metrics = step_metrics(groups, run.config.train.algorithm.advantage, policy_metrics, clock)
+    extra_metrics = {"groups/again": float(len(again)), **sampled, **learned}
+    extra_metrics["staleness"] = staleness(step, groups)
+    metrics = step_metrics(groups, run.config.train.algorithm.advantage, extra_metrics, clock)
     if anew:
         await finish_step(run, step, metrics, learned, history, groups)
     if submission.save or run.orders.keep:

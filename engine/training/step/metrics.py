@@ -40,7 +40,7 @@ class Clock:
 
 
 def step_metrics(
-    groups: list[list[Trajectory]], kind: Advantage, policy_metrics: dict[str, float], clock: Clock
+    groups: list[list[Trajectory]], kind: Advantage, extra_metrics: dict[str, float], clock: Clock
 ) -> dict[str, float]:
     """Metrics of a step by their documented names (protocol/records/metrics.py), with those of the
     policy; unscored trajectories are excluded from every mean."""
@@ -49,7 +49,7 @@ def step_metrics(
     metrics |= lengths(everyone)
     sampled = sum(t.sampled_tokens for t in everyone)
     metrics["tokens_per_s/sample"] = sampled / clock.seconds("rolling_out")
-    return metrics | policy_metrics | clock.metrics()
+    return metrics | extra_metrics | clock.metrics()
 
 
 def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]:
