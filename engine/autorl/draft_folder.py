@@ -67,14 +67,14 @@ def find_draft(project: Path) -> Path | None:
 def require_draft_folder(folder: Path) -> None:
     """Raise ConfigError if the folder has files but no unfinished project: they belong to a
     person."""
-    if (folder / FILE).is_file() and not _is_begun(folder):
+    if (folder / FILE).is_file() and not _is_unfinished(folder):
         raise ConfigError.of(
             "authoring.finished",
             "This project is finished; writing it again would overwrite later changes.",
             "Edit it under Setup or in its files, or choose another name.",
             where=str(folder),
         )
-    if folder.exists() and any(folder.iterdir()) and not _is_begun(folder):
+    if folder.exists() and any(folder.iterdir()) and not _is_unfinished(folder):
         raise ConfigError.of(
             "project.exists",
             f"{folder} exists and is not empty.",
@@ -85,13 +85,13 @@ def require_draft_folder(folder: Path) -> None:
 
 def _keep_description(folder: Path, words: str) -> None:
     """Store the description in an unfinished project, so that it can be resumed."""
-    if _is_begun(folder):
+    if _is_unfinished(folder):
         file = folder / FILE
         document = tomlkit.parse(file.read_text(encoding="utf-8"))
         document["description"] = words
         replace_file(file, tomlkit.dumps(document))
 
 
-def _is_begun(folder: Path) -> bool:
+def _is_unfinished(folder: Path) -> bool:
     file = folder / FILE
     return file.is_file() and file.read_text(encoding="utf-8").startswith(BEGUN)

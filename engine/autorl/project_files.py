@@ -25,25 +25,25 @@ SMALL_LR = 2e-4
 """Learning rate of starter models; other models keep the default."""
 
 
-def finish_project(asked: FinishProject) -> Path:
+def finish_project(request: FinishProject) -> Path:
     """Write the project and return its folder. Raises ConfigError, before writing, for an
     incomplete draft or a folder with other files."""
-    folder = Path(asked.folder).expanduser().resolve()
+    folder = Path(request.folder).expanduser().resolve()
     require_draft_folder(folder)
-    _check(asked.draft)
+    _check(request.draft)
     is_new = not (folder / FILE).exists()
-    copy_agent(folder, asked.tools)
-    replace_file(folder / SYSTEM, asked.draft.system.strip() + "\n")
-    replace_file(folder / "rubric.md", asked.draft.rubric.strip() + "\n")
+    copy_agent(folder, request.tools)
+    replace_file(folder / SYSTEM, request.draft.system.strip() + "\n")
+    replace_file(folder / "rubric.md", request.draft.rubric.strip() + "\n")
     (folder / "scenarios").mkdir(exist_ok=True)
     for split in ("train", "validation"):
-        rows = [one for one in asked.draft.scenarios if one.split == split]
+        rows = [one for one in request.draft.scenarios if one.split == split]
         items = [
             {"id": f"{split[0]}{number:03}", **one.model_dump(exclude={"split"}, exclude_none=True)}
             for number, one in enumerate(rows, 1)
         ]
         write_scenarios(folder / "scenarios" / f"{split}.jsonl", items)
-    replace_file(folder / FILE, _toml(asked))
+    replace_file(folder / FILE, _toml(request))
     if is_new:
         trust_new_project(folder)
     config = load_config(folder)
@@ -97,17 +97,17 @@ def _check(draft: Draft) -> None:
         )
 
 
-def _toml(asked: FinishProject) -> str:
-    small = (asked.learner or ProjectConfig().model.name) in {one.name for one in STARTERS}
+def _toml(request: FinishProject) -> str:
+    small = (request.learner or ProjectConfig().model.name) in {one.name for one in STARTERS}
     values: dict[str, dict[str, object]] = {
-        "model": {"name": asked.learner} if asked.learner else {},
-        "agent": {"requirements": "requirements.txt"} if asked.tools else {},
-        "judge": _judge(asked.judge),
+        "model": {"name": request.learner} if request.learner else {},
+        "agent": {"requirements": "requirements.txt"} if request.tools else {},
+        "judge": _judge(request.judge),
         "train": STEPS | ({"lr": SMALL_LR} if small else {}),
     }
     document = tomlkit.document()
-    document["name"] = asked.draft.title
-    document["description"] = asked.description or ""
+    document["name"] = request.draft.title
+    document["description"] = request.description or ""
     for section, entries in values.items():
         if entries:
             document[section] = entries

@@ -73,9 +73,9 @@ def _scenario(entry: Any) -> DraftScenario | str:
     if isinstance(entry, dict):
         texts = (entry.get(key) for key in TEXT_KEYS)
         text = next((value for value in texts if isinstance(value, str)), None)
-        said = entry.get("difficulty")
-        if isinstance(said, int) and not isinstance(said, bool) and 1 <= said <= 5:
-            difficulty = said
+        rating = entry.get("difficulty")
+        if isinstance(rating, int) and not isinstance(rating, bool) and 1 <= rating <= 5:
+            difficulty = rating
     if text is None or not text.strip():
         return "without an input"
     if len(text) > LONGEST:
@@ -85,5 +85,5 @@ def _scenario(entry: Any) -> DraftScenario | str:
 
 def _no_object(text: str) -> str:
     words = " ".join(text.split())
-    said = f", it says: {words[:120]}" if words else ", it is empty"
-    return f"the answer is no JSON object{said}"
+    reason = f", it says: {words[:120]}" if words else ", it is empty"
+    return f"the answer is no JSON object{reason}"

@@ -48,13 +48,13 @@ class DraftWriter:
     async def tell(self) -> AsyncGenerator[DraftTicked, None]:
         """Yield the draft and the maximum cost of the next request; the last tick is `ended`."""
         question = plan_question(self._wanted.description, self._wanted.tools)
-        yield self._told("Writing the system prompt and the rubric", question)
+        yield self._tick("Writing the system prompt and the rubric", question)
         await self._plan(question)
         fruitless = 0
         while not self._problem and self._lacking:
             question = self._next_question(fruitless)
             have = len(self._draft.scenarios)
-            yield self._told(f"Writing scenarios {have + 1} to {have + self._batch}", question)
+            yield self._tick(f"Writing scenarios {have + 1} to {have + self._batch}", question)
             await self._more(question)
             fruitless = fruitless + 1 if len(self._draft.scenarios) == have else 0
             if fruitless == FRUITLESS:
@@ -63,7 +63,7 @@ class DraftWriter:
         self._draft = self._draft.model_copy(update={"scenarios": ordered})
         if not self._problem and len(ordered) < LEAST:
             self._problem = _dried_up(len(ordered), self._wanted.count)
-        yield self._told("Written").model_copy(update={"ended": True})
+        yield self._tick("Written").model_copy(update={"ended": True})
 
     @property
     def _lacking(self) -> int:
@@ -121,7 +121,7 @@ class DraftWriter:
             )
         return None
 
-    def _told(self, words: str, question: Messages | None = None) -> DraftTicked:
+    def _tick(self, words: str, question: Messages | None = None) -> DraftTicked:
         most = self._provider.most_cost(self._model, question) if question else 0.0
         return DraftTicked(
             words=words,

@@ -117,24 +117,24 @@ class Atelier:
 
     async def replay(self, attempts: list[Attempt]) -> StepResult:
         """Make one update on stored trajectories, with importance ratio 1 as in TRL."""
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         metrics = await self._learn(attempts, Algorithm(correction=NoCorrection()))
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start_s
         return StepResult(seconds, 0.0, seconds, await self._peak_bytes(), metrics)
 
     async def live(
         self, prompts: list[list[int]], shape: Shape, rewards: list[float]
     ) -> StepResult:
         """Sample, update and publish; a complete step."""
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         attempts = await self.record(prompts, shape, rewards)
-        sampled = time.perf_counter()
+        sampled_s = time.perf_counter()
         limits = await self.policy.sampling()
         metrics = limits | await self._learn(attempts, Algorithm())
         await self.policy.publish(self.policy.version + 1)
-        ended = time.perf_counter()
+        end_s = time.perf_counter()
         peak = await self._peak_bytes()
-        return StepResult(ended - begun, sampled - begun, ended - sampled, peak, metrics)
+        return StepResult(end_s - start_s, sampled_s - start_s, end_s - sampled_s, peak, metrics)
 
     async def _learn(self, attempts: list[Attempt], algorithm: Algorithm) -> dict[str, float]:
         batch = TrainBatch(

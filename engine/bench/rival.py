@@ -80,15 +80,15 @@ class Rival:
         line = await self._process.stdout.readline()
         if not line:
             code = await self._process.wait()
-            said = self._log.read_text(errors="replace").strip().splitlines() or [""]
+            lines = self._log.read_text(errors="replace").strip().splitlines() or [""]
             memory = code == -signal.SIGKILL
             raise BenchError.of(
                 "bench.contender_ended",
                 "TRL's process was killed: it probably ran out of memory."
                 if memory
-                else f"TRL's process ended (exit {code}): {said[-1][:300]}",
+                else f"TRL's process ended (exit {code}): {lines[-1][:300]}",
                 "Use a smaller --shape." if memory else "Its last lines are in the detail.",
-                detail="\n".join(said[-40:]),
+                detail="\n".join(lines[-40:]),
             )
         answer: dict[str, Any] = json.loads(line)
         return answer

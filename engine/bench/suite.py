@@ -39,9 +39,9 @@ async def measure(
     async with closing(await Atelier.start(model, scratch, dtype)) as ours:
         replay, live = {}, {}
         for shape in shapes:
-            asked = prompts(shape, words, 0)
-            replay[shape.words] = await bench.compare(ours, shape, "replay", asked, trl)
-            live[shape.words] = await bench.compare(ours, shape, "live", asked, trl)
+            batch = prompts(shape, words, 0)
+            replay[shape.words] = await bench.compare(ours, shape, "replay", batch, trl)
+            live[shape.words] = await bench.compare(ours, shape, "live", batch, trl)
         grown = [await _grow(ours, name, row, words, say) for name, row in GROWTH.items() if growth]
         turns = await _turns(ours, bench) if growth else None
     return Report(
@@ -114,7 +114,7 @@ async def _turns(ours: Atelier, bench: Bench) -> MultiTurn:
 
 
 async def _update(ours: Atelier, items: list[TrainItem]) -> float:
-    begun = time.perf_counter()
+    start_s = time.perf_counter()
     batch = TrainBatch(
         items=items,
         algorithm=Algorithm(correction=NoCorrection()),
@@ -122,4 +122,4 @@ async def _update(ours: Atelier, items: list[TrainItem]) -> float:
     )
     await ours.policy.forward_backward(batch)
     await ours.policy.optim_step(AdamStep(lr=1e-5))
-    return time.perf_counter() - begun
+    return time.perf_counter() - start_s

@@ -36,9 +36,9 @@ class Timed(GRPOTrainer):  # type: ignore[misc]
     prepared_s = 0.0
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         inputs = super()._prepare_inputs(generation_batch)
-        self.prepared_s += time.perf_counter() - begun
+        self.prepared_s += time.perf_counter() - start_s
         return inputs
 
     @classmethod
@@ -75,31 +75,31 @@ class Held(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._gradient = job["gradient"]
-        self._begun = 0.0
+        self._start_s = 0.0
         self._processor = 0.0
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         if not sys.stdin.readline():
             os._exit(0)
         self.trainer.prepared_s = 0.0
-        self._begun, self._processor = time.perf_counter(), time.process_time()
+        self._start_s, self._processor = time.perf_counter(), time.process_time()
 
     def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
         if self._gradient:
             # told apart from the step's time: writing them is the benchmark's, not the trainer's
-            begun = time.perf_counter()
+            start_s = time.perf_counter()
             named = self.trainer.model.named_parameters()
             save_file(
                 {n: p.grad.float().contiguous() for n, p in named if p.grad is not None},
                 self._gradient,
             )
             self._gradient = None
-            self._begun += time.perf_counter() - begun
+            self._start_s += time.perf_counter() - start_s
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        seconds = time.perf_counter() - self._begun
+        seconds = time.perf_counter() - self._start_s
         say(
             {
                 "seconds": seconds,

@@ -76,9 +76,9 @@ def multi_turn(
         completion: list[int] = []
         mask: list[int] = []
         for turn in range(turns):
-            told = observation if turn < turns - 1 else 0
-            completion += [chance.randrange(vocabulary) for _ in range(answer + told)]
-            mask += [1] * answer + [0] * told
+            env_tokens = observation if turn < turns - 1 else 0
+            completion += [chance.randrange(vocabulary) for _ in range(answer + env_tokens)]
+            mask += [1] * answer + [0] * env_tokens
         attempts.append(
             Attempt(
                 prompt=prompt,

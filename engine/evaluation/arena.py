@@ -149,7 +149,7 @@ class Chat:
         max_tokens: int,
         on_text: Callable[[str], None],
     ) -> None:
-        self._asked = {
+        self._body = {
             "messages": messages,
             "temperature": temperature,
             "max_tokens": max_tokens,
@@ -164,7 +164,7 @@ class Chat:
             client.stream(
                 "POST",
                 f"{attempt.base_url}/chat/completions",
-                json={"model": attempt.model, **self._asked},
+                json={"model": attempt.model, **self._body},
                 headers={"Authorization": f"Bearer {attempt.api_key}"},
             ) as answer,
         ):
@@ -186,5 +186,5 @@ class Chat:
 
 
 def _refused(body: bytes) -> RolloutError:
-    said = json.loads(body)["error"]
-    return RolloutError.of(said.get("code") or said["type"], said["message"])
+    error = json.loads(body)["error"]
+    return RolloutError.of(error.get("code") or error["type"], error["message"])

@@ -91,7 +91,7 @@ async def evaluate(
 ) -> None:
     """Evaluate to the end, or until a stop is requested; `closing` is called when all trajectories
     are scored. Raises errors of the workers and of the store."""
-    begun = time.monotonic()
+    start_s = time.monotonic()
     plan = run.spec.evaluation
     assert plan is not None
     scenarios = stored_scenarios(run.folder)
@@ -109,7 +109,7 @@ async def evaluate(
     await closing(run)
     result = await asyncio.to_thread(read_result, run.reader, run.spec, run.folder)
     await run.say(EvaluationFinished(result=result))
-    await run.say(RunFinished(step=STEP, seconds=time.monotonic() - begun))
+    await run.say(RunFinished(step=STEP, seconds=time.monotonic() - start_s))
 
 
 @dataclass(frozen=True)

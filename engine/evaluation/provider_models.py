@@ -25,10 +25,10 @@ from engine.storage.run_folder.run import Run
 class Providers:
     """Client of one process for all provider models of an evaluation."""
 
-    def __init__(self, run: Run, speaker: ProviderClient, prices: dict[str, Price]) -> None:
+    def __init__(self, run: Run, client: ProviderClient, prices: dict[str, Price]) -> None:
         config = run.config.evaluate
         self._run = run
-        self._speaker = speaker
+        self._client = client
         self._prices = prices
         self._config = config
         self._room = asyncio.Semaphore(config.concurrency)
@@ -37,37 +37,37 @@ class Providers:
     @classmethod
     async def start(cls, run: Run, models: Sequence[str], access: Access) -> "Providers":
         """Connect and look up prices. Raises ConfigError if a price is unknown."""
-        speaker = await access.open("provider", run.log_file)
+        client = await access.open("provider", run.log_file)
         try:
             config = run.config.evaluate
-            prices = {model: await price_of(speaker, config, model) for model in models}
+            prices = {model: await price_of(client, config, model) for model in models}
             for model, price in prices.items():
                 await run.log("info", "provider", price_words(model, price, config.budget_usd))
         except BaseException:
-            await speaker.close()
+            await client.close()
             raise
-        return cls(run, speaker, prices)
+        return cls(run, client, prices)
 
     def model(self, name: str) -> "ProviderModel":
         return ProviderModel(self, name, self._run.config)
 
     async def close(self) -> None:
-        await self._speaker.close()
+        await self._client.close()
 
     async def say(
-        self, model: str, attempt: str, call: str, asked: dict[str, Any]
+        self, model: str, attempt: str, call: str, body: dict[str, Any]
     ) -> ProviderAnswer:
         """Send a request, with retries. Raises NoProviderAnswer if it finally fails."""
-        key = self._key(model, attempt, call, asked)
-        most, spent, number = self._most_cost(model, asked), 0.0, 0
+        key = self._key(model, attempt, call, body)
+        most, spent, number = self._most_cost(model, body), 0.0, 0
         while True:
             call_id = await self._account.open(key, model, most, attempt)
             if call_id is None:
                 raise NoProviderAnswer(self._too_dear(most), spent)
-            begun = time.monotonic()
-            answer = await self._ask(key, model, asked, number)
-            seconds = time.monotonic() - begun
-            done = self._call(key, model, asked, answer, most, seconds)
+            start_s = time.monotonic()
+            answer = await self._ask(key, model, body, number)
+            seconds = time.monotonic() - start_s
+            done = self._call(key, model, body, answer, most, seconds)
             await self._run.writer.close_call(call_id, done, attempt)
             spent += done.usage.cost_usd
             if done.problem is None:
@@ -79,39 +79,37 @@ class Providers:
             await asyncio.sleep(wait_s)
             number += 1
 
-    async def _ask(
-        self, key: str, model: str, asked: dict[str, Any], number: int
-    ) -> dict[str, Any]:
+    async def _ask(self, key: str, model: str, body: dict[str, Any], number: int) -> dict[str, Any]:
         async with self._room:
-            return await self._speaker.ask(
+            return await self._client.ask(
                 "chat",
                 key=key,
                 model=model,
                 provider=provider_of(model),
-                request=asked,
+                request=body,
                 base_url=self._config.base_url,
                 timeout_s=self._config.timeout_s,
                 attempt=number,
             )
 
-    def _key(self, model: str, attempt: str, call: str, asked: dict[str, Any]) -> str:
+    def _key(self, model: str, attempt: str, call: str, body: dict[str, Any]) -> str:
         """Return the idempotency key of a request. It differs between trajectories, and is the same
         if the request is repeated after a crash, so that a provider may bill it once."""
-        config = [self._run.spec.id, model, self._config.base_url, attempt, call, asked]
+        config = [self._run.spec.id, model, self._config.base_url, attempt, call, body]
         return ATTEMPT_KEY + hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
-    def _most_cost(self, model: str, asked: dict[str, Any]) -> float:
+    def _most_cost(self, model: str, body: dict[str, Any]) -> float:
         """Maximum cost of one try in USD; every token has at least one byte of text."""
-        text = json.dumps([asked["messages"], asked.get("tools")], ensure_ascii=False)
-        tokens = len(text.encode()) + TOKEN_MARGIN * len(asked["messages"])
-        usage = Usage(prompt_tokens=tokens, completion_tokens=asked["max_tokens"])
+        text = json.dumps([body["messages"], body.get("tools")], ensure_ascii=False)
+        tokens = len(text.encode()) + TOKEN_MARGIN * len(body["messages"])
+        usage = Usage(prompt_tokens=tokens, completion_tokens=body["max_tokens"])
         return self._prices[model].of(usage)
 
     def _call(
         self,
         key: str,
         model: str,
-        asked: dict[str, Any],
+        body: dict[str, Any],
         answer: dict[str, Any],
         most: float,
         seconds: float,
@@ -127,7 +125,7 @@ class Providers:
             key=key,
             judge=model,
             rubric="",
-            messages=asked["messages"],
+            messages=body["messages"],
             reply=json.dumps(answer.get("message") or {}, ensure_ascii=False),
             usage=usage.model_copy(update={"cost_usd": cost}),
             seconds=seconds,
@@ -152,8 +150,8 @@ class ProviderModel:
         self.max_tokens = config.evaluate.max_tokens or config.train.max_tokens
         self._providers = providers
 
-    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> ProviderAnswer:
-        return await self._providers.say(self.name, attempt, call, asked)
+    async def say(self, attempt: str, call: str, body: dict[str, Any]) -> ProviderAnswer:
+        return await self._providers.say(self.name, attempt, call, body)
 
 
 def price_words(model: str, price: Price, budget_usd: float | None) -> str:

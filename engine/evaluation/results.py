@@ -67,8 +67,8 @@ def scenarios_by_tag(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
     """Return scenario ids by tag, from the keys `tag` (text) and `tags` (list)."""
     found: dict[str, set[str]] = {}
     for scenario in scenarios:
-        told = scenario.data.get("tags")
-        tags = [scenario.data.get("tag"), *(told if isinstance(told, list) else [told])]
+        values = scenario.data.get("tags")
+        tags = [scenario.data.get("tag"), *(values if isinstance(values, list) else [values])]
         for tag in tags:
             if isinstance(tag, str | int) and str(tag).strip():
                 found.setdefault(str(tag).strip(), set()).add(scenario.id)

@@ -15,7 +15,7 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
     for event in run.reader.events_of("validation.finished"):
         if isinstance(event, ValidationFinished) and event.step == step:
             return event.reward
-    begun = time.monotonic()
+    start_s = time.monotonic()
     await run.enter(step, "validating")
     size = run.config.train.validation_attempts
     groups = await roll_out_groups(run, stage, "validation", step, scenarios, size)
@@ -28,7 +28,7 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
             reward=reward,
             scenarios=means,
             unscored=unscored,
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - start_s,
         )
     )
     return reward

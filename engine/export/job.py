@@ -70,7 +70,7 @@ async def export_checkpoint(
     A report with the verdict `differs` and an empty path means that nothing was kept. Raises
     ConfigError, Refused, ModelError, StoreError and ChildDied; nothing is left behind then.
     """
-    begun = time.monotonic()
+    start_s = time.monotonic()
     _tick(tell, "checking", 0, 1)
     source = await asyncio.to_thread(read_source, run, step, request.prompts)
     dtype = dtype_of(request, source.base.folder)
@@ -79,7 +79,7 @@ async def export_checkpoint(
     try:
         pids = set() if pids is None else pids
         job = _Job(source, request, dtype, place, run / LOG, tell, pids)
-        parity, manifest = await job.build_and_compare(begun)
+        parity, manifest = await job.build_and_compare(start_s)
         if parity.verdict == "differs" and not request.force:
             return job.report(parity, "", 0)
         report = await _to_the_end(job.publish(parity, manifest, record))
@@ -111,19 +111,19 @@ class _Job:
     def adapter(self) -> Path:
         return self.place.work / "adapter"
 
-    async def build_and_compare(self, begun: float) -> tuple[ParityReport, Manifest]:
+    async def build_and_compare(self, start_s: float) -> tuple[ParityReport, Manifest]:
         """Write the export in one process, and read it back in another for the comparison."""
         await asyncio.to_thread(self.source.copy_adapter, self.adapter)
         async with self._process() as builder, self._process() as reader:
             built = await self._ask(builder, "build", **self._building())
-            asked = self._passages() | await builder.ask("stops", **self._paths)
-            reference = await self._ask(builder, "reference", **self._paths, **asked)
+            passages = self._passages() | await builder.ask("stops", **self._paths)
+            reference = await self._ask(builder, "reference", **self._paths, **passages)
             await builder.close()
-            parity = await self._compare(reader, built["files"], asked, reference, begun)
+            parity = await self._compare(reader, built["files"], passages, reference, start_s)
             return parity, built["files"]
 
     async def _compare(
-        self, reader: Child, manifest: Manifest, asked: Fields, reference: Fields, begun: float
+        self, reader: Child, manifest: Manifest, passages: Fields, reference: Fields, start_s: float
     ) -> ParityReport:
         paths = self._paths
         files = FilesCheck.model_validate(await reader.ask("files", **paths, files=manifest))
@@ -133,8 +133,10 @@ class _Job:
             weights = WeightsCheck.model_validate(checked)
             same = Sameness.model_validate(await reader.ask("same", **paths))
             computing = reference["computing"]
-            exported = await self._ask(reader, "read_back", **paths, **asked, computing=computing)
-        return self._judge(reference, exported, files, weights, same, begun)
+            exported = await self._ask(
+                reader, "read_back", **paths, **passages, computing=computing
+            )
+        return self._judge(reference, exported, files, weights, same, start_s)
 
     def _judge(
         self,
@@ -143,7 +145,7 @@ class _Job:
         files: FilesCheck,
         weights: WeightsCheck | None,
         same: Sameness | None,
-        begun: float,
+        start_s: float,
     ) -> ParityReport:
         computing = reference["computing"]
         limits = limits_for(self.dtype, computing["dtype"])
@@ -166,19 +168,19 @@ class _Job:
             logprobs=gap,
             greedy=match,
             same=same,
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - start_s,
         )
 
     def _match(self, reference: Fields, exported: Fields, tie: float) -> GreedyMatch | None:
         """Compare the greedy continuations; None if no sequence has a prompt."""
-        asked = [row for row, one in enumerate(self.source.sequences) if one.prompt]
-        prompts = [(one := self.source.sequences[n]).tokens[: one.prompt] for n in asked]
+        rows = [row for row, one in enumerate(self.source.sequences) if one.prompt]
+        prompts = [(one := self.source.sequences[n]).tokens[: one.prompt] for n in rows]
         ours, theirs, top = (
-            [said[n] for n in asked]
-            for said in (reference["greedy"], exported["greedy"], reference["top"])
+            [values[n] for n in rows]
+            for values in (reference["greedy"], exported["greedy"], reference["top"])
         )
         chat = ChatFormat(self.source.base.folder)
-        return greedy_match(prompts, ours, theirs, top, tie, chat.decode) if asked else None
+        return greedy_match(prompts, ours, theirs, top, tie, chat.decode) if rows else None
 
     async def publish(
         self, parity: ParityReport, manifest: Manifest, record: Record

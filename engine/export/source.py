@@ -31,7 +31,7 @@ ADAPTER = "adapter"
 ADAPTER_WEIGHTS = f"{ADAPTER}/adapter_model.safetensors"
 MOST_TOKENS = 2048
 """Maximum tokens of a compared sequence; longer ones are truncated."""
-LOOKED_AT = 500
+MOST_SEARCHED = 500
 """Maximum number of stored trajectories per split that are searched for distinct prompts."""
 MOST_NEW = 32
 """Maximum number of tokens of a greedy continuation."""
@@ -265,7 +265,7 @@ def _sequences(reader: RunReader, count: int) -> list[Sequence]:
 def _attempts(reader: RunReader) -> Iterator[Trajectory]:
     splits: tuple[Split, ...] = ("validation", "train")
     for split in splits:
-        page = reader.trajectories(TrajectoryQuery(split=split, limit=LOOKED_AT))
+        page = reader.trajectories(TrajectoryQuery(split=split, limit=MOST_SEARCHED))
         for summary in page.items:
             yield reader.trajectory(summary.id)
 

@@ -51,16 +51,16 @@ def views_of(project: Path) -> ServerViews:
     )
 
 
-def set_server(project: Path, asked: SetServer) -> None:
+def set_server(project: Path, request: SetServer) -> None:
     """Add, replace or (None) remove a server. Raises ConfigError if invalid, before writing."""
     data = _read(project)
-    if asked.server is None:
-        data[SERVERS].pop(asked.name, None)
+    if request.server is None:
+        data[SERVERS].pop(request.name, None)
     else:
-        _server(asked.name, asked.server)
-        before = data[SERVERS].get(asked.name) or {}
+        _server(request.name, request.server)
+        before = data[SERVERS].get(request.name) or {}
         foreign = {key: before[key] for key in before if key not in McpServer.model_fields}
-        data[SERVERS][asked.name] = foreign | asked.server
+        data[SERVERS][request.name] = foreign | request.server
     replace_file(project / FILE, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -107,10 +107,10 @@ def _server(name: str, values: Any) -> McpServer:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        said = first["msg"].removeprefix("Value error, ")
+        message = first["msg"].removeprefix("Value error, ")
         raise ConfigError.of(
             "mcp.bad_server",
-            f"The MCP server {name}{f', {place}' if place else ''}: {said}.",
+            f"The MCP server {name}{f', {place}' if place else ''}: {message}.",
             "Set a command with args, or a url.",
             where=FILE,
         ) from error
@@ -192,13 +192,13 @@ async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]
             looks: dict[str, dict[str, list[object]]] = json.loads(line)
             return looks
         errors.seek(0)
-        said = errors.read().decode(errors="replace")
-    lines = said.strip().splitlines()
+        stderr = errors.read().decode(errors="replace")
+    lines = stderr.strip().splitlines()
     raise Refused.of(
         "mcp.not_looked",
         f"The MCP servers cannot be queried: {lines[-1] if lines else process.returncode}",
         "The agent's environment needs the package mcp: see agent.requirements.",
-        detail=said[-4000:],
+        detail=stderr[-4000:],
     )
 
 

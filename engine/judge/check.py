@@ -47,8 +47,8 @@ def newest_attempt(
 
 def last_words(attempt: Trajectory, most: int) -> str:
     """Return the last non-empty message of the model, cut to `most` characters."""
-    said = [m.content for m in attempt.messages if m.role == "assistant" and m.content.strip()]
-    return said[-1].strip()[:most] if said else ""
+    texts = [m.content for m in attempt.messages if m.role == "assistant" and m.content.strip()]
+    return texts[-1].strip()[:most] if texts else ""
 
 
 def _made(scenario: Scenario, name: str, index: int, messages: list[Message]) -> Trajectory:

@@ -149,7 +149,7 @@ class LocalJudge:
     async def fit(self, preferences: Sequence[Preference]) -> Accuracy | None:
         """Fit the model on these preferences only and return its accuracy. With fewer than
         LEAST_GROUPS groups or LEAST_PAIRS usable pairs, the judge has no fit afterwards."""
-        usable = latest([p for p in preferences if p.weight > 0 and _said(p)], MOST_ATTEMPTS)
+        usable = latest([p for p in preferences if p.weight > 0 and _has_tokens(p)], MOST_ATTEMPTS)
         groups = list(dict.fromkeys(preference.group for preference in usable))
         if len(groups) < LEAST_GROUPS or len(usable) < LEAST_PAIRS:
             self._fit = None
@@ -185,20 +185,20 @@ class LocalJudge:
     async def _known(self, attempts: Iterable[Trajectory]) -> dict[str, list[float]]:
         """Return features by id, if a trajectory has any; new ones are computed in one call."""
         wanted = {one.id: items for one in attempts if (items := _branches(one))}
-        found = {name: self._features[name] for name in wanted if name in self._features}
-        new = {name: items for name, items in wanted.items() if name not in found}
-        asked = [item for items in new.values() for item in items]
-        rows = iter(await self._policy.features(asked) if asked else [])
+        features = {name: self._features[name] for name in wanted if name in self._features}
+        new = {name: items for name, items in wanted.items() if name not in features}
+        batch = [item for items in new.values() for item in items]
+        rows = iter(await self._policy.features(batch) if batch else [])
         for name, items in new.items():
             own = [next(rows) for _ in items]
             vector = array("f", of_trajectory(own, [_sampled(item) for item in items]))
-            found[name] = self._features[name] = vector
+            features[name] = self._features[name] = vector
         while len(self._features) > MOST_CACHED:
             del self._features[next(iter(self._features))]
-        return {name: found[name].tolist() for name in wanted}
+        return {name: features[name].tolist() for name in wanted}
 
 
-def _said(preference: Preference) -> bool:
+def _has_tokens(preference: Preference) -> bool:
     return all(_branches(one) for one in preference[:2])
 
 

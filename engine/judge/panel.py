@@ -122,9 +122,9 @@ class Panel:
             verdicts = self._run.reader.verdicts([one.id for one in siblings])
             scores = combined(self._config, [v for v in verdicts if v.judge != NAME])
             found += preferences_of_scores(siblings, scores, LEAST_GAP)
-        for place, said in labels.items():
+        for place, group_labels in labels.items():
             by_id = {one.id: one for one in self._stored(place)}
-            words = [word for label in said for word in label.words]
+            words = [word for label in group_labels for word in label.words]
             pairs = preferences(words, list(by_id))
             found += [Preference(by_id[better], by_id[worse]) for better, worse in pairs]
         return found

@@ -102,12 +102,12 @@ class Ruler:
             return []
         exhibit, transcripts, shown = self._exhibit(attempts)
         number = {place: number for number, place in enumerate(dict.fromkeys(shown))}
-        looked = await asyncio.gather(
+        results = await asyncio.gather(
             *(self._look(model, exhibit) for model in self._config.models)
         )
         return [
             self._verdict(model, exhibit.rubric, seen, number[place], attempt, transcript)
-            for model, seen in zip(self._config.models, looked, strict=True)
+            for model, seen in zip(self._config.models, results, strict=True)
             for attempt, transcript, place in zip(attempts, transcripts, shown, strict=True)
         ]
 

@@ -19,12 +19,12 @@ CLEAR = 4.0
 
 
 def stale_or_different(
-    told: Sequence[float], said: Sequence[float], before: Sequence[float], dtype: str
+    sampler: Sequence[float], trainer: Sequence[float], before: Sequence[float], dtype: str
 ) -> Problem | None:
-    """Problem, if any, from log-probs by sampler (`told`), trainer (`said`) and trainer
-    `before`."""
-    gap = mean_gap(told, said)
-    if before and (share := followed(told, said, before)) is not None and share < FOLLOWED:
+    """Problem, if any, from log-probs by `sampler`, by `trainer`, and by the trainer `before` the
+    update."""
+    gap = mean_gap(sampler, trainer)
+    if before and (share := followed(sampler, trainer, before)) is not None and share < FOLLOWED:
         return Problem(
             code="policy.stale_adapter",
             message="The sampler did not load the new adapter: its log-probs followed "
@@ -41,14 +41,13 @@ def stale_or_different(
     return None
 
 
-def followed(told: Sequence[float], said: Sequence[float], before: Sequence[float]) -> float | None:
-    """Share of the trainer's change (`before` to `said`) that the sampler (`told`) shows: the
-    least-squares a of told − before = a (said − before). None if rounding hides it: the standard
-    error of a is above 1 / CLEAR."""
-    steps = [
-        (sampler - then, trainer - then)
-        for sampler, trainer, then in zip(told, said, before, strict=True)
-    ]
+def followed(
+    sampler: Sequence[float], trainer: Sequence[float], before: Sequence[float]
+) -> float | None:
+    """Share of the trainer's change (`before` to `trainer`) that the `sampler` shows: the
+    least-squares a of sampler − before = a (trainer − before). None if rounding hides it: the
+    standard error of a is above 1 / CLEAR."""
+    steps = [(s - b, t - b) for s, t, b in zip(sampler, trainer, before, strict=True)]
     size = sum(moved * moved for _, moved in steps)
     if not size:
         return None

@@ -69,8 +69,8 @@ def policy_spec(config: ProjectConfig, model: Path, shape: ModelConfig, seed: in
 
 def loaded(info: PolicyInfo) -> PolicyLoaded:
     """Event that describes a loaded policy."""
-    said = PolicyLoaded.model_fields.keys() & PolicyInfo.model_fields.keys()
-    return PolicyLoaded(**info.model_dump(include=set(said)))
+    fields = PolicyLoaded.model_fields.keys() & PolicyInfo.model_fields.keys()
+    return PolicyLoaded(**info.model_dump(include=set(fields)))
 
 
 def server_place(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> ServerPlace:

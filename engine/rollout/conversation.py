@@ -23,7 +23,7 @@ from engine.runtime.text import parse_shallow
 class Turn:
     """Model call: the prompt and the sampled completion."""
 
-    asked: list[str]
+    messages: list[str]
     """Messages of the request in canonical form."""
     returned: str
     """Assistant message returned to the agent, in canonical form."""
@@ -53,11 +53,11 @@ class Prompt:
 
     tokens: list[int]
     text: str
-    asked: list[str]
+    messages: list[str]
     parent: Turn | None
     call: int
     """Number of the model call in the rollout, from 1."""
-    asked_s: float = 0.0
+    start_s: float = 0.0
     """Seconds from the beginning of the conversation."""
 
 
@@ -76,7 +76,7 @@ class Conversation:
         """The limit that cut the last truncated completion."""
         self._choices: Counter[int] = Counter()
         """Number of recorded completions by model call."""
-        self._begun = time.monotonic()
+        self._start_s = time.monotonic()
 
     async def prompt(
         self,
@@ -87,19 +87,19 @@ class Conversation:
     ) -> Prompt:
         """Convert a request into tokens that extend the recorded ones if possible. Raises
         RolloutError if the template refuses it, or it exceeds `most_tokens`."""
-        asked, at = [_normal(message) for message in messages], self._seconds()
+        canonical, at = [_normal(message) for message in messages], self._seconds()
         answers: dict[int, str] = {}
         parent: Turn | None = None
         for place in range(len(messages)):
-            if turn := self._turn(asked, place):
+            if turn := self._turn(canonical, place):
                 parent = turn
                 answers[place] = turn.raw
         known = parent.text if parent else ""
         found = await self._chat.prompt(messages, answers, tools, known, most_tokens)
         if parent and found.extends:
             before = self._branches[parent.branch].tokens[: parent.length]
-            return Prompt(before + found.tokens, known + found.text, asked, parent, call, at)
-        return Prompt(found.tokens, found.text, asked, None, call, at)
+            return Prompt(before + found.tokens, known + found.text, canonical, parent, call, at)
+        return Prompt(found.tokens, found.text, canonical, None, call, at)
 
     def record(
         self,
@@ -119,14 +119,14 @@ class Conversation:
         branch.tokens += [token.token for token in sampled]
         branch.logprobs += [token.logprob for token in sampled]
         branch.spans.append((start, len(branch.tokens)))
-        branch.times.append((prompt.asked_s, self._seconds()))
+        branch.times.append((prompt.start_s, self._seconds()))
         message: dict[str, Any] = {"role": "assistant", "content": completion.content}
         if completion.tool_calls:
             message["tool_calls"] = completion.tool_calls
         ended = self._chat.decode([t.token for t in sampled])
         self.turns.append(
             Turn(
-                asked=prompt.asked,
+                messages=prompt.messages,
                 returned=_normal(message),
                 raw=raw,
                 branch=number,
@@ -160,13 +160,13 @@ class Conversation:
         return [found[number] for number in sorted(found)]
 
     def _seconds(self) -> float:
-        return time.monotonic() - self._begun
+        return time.monotonic() - self._start_s
 
-    def _turn(self, asked: list[str], place: int) -> Turn | None:
+    def _turn(self, messages: list[str], place: int) -> Turn | None:
         """Turn whose prompt and response equal the messages up to and including `place`."""
         for turn in reversed(self.turns):
-            same = turn.returned == asked[place] and len(turn.asked) == place
-            if same and turn.asked == asked[:place]:
+            same = turn.returned == messages[place] and len(turn.messages) == place
+            if same and turn.messages == messages[:place]:
                 return turn
         return None
 

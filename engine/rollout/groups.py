@@ -48,14 +48,14 @@ class Progress:
         self._total, self._done = len(groups) * size, done
         self._tokens = 0
         self._in_flight: dict[int, tuple[int, int]] = dict.fromkeys(groups, (0, 0))
-        self._begun = asyncio.get_running_loop().time()
+        self._start_s = asyncio.get_running_loop().time()
 
     def add(self, trajectory: Trajectory) -> None:
         done, turns = self._in_flight[trajectory.group]
         self._in_flight[trajectory.group] = (done + 1, turns + trajectory.turns)
         self._done += 1
         self._tokens += trajectory.sampled_tokens
-        seconds = max(asyncio.get_running_loop().time() - self._begun, 1e-6)
+        seconds = max(asyncio.get_running_loop().time() - self._start_s, 1e-6)
         self._run.tick(
             self._step,
             self._phase,

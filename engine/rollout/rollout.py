@@ -111,7 +111,7 @@ async def roll_out(
     session = stage.session(place, seed)
     version = stage.policy.version if isinstance(stage, Stage) else 0
     key = stage.gateway.open(session)
-    begun, begun_at = time.monotonic(), time.time()
+    start_s, started_at = time.monotonic(), time.time()
     result, problem = AgentResult({}, {}, ""), None
     try:
         attempt = Attempt(scenario.data, stage.base_url, key, MODEL_NAME)
@@ -122,7 +122,7 @@ async def roll_out(
         stage.gateway.close(key)
     if session.failure:
         raise session.failure
-    timing = Timing(begun_at, time.monotonic() - begun, version)
+    timing = Timing(started_at, time.monotonic() - start_s, version)
     arguments = (stage, place, scenario, seed, session, result, problem, timing)
     try:
         if _is_short(session.conversation):
@@ -135,15 +135,15 @@ async def roll_out(
 
 def _is_short(conversation: Conversation | Exchange) -> bool:
     """Whether the conversation is short enough to be recorded on the event loop."""
-    said = sum(len(text_of(one.get("content"))) for one in conversation.messages)
+    chars = sum(len(text_of(one.get("content"))) for one in conversation.messages)
     turns = conversation.turns if isinstance(conversation, Conversation) else []
-    return said < SHORT_CHARS and all(turn.length < SHORT_TOKENS for turn in turns)
+    return chars < SHORT_CHARS and all(turn.length < SHORT_TOKENS for turn in turns)
 
 
 class Timing(NamedTuple):
     """Time of a rollout, and version of the weights that sampled it."""
 
-    begun_at: float
+    started_at: float
     """Unix seconds."""
     duration_s: float
     version: int
@@ -177,7 +177,7 @@ def _unrecorded(
             hint="Check the messages and results of this scenario.",
         ),
         duration_s=timing.duration_s,
-        begun_at=timing.begun_at,
+        begun_at=timing.started_at,
         policy_version=timing.version,
         seed=seed,
     )
@@ -224,7 +224,7 @@ def _recorded(
         marked=metrics[ADDRESSES_JUDGE] > 0,
         tools=replace_surrogates(conversation.tools),
         output=replace_surrogates(result.output),
-        begun_at=timing.begun_at,
+        begun_at=timing.started_at,
         policy_version=timing.version,
         seed=seed,
         contestant=stage.contestant,
@@ -273,12 +273,12 @@ def _unheard(session: Session | RemoteSession) -> Problem | None:
 
 
 def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Problem | None:
-    said, answers = len(result.turns), len(session.conversation.turns)
-    if said in (0, answers):
+    reward_count, answers = len(result.turns), len(session.conversation.turns)
+    if reward_count in (0, answers):
         return None
     return Problem(
         code="agent.turn_count",
-        message=f"The agent returned {said} turn_rewards for {answers} model responses.",
+        message=f"The agent returned {reward_count} turn_rewards for {answers} model responses.",
         hint="Return one number per response in their order, or none.",
     )
 

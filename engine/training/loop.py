@@ -56,7 +56,7 @@ UNSCORED_STEPS = 3
 async def train(run: Run, policy: Policy, stage: Stage) -> None:
     """Train to the last step, or until a stop is requested. Raises errors of the workers and of the
     store."""
-    begun = time.monotonic()
+    start_s = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     held_out = load_scenarios(run.project, run.config, "validation")
     practised = CurriculumHistory(run, scenarios)
@@ -84,11 +84,11 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
                     await review(run, step, clock)
                 groups, again = await close_batch(run, step, groups)
                 learned = await learn(run, policy, groups + again, step, clock)
-                kind = run.config.train.algorithm.advantage
-                told = {"groups/again": float(len(again)), **sampled, **learned}
-                told |= {"staleness": staleness(step, groups)} if run.config.train.staleness else {}
-                told |= stage.judge.metrics() if stage.judge else {}
-                metrics = step_metrics(groups, kind, told, clock)
+                config = run.config.train
+                extra_metrics = {"groups/again": float(len(again)), **sampled, **learned}
+                extra_metrics |= {"staleness": staleness(step, groups)} if config.staleness else {}
+                extra_metrics |= stage.judge.metrics() if stage.judge else {}
+                metrics = step_metrics(groups, config.algorithm.advantage, extra_metrics, clock)
                 if anew:
                     await finish_step(run, step, metrics, learned, history, groups)
                     silent = 0 if "reward/mean" in metrics else silent + 1
@@ -102,18 +102,18 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
         return
     await validate(run, stage, held_out, step)
     await prune(run)
-    await run.say(summary(run, step, history, time.monotonic() - begun))
+    await run.say(summary(run, step, history, time.monotonic() - start_s))
 
 
 async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
     """Measure the mean reward of the untrained model on the training scenarios."""
-    begun = time.monotonic()
+    start_s = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     await load(run, policy)
     await policy.publish(0)
     if await validate(run, stage, scenarios, 0) is None:
         refuse_unscored("the baseline", run.reader.stored("validation", 0))
-    await run.say(summary(run, 0, {}, time.monotonic() - begun))
+    await run.say(summary(run, 0, {}, time.monotonic() - start_s))
 
 
 # The stages

@@ -59,10 +59,10 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     timed, table = _timed(device, list(kinds)[-1], job)
     head = ["precision", "output", "slope of queries", "of keys", "of values", "at most"]
     note = "Relative (Frobenius) difference to a dense mask in float64."
-    said = "every figure is within its tolerance" if not wrong else f"too large: {wrong}"
+    result = "every figure is within its tolerance" if not wrong else f"too large: {wrong}"
     return Outcome(
         state="failed" if wrong else "passed",
-        words=f"Against a dense mask in float64, {said}.",
+        words=f"Against a dense mask in float64, {result}.",
         figures=figures | timed,
         tables=[Table(title="Attention by segments", head=head, rows=rows, note=note), table],
     )
@@ -99,9 +99,9 @@ def difference(
 def _results(
     work: Callable[..., Tensor], given: list[Tensor], pull_SQD: Tensor
 ) -> tuple[Tensor, ...]:
-    asked = [one.clone().requires_grad_() for one in given]
-    out = work(*asked)
-    return (out.detach(), *torch.autograd.grad(out, asked, pull_SQD))
+    inputs = [one.clone().requires_grad_() for one in given]
+    out = work(*inputs)
+    return (out.detach(), *torch.autograd.grad(out, inputs, pull_SQD))
 
 
 def dense(query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, mask_SS: Tensor) -> Tensor:
@@ -166,11 +166,11 @@ def _timed(device: torch.device, dtype: torch.dtype, job: Job) -> tuple[dict[str
 def _median_s(work: Callable[[], Tensor], given: list[Tensor], device: torch.device) -> float:
     laps = []
     for _ in range(REPEATS + 1):
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         torch.autograd.grad(work().sum(), given)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        laps.append(time.perf_counter() - begun)
+        laps.append(time.perf_counter() - start_s)
     return statistics.median(laps[1:])
 
 

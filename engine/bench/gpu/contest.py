@@ -53,8 +53,8 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
     for shape in shapes:
         say("loading the model")
         async with closing(await _ours(job, shape, served)) as ours:
-            asked = prompts(shape, words, 0)
-            made.append(await bench.compare(ours, shape, mode, asked, Path(job.trl)))
+            batch = prompts(shape, words, 0)
+            made.append(await bench.compare(ours, shape, mode, batch, Path(job.trl)))
     return _outcome(mode, made, served)
 
 

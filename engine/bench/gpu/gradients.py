@@ -62,10 +62,10 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     most = {name: max(TOLERANCE[name], ROUNDINGS * floors[name]) for name in wanted}
     wrong = [name for name in wanted if not apart[name] <= most[name]]
     wrong += [name for name in wanted if exact and not _as_good(exact, trees[name], rows[name])]
-    said = ", ".join(f"{tiny(value)} in {name}" for name, value in apart.items())
+    differences = ", ".join(f"{tiny(value)} in {name}" for name, value in apart.items())
     return Outcome(
         state="failed" if wrong else "passed",
-        words=f"Trees and padded rows differ by {said}.",
+        words=f"Trees and padded rows differ by {differences}.",
         figures={f"gradient_{name}_error": value for name, value in apart.items()},
         tables=[
             Table(
@@ -175,8 +175,8 @@ def _loss(trained: torch.nn.Module, batch: TrainBatch, device: torch.device) -> 
         worth_BT[row, slice(*span)] = torch.tensor(item.advantages)
     tokens_BT, seen_BT, worth_BT = (t.to(device) for t in (tokens_BT, seen_BT, worth_BT))
     logits_BTV = trained(input_ids=tokens_BT, attention_mask=seen_BT).logits[:, :-1].float()
-    said_BT = logits_BTV.log_softmax(-1).gather(-1, tokens_BT[:, 1:, None]).squeeze(-1)
-    return -(said_BT * worth_BT[:, 1:]).sum() / batch.normaliser
+    logprobs_BT = logits_BTV.log_softmax(-1).gather(-1, tokens_BT[:, 1:, None]).squeeze(-1)
+    return -(logprobs_BT * worth_BT[:, 1:]).sum() / batch.normaliser
 
 
 def _gradients(parameters: dict[str, torch.nn.Parameter]) -> Gradients:

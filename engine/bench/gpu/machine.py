@@ -30,16 +30,16 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     figures = {f"peak_{name}_flops": _peak(kind, device) for name, kind in PRODUCTS.items()}
     figures = {name: value for name, value in figures.items() if value}
     figures["bandwidth_bytes_s"] = measure_bandwidth(device)
-    told = _processor() if device.type == "cpu" else _cards()
+    facts = _processor() if device.type == "cpu" else _cards()
     best = max(figures[name] for name in figures if name.endswith("flops"))
     return Outcome(
         state="passed",
         words=f"{best / 1e12:.3g} TFLOP/s at best, {figures['bandwidth_bytes_s'] / 1e9:,.0f} GB/s "
         "read.",
         figures=figures,
-        facts=told,
+        facts=facts,
         tables=[
-            Table(title="Machine", head=["", ""], rows=[[k, v] for k, v in told.items()]),
+            Table(title="Machine", head=["", ""], rows=[[k, v] for k, v in facts.items()]),
             Table(
                 title="At best, as measured",
                 head=["", "value", "unit"],
@@ -65,8 +65,8 @@ def _measured(figures: dict[str, float]) -> list[list[str]]:
         "bandwidth_bytes_s": ("memory, read", 1e9, "GB/s"),
     }
     return [
-        [words, f"{figures[name] / unit:,.4g}", said]
-        for name, (words, unit, said) in names.items()
+        [words, f"{figures[name] / scale:,.4g}", unit]
+        for name, (words, scale, unit) in names.items()
         if name in figures
     ]
 
@@ -90,18 +90,18 @@ def _name() -> str:
 
 def _cards() -> dict[str, str]:
     """Describe the GPUs by driver and CUDA; unreported values are a dash."""
-    told: dict[str, str] = {}
+    facts: dict[str, str] = {}
     with open_nvml():
         for card in read_gpus().cards:
             watts = f"{card.power_limit_w:.0f} W at most" if card.power_limit_w else NONE
             clocks = ", ".join(_clock(card.index, name, kind) for name, kind in CLOCKS.items())
-            told[f"card {card.index}"] = f"{card.name}, {gib(card.total_bytes)}, {watts}"
-            told[f"clocks of card {card.index}"] = clocks
+            facts[f"card {card.index}"] = f"{card.name}, {gib(card.total_bytes)}, {watts}"
+            facts[f"clocks of card {card.index}"] = clocks
         first = read_gpus().cards[0]
     version = torch.backends.cudnn.version()
     about = torch.cuda.get_device_properties(0)
     newest = ".".join(map(str, first.cuda)) if first.cuda else NONE
-    return told | {
+    return facts | {
         "driver": f"{first.driver or NONE}, for CUDA up to {newest}",
         "torch": f"{torch.__version__}, built for CUDA {torch.version.cuda}, cuDNN {version}",
         "computes with": f"{about.multi_processor_count} multiprocessors, capability "
@@ -113,12 +113,12 @@ def _cards() -> dict[str, str]:
 
 def _clock(index: int, name: str, kind: int) -> str:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    now = _asked(pynvml.nvmlDeviceGetClockInfo, handle, kind)
-    most = _asked(pynvml.nvmlDeviceGetMaxClockInfo, handle, kind)
+    now = _reading(pynvml.nvmlDeviceGetClockInfo, handle, kind)
+    most = _reading(pynvml.nvmlDeviceGetMaxClockInfo, handle, kind)
     return f"{name} {now} of {most} MHz"
 
 
-def _asked(question: Callable[..., Any], *arguments: Any) -> str:
+def _reading(question: Callable[..., Any], *arguments: Any) -> str:
     try:
         return rate(question(*arguments))
     except pynvml.NVMLError:

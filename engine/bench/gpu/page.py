@@ -89,11 +89,11 @@ def _highlight(check: CheckReport) -> list[list[str]]:
             read = f["bandwidth_bytes_s"]
             return [["at best", f"{peak / 1e12:.3g} TFLOP/s", f"{read / 1e9:,.0f} GB/s read"]]
         case "exactness" if check.name == "gradients":
-            told = [f"{tiny(v)} in {n.split('_')[1]}" for n, v in f.items()]
-            return [["gradient against padded rows", *_two(told)]]
+            cells = [f"{tiny(v)} in {n.split('_')[1]}" for n, v in f.items()]
+            return [["gradient against padded rows", *_two(cells)]]
         case "exactness" if check.name == "logprobs":
-            told = [f"{tiny(v)} nats, {n.split('_')[2]}" for n, v in f.items() if "_max_" in n]
-            return [["sampler against trainer, at most", *_two(told)]]
+            cells = [f"{tiny(v)} nats, {n.split('_')[2]}" for n, v in f.items() if "_max_" in n]
+            return [["sampler against trainer, at most", *_two(cells)]]
         case "runs":
             held = f" · {gib(f['held_bytes'])} held" if "held_bytes" in f else ""
             speed = f"{rate(f['sampled_tokens_per_s'])} tokens/s sampled"
@@ -109,8 +109,8 @@ def _highlight(check: CheckReport) -> list[list[str]]:
             return []
 
 
-def _two(told: Sequence[str]) -> list[str]:
-    return [*told, "", ""][:2]
+def _two(cells: Sequence[str]) -> list[str]:
+    return [*cells, "", ""][:2]
 
 
 def _overview(report: GpuReport) -> list[str]:

@@ -24,13 +24,13 @@ REPEATS = 3
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
     """Compare one trainer with two; fails if gradients differ by more than TOLERANCE."""
     shape = QUICK_SHAPE if job.quick or job.on_processor else SHAPE
-    asked = prompts(shape, plain_tokens(Path(job.model)), 0)
+    batch = prompts(shape, plain_tokens(Path(job.model)), 0)
     attempts: list[Attempt] = []
     found, taken = [], []
     for count in (1, COUNT):
         say(f"{count} trainer{'s' * (count > 1)}: gradient")
         async with closing(await _start(job, count, "float32")) as ours:
-            attempts = attempts or await ours.record(asked, shape, rewards(shape, 0))
+            attempts = attempts or await ours.record(batch, shape, rewards(shape, 0))
             await ours.replay(attempts)
             folder = Path(job.scratch) / f"first-{count}"
             folder.mkdir()

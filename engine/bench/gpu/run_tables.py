@@ -90,12 +90,12 @@ def tables(
             )
         )
     if "judge_calls" in figures:
-        asked = f"{figures['judge_calls']:.0f}"
+        calls = f"{figures['judge_calls']:.0f}"
         made.append(
             Table(
                 title="The judge",
                 head=["run", "questions", "seconds of one", "rollouts and judging"],
-                rows=[[name, asked, *row(judge_call_s=seconds, rollout_s=seconds)]],
+                rows=[[name, calls, *row(judge_call_s=seconds, rollout_s=seconds)]],
                 note="Groups are judged while others still roll out; the phase has both.",
             )
         )

@@ -58,17 +58,17 @@ async def ask_survey(engine: Interpreter) -> Survey:
         cwd=engine.folder,
         env=engine.variables,
     )
-    told, complained = await process.communicate()
+    output, errors = await process.communicate()
     if process.returncode:
-        said = complained.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        lines = errors.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         raise CheckError.of(
             "bench.no_survey",
-            f"The {engine.title} does not start: {said[-1][:300]}",
+            f"The {engine.title} does not start: {lines[-1][:300]}",
             "Run `atelier doctor`.",
             where=engine.python,
-            detail="\n".join(said[-40:]),
+            detail="\n".join(lines[-40:]),
         )
-    return Survey.model_validate_json(told)
+    return Survey.model_validate_json(output)
 
 
 async def run_checks(
@@ -86,7 +86,7 @@ async def run_checks(
 
 
 async def run_check(bench: Bench, check: Check) -> CheckReport:
-    begun = time.monotonic()
+    start_s = time.monotonic()
     missing = lacks(check, bench.survey, bench.on_processor)
     if missing:
         found = Outcome(state="skipped", words=missing)
@@ -97,7 +97,7 @@ async def run_check(bench: Bench, check: Check) -> CheckReport:
         name=check.name,
         title=check.title,
         section=check.section,
-        seconds=time.monotonic() - begun,
+        seconds=time.monotonic() - start_s,
     )
 
 
@@ -158,7 +158,7 @@ async def _follow(process: asyncio.subprocess.Process, job: Job, say: Say) -> No
 
 
 def _outcome(answer: Path, log: Path, code: int, limit_s: float) -> Outcome:
-    said = log.read_text(errors="replace").strip()[-6000:]
+    text = log.read_text(errors="replace").strip()[-6000:]
     if answer.exists():
         return Outcome.model_validate_json(answer.read_text())
     if limit_s:
@@ -168,8 +168,8 @@ def _outcome(answer: Path, log: Path, code: int, limit_s: float) -> Outcome:
     elif code < 0:
         words = f"Its process ended by {signal.Signals(-code).name}."
     else:
-        words = f"Its process ended with exit {code}: {(said.splitlines() or ['nothing said'])[-1]}"
-    return Outcome(state="failed", words=words, detail=said)
+        words = f"Its process ended with exit {code}: {(text.splitlines() or ['nothing said'])[-1]}"
+    return Outcome(state="failed", words=words, detail=text)
 
 
 def _family() -> set[psutil.Process]:

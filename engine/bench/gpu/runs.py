@@ -58,7 +58,7 @@ async def rollout(scenario, model):
 """Code appended to the sample's agent. It adds noise to rewards, because a model that always gives
 the same answer would have no signal, and nothing would be trained."""
 TIES_NOTE = "Each attempt gets up to 0.001 on top of its reward, so that no group is without signal"
-SAID = ("model.name", "backend.trainer", "backend.sampler", "backend.weights")
+IN_TABLES = ("model.name", "backend.trainer", "backend.sampler", "backend.weights")
 """Settings that the tables already show."""
 RUBRIC = "A good answer says maybe. No is worse, yes is worse still, anything else is worthless.\n"
 LOOK_S = 0.1
@@ -213,7 +213,7 @@ def outcome(job: Job, overrides: dict[str, Any], made: RunOutcome) -> Outcome:
         "trainer": f"{job.arguments['trainer']}, {loaded[-1].dtype}" if loaded else NONE,
         "sampler": (loaded[-1].sampler or "torch") if loaded else NONE,
         "weights": job.arguments["weights"],
-        "settings": ", ".join(f"{k} = {v}" for k, v in overrides.items() if k not in SAID),
+        "settings": ", ".join(f"{k} = {v}" for k, v in overrides.items() if k not in IN_TABLES),
     }
     state, words = "passed", f"{len(trained)} steps of {_median(trained, 'time_s/step'):.2f} s."
     end = made.events[-1] if made.events else None
@@ -275,9 +275,9 @@ def _figures(trained: Sequence[StepFinished], made: RunOutcome) -> dict[str, flo
         found["reward_last"] = trained[-1].metrics["reward/mean"]
     if loaded := made.all(PolicyLoaded):
         found["load_s"] = loaded[-1].seconds
-    if asked := [call for call in made.all(CallClosed) if call.problem is None]:
-        found["judge_call_s"] = statistics.median(call.seconds for call in asked)
-        found["judge_calls"] = float(len(asked))
+    if calls := [call for call in made.all(CallClosed) if call.problem is None]:
+        found["judge_call_s"] = statistics.median(call.seconds for call in calls)
+        found["judge_calls"] = float(len(calls))
     return found | _memory(made)
 
 

@@ -39,13 +39,13 @@ async def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
         ]
         for dtype, found in gaps.items()
     ]
-    said = ", ".join(f"{tiny(max(found))} nats in {dtype}" for dtype, found in gaps.items())
+    differences = ", ".join(f"{tiny(max(found))} nats in {dtype}" for dtype, found in gaps.items())
     figures = {f"logprob_gap_{dtype}_mean_nats": mean for dtype, mean in means.items()}
     figures |= {f"logprob_gap_{dtype}_max_nats": max(found) for dtype, found in gaps.items()}
     head = ["precision", "tokens", "mean, nats", "99 %", "largest", "mean at most"]
     return Outcome(
         state="failed" if wrong else "passed",
-        words=f"Largest difference of sampler and trainer on a token: {said}.",
+        words=f"Largest difference of sampler and trainer on a token: {differences}.",
         figures=figures,
         tables=[
             Table(
@@ -63,10 +63,10 @@ async def _gaps(job: Job, dtype: str, say: Callable[[str], None]) -> list[float]
     say(f"{dtype}: sampling and scoring")
     async with closing(await Atelier.start(Path(job.model), Path(job.scratch), dtype)) as ours:
         shape = QUICK_SHAPE if job.quick else SHAPE
-        asked = prompts(shape, plain_tokens(Path(job.model)), 0)
+        batch = prompts(shape, plain_tokens(Path(job.model)), 0)
         worth = rewards(shape, 0)
-        await ours.live(asked, shape, worth)
-        items = items_of(await ours.record(asked, shape, worth))
+        await ours.live(batch, shape, worth)
+        items = items_of(await ours.record(batch, shape, worth))
         scored = await ours.policy.score(ScoreBatch(items=items))
     return [
         abs(a - b)
@@ -84,8 +84,8 @@ async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
         say(f"update {number + 1} of 2, in a fresh process")
         async with closing(await Atelier.start(Path(job.model), Path(job.scratch), "auto")) as ours:
             if not attempts:
-                asked = prompts(shape, plain_tokens(Path(job.model)), 0)
-                attempts = await ours.record(asked, shape, rewards(shape, 0))
+                batch = prompts(shape, plain_tokens(Path(job.model)), 0)
+                attempts = await ours.record(batch, shape, rewards(shape, 0))
             for _ in range(2):
                 await ours.replay(attempts)
             folder = Path(job.scratch) / f"saved-{number}"
@@ -95,11 +95,11 @@ async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
     one, other = ((folder / "adapter" / ADAPTER_FILE).read_bytes() for folder in folders)
     same, apart = one == other, difference(*map(first_gradient, folders))
     card = pick_device().type == "cuda"
-    said = "the same bytes." if same else f"gradients that differ by {tiny(apart)}."
+    result = "the same bytes." if same else f"gradients that differ by {tiny(apart)}."
     if card and not same:
-        said += f" A card's kernels add in another order: at most {tiny(REPEATED)} is allowed."
+        result += f" A card's kernels add in another order: at most {tiny(REPEATED)} is allowed."
     return Outcome(
         state="passed" if same or (card and apart <= REPEATED) else "failed",
-        words=f"Two fresh processes, two updates each on the same attempts: {said}",
+        words=f"Two fresh processes, two updates each on the same attempts: {result}",
         figures={"repeated_update_error": apart},
     )

@@ -23,13 +23,13 @@ GENERATION = "generation_config.json"
 TEMPLATE = "chat_template.jinja"
 LOCAL = ("_name_or_path", "name_or_path", "is_local", "local_files_only")
 """Configuration keys that contain local paths."""
-UNSAID = {*LOCAL, "dtype", "torch_dtype", "transformers_version", "quantization_config"}
+IGNORED_KEYS = {*LOCAL, "dtype", "torch_dtype", "transformers_version", "quantization_config"}
 
 CHATML = (
     "{{- range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}"
     "<|im_start|>assistant\n"
 )
-ASKED = [
+CHAT_PROBE = [
     {"role": "system", "content": "S1"},
     {"role": "user", "content": "U1"},
     {"role": "assistant", "content": "A1"},
@@ -86,12 +86,12 @@ def write_modelfile(base: Path, folder: Path, weights: str) -> None:
 def _ollama_template(base: Path) -> list[str]:
     """Return TEMPLATE and SYSTEM lines if the model's chat template renders as ChatML; otherwise
     none, and Ollama uses the template in the GGUF file as far as it supports it."""
-    wanted = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in ASKED)
+    wanted = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in CHAT_PROBE)
     with ChatFormat(base) as chat:
         try:
-            if chat.render(ASKED, []) != wanted + "<|im_start|>assistant\n":
+            if chat.render(CHAT_PROBE, []) != wanted + "<|im_start|>assistant\n":
                 return []
-            alone = chat.render(ASKED[1:2], [])
+            alone = chat.render(CHAT_PROBE[1:2], [])
         except RolloutError:
             return []
     lines = [f'TEMPLATE """{CHATML}"""']
@@ -111,7 +111,7 @@ def compare(base: Path, folder: Path, kind: str) -> Sameness:
         tokenizer=all(ours.encode(text).ids == theirs.encode(text).ids for text in PROBES)
         and ours.get_vocab() == theirs.get_vocab(),
         stop_tokens=not merged or stop_tokens(folder) == stop_tokens(base),
-        config=not merged or _said(folder) == _said(base),
+        config=not merged or _config_of(folder) == _config_of(base),
     )
 
 
@@ -137,8 +137,8 @@ def _compare_gguf(base: Path, folder: Path) -> Sameness:
     )
 
 
-def _said(folder: Path) -> dict[str, object]:
-    return {k: v for k, v in read_json(folder / "config.json").items() if k not in UNSAID}
+def _config_of(folder: Path) -> dict[str, object]:
+    return {k: v for k, v in read_json(folder / "config.json").items() if k not in IGNORED_KEYS}
 
 
 def _without_places(values: dict[str, object]) -> dict[str, object]:

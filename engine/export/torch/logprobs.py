@@ -208,9 +208,9 @@ def _continue(
         return_dict_in_generate=True,
         output_logits=True,
     )
-    said = model.generate(input_ids=tokens_BT, attention_mask=mask_BT)
-    new_BT = said.sequences[:, tokens_BT.shape[1] :].tolist()
-    scores_TBV = [logits_BV.float().log_softmax(-1) for logits_BV in said.logits]
+    output = model.generate(input_ids=tokens_BT, attention_mask=mask_BT)
+    new_BT = output.sequences[:, tokens_BT.shape[1] :].tolist()
+    scores_TBV = [logits_BV.float().log_softmax(-1) for logits_BV in output.logits]
     return [
         _until_stop(tokens, [scores_BV[row] for scores_BV in scores_TBV], stops)
         for row, tokens in enumerate(new_BT)

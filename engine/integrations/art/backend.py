@@ -66,10 +66,10 @@ class AtelierBackend:
         self, model: Any, config: Mapping[str, Any] | None = None
     ) -> tuple[str, str]:
         """Return base URL and API key of the model's endpoint. Raises AtelierError."""
-        settings, told = settings_of(model, config)
+        settings, notes = settings_of(model, config)
         place = self._place(model)
         key = self._keys.setdefault(place, secrets.token_hex(24))
-        asked = OpenOutside(
+        request = OpenOutside(
             project=place[0],
             model=model.name,
             base_model=model.base_model,
@@ -78,10 +78,10 @@ class AtelierBackend:
             pid=os.getpid(),
             key=key,
         )
-        found = await self._link.ask(self._link.open(asked))
+        found = await self._link.ask(self._link.open(request))
         atexit.unregister(self._at_exit)
         atexit.register(self._at_exit)
-        _warn([*told, *found.notes])
+        _warn([*notes, *found.notes])
         return found.base_url, key
 
     def _model_inference_name(self, model: Any, step: int | None = None) -> str:
@@ -103,26 +103,26 @@ class AtelierBackend:
         from art.metrics_taxonomy import build_training_summary_metrics, summarize_trajectory_groups
         from art.types import LocalTrainResult
 
-        groups, asked = list(trajectory_groups), _knobs(knobs)
-        algorithm, told = algorithm_of(asked)
-        _warn([*told, *left_out(not_finite(groups))])
+        groups, arguments = list(trajectory_groups), _knobs(knobs)
+        algorithm, notes = algorithm_of(arguments)
+        _warn([*notes, *left_out(not_finite(groups))])
         request = TrainGroups(
             groups=[sent_group(group) for group in groups],
-            lr=asked.learning_rate,
+            lr=arguments.learning_rate,
             algorithm=algorithm,
-            save=asked.save_checkpoint,
+            save=arguments.save_checkpoint,
             key=secrets.token_hex(12),
         )
-        done = await self._link.ask(
+        trained = await self._link.ask(
             self._link.with_run(
                 self._key(model), lambda client, run_id: client.train_outside(run_id, request)
             )
         )
         summary = summarize_trajectory_groups(groups)
         figures = build_training_summary_metrics(summary, include_trainable_groups=True)
-        figures |= training_metrics(done.metrics, done.skipped, algorithm.updates)
-        path = done.checkpoint or None
-        return LocalTrainResult(step=done.step, metrics=figures, checkpoint_path=path)
+        figures |= training_metrics(trained.metrics, trained.skipped, algorithm.updates)
+        path = trained.checkpoint or None
+        return LocalTrainResult(step=trained.step, metrics=figures, checkpoint_path=path)
 
     async def _train_sft(
         self,

@@ -36,7 +36,7 @@ GONE = ("engine.unreachable", "outside.not_open", "engine.http_401")
 class Line:
     """Connection of one model of the script to its run."""
 
-    asked: OpenOutside
+    request: OpenOutside
     found: OutsideRun | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     opened: int = 0
@@ -99,9 +99,9 @@ class Link:
 
     # In its own
 
-    async def open(self, asked: OpenOutside) -> OutsideRun:
+    async def open(self, request: OpenOutside) -> OutsideRun:
         """Open or resume the run of a model. Returns it with the address of the local proxy."""
-        line = self.lines.setdefault(asked.key, Line(asked))
+        line = self.lines.setdefault(request.key, Line(request))
         await self._open(line, again=False)
         assert line.found is not None
         address = await self._relay.start()
@@ -139,8 +139,8 @@ class Link:
             self._client = None
 
     async def _open(self, line: Line, again: bool) -> None:
-        asked = line.asked.model_copy(update={"again": again})
-        line.found = await (await self._engine()).open_outside(asked)
+        request = line.request.model_copy(update={"again": again})
+        line.found = await (await self._engine()).open_outside(request)
         line.opened += 1
 
     async def _again(self, key: str, seen: int) -> None:

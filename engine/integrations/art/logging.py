@@ -84,6 +84,6 @@ def training_metrics(ours: Mapping[str, float], skipped: bool, updates: int) -> 
     known = {
         name: value for name, value in art_metrics(ours).items() if name.startswith(OURS_TO_SAY)
     }
-    told = {name.ours[0] for name in NAMES if name.art in known and not name.how}
-    others = {f"{OWN}/{name}": value for name, value in ours.items() if name not in told}
+    mapped_names = {name.ours[0] for name in NAMES if name.art in known and not name.how}
+    others = {f"{OWN}/{name}": value for name, value in ours.items() if name not in mapped_names}
     return {**known, **others, GRADIENT_STEPS: 0.0 if skipped else float(updates)}

@@ -84,9 +84,9 @@ class Relay:
         assert self._http is not None
         headers = {name: request.headers[name] for name in KEPT if name in request.headers}
         url = f"{address}/{request.match_info['path']}"
-        asked = self._http.build_request(request.method, url, content=body, headers=headers)
+        outgoing = self._http.build_request(request.method, url, content=body, headers=headers)
         try:
-            answer = await self._http.send(asked, stream=True)
+            answer = await self._http.send(outgoing, stream=True)
         except httpx.TransportError as error:
             raise Unanswered from error
         try:

@@ -113,20 +113,20 @@ def settings_of(
     """Return settings for a new run, and a sentence for every key without effect. Raises
     ConfigError for a key that would change the result and is not supported."""
     settings: dict[str, Any] = {}
-    told: list[str] = []
+    notes: list[str] = []
     for section, values in (model._internal_config or {}).items():
         named = values if isinstance(values, Mapping) and section.endswith("_args") else None
         if named is None or section in NO_EFFECT[""]:
-            _sort("", section, values, model.base_model, settings, told)
+            _sort("", section, values, model.base_model, settings, notes)
         else:
             for key, value in named.items():
-                _sort(section, key, value, model.base_model, settings, told)
-    told += [f"The client's {name} have no effect here." for name in client_config or {}]
-    return settings, told
+                _sort(section, key, value, model.base_model, settings, notes)
+    notes += [f"The client's {name} have no effect here." for name in client_config or {}]
+    return settings, notes
 
 
 def _sort(
-    section: str, key: str, value: Any, base_model: str, settings: dict[str, Any], told: list[str]
+    section: str, key: str, value: Any, base_model: str, settings: dict[str, Any], notes: list[str]
 ) -> None:
     """Convert, ignore or refuse one key. Raises ConfigError."""
     place = f"_internal_config[{section!r}][{key!r}]" if section else f"_internal_config[{key!r}]"
@@ -142,7 +142,7 @@ def _sort(
         if value not in refusal.same:
             raise _refused(place, value, refusal.hint)
     elif key in NO_EFFECT.get(section, ()) or section in ("engine_args", "trainer_args"):
-        told.append(f"{place} has no effect here.")
+        notes.append(f"{place} has no effect here.")
     else:
         raise _refused(place, value, LEAVE_OUT)
 

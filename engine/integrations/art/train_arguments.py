@@ -89,7 +89,7 @@ def algorithm_of(knobs: TrainArguments) -> tuple[Algorithm, list[str]]:
                 hint,
                 where=f"train({name}=…)",
             )
-    told = [
+    notes = [
         f"train({name}=…) has no effect here: {words}"
         for name, words in NO_MATTER.items()
         if getattr(knobs, name) != _default(name)
@@ -104,11 +104,11 @@ def algorithm_of(knobs: TrainArguments) -> tuple[Algorithm, list[str]]:
         values["ratio_to"] = "trainer"
         values["correction"] = {"kind": "token_cap", "cap": cap} if cap else {"kind": "none"}
     elif knobs.truncated_importance_sampling is not None:
-        told.append(
+        notes.append(
             "train(truncated_importance_sampling=…) has no effect without "
             "precalculate_logprobs=True, as in ART."
         )
-    return Algorithm.model_validate(values), told
+    return Algorithm.model_validate(values), notes
 
 
 def _loss(knobs: TrainArguments) -> dict[str, Any]:

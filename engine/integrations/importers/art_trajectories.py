@@ -69,8 +69,8 @@ def attempts_of(
 
 def _attempt(group: ArtGroup, attempt: ArtAttempt) -> tuple[Trajectory, int]:
     data = attempt.data
-    said, tools = _conversations(data)
-    main, others = said[-1], said[:-1]
+    conversations, tools = _conversations(data)
+    main, others = conversations[-1], conversations[:-1]
     for history in data.get("additional_histories") or []:
         others.append(conversation(history["messages_and_choices"]))
     reward = data["reward"]
@@ -89,8 +89,8 @@ def _attempt(group: ArtGroup, attempt: ArtAttempt) -> tuple[Trajectory, int]:
         reward=reward if known else None,
         parts={"reward": reward} if known else {},
         turns=sum(message.role == "assistant" for message in main.messages),
-        sampled_tokens=sum(each.tokens for each in said),
-        truncated=any(each.truncated for each in said),
+        sampled_tokens=sum(each.tokens for each in conversations),
+        truncated=any(each.truncated for each in conversations),
         duration_s=metrics.get(DURATION, 0.0),
         messages=main.messages,
         metrics=metrics,
@@ -106,8 +106,8 @@ def _conversations(data: dict[str, Any]) -> tuple[list[Conversation], list[dict[
     written = conversation(data.get("messages_and_choices") or [])
     if written.messages or not data.get("exchanges"):
         return [written], tools_of(data.get("tools"))
-    said, tools = conversations_of_calls(data["exchanges"])
-    return said or [written], tools_of(data.get("tools")) or tools
+    conversations, tools = conversations_of_calls(data["exchanges"])
+    return conversations or [written], tools_of(data.get("tools")) or tools
 
 
 def _raised(group: ArtGroup, error: dict[str, str]) -> Trajectory:

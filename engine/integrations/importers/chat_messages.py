@@ -93,9 +93,9 @@ def _chat(call: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _text(call: dict[str, Any]) -> list[dict[str, Any]]:
     choice = call["response"]["choices"][0]
-    asked = {"role": "user", "content": call["request"]["prompt"]}
-    said = {"role": "assistant", "content": choice["text"]}
-    return [asked, {"finish_reason": choice.get("finish_reason"), "message": said}]
+    prompt = {"role": "user", "content": call["request"]["prompt"]}
+    reply = {"role": "assistant", "content": choice["text"]}
+    return [prompt, {"finish_reason": choice.get("finish_reason"), "message": reply}]
 
 
 def _begins(one: Conversation, other: Conversation) -> bool:
@@ -150,8 +150,8 @@ def id_of(split: Split, step: int, group: int, index: int) -> str:
 
 def title_of(messages: list[Message], otherwise: str) -> str:
     """Return the beginning of the first user message, or `otherwise` if it is empty."""
-    asked = next((message.content for message in messages if message.role == "user"), "")
-    return " ".join(asked.split())[:TITLE_CHARS] or otherwise
+    prompt = next((message.content for message in messages if message.role == "user"), "")
+    return " ".join(prompt.split())[:TITLE_CHARS] or otherwise
 
 
 def figures_of(metrics: Mapping[str, Any]) -> tuple[dict[str, float], int]:

@@ -88,7 +88,7 @@ class Import:
 
     async def store(self, source: Source) -> int:
         """Store all batches; returns their number."""
-        begun, count = time.monotonic(), 0
+        start_s, count = time.monotonic(), 0
         await self._writer.say(RunStarted(spec=self._spec))
         for note in source.notes:
             await self._writer.say(LogWritten(level="warning", source="import", text=note))
@@ -99,7 +99,7 @@ class Import:
         await self._writer.say(
             RunFinished(
                 step=source.last,
-                seconds=time.monotonic() - begun,
+                seconds=time.monotonic() - start_s,
                 reward_first=self._rewards[0] if self._rewards else None,
                 reward_last=self._rewards[-1] if self._rewards else None,
                 validation=self._validations.get(max(self._validations, default=0)),
@@ -117,7 +117,7 @@ class Import:
         await self._writer.say(StepFinished(step=lot.step, metrics=metrics, dropped=lot.dropped))
 
     async def _validation(self, lot: TrajectoryBatch) -> None:
-        begun = time.monotonic()
+        start_s = time.monotonic()
         await self._attempts(lot)
         means = scenario_means(lot.groups)
         self._validations[lot.step] = interval(list(means.values()))
@@ -127,7 +127,7 @@ class Import:
                 reward=self._validations[lot.step],
                 scenarios=means,
                 unscored=sum(one.reward is None for group in lot.groups for one in group),
-                seconds=time.monotonic() - begun,
+                seconds=time.monotonic() - start_s,
             )
         )
 

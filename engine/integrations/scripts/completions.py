@@ -103,9 +103,9 @@ class CompletionIndex:
         found = self.entries.get(name)
         return found.completion if found else None
 
-    def after(self, said: str) -> Completion | None:
+    def after(self, messages_digest: str) -> Completion | None:
         """Return the newest completion whose messages and answer have this digest."""
-        return self.get(self._by_words.get(said, ""))
+        return self.get(self._by_words.get(messages_digest, ""))
 
     def sampled_as(self, tokens: Sequence[str], logprobs: Sequence[float]) -> Completion | None:
         """Return the completion with these tokens (`token_id:N`) and log-probs, or None."""

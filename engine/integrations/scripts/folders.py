@@ -34,15 +34,15 @@ SETTINGS: dict[str, Any] = {
 RANK, ALPHA = 8, 16
 
 
-def project_for(workspace: Path, asked: OpenOutside) -> Path:
+def project_for(workspace: Path, request: OpenOutside) -> Path:
     """Return the project folder of a script, created if missing. Raises Refused if a project with
     an agent has that name, ModelError if the base model is missing."""
-    folder = workspace / folder_name(asked.project)
+    folder = workspace / folder_name(request.project)
     if not (folder / FILE).exists():
-        model = base_model(asked.base_model)
+        model = base_model(request.base_model)
         path = find_model(model)
         folder.mkdir(parents=True, exist_ok=True)
-        write_toml(folder, _toml(asked.project, model, _context(path)))
+        write_toml(folder, _toml(request.project, model, _context(path)))
         trust_new_project(folder)
     if load_config(folder).agent.source != "outside":
         raise Refused.of(
@@ -60,11 +60,11 @@ def known_run(project: Path, model: str) -> tuple[Path, RunSpec] | None:
     return next((one for one in runs if one[1].name == model), None)
 
 
-def spec_for(project: Path, asked: OpenOutside, versions: dict[str, str]) -> RunSpec:
+def spec_for(project: Path, request: OpenOutside, versions: dict[str, str]) -> RunSpec:
     """Return the spec of a new run. Raises ConfigError for a wrong setting, ModelError."""
-    name = base_model(asked.base_model)
+    name = base_model(request.base_model)
     path = find_model(name)
-    config = load_config(project, {"model.name": name, **asked.settings})
+    config = load_config(project, {"model.name": name, **request.settings})
     if config.judge.enabled:
         raise ConfigError.of(
             "outside.judge",
@@ -74,34 +74,34 @@ def spec_for(project: Path, asked: OpenOutside, versions: dict[str, str]) -> Run
         )
     return RunSpec(
         id=ulid(),
-        name=asked.model,
+        name=request.model,
         kind="outside",
         project=config.name or project.name,
         started_at=time.time(),
         config=config,
         model_path=str(path),
         versions=versions,
-        source=asked.source,
+        source=request.source,
     )
 
 
-def differences(spec: RunSpec, asked: OpenOutside, project: Path) -> list[str]:
+def differences(spec: RunSpec, request: OpenOutside, project: Path) -> list[str]:
     """Return differences between the script's settings and those of the existing run, as sentences.
     Raises Refused if the base model differs."""
-    name = base_model(asked.base_model)
+    name = base_model(request.base_model)
     if name != spec.config.model.name:
         raise Refused.of(
             "outside.other_base",
             f"{spec.name} was started with {spec.config.model.name}, but {name} is requested.",
             "Give the model another name to start a new run.",
         )
-    wanted = load_config(project, {"model.name": name, **asked.settings})
-    told = []
-    for key in asked.settings:
+    wanted = load_config(project, {"model.name": name, **request.settings})
+    sentences = []
+    for key in request.settings:
         was, now = _value(spec, key), _value(spec.model_copy(update={"config": wanted}), key)
         if was != now:
-            told.append(f"{key} stays {was}, with which {spec.name} was begun.")
-    return told
+            sentences.append(f"{key} stays {was}, with which {spec.name} was begun.")
+    return sentences
 
 
 def base_model(name: str) -> str:

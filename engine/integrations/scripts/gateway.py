@@ -64,7 +64,7 @@ class SharedConversation(Conversation):
                 prompt=prompt.tokens[begin:],
                 sampled=[token.token for token in sampled],
                 logprobs=[token.logprob for token in sampled],
-                said=digest(self._digest(prompt.asked, len(prompt.asked)), turn.returned),
+                said=digest(self._digest(prompt.messages, len(prompt.messages)), turn.returned),
                 raw=raw,
                 text=turn.text[len(parent.text) if parent else 0 :],
                 temperature=self._temperature,
@@ -76,15 +76,15 @@ class SharedConversation(Conversation):
         self.truncated = False
         return message
 
-    def _turn(self, asked: list[str], place: int) -> Turn | None:
-        message = asked[place]
-        found = self._known.held.after(digest(self._digest(asked, place), message))
+    def _turn(self, messages: list[str], place: int) -> Turn | None:
+        message = messages[place]
+        found = self._known.held.after(digest(self._digest(messages, place), message))
         if found is None:
             return None
         whole: CompletionWithHistory = self._known.held.whole(found)
         self._branches.append(OpenBranch(tokens=list(whole.tokens)))
         return Turn(
-            asked=asked[:place],
+            messages=messages[:place],
             returned=message,
             raw=found.raw,
             branch=len(self._branches) - 1,
@@ -124,7 +124,7 @@ class ScriptSessions:
         """Let requests wait: the policy cannot sample now."""
         self._open.clear()
 
-    async def enter(self, asked: ChatRequest) -> Session:
+    async def enter(self, request: ChatRequest) -> Session:
         """Return a session for one request. Raises RolloutError if the model is not ready in time,
         or another one is requested."""
         try:
@@ -136,11 +136,11 @@ class ScriptSessions:
                 f"The model was not ready within {READY_S:.0f} s.",
                 "Open the run in the studio: it may be paused, or loading a large model.",
             ) from None
-        self._check_name(asked.model)
+        self._check_name(request.model)
         assert self._chat is not None
         assert self._policy is not None
         train = self._config.train
-        temperature = train.temperature if asked.temperature is None else asked.temperature
+        temperature = train.temperature if request.temperature is None else request.temperature
         session = Session(
             chat=self._chat,
             policy=self._policy,
@@ -153,7 +153,7 @@ class ScriptSessions:
             name=f"{self.name}@{self.step}",
             tells_logprobs=True,
         )
-        top_p = 1.0 if asked.top_p is None else asked.top_p
+        top_p = 1.0 if request.top_p is None else request.top_p
         session.conversation = SharedConversation(
             self._chat, self.known, self._policy.version, temperature, top_p
         )

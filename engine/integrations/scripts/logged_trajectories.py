@@ -7,7 +7,7 @@ import time
 from engine.evaluation.validation import scenario_means
 from engine.integrations.importers.chat_messages import id_of
 from engine.integrations.scripts.completions import CompletionIndex, Completions
-from engine.integrations.scripts.logs import Begun, Logs
+from engine.integrations.scripts.logs import Logs, StartedLog
 from engine.integrations.scripts.trajectories import dropped_words, trajectories_of
 from engine.protocol.events.run import MetricsLogged, ValidationFinished
 from engine.protocol.records.runs import Trajectory
@@ -22,40 +22,40 @@ OWN = ("val", "validation")
 
 
 async def store_logged(
-    run: Run, asked: LogOutside, logs: Logs, known: Completions, chat: ChatFormat
+    run: Run, request: LogOutside, logs: Logs, known: Completions, chat: ChatFormat
 ) -> None:
     """Store a log of the script, once per key. Returns when it is committed. Groups that are logged
     again for a step are appended to the stored ones. Raises ConfigError for an invalid value."""
     async with logs.lock:
         clock = time.monotonic()
-        again = logs.get(asked.key)
-        first = again.first if again else _first_free(run, asked.step, logs)
-        groups, dropped = await asyncio.to_thread(_groups, asked, known.held, chat, first)
+        again = logs.get(request.key)
+        first = again.first if again else _first_free(run, request.step, logs)
+        groups, dropped = await asyncio.to_thread(_groups, request, known.held, chat, first)
         after = again.after if again else run.reader.last_seq()
         if again is None:
-            number = len(groups)
-            begun = Begun(key=asked.key, step=asked.step, first=first, groups=number, after=after)
-            await logs.begin(begun)
+            key, step, number = request.key, request.step, len(groups)
+            log = StartedLog(key=key, step=step, first=first, groups=number, after=after)
+            await logs.begin(log)
             if dropped:
-                await run.log("warning", "script", dropped_words(asked.step, dropped))
+                await run.log("warning", "script", dropped_words(request.step, dropped))
         if groups:
             await _store_groups(run, groups)
-            finished = _validation(run, asked.step, time.monotonic() - clock)
+            finished = _validation(run, request.step, time.monotonic() - clock)
             if not (again and _covers(run, finished)):
                 await run.say(finished)
-        if asked.values and not (again and _has_figures(run, asked, after)):
-            await run.say(_figures(asked))
+        if request.values and not (again and _has_figures(run, request, after)):
+            await run.say(_figures(request))
 
 
 def _groups(
-    asked: LogOutside, known: CompletionIndex, chat: ChatFormat, first: int
+    request: LogOutside, known: CompletionIndex, chat: ChatFormat, first: int
 ) -> tuple[list[list[Trajectory]], int]:
     """Return validation groups, and the number of metrics that were not finite."""
-    if not asked.groups or asked.split != "validation":
+    if not request.groups or request.split != "validation":
         return [], 0
-    prefix = "" if asked.name in OWN else f"{asked.name}/"
+    prefix = "" if request.name in OWN else f"{request.name}/"
     made, dropped = trajectories_of(
-        asked.groups, "validation", asked.step, known, chat, None, first, prefix
+        request.groups, "validation", request.step, known, chat, None, first, prefix
     )
     return by_scenario(made, first), dropped
 
@@ -90,30 +90,30 @@ def _validation(run: Run, step: int, seconds: float) -> ValidationFinished:
 
 def _covers(run: Run, finished: ValidationFinished) -> bool:
     """Whether the last stored validation of the step has the same scores."""
-    said = [
+    stored = [
         one
         for one in run.reader.events_of("validation.finished")
         if isinstance(one, ValidationFinished) and one.step == finished.step
     ]
-    if not said:
+    if not stored:
         return False
-    return (said[-1].scenarios, said[-1].unscored) == (finished.scenarios, finished.unscored)
+    return (stored[-1].scenarios, stored[-1].unscored) == (finished.scenarios, finished.unscored)
 
 
-def _has_figures(run: Run, asked: LogOutside, after: int) -> bool:
-    told = _figures(asked)
+def _has_figures(run: Run, request: LogOutside, after: int) -> bool:
+    event = _figures(request)
     return any(
         isinstance(one, MetricsLogged)
-        and (one.step, one.split, one.values) == (told.step, told.split, told.values)
+        and (one.step, one.split, one.values) == (event.step, event.split, event.values)
         for one in run.reader.events_of("metrics.logged")
         if (one.seq or 0) > after
     )
 
 
-def _figures(asked: LogOutside) -> MetricsLogged:
-    finite = {name: value for name, value in asked.values.items() if math.isfinite(value)}
-    dropped = len(asked.values) - len(finite)
-    return MetricsLogged(step=asked.step, split=asked.name, values=finite, dropped=dropped)
+def _figures(request: LogOutside) -> MetricsLogged:
+    finite = {name: value for name, value in request.values.items() if math.isfinite(value)}
+    dropped = len(request.values) - len(finite)
+    return MetricsLogged(step=request.step, split=request.name, values=finite, dropped=dropped)
 
 
 def by_scenario(groups: list[list[Trajectory]], first: int) -> list[list[Trajectory]]:

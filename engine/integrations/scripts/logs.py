@@ -11,7 +11,7 @@ from engine.protocol.problems import StoreError
 from engine.runtime.files import append_lines
 
 
-class Begun(Value):
+class StartedLog(Value):
     """A log whose groups are being stored, or have been."""
 
     key: str
@@ -29,27 +29,27 @@ class Logs:
     def __init__(self, file: Path) -> None:
         """Load the file if it exists. Raises StoreError if it is damaged."""
         self._file = file
-        self._begun: dict[str, Begun] = {}
+        self._logs: dict[str, StartedLog] = {}
         self.lock = asyncio.Lock()
         """Held while storing a log: two at once would use the same group numbers."""
         self._load()
 
-    def get(self, key: str) -> Begun | None:
-        return self._begun.get(key)
+    def get(self, key: str) -> StartedLog | None:
+        return self._logs.get(key)
 
     def free(self, step: int) -> int:
         """Return the first group number that no log of the step uses."""
         return max((one.first + one.groups for one in self._of(step)), default=0)
 
-    async def begin(self, one: Begun) -> None:
+    async def begin(self, log: StartedLog) -> None:
         """Append a log to the file. Returns when it is on disk."""
-        await asyncio.to_thread(self._append, one)
-        self._begun[one.key] = one
+        await asyncio.to_thread(self._append, log)
+        self._logs[log.key] = log
 
-    def _of(self, step: int) -> list[Begun]:
-        return [one for one in self._begun.values() if one.step == step]
+    def _of(self, step: int) -> list[StartedLog]:
+        return [one for one in self._logs.values() if one.step == step]
 
-    def _append(self, one: Begun) -> None:
+    def _append(self, one: StartedLog) -> None:
         append_lines(self._file, [one.model_dump_json() + "\n"])
 
     def _load(self) -> None:
@@ -59,7 +59,7 @@ class Logs:
         raw = self._file.read_bytes()
         whole, _, torn = raw.rpartition(b"\n")
         try:
-            found = [Begun.model_validate_json(line) for line in whole.split(b"\n") if line]
+            found = [StartedLog.model_validate_json(line) for line in whole.split(b"\n") if line]
         except ValidationError as error:
             raise StoreError.of(
                 "outside.damaged",
@@ -68,7 +68,7 @@ class Logs:
                 where=str(self._file),
                 detail=str(error)[:1000],
             ) from error
-        self._begun = {one.key: one for one in found}
+        self._logs = {one.key: one for one in found}
         if torn:
             with self._file.open("r+b") as file:
                 file.truncate(len(raw) - len(torn))

@@ -39,44 +39,44 @@ class ScriptLeft(Exception):
     """The script has finished or ended."""
 
 
-async def train(run: Run, policy: Policy, chat: ChatFormat, desk: ScriptSession) -> None:
+async def train(run: Run, policy: Policy, chat: ChatFormat, session: ScriptSession) -> None:
     """Train until the script leaves or the user stops the run. Raises errors of the workers and of
     the store."""
-    begun = time.monotonic()
+    start_s = time.monotonic()
     policy.on_progress = lambda done, total: run.tick(step + 1, "training", done, total)
-    desk.door.shut()
-    async with watch_script(desk):
+    session.door.shut()
+    async with watch_script(session):
         await load(run, policy)
         history = finished_steps(run)
         found = await restore(run, policy)
         step = found.step if found else 0
         await policy.publish(step)
-        while handed := desk.files.read(step + 1):
-            step = await train_submission(run, policy, desk, handed, Clock(), history)
+        while submission := session.files.read(step + 1):
+            step = await train_submission(run, policy, session, submission, Clock(), history)
         try:
             while True:
-                desk.door.open(chat, policy, step)
-                desk.open(run, chat, step)
+                session.door.open(chat, policy, step)
+                session.open(run, chat, step)
                 await wait_while_paused(run, policy, step)
                 clock = Clock()
-                handed = await next_groups(run, policy, desk, step)
-                clock.phases["rolling_out"] = time.monotonic() - clock.begun
-                step = await train_submission(run, policy, desk, handed, clock, history)
+                submission = await next_groups(run, policy, session, step)
+                clock.phases["rolling_out"] = time.monotonic() - clock.start_s
+                step = await train_submission(run, policy, session, submission, clock, history)
         except StopRequested:
             await save_checkpoint(run, policy, step, history.get(step, {}))
             await run.say(RunStopped(step=step, reason="You stopped it after this step."))
         except ScriptLeft:
             await save_checkpoint(run, policy, step, history.get(step, {}))
-            await run.say(final_event(run, desk, step, history, time.monotonic() - begun))
+            await run.say(final_event(run, session, step, history, time.monotonic() - start_s))
 
 
-async def next_groups(run: Run, policy: Policy, desk: ScriptSession, step: int) -> Submission:
+async def next_groups(run: Run, policy: Policy, session: ScriptSession, step: int) -> Submission:
     """Wait for the next submission. Raises StopRequested or ScriptLeft."""
     await run.enter(step + 1, "rolling_out")
     run.tick(step + 1, "rolling_out", 0, 0, WAITING)
-    while not desk.waiting:
+    while not session.waiting:
         run.orders.changed.clear()
-        if desk.left:
+        if session.left:
             raise ScriptLeft
         if run.orders.stop_after_step or run.orders.paused:
             await wait_while_paused(run, policy, step)
@@ -84,55 +84,55 @@ async def next_groups(run: Run, policy: Policy, desk: ScriptSession, step: int) 
             continue
         await run.orders.changed.wait()
     await wait_while_paused(run, policy, step)
-    return desk.waiting[0]
+    return session.waiting[0]
 
 
 async def train_submission(
     run: Run,
     policy: Policy,
-    desk: ScriptSession,
-    handed: Submission,
+    session: ScriptSession,
+    submission: Submission,
     clock: Clock,
     history: dict[int, dict[str, float]],
 ) -> int:
     """Store the submitted groups, make the update, and save the checkpoint. Returns the step."""
-    step, anew = handed.step, handed.step not in history
-    run.config = handed.over(run.spec.config)
+    step, anew = submission.step, submission.step not in history
+    run.config = submission.over(run.spec.config)
     if anew:
-        await run.say(StepStarted(step=step, groups=planned_groups(handed.groups)))
-        await log_settings(run, handed)
-        if handed.dropped:
-            await run.log("warning", "script", dropped_words(step, handed.dropped))
-    groups = await store(run, handed)
+        await run.say(StepStarted(step=step, groups=planned_groups(submission.groups)))
+        await log_settings(run, submission)
+        if submission.dropped:
+            await run.log("warning", "script", dropped_words(step, submission.dropped))
+    groups = await store(run, submission)
     sampled = await policy.sampling()
     if anew:
         await review(run, step, clock)
     groups, again = await close_batch(run, step, groups)
     learned = await learn(run, policy, groups + again, step, clock)
-    told = {"groups/again": float(len(again)), **sampled, **learned}
-    told["staleness"] = staleness(step, groups)
-    metrics = step_metrics(groups, run.config.train.algorithm.advantage, told, clock)
+    extra_metrics = {"groups/again": float(len(again)), **sampled, **learned}
+    extra_metrics["staleness"] = staleness(step, groups)
+    metrics = step_metrics(groups, run.config.train.algorithm.advantage, extra_metrics, clock)
     if anew:
         await finish_step(run, step, metrics, learned, history, groups)
-    if handed.save or run.orders.keep:
+    if submission.save or run.orders.keep:
         run.orders.keep = False
         await save_checkpoint(run, policy, step, metrics)
-        desk.files.forget_until(step)
+        session.files.forget_until(step)
     await prune(run)
-    desk.known.forget_before(step)
-    if desk.waiting and desk.waiting[0].key == handed.key:
-        desk.waiting.popleft()
-    desk.door.step = step
-    desk.answer(handed.key, trained_before(run, handed))
-    await desk.known.compact()
+    session.known.forget_before(step)
+    if session.waiting and session.waiting[0].key == submission.key:
+        session.waiting.popleft()
+    session.door.step = step
+    session.answer(submission.key, trained_before(run, submission))
+    await session.known.compact()
     return step
 
 
-async def store(run: Run, handed: Submission) -> list[list[Trajectory]]:
+async def store(run: Run, submission: Submission) -> list[list[Trajectory]]:
     """Store the submitted groups, unless stored before. Returns them with advantages."""
-    known = {one.id for one in run.reader.stored("train", handed.step)}
+    known = {one.id for one in run.reader.stored("train", submission.step)}
     groups = []
-    for siblings in handed.groups:
+    for siblings in submission.groups:
         for one in siblings:
             if one.id not in known:
                 await run.writer.add_trajectory(one)
@@ -140,21 +140,19 @@ async def store(run: Run, handed: Submission) -> list[list[Trajectory]]:
     return groups
 
 
-async def log_settings(run: Run, handed: Submission) -> None:
+async def log_settings(run: Run, submission: Submission) -> None:
     """Log the learning rate and algorithm of a step, if they differ from those of the run."""
-    began = run.spec.config.train
-    if (handed.lr, handed.algorithm) == (began.lr, began.algorithm):
+    defaults = run.spec.config.train
+    if (submission.lr, submission.algorithm) == (defaults.lr, defaults.algorithm):
         return
-    changed = handed.algorithm.model_dump_json(exclude_defaults=True)
-    text = f"Step {handed.step} was asked for with lr {handed.lr:g} and {changed}."
+    changed = submission.algorithm.model_dump_json(exclude_defaults=True)
+    text = f"Step {submission.step} was asked for with lr {submission.lr:g} and {changed}."
     await run.log("info", "script", text)
 
 
 def final_event(
-    run: Run, desk: ScriptSession, step: int, history: dict[int, dict[str, float]], seconds: float
+    run: Run, session: ScriptSession, step: int, history: dict[int, dict[str, float]], wall_s: float
 ) -> RunFinished | RunStopped:
-    assert desk.left is not None
-    reason, finished = desk.left
-    return (
-        summary(run, step, history, seconds) if finished else RunStopped(step=step, reason=reason)
-    )
+    assert session.left is not None
+    reason, finished = session.left
+    return summary(run, step, history, wall_s) if finished else RunStopped(step=step, reason=reason)

@@ -24,7 +24,7 @@ from engine.runtime.closing import cancel
 from engine.storage.run_folder.run import Run
 
 COMPLETIONS = "completions.jsonl"
-HANDED = "handed"
+SUBMISSIONS = "handed"
 LOGGED = "logged.jsonl"
 LOOK_S = 2.0
 
@@ -32,9 +32,9 @@ LOOK_S = 2.0
 class Script:
     """Process of the script that owns the run."""
 
-    def __init__(self, asked: OpenOutside) -> None:
+    def __init__(self, request: OpenOutside) -> None:
         """Find the process. Raises Refused if it does not exist on this machine."""
-        self.pid, self.key = asked.pid, asked.key
+        self.pid, self.key = request.pid, request.key
         try:
             self._started = psutil.Process(self.pid).create_time()
         except psutil.Error as error:
@@ -60,7 +60,7 @@ class ScriptSession:
     def __init__(self, folder: Path, spec: RunSpec, script: Script) -> None:
         self.script = script
         self.known = Completions(folder / COMPLETIONS)
-        self.files = SubmissionFiles(folder / HANDED)
+        self.files = SubmissionFiles(folder / SUBMISSIONS)
         self.logs = Logs(folder / LOGGED)
         self.door = ScriptSessions(spec, self.known)
         self.waiting: deque[Submission] = deque()
@@ -91,22 +91,22 @@ class ScriptSession:
         assert self._chat is not None
         return self._chat
 
-    async def train(self, asked: TrainGroups) -> Trained:
+    async def train(self, request: TrainGroups) -> Trained:
         """Submit groups; return when the step is stored. Raises Refused or ConfigError if the
         submission is rejected as a whole."""
         async with self._handing:
-            if (answer := self._answers.get(asked.key)) is None:
+            if (answer := self._answers.get(request.key)) is None:
                 done = await self.ready()
                 answer = asyncio.get_running_loop().create_future()
                 found = await asyncio.to_thread(self.files.newest)
-                if found is None or found.key != asked.key:
-                    await self._hand_in(asked, done + 1)
+                if found is None or found.key != request.key:
+                    await self._hand_in(request, done + 1)
                 elif found.step <= done:
                     return trained_before(self._run, found)
-                self._answers[asked.key] = answer
+                self._answers[request.key] = answer
         return await asyncio.shield(answer)
 
-    async def _hand_in(self, asked: TrainGroups, step: int) -> None:
+    async def _hand_in(self, request: TrainGroups, step: int) -> None:
         if self.waiting:
             raise Refused.of(
                 "outside.busy",
@@ -115,25 +115,25 @@ class ScriptSession:
             )
         chat, temperature = await self.chat(), self._spec.config.train.temperature
         groups, dropped = await asyncio.to_thread(
-            trajectories_of, asked.groups, "train", step, self.known.held, chat, temperature
+            trajectories_of, request.groups, "train", step, self.known.held, chat, temperature
         )
         if not groups:
             raise Refused.of(
                 "outside.no_attempts",
-                f"Step {step} has no attempt: its {len(asked.groups)} groups are empty.",
+                f"Step {step} has no attempt: its {len(request.groups)} groups are empty.",
                 "Hand in groups with at least one trajectory or exception.",
             )
-        handed = Submission(
-            key=asked.key,
+        submission = Submission(
+            key=request.key,
             step=step,
-            lr=asked.lr,
-            algorithm=asked.algorithm,
-            save=asked.save,
+            lr=request.lr,
+            algorithm=request.algorithm,
+            save=request.save,
             dropped=dropped,
             groups=groups,
         )
-        await asyncio.to_thread(self.files.write, handed)
-        self.waiting.append(handed)
+        await asyncio.to_thread(self.files.write, submission)
+        self.waiting.append(submission)
         self._run.orders.changed.set()
 
     def answer(self, key: str, trained: Trained) -> None:
@@ -166,16 +166,16 @@ class ScriptSession:
         self._answers.clear()
 
 
-def trained_before(run: Run, handed: Submission) -> Trained:
+def trained_before(run: Run, submission: Submission) -> Trained:
     """Return the result of a submission whose step was trained already, from the stored run."""
     events = run.reader.events_of("step.finished")
-    event = next(e for e in reversed(events) if getattr(e, "step", None) == handed.step)
-    kept = [one for one in run.reader.checkpoints() if one.step == handed.step]
+    event = next(e for e in reversed(events) if getattr(e, "step", None) == submission.step)
+    checkpoints = [one for one in run.reader.checkpoints() if one.step == submission.step]
     return Trained(
-        step=handed.step,
+        step=submission.step,
         metrics=getattr(event, "metrics", {}),
         skipped=getattr(event, "skipped", False),
-        checkpoint=str(run.folder / kept[0].path) if kept else "",
+        checkpoint=str(run.folder / checkpoints[0].path) if checkpoints else "",
     )
 
 
@@ -188,10 +188,10 @@ def _ended(spec: RunSpec) -> Refused:
 
 
 @contextlib.asynccontextmanager
-async def watch_script(desk: ScriptSession) -> AsyncIterator[None]:
+async def watch_script(session: ScriptSession) -> AsyncIterator[None]:
     """Watch the script's process during the block."""
-    looking = asyncio.create_task(desk.watch(), name=f"script {desk.script.pid}")
+    watcher = asyncio.create_task(session.watch(), name=f"script {session.script.pid}")
     try:
         yield
     finally:
-        await cancel(looking)
+        await cancel(watcher)

@@ -38,10 +38,10 @@ class SubmissionFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def write(self, handed: Submission) -> None:
+    def write(self, submission: Submission) -> None:
         """Write a submission atomically and fsync it."""
         self._folder.mkdir(exist_ok=True)
-        replace_file(self._file(handed.step), handed.model_dump_json())
+        replace_file(self._file(submission.step), submission.model_dump_json())
 
     def read(self, step: int) -> Submission | None:
         """Return the submission of a step, or None. Raises StoreError if it is damaged."""

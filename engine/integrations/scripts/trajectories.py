@@ -47,13 +47,13 @@ def trajectories_of(
         dropped += lost
         for index, attempt in enumerate(sent.trajectories):
             where = f"group {place}, attempt {index}"
-            said = [
-                _said(one, known, temperature is not None, where)
+            histories = [
+                _completions_of(one, known, temperature is not None, where)
                 for one in [attempt, *attempt.additional_histories]
             ]
             if temperature is not None:
-                _check(said, temperature, where)
-            siblings[index] = _with_tokens(siblings[index], said, known, chat)
+                _check(histories, temperature, where)
+            siblings[index] = _with_tokens(siblings[index], histories, known, chat)
         if split == "train":
             siblings = [_of_step(one, step) for one in siblings]
         made.append(siblings)
@@ -76,19 +76,19 @@ def _as_art(sent: SentGroup, place: int) -> ArtGroup:
     return ArtGroup(where, data, attempts)
 
 
-def _said(
-    history: SentHistory, known: CompletionIndex, wanted: bool, where: str
+def _completions_of(
+    history: SentHistory, known: CompletionIndex, required: bool, where: str
 ) -> list[Completion]:
-    """Return the policy's completions in order. Choices of other models raise Refused if `wanted`,
-    and are skipped otherwise."""
-    found = []
+    """Return the policy's completions in order. Choices of others raise Refused if `required`, and
+    are skipped otherwise."""
+    completions = []
     for item in history.messages_and_choices:
         if "finish_reason" not in item:
             continue
         one = _find(item, known)
         if one is not None:
-            found.append(one)
-        elif wanted:
+            completions.append(one)
+        elif required:
             text = str((item.get("message") or {}).get("content") or "")
             raise Refused.of(
                 "outside.unknown_completion",
@@ -97,7 +97,7 @@ def _said(
                 "a few steps; answers of other models go in as plain messages.",
                 where=where,
             )
-    return found
+    return completions
 
 
 def _find(choice: dict[str, Any], known: CompletionIndex) -> Completion | None:
@@ -107,8 +107,8 @@ def _find(choice: dict[str, Any], known: CompletionIndex) -> Completion | None:
     return known.sampled_as([t["token"] for t in content], [t["logprob"] for t in content])
 
 
-def _check(said: list[list[Completion]], temperature: float, where: str) -> None:
-    for one in (one for history in said for one in history):
+def _check(histories: list[list[Completion]], temperature: float, where: str) -> None:
+    for one in (one for history in histories for one in history):
         if one.temperature != temperature or one.top_p != 1:
             raise Refused.of(
                 "outside.other_temperature",
@@ -121,9 +121,9 @@ def _check(said: list[list[Completion]], temperature: float, where: str) -> None
 
 
 def _with_tokens(
-    one: Trajectory, said: list[list[Completion]], known: CompletionIndex, chat: ChatFormat
+    one: Trajectory, histories: list[list[Completion]], known: CompletionIndex, chat: ChatFormat
 ) -> Trajectory:
-    branches, everything = branches_of(said, known, chat)
+    branches, everything = branches_of(histories, known, chat)
     own = one.metrics.get(RULER_SCORE)
     judged = own is not None and own == one.reward
     update: dict[str, Any] = {"parts": {RULER: own}} if judged else {}
@@ -145,7 +145,7 @@ def _of_step(one: Trajectory, step: int) -> Trajectory:
 
 
 def branches_of(
-    said: list[list[Completion]], known: CompletionIndex, chat: ChatFormat
+    histories: list[list[Completion]], known: CompletionIndex, chat: ChatFormat
 ) -> tuple[list[Branch], list[Completion]]:
     """Return token sequences of the conversations, and their completions without duplicates. A
     completion extends the last sequence if its prompt begins with it, and starts a new one
@@ -154,7 +154,7 @@ def branches_of(
     spans: list[list[tuple[int, int]]] = []
     logprobs: list[list[float]] = []
     trained: dict[str, Completion] = {}
-    for history in said:
+    for history in histories:
         for one in history:
             if one.id in trained:
                 continue

@@ -95,7 +95,7 @@ class Feed:
     def __post_init__(self) -> None:
         self._state: TrackerState = "opening"
         self._problem: Problem | None = None
-        self._said = ""
+        self._logged_code = ""
         """Code of the last logged problem; empty if resolved."""
         self._failures = 0
         self._moved = time.monotonic()
@@ -111,21 +111,21 @@ class Feed:
         while."""
         try:
             with hold_tracker(self.source.folder, self.name):
-                await self._until_told()
+                await self._send_all()
         except Refused as error:
             await self.source.say("warning", str(error))
         finally:
             self._reader.close()
 
-    async def _until_told(self) -> None:
+    async def _send_all(self) -> None:
         try:
-            while not self._over(told := await self._attempt()):
-                if not told:
+            while not self._over(all_sent := await self._attempt()):
+                if not all_sent:
                     await self._rest(BACK_OFF_S[min(self._failures, len(BACK_OFF_S) - 1)])
                     self._failures += 1
         finally:
             self._cursor.problem = self._problem
-            with contextlib.suppress(OSError):  # a full disk: it is told again from before
+            with contextlib.suppress(OSError):  # a full disk: it is sent again from before
                 self._keep()
 
     def hurry(self, leaving: bool = False) -> None:
@@ -163,8 +163,8 @@ class Feed:
         return True
 
     async def _serve(self, python: Path) -> None:
-        lent = self.keys.get(self.name, "")
-        key = await asyncio.to_thread(tracker_key, self.name, self.settings, lent)
+        unchecked_key = self.keys.get(self.name, "")
+        key = await asyncio.to_thread(tracker_key, self.name, self.settings, unchecked_key)
         argv = [str(python), "-m", "engine.integrations.trackers.worker", self.name]
         log = self.source.folder / LOGS / f"track-{self.name}.log"
         log.parent.mkdir(exist_ok=True)
@@ -287,23 +287,23 @@ class Feed:
                 await self.woken.wait()
         self.woken.clear()
 
-    def _over(self, told: bool) -> bool:
+    def _over(self, all_sent: bool) -> bool:
         """Whether to stop: the engine is stopping, or an ended run is sent or makes no progress."""
         if self.leaving or self.source.living():
             return self.leaving
-        return told or time.monotonic() - self._moved > FLUSH_S
+        return all_sent or time.monotonic() - self._moved > FLUSH_S
 
     async def _fail(self, state: TrackerState, problem: Problem) -> None:
         self._state, self._problem = state, problem
-        if self._said != problem.code:
-            self._said = problem.code
+        if self._logged_code != problem.code:
+            self._logged_code = problem.code
             await self.source.say("warning", f"{problem} The run continues.")
 
     async def _well(self, state: TrackerState) -> None:
         """Set the state after a successful send, or when there is nothing to send."""
         self._failures, self._problem, self._state = 0, None, state
-        if self._said:
-            self._said = ""
+        if self._logged_code:
+            self._logged_code = ""
             await self.source.say("info", f"{TRACKERS[self.name]} receives data again.")
 
 

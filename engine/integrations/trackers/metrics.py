@@ -34,26 +34,26 @@ CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 def row_of(event: Event | UnknownEvent) -> Item | None:
     """Return the item for one event; None if there is nothing to send."""
-    told = {"seq": event.seq, "at": event.at}
+    item = {"seq": event.seq, "at": event.at}
     match event:
         case StepFinished():
-            return {**told, "step": event.step, "values": named(event.metrics)}
+            return {**item, "step": event.step, "values": named(event.metrics)}
         case ValidationFinished():
-            return {**told, "step": event.step, "values": named(validation(event))}
+            return {**item, "step": event.step, "values": named(validation(event))}
         case LossMeasured():
             values = {"validation/loss": event.loss, "validation/tokens": float(event.tokens)}
-            return {**told, "step": event.step, "values": values}
+            return {**item, "step": event.step, "values": values}
         case MetricsLogged():
             values = {f"script/{event.split}/{name}": v for name, v in event.values.items()}
-            return {**told, "step": event.step, "values": values}
+            return {**item, "step": event.step, "values": values}
         case RunStarted():
-            return {**told, "state": "running"}
+            return {**item, "state": "running"}
         case RunFinished():
-            return {**told, "state": "finished"}
+            return {**item, "state": "finished"}
         case RunFailed():
-            return {**told, "state": "failed", "words": str(event.problem)}
+            return {**item, "state": "failed", "words": str(event.problem)}
         case RunStopped():
-            return {**told, "state": "stopped", "words": event.reason}
+            return {**item, "state": "stopped", "words": event.reason}
         case _:
             return None
 

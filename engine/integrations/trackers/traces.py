@@ -33,20 +33,20 @@ class TraceContext:
 
     def spans(self, one: Trajectory, verdicts: Sequence[Verdict], at: float) -> list[Span]:
         """Return the spans, root first. `at` is when the group was scored, in Unix seconds."""
-        begun = one.begun_at or at - one.duration_s
+        started_at = one.begun_at or at - one.duration_s
         calls = _calls(one)
         root: Span = {
             **self._ids(one, "agent"),
             "parent_id": "",
             "name": f"invoke_agent {self.spec.project}",
             "kind": "internal",
-            "start_ns": _ns(begun),
-            "end_ns": _ns(begun + one.duration_s),
+            "start_ns": _ns(started_at),
+            "end_ns": _ns(started_at + one.duration_s),
             "attributes": self._agent(one, calls) | (self._listed(one) if self.langfuse else {}),
             "events": [self._verdict(verdict, at) for verdict in verdicts],
             "error": self._wrong(one.problem),
         }
-        return [root, *(self._chat(one, call, begun, root["span_id"]) for call in calls)]
+        return [root, *(self._chat(one, call, started_at, root["span_id"]) for call in calls)]
 
     def _wrong(self, problem: Problem | None) -> str:
         """Return the error message or, without `content`, only its code: messages may quote
@@ -56,13 +56,13 @@ class TraceContext:
         return problem.message if self.content else problem.code
 
     def _agent(self, one: Trajectory, calls: "list[Call]") -> dict[str, Any]:
-        told: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.provider.name": PROVIDER,
             "gen_ai.agent.name": self.spec.project,
             "gen_ai.conversation.id": f"{self.spec.id}/{one.id}",
             "gen_ai.request.model": self.spec.config.model.name,
-            "gen_ai.usage.input_tokens": sum(call.asked for call in calls),
+            "gen_ai.usage.input_tokens": sum(call.prompt_tokens for call in calls),
             "gen_ai.usage.output_tokens": sum(call.sampled for call in calls),
             "session.id": self.spec.id,
             "atelier.run.name": self.spec.name,
@@ -75,14 +75,14 @@ class TraceContext:
             "atelier.policy.version": one.policy_version,
         }
         if one.problem is not None:
-            told["error.type"] = one.problem.code
+            attributes["error.type"] = one.problem.code
         if one.reward is not None:
-            told["atelier.reward"] = one.reward
+            attributes["atelier.reward"] = one.reward
         if one.advantage is not None:
-            told["atelier.advantage"] = one.advantage
-        told |= {f"atelier.reward.part.{name}": value for name, value in one.parts.items()}
-        told |= {f"atelier.metric.{name}": value for name, value in one.metrics.items()}
-        return told | (_said(one.messages, len(one.messages)) if self.content else {})
+            attributes["atelier.advantage"] = one.advantage
+        attributes |= {f"atelier.reward.part.{name}": value for name, value in one.parts.items()}
+        attributes |= {f"atelier.metric.{name}": value for name, value in one.metrics.items()}
+        return attributes | (_conversation(one.messages, len(one.messages)) if self.content else {})
 
     def _listed(self, one: Trajectory) -> dict[str, Any]:
         name = f"{self.spec.project} · {one.scenario_id}"
@@ -94,43 +94,43 @@ class TraceContext:
             **{f"langfuse.trace.metadata.{k}": v for k, v in shown.items() if v is not None},
         }
 
-    def _chat(self, one: Trajectory, call: "Call", begun: float, parent: str) -> Span:
+    def _chat(self, one: Trajectory, call: "Call", started_at: float, parent: str) -> Span:
         train, model = self.spec.config.train, self.spec.config.model.name
         first, last = call.times or (0.0, one.duration_s)
-        told: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": PROVIDER,
             "gen_ai.request.model": model,
             "gen_ai.request.max_tokens": train.max_tokens,
-            "gen_ai.usage.input_tokens": call.asked,
+            "gen_ai.usage.input_tokens": call.prompt_tokens,
             "gen_ai.usage.output_tokens": call.sampled,
             "session.id": self.spec.id,
         }
         if self.content and call.message is not None:
-            told |= _said(one.messages, call.message + 1)
+            attributes |= _conversation(one.messages, call.message + 1)
         elif self.content:
-            told["gen_ai.output.messages"] = json.dumps([_text("assistant", call.text)])
+            attributes["gen_ai.output.messages"] = json.dumps([_text("assistant", call.text)])
         return {
             **self._ids(one, f"chat {call.branch} {call.number}"),
             "parent_id": parent,
             "name": f"chat {model}",
             "kind": "client",
-            "start_ns": _ns(begun + first),
-            "end_ns": _ns(begun + last),
-            "attributes": told,
+            "start_ns": _ns(started_at + first),
+            "end_ns": _ns(started_at + last),
+            "attributes": attributes,
             "events": [],
             "error": "",
         }
 
     def _verdict(self, verdict: Verdict, at: float) -> dict[str, Any]:
-        told: dict[str, Any] = {"gen_ai.evaluation.name": PART, "atelier.judge": verdict.judge}
+        values: dict[str, Any] = {"gen_ai.evaluation.name": PART, "atelier.judge": verdict.judge}
         if verdict.score is not None:
-            told["gen_ai.evaluation.score.value"] = verdict.score
+            values["gen_ai.evaluation.score.value"] = verdict.score
         if verdict.problem is not None:
-            told["error.type"] = verdict.problem.code
+            values["error.type"] = verdict.problem.code
         if self.content and verdict.reason:
-            told["gen_ai.evaluation.explanation"] = verdict.reason
-        return {"name": "gen_ai.evaluation.result", "at_ns": _ns(at), "attributes": told}
+            values["gen_ai.evaluation.explanation"] = verdict.reason
+        return {"name": "gen_ai.evaluation.result", "at_ns": _ns(at), "attributes": values}
 
     def _ids(self, one: Trajectory, what: str) -> dict[str, str]:
         trace = f"{self.spec.id}/{one.id}"
@@ -143,7 +143,7 @@ class Call:
 
     branch: int
     number: int
-    asked: int
+    prompt_tokens: int
     """Number of prompt tokens."""
     sampled: int
     times: tuple[float, float] | None
@@ -162,7 +162,7 @@ def _calls(one: Trajectory) -> list[Call]:
         Call(
             branch=place,
             number=number,
-            asked=start,
+            prompt_tokens=start,
             sampled=end - start,
             times=branch.times[number] if branch.times else None,
             text="".join(branch.pieces[start:end]),
@@ -173,15 +173,17 @@ def _calls(one: Trajectory) -> list[Call]:
     ]
 
 
-def _said(messages: Sequence[Message], until: int) -> dict[str, str]:
+def _conversation(messages: Sequence[Message], until: int) -> dict[str, str]:
     """Return attributes with the first `until` messages, the last as output if by the model."""
-    asked = list(messages[:until])
-    answer = asked.pop() if asked and asked[-1].role == "assistant" else None
-    told = {"gen_ai.input.messages": json.dumps([_message(one) for one in asked])}
+    prompt = list(messages[:until])
+    answer = prompt.pop() if prompt and prompt[-1].role == "assistant" else None
+    values = {"gen_ai.input.messages": json.dumps([_message(one) for one in prompt])}
     if answer is not None:
         finish = "tool_call" if answer.tool_calls else "stop"
-        told["gen_ai.output.messages"] = json.dumps([{**_message(answer), "finish_reason": finish}])
-    return told
+        values["gen_ai.output.messages"] = json.dumps(
+            [{**_message(answer), "finish_reason": finish}]
+        )
+    return values
 
 
 def _message(one: Message) -> dict[str, Any]:
@@ -190,9 +192,9 @@ def _message(one: Message) -> dict[str, Any]:
         return {"role": "tool", "parts": [response]}
     parts = _text(one.role, one.content)["parts"] if one.content else []
     for call in one.tool_calls:
-        asked = call.get("function", {})
-        told = {"id": call.get("id"), "name": asked.get("name")}
-        parts.append({"type": "tool_call", **told, "arguments": asked.get("arguments")})
+        function = call.get("function", {})
+        identity = {"id": call.get("id"), "name": function.get("name")}
+        parts.append({"type": "tool_call", **identity, "arguments": function.get("arguments")})
     return {"role": one.role, "parts": parts}
 
 

@@ -71,18 +71,18 @@ class RequestHandler:
 
     def _problem(self, error: Exception) -> dict[str, str]:
         """Return the problem of an error, worded to follow the tracker's name."""
-        told = error if isinstance(error, SinkError) else SinkError("failed", unforeseen(error))
+        problem = error if isinstance(error, SinkError) else SinkError("failed", unforeseen(error))
         return {
-            "code": f"track.{told.code}",
-            "message": _without(told.words, self._key)[:500],
-            "hint": told.hint,
+            "code": f"track.{problem.code}",
+            "message": _without(problem.words, self._key)[:500],
+            "hint": problem.hint,
             "detail": _without(str(error), self._key)[:2000],
         }
 
 
 def unforeseen(error: Exception) -> str:
-    said = str(error).strip().partition("\n")[0]
-    return f"could not be reached: {type(error).__name__}{': ' if said else ''}{said}."
+    message = str(error).strip().partition("\n")[0]
+    return f"could not be reached: {type(error).__name__}{': ' if message else ''}{message}."
 
 
 def _without(text: str, key: str) -> str:
@@ -106,12 +106,12 @@ def main() -> None:
     os.nice(NICE)
     module = "otlp" if name in ("otel", "langfuse") else name
     sink = importlib.import_module(f"engine.integrations.trackers.sinks.{module}_sink").Sink()
-    desk = RequestHandler(sink)
+    handler = RequestHandler(sink)
     with socket.socket(fileno=line) as connection, connection.makefile("rwb") as stream:
         for text in stream:
             message = json.loads(text)
             if message["op"] != "cancel":
-                answer = {"id": message["id"], **desk.answer(message)}
+                answer = {"id": message["id"], **handler.answer(message)}
                 stream.write(json.dumps(answer).encode() + b"\n")
                 stream.flush()
     os._exit(0)

@@ -35,14 +35,14 @@ class LabelledGroup(NamedTuple):
 
 def agreements(reader: RunReader) -> list[Agreement]:
     """Agreement rows, one per judge and rubric, the most recent judge first."""
-    heard = labelled_groups(reader)
-    names = [name for group in heard for name in group.names]
+    human = labelled_groups(reader)
+    names = [name for group in human for name in group.names]
     labelled: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in reader.verdicts(names):
         labelled.setdefault((verdict.judge, verdict.rubric), []).append(verdict)
-    own = interval([tau for group in heard if (tau := consistency(group.looks)) is not None])
+    own = interval([tau for group in human if (tau := consistency(group.looks)) is not None])
     return [
-        _row(reader, judge, rubric, labelled.get((judge, rubric), []), heard).model_copy(
+        _row(reader, judge, rubric, labelled.get((judge, rubric), []), human).model_copy(
             update={"self_consistency": own, "repeats": own.count if own else 0}
         )
         for judge, rubric in reader.judges()
@@ -122,9 +122,9 @@ def disagreements(reader: RunReader, judge: str, rubric: str, most: int = 50) ->
                     worse_score=other.score or 0.0,
                     reason=other.reason,
                     why=" ".join(label.why for label in labels if label.why),
-                    task=_said(siblings[0], 0, common),
-                    better_text=_said(by_id[better], common, None),
-                    worse_text=_said(by_id[worse], common, None),
+                    task=_excerpt(siblings[0], 0, common),
+                    better_text=_excerpt(by_id[better], common, None),
+                    worse_text=_excerpt(by_id[worse], common, None),
                 )
             )
     found.sort(key=lambda case: case.better_score - case.worse_score)
@@ -140,19 +140,19 @@ def labels_by_place(reader: RunReader) -> dict[Place, list[Label]]:
     return found
 
 
-def _said(one: Trajectory, start: int, end: int | None) -> str:
+def _excerpt(one: Trajectory, start: int, end: int | None) -> str:
     part = one.model_copy(update={"messages": one.messages[start:end]})
     return shorten_middle(lines_of(part, CASE_CHARS), CASE_CHARS)
 
 
 def _row(
-    reader: RunReader, judge: str, rubric: str, labelled: list[Verdict], heard: list[LabelledGroup]
+    reader: RunReader, judge: str, rubric: str, labelled: list[Verdict], human: list[LabelledGroup]
 ) -> Agreement:
     scores = {v.trajectory_id: v.score for v in labelled if v.score is not None}
-    taus = [tau for group in heard if (tau := tau_over(group.pairs, scores)) is not None]
+    taus = [tau for group in human if (tau := tau_over(group.pairs, scores)) is not None]
     decided = [
         order_of(scores[a], scores[b])
-        for group in heard
+        for group in human
         for a, b in group.pairs
         if a in scores and b in scores
     ]

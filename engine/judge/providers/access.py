@@ -35,26 +35,26 @@ class ProviderClient(Protocol):
 
 @dataclass(frozen=True)
 class Access:
-    """Access of one run to providers. `keys` by provider, in memory only. With `errand`, calls go
-    through the home machine, which has the keys."""
+    """Access of one run to providers. `keys` by provider, in memory only. With `ask_home`, calls
+    go through the home machine, which has the keys."""
 
     keys: Mapping[str, str]
-    errand: HomeRequest | None = None
+    ask_home: HomeRequest | None = None
     confirmed: frozenset[AddressConfirmation] = frozenset()
     """Addresses confirmed on another machine, in addition to those of this one."""
 
     async def open(self, name: str, log: Path) -> ProviderClient:
         """Start a worker with the keys, or connect to that of the home machine."""
-        if self.errand:
-            return HomeProxy(self.errand)
+        if self.ask_home:
+            return HomeProxy(self.ask_home)
         worker = await start_worker(name, log, self.confirmed)
         await self.lend(worker)
         return worker
 
-    async def lend(self, speaker: ProviderClient) -> None:
+    async def lend(self, client: ProviderClient) -> None:
         """Replace the keys of a worker by the current ones."""
-        if not self.errand:
-            await speaker.ask("keys", keys=dict(self.keys))
+        if not self.ask_home:
+            await client.ask("keys", keys=dict(self.keys))
 
 
 class HomeProxy:
@@ -62,11 +62,11 @@ class HomeProxy:
 
     alive, pid = True, 0
 
-    def __init__(self, errand: HomeRequest) -> None:
-        self._errand = errand
+    def __init__(self, ask_home: HomeRequest) -> None:
+        self._ask_home = ask_home
 
     async def ask(self, op: str, **fields: Any) -> Any:
-        return await self._errand(op, fields)
+        return await self._ask_home(op, fields)
 
     async def close(self) -> None:
         """Do nothing: there is no local process."""

@@ -31,9 +31,9 @@ class Provider:
     """Client of a judge process or of the home machine. Create with `start`, end with `close`."""
 
     def __init__(
-        self, speaker: ProviderClient, config: JudgeConfig, prices: dict[str, Price]
+        self, client: ProviderClient, config: JudgeConfig, prices: dict[str, Price]
     ) -> None:
-        self._speaker = speaker
+        self._client = client
         self._config = config
         self._prices = prices
         self._room = asyncio.Semaphore(config.concurrency)
@@ -41,17 +41,17 @@ class Provider:
     @classmethod
     async def start(cls, config: JudgeConfig, access: Access, log: Path) -> "Provider":
         """Connect and look up prices. Raises ConfigError if the price of a judge is unknown."""
-        speaker = await access.open("judge", log)
+        client = await access.open("judge", log)
         try:
-            prices = {model: await price_of(speaker, config, model) for model in config.models}
+            prices = {model: await price_of(client, config, model) for model in config.models}
         except BaseException:
-            await speaker.close()
+            await client.close()
             raise
-        return cls(speaker, config, prices)
+        return cls(client, config, prices)
 
     @property
     def pid(self) -> int:
-        return self._speaker.pid
+        return self._client.pid
 
     def key_of(self, model: str, messages: Messages) -> str:
         """Return the cache key of a prompt: a hash of model, settings and messages."""
@@ -61,13 +61,13 @@ class Provider:
 
     def most_cost(self, model: str, messages: Messages) -> float:
         """Maximum cost of a call in USD; every token has at least one byte of text."""
-        asked = sum(len(m["content"].encode()) + TOKEN_MARGIN for m in messages)
-        usage = Usage(prompt_tokens=asked, completion_tokens=self._config.max_tokens)
+        prompt_tokens = sum(len(m["content"].encode()) + TOKEN_MARGIN for m in messages)
+        usage = Usage(prompt_tokens=prompt_tokens, completion_tokens=self._config.max_tokens)
         return self._prices[model].of(usage)
 
     async def count(self, model: str, questions: list[Messages]) -> list[int]:
         """Return the number of tokens of each prompt."""
-        answer = await self._speaker.ask("count", model=model, questions=questions)
+        answer = await self._client.ask("count", model=model, questions=questions)
         return list(answer["tokens"])
 
     def cost(self, model: str, usage: Usage) -> float:
@@ -76,11 +76,11 @@ class Provider:
 
     async def lend(self, access: Access) -> None:
         """Replace the API keys by the current ones."""
-        await access.lend(self._speaker)
+        await access.lend(self._client)
 
     @property
     def alive(self) -> bool:
-        return self._speaker.alive
+        return self._client.alive
 
     async def ask(
         self, model: str, messages: Messages, rubric: str, attempt: int
@@ -88,9 +88,9 @@ class Provider:
         """Make one call. Returns it with its reply or problem and, if a retry may help, the seconds
         to wait before."""
         config, key = self._config, self.key_of(model, messages)
-        begun = time.monotonic()
+        start_s = time.monotonic()
         async with self._room:
-            answer = await self._speaker.ask(
+            answer = await self._client.ask(
                 "ask",
                 key=key,
                 model=model,
@@ -117,25 +117,25 @@ class Provider:
             reply=answer.get("reply", ""),
             finish=answer.get("finish", ""),
             usage=usage.model_copy(update={"cost_usd": cost}),
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - start_s,
             at=time.time(),
             problem=Problem.model_validate(failed) if failed else None,
         )
         return call, answer.get("wait_s")
 
     async def close(self) -> None:
-        await self._speaker.close()
+        await self._client.close()
 
 
 async def price_of(
-    speaker: ProviderClient, config: JudgeConfig | EvaluateConfig, model: str
+    client: ProviderClient, config: JudgeConfig | EvaluateConfig, model: str
 ) -> Price:
     """Return the price of a model. Raises ConfigError if it is unknown."""
     if config.price_prompt is not None and config.price_completion is not None:
         return Price(config.price_prompt / 1e6, config.price_completion / 1e6)
     if config.base_url:
         return Price(0.0, 0.0)  # the person's own server
-    known = await speaker.ask("price", model=model)
+    known = await client.ask("price", model=model)
     if not known:
         section = "judge" if isinstance(config, JudgeConfig) else "evaluate"
         raise ConfigError.of(

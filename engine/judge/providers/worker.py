@@ -182,9 +182,9 @@ class Worker:
             temperature=message["temperature"],
         )
         choice = reply.choices[0] if reply.choices else None
-        said = (choice.message.content or "") if choice else ""
+        text = (choice.message.content or "") if choice else ""
         return {
-            "reply": said,
+            "reply": text,
             "finish": (choice.finish_reason or "") if choice else "",
             **meter(reply),
         }
@@ -193,9 +193,9 @@ class Worker:
         # its tools are the agent's own: litellm would load what looks for MCP servers
         reply = await self._call(message, **message["request"], _skip_mcp_handler=True)
         choice = reply.choices[0] if reply.choices else None
-        said = choice.message if choice else None
-        calls = (said.tool_calls if said else None) or []
-        answer = {"role": "assistant", "content": (said.content or "") if said else ""}
+        assistant = choice.message if choice else None
+        calls = (assistant.tool_calls if assistant else None) or []
+        answer = {"role": "assistant", "content": (assistant.content or "") if assistant else ""}
         if calls:
             answer["tool_calls"] = [call.model_dump(exclude_none=True) for call in calls]
         finish = (choice.finish_reason or "stop") if choice else "stop"
@@ -248,7 +248,7 @@ def problem_of(error: Exception, keys: dict[str, str], op: str) -> dict[str, str
     elif "connection error" in str(error).lower():  # litellm calls a lost one a server's error
         kind = litellm.APIConnectionError
     code, words, hint = next(
-        (told for known, *told in WORDS if issubclass(kind, known)),
+        (texts for known, *texts in WORDS if issubclass(kind, known)),
         ("failed", f"The call of the {{model}} failed: {type(error).__name__}.", ""),
     )
     return {
@@ -262,9 +262,9 @@ def problem_of(error: Exception, keys: dict[str, str], op: str) -> dict[str, str
 def waiting_time(error: BaseException, attempt: int) -> float:
     """Seconds before a retry: the provider's Retry-After, else exponential back-off with jitter."""
     response = getattr(error, "response", None)
-    asked = getattr(response, "headers", {}).get("retry-after") if response is not None else None
+    header = getattr(response, "headers", {}).get("retry-after") if response is not None else None
     try:
-        return min(float(asked), LONGEST_WAIT_S) if asked else _backoff(attempt)
+        return min(float(header), LONGEST_WAIT_S) if header else _backoff(attempt)
     except ValueError:
         return _backoff(attempt)
 

@@ -61,11 +61,11 @@ def _best_seconds(work: Callable[[], object], device: torch.device) -> float:
     times: list[float] = []
     end = time.perf_counter() + BUDGET_S
     while len(times) < 3 or (len(times) < MOST_TRIES and time.perf_counter() < end):
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         work()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        times.append(time.perf_counter() - begun)
+        times.append(time.perf_counter() - start_s)
     return min(times[1:])
 
 

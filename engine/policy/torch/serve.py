@@ -118,7 +118,7 @@ class PolicyServer:
 
     def _op_load(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         spec = PolicySpec.model_validate(message["spec"])
-        begun = time.monotonic()
+        start_s = time.monotonic()
         self._spec = spec
         self._model = model = self._built(spec)
         self._optimizer = Optimizer(model.adapter)
@@ -137,7 +137,7 @@ class PolicyServer:
             on_card=model.device.type == "cuda",
             cached_token_bytes=model.shape.cached_token_bytes,
             device=_device_words(model.device),
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - start_s,
         ).model_dump()
 
     def _built(self, spec: PolicySpec) -> LoraModel:
@@ -183,8 +183,8 @@ class PolicyServer:
 
     def _op_forward_backward(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, batch = self._loaded(), TrainBatch.model_validate(message["batch"])
-        told = self._progress(number)
-        return forward_backward(model, batch, self._spec.batch_tokens, told, self._ranks)
+        progress = self._progress(number)
+        return forward_backward(model, batch, self._spec.batch_tokens, progress, self._ranks)
 
     def _progress(self, number: int) -> Progress:
         return lambda done, total: self._send(number, "part", {"done": done, "total": total})

@@ -44,7 +44,7 @@ class VllmPolicy:
         self._sampler: VllmSampler | None = None
         self._published = 0
         self._canary: list[int] = []
-        self._said: list[float] = []
+        self._trainer_logprobs: list[float] = []
         """Trainer's log-probs of the fixed text at the last publication; empty after a restore."""
         self.version = 0
         self.on_restart: OnRestart | None = None
@@ -54,8 +54,8 @@ class VllmPolicy:
         return self._trainer.on_progress
 
     @on_progress.setter
-    def on_progress(self, told: Progress) -> None:
-        self._trainer.on_progress = told
+    def on_progress(self, progress: Progress) -> None:
+        self._trainer.on_progress = progress
 
     @property
     def away_s(self) -> float:
@@ -66,7 +66,7 @@ class VllmPolicy:
         return [*self._trainer.pids, *(self._sampler.pids if self._sampler else [])]
 
     async def load(self, spec: PolicySpec) -> PolicyInfo:
-        begun = time.monotonic()
+        start_s = time.monotonic()
         spec = _in_one_precision(spec, self._place.cuda)
         info = self._info = await self._trainer.load(spec)
         context = spec.model.max_context
@@ -80,7 +80,7 @@ class VllmPolicy:
         )
         self._sampler = await VllmSampler.start(plan, self._log)
         self._sampler.on_restart = self.on_restart
-        update = {"seconds": time.monotonic() - begun, "sampler": self._sampler.words}
+        update = {"seconds": time.monotonic() - start_s, "sampler": self._sampler.words}
         return info.model_copy(update=update)
 
     async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
@@ -123,13 +123,13 @@ class VllmPolicy:
         sampler = self._served
         self._published += 1
         name = f"step-{version}.{self._published}"
-        before, self._said = self._said, await self._say()
-        name, told = await self._offer(name, before)
+        before, self._trainer_logprobs = self._trainer_logprobs, await self._say()
+        name, sampler_logprobs = await self._offer(name, before)
         await sampler.use(name)
         self.version = version
-        metrics = {"publish_gap": mean_gap(told, self._said)}
+        metrics = {"publish_gap": mean_gap(sampler_logprobs, self._trainer_logprobs)}
         if before:
-            metrics["publish_moved"] = mean_gap(before, self._said)
+            metrics["publish_moved"] = mean_gap(before, self._trainer_logprobs)
         if sampler.switch_s:
             metrics["time_s/switch"], sampler.switch_s = sampler.switch_s, 0.0
         return metrics
@@ -141,11 +141,11 @@ class VllmPolicy:
         await self._trainer.save_adapter(folder)
 
     async def restore(self, folder: Path) -> None:
-        self._said = []
+        self._trainer_logprobs = []
         await self._trainer.restore(folder)
 
     async def load_adapter(self, folder: Path) -> None:
-        self._said = []
+        self._trainer_logprobs = []
         await self._trainer.load_adapter(folder)
 
     async def close(self) -> None:
@@ -171,10 +171,10 @@ class VllmPolicy:
             folder = self._scratch / offered
             await self._trainer.save_adapter(folder)
             await self._served.offer(offered, folder)
-            told = await self._served.ask(lambda s, n=offered: s.logprobs(self._canary, n))  # type: ignore[misc]
-            problem = stale_or_different(told, self._said, before, self._info.dtype)
+            logprobs = await self._served.ask(lambda s, n=offered: s.logprobs(self._canary, n))  # type: ignore[misc]
+            problem = stale_or_different(logprobs, self._trainer_logprobs, before, self._info.dtype)
             if problem is None:
-                return offered, told
+                return offered, logprobs
             await self._served.take_back(offered)
         assert problem is not None
         raise PolicyError(problem)
@@ -183,8 +183,8 @@ class VllmPolicy:
         """Log-probs of the canary by the trainer; the server samples the canary first."""
         if not self._canary:
             start = self._info.eos_tokens[:1] or [1]
-            asked = SampleRequest(tokens=start, max_tokens=CANARY_TOKENS, ignore_eos=True, seed=0)
-            parts = [part async for part in self.sample(asked)]
+            request = SampleRequest(tokens=start, max_tokens=CANARY_TOKENS, ignore_eos=True, seed=0)
+            parts = [part async for part in self.sample(request)]
             self._canary = start + [token.token for part in parts for token in part]
         item = TrainItem(tokens=self._canary, spans=[(1, len(self._canary))])
         return (await self._trainer.score(ScoreBatch(items=[item])))[0].logprobs

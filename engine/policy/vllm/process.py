@@ -32,7 +32,7 @@ BASE = "base"
 MOST_TOP = 20
 STREAM_INTERVAL = 8
 """Number of tokens per streamed message."""
-SAID = 6000
+LOG_CHARS = 6000
 """Characters of the server's log in a problem."""
 ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): .+)")
 MEMORY_WORDS = (
@@ -195,15 +195,15 @@ class ServerProcess:
         """Problem that describes why the server ended, from its log."""
         with self._log.open("rb") as log:
             log.seek(self._log_start)
-            said = log.read().decode(errors="replace")
-        if any(words in said for words in MEMORY_WORDS):
-            return _no_memory(plan, said)
-        errors = ERROR.findall(said)  # the first is the cause, the others what came of it
+            text = log.read().decode(errors="replace")
+        if any(words in text for words in MEMORY_WORDS):
+            return _no_memory(plan, text)
+        errors = ERROR.findall(text)  # the first is the cause, the others what came of it
         return Problem(
             code="sampler.not_started",
             message=f"vLLM did not start: {errors[0][:300] if errors else 'it said nothing'}",
             hint='The run\'s log says more; backend.sampler = "torch" samples without it.',
-            detail=said[-SAID:],
+            detail=text[-LOG_CHARS:],
         )
 
     def _look(self) -> list[psutil.Process]:
@@ -259,7 +259,7 @@ def _lora_rank(rank: int) -> int:
     return next((size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank), rank)
 
 
-def _no_memory(plan: ServerPlan, said: str) -> Problem:
+def _no_memory(plan: ServerPlan, text: str) -> Problem:
     context, rows = plan.max_context, plan.place.rows
     return Problem(
         code="sampler.out_of_memory",
@@ -267,5 +267,5 @@ def _no_memory(plan: ServerPlan, said: str) -> Problem:
         hint=f"Set model.max_context to {max(64, context // 2)}, or agent.concurrency to "
         f"{max(1, rows // 2)}, or give it more with backend.memory_share.",
         where="backend.memory_share",
-        detail=said[-SAID:],
+        detail=text[-LOG_CHARS:],
     )

@@ -72,14 +72,14 @@ class VllmSampler:
         self, request: SampleRequest, stops: list[int]
     ) -> AsyncIterator[list[SampledToken]]:
         """Yield tokens, sampled to the end with the adapter that is current at the start."""
-        name, said = self.current, list[int]()
+        name, sampled = self.current, list[int]()
         self._under_way[name] += 1
         try:
-            while len(said) < request.max_tokens and not (said and said[-1] in stops):
+            while len(sampled) < request.max_tokens and not (sampled and sampled[-1] in stops):
                 server = await self._awake()
                 try:
-                    async for tokens in server.complete(_behind(request, said), name, stops):
-                        said += [token.token for token in tokens]
+                    async for tokens in server.complete(_behind(request, sampled), name, stops):
+                        sampled += [token.token for token in tokens]
                         if tokens:
                             yield tokens
                     return
@@ -116,9 +116,9 @@ class VllmSampler:
     async def prompt_sharing(self) -> dict[str, float]:
         """Share of prompt tokens that were computed, not cached, since the last call."""
         now = await self.ask(VllmServer.counters)
-        asked, hits = (max(0.0, now[n] - self._prompt_tokens[n]) for n in ("queries", "hits"))
+        queries, hits = (max(0.0, now[n] - self._prompt_tokens[n]) for n in ("queries", "hits"))
         self._prompt_tokens = now
-        return {"sharing/sample": 1 - hits / asked} if asked else {}
+        return {"sharing/sample": 1 - hits / queries} if queries else {}
 
     async def hold(self) -> None:
         """Pause active completions."""
@@ -138,25 +138,25 @@ class VllmSampler:
         async with self._turn:
             if self._asleep or any(self._under_way.values()):
                 return
-            begun = time.monotonic()
+            start_s = time.monotonic()
             with contextlib.suppress(ServerGone):  # whoever needs it next starts another
                 await self._server.sleep(cache_only)
             self._asleep = True
-            self.switch_s += time.monotonic() - begun
+            self.switch_s += time.monotonic() - start_s
 
     async def _awake(self) -> VllmServer:
         async with self._turn:
             if self._asleep:
-                begun = time.monotonic()
+                start_s = time.monotonic()
                 with contextlib.suppress(ServerGone):  # the question itself will say so
                     await self._server.wake()
                 self._asleep = False
-                self.switch_s += time.monotonic() - begun
+                self.switch_s += time.monotonic() - start_s
             return self._server
 
     async def _revive(self, dead: VllmServer, gone: ServerGone) -> None:
         """Replace a dead server; concurrent callers share the replacement."""
-        with self.outages.during(since=dead.heard):
+        with self.outages.during(since=dead.last_response_s):
             async with self._turn:
                 if self._server is dead:
                     await self._replace(gone.problem)
@@ -191,15 +191,15 @@ class VllmSampler:
             raise ChildDied(again.problem) from again
 
 
-def _behind(request: SampleRequest, said: list[int]) -> SampleRequest:
+def _behind(request: SampleRequest, sampled: list[int]) -> SampleRequest:
     """Remaining part of an interrupted request, with a new random stream, since the server's stream
     position is unknown."""
-    if not said:
+    if not sampled:
         return request
     return request.model_copy(
         update={
-            "tokens": request.tokens + said,
-            "max_tokens": request.max_tokens - len(said),
-            "seed": derive(request.seed, "behind", len(said)) % 2**31,
+            "tokens": request.tokens + sampled,
+            "max_tokens": request.max_tokens - len(sampled),
+            "seed": derive(request.seed, "behind", len(sampled)) % 2**31,
         }
     )

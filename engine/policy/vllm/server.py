@@ -54,7 +54,7 @@ class VllmServer:
             transport=transport, base_url="http://vllm", timeout=timeout, trust_env=False
         )
         self._under_way = 0
-        self.heard = time.monotonic()
+        self.last_response_s = time.monotonic()
         """Time of its last response, by the monotonic clock."""
         self._paused = False
         self._gone: Problem | None = None
@@ -112,7 +112,7 @@ class VllmServer:
                 if answer.is_error:
                     raise _refused(answer, await answer.aread())
                 async for line in answer.aiter_lines():
-                    self.heard = time.monotonic()
+                    self.last_response_s = time.monotonic()
                     if line.startswith("data: {"):
                         yield _tokens(json.loads(line[6:]), request.top_logprobs)
 
@@ -147,7 +147,7 @@ class VllmServer:
 
     async def resume(self) -> None:
         await self._call("/resume")
-        self.heard, self._paused = time.monotonic(), False
+        self.last_response_s, self._paused = time.monotonic(), False
 
     async def counters(self) -> dict[str, float]:
         """Prefix cache counters `queries` and `hits` in tokens since the start."""
@@ -193,20 +193,20 @@ class VllmServer:
     async def _call(self, path: str, body: dict[str, Any] | None = None) -> Any:
         async with self._waiting():
             answer = await self._http.post(path, json=body, timeout=httpx.Timeout(None))
-        said = answer.content
+        content = answer.content
         if answer.is_error:
-            raise _refused(answer, said)
-        return json.loads(said) if said[:1] == b"{" else None
+            raise _refused(answer, content)
+        return json.loads(content) if content[:1] == b"{" else None
 
     @contextlib.asynccontextmanager
     async def _waiting(self) -> AsyncIterator[None]:
         """Context of a request: the watchdog is active, and its finding becomes the error."""
         if not self._under_way:
-            self.heard = time.monotonic()
+            self.last_response_s = time.monotonic()
         self._under_way += 1
         try:
             yield
-            self.heard = time.monotonic()
+            self.last_response_s = time.monotonic()
         except (httpx.HTTPError, json.JSONDecodeError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and not self._http.is_closed:
                 raise
@@ -232,7 +232,7 @@ class VllmServer:
             standing = standing + LOOK_S if stopped else 0.0
             used, before = await asyncio.to_thread(self._process.cpu_seconds), used
             waited_for = self._under_way and not self._paused
-            silence = time.monotonic() - self.heard if waited_for else 0.0
+            silence = time.monotonic() - self.last_response_s if waited_for else 0.0
             idle = idle + LOOK_S if silence and used - before < IDLE * LOOK_S else 0.0
             if standing > STANDSTILL_S:
                 self._gone = _gone("one of its processes was stopped by a signal")
@@ -247,14 +247,14 @@ def _tokens(message: dict[str, Any], top: int) -> list[SampledToken]:
     """Tokens of one message of the stream; the last message has none."""
     if error := message.get("error"):
         raise httpx.RemoteProtocolError(str(error))
-    found = []
+    tokens = []
     for choice in message.get("choices", ()):
-        said = choice.get("logprobs")
-        if not said:
+        entry = choice.get("logprobs")
+        if not entry:
             continue
-        rows = zip(choice["token_ids"], said["token_logprobs"], said["top_logprobs"], strict=True)
-        found += [SampledToken(token, logprob, _best(row, top)) for token, logprob, row in rows]
-    return found
+        rows = zip(choice["token_ids"], entry["token_logprobs"], entry["top_logprobs"], strict=True)
+        tokens += [SampledToken(token, logprob, _best(row, top)) for token, logprob, row in rows]
+    return tokens
 
 
 def _best(row: dict[str, float] | None, top: int) -> list[tuple[int, float]]:
@@ -265,19 +265,19 @@ def _best(row: dict[str, float] | None, top: int) -> list[tuple[int, float]]:
     return sorted(pairs, key=lambda pair: -pair[1])[:top]
 
 
-def _refused(answer: httpx.Response, said: bytes) -> Exception:
+def _refused(answer: httpx.Response, body: bytes) -> Exception:
     """Error for a refused request, or for a server error (5xx), which its front end returns for a
     moment after a process behind it has died."""
-    told = json.loads(said) if said[:1] == b"{" else {"message": said.decode(errors="replace")}
-    error = told.get("error", told)
-    words = error.get("message", str(told)) if isinstance(error, dict) else str(error)
+    data = json.loads(body) if body[:1] == b"{" else {"message": body.decode(errors="replace")}
+    error = data.get("error", data)
+    words = error.get("message", str(data)) if isinstance(error, dict) else str(error)
     if answer.is_server_error:
         return httpx.RemoteProtocolError(words)
     return PolicyError.of(
         "sampler.refused",
         f"vLLM refused: {words[:400]}",
         "The request is in the run's log.",
-        detail=str(told)[:4000],
+        detail=str(data)[:4000],
     )
 
 

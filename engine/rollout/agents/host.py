@@ -148,7 +148,7 @@ class Host:
         except BaseException as error:
             raise Failure(
                 "agent.does_not_import",
-                "%s does not import: %s" % (name, said(error)),
+                "%s does not import: %s" % (name, error_text(error)),
                 "Fix it, or set agent.python to an interpreter that has its packages.",
                 place(error, self.project) or name,
                 detail(error),
@@ -193,7 +193,7 @@ class Host:
                 "error",
                 {
                     "code": "agent.raised",
-                    "message": "The agent raised %s." % said(error),
+                    "message": "The agent raised %s." % error_text(error),
                     "hint": "",
                     "where": place(error, self.project),
                     "detail": (detail(error) + ("\nPrinted:\n" + text if text else ""))[-8000:],
@@ -288,7 +288,7 @@ class Host:
         return parts
 
 
-def said(error):
+def error_text(error):
     text = str(error).strip().splitlines()
     return "%s: %s" % (type(error).__name__, text[0][:300]) if text else type(error).__name__
 

@@ -145,8 +145,8 @@ class AgentPool:
     ) -> AgentResult:
         worker.running += 1
         try:
-            asked = worker.child.ask("run", **attempt._asdict())
-            answer = await run_with_timeout(self.config.timeout_s, away, asked)
+            call = worker.child.ask("run", **attempt._asdict())
+            answer = await run_with_timeout(self.config.timeout_s, away, call)
         except TimeoutError:
             late = RolloutError.of(
                 "agent.timeout",

@@ -12,7 +12,7 @@ from engine.rollout.gateway.sessions import Choice
 
 
 def completion_body(
-    model: str, asked: ChatRequest, prompt: Prompt, choices: list[Choice]
+    model: str, request: ChatRequest, prompt: Prompt, choices: list[Choice]
 ) -> dict[str, Any]:
     completion = sum(len(choice.sampled) for choice in choices)
     return {
@@ -20,7 +20,7 @@ def completion_body(
         "object": "chat.completion",
         "created": int(time.time()),
         "model": model,
-        "choices": [_choice(asked, choice) for choice in choices],
+        "choices": [_choice(request, choice) for choice in choices],
         "usage": {
             "prompt_tokens": len(prompt.tokens),
             "completion_tokens": completion,
@@ -29,14 +29,14 @@ def completion_body(
     }
 
 
-def _choice(asked: ChatRequest, choice: Choice) -> dict[str, Any]:
+def _choice(request: ChatRequest, choice: Choice) -> dict[str, Any]:
     answer = {
         "index": choice.index,
         "message": choice.message,
         "finish_reason": choice.finish,
         "logprobs": None,
     }
-    if asked.logprobs:
+    if request.logprobs:
         answer["logprobs"] = logprobs_of(choice)
     return {**answer, CHOICE_ID: choice.id} if choice.id else answer
 

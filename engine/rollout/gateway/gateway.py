@@ -71,7 +71,7 @@ class Gateway:
     def __init__(self) -> None:
         self._sessions: dict[str, Session | RemoteSession | SessionFactory] = {}
         self._large = asyncio.Lock()
-        self._told: dict[str, dict[str, list[Message]]] = {}
+        self._histories: dict[str, dict[str, list[Message]]] = {}
         """All messages up to the end of a response, by API key and response id."""
 
     def open(self, session: Session | RemoteSession) -> str:
@@ -86,7 +86,7 @@ class Gateway:
 
     def close(self, key: str) -> None:
         del self._sessions[key]
-        self._told.pop(key, None)
+        self._histories.pop(key, None)
 
     def knows(self, key: str) -> bool:
         return key in self._sessions
@@ -124,21 +124,21 @@ class Gateway:
         found = self.session_of(request)
 
         async def answer() -> Response:
-            asked = await self._parsed(ChatRequest, request)
-            session, asked = await _entered(found, asked)
-            if asked.stream and isinstance(session, Session):
-                events = _stream(session, asked, await _admit(session, asked))
+            chat = await self._parsed(ChatRequest, request)
+            session, chat = await _entered(found, chat)
+            if chat.stream and isinstance(session, Session):
+                events = _stream(session, chat, await _admit(session, chat))
                 return StreamingResponse(events, media_type=STREAM)
-            if asked.stream and isinstance(session, RemoteSession):
-                events = chunks(await session.answer(asked))
+            if chat.stream and isinstance(session, RemoteSession):
+                events = chunks(await session.answer(chat))
                 return StreamingResponse(events, media_type=STREAM)
-            return JSONResponse(await _completion(session, asked))
+            return JSONResponse(await _completion(session, chat))
 
         return await self._answered(found, answer)
 
     async def _respond(self, request: Request) -> Response:
         """Handle a request of the Responses API; a stream is sent item by item."""
-        session, told = self.session_of(request), self._told.setdefault(_key(request), {})
+        session, histories = self.session_of(request), self._histories.setdefault(_key(request), {})
 
         async def answer() -> Response:
             if not isinstance(session, Session | RemoteSession):
@@ -147,14 +147,14 @@ class Gateway:
                     "Responses of the Responses API cannot be used for training.",
                     "Use chat completions.",
                 )
-            asked = await self._parsed(ResponsesRequest, request)
-            before = _before(told, asked.previous_response_id)
-            chat = with_system(chat_request(asked, before), session.system)
+            parsed = await self._parsed(ResponsesRequest, request)
+            before = _before(histories, parsed.previous_response_id)
+            chat = with_system(chat_request(parsed, before), session.system)
             completion = await _completion(session, chat)
-            response = response_of(asked, completion)
-            said = completion["choices"][0]["message"]
-            told[response["id"]] = [*before, *input_messages(asked), said]
-            if asked.stream:
+            response = response_of(parsed, completion)
+            message = completion["choices"][0]["message"]
+            histories[response["id"]] = [*before, *input_messages(parsed), message]
+            if parsed.stream:
                 return StreamingResponse(events_of(response), media_type=STREAM)
             return JSONResponse(response)
 
@@ -192,50 +192,50 @@ def _key(request: Request) -> str:
     return request.headers["authorization"].removeprefix("Bearer ")
 
 
-def _before(told: dict[str, list[Message]], previous: str | None) -> list[Message]:
+def _before(histories: dict[str, list[Message]], previous: str | None) -> list[Message]:
     if previous is None:
         return []
-    if previous not in told:
+    if previous not in histories:
         raise RolloutError.of(
             "gateway.no_such_response",
             f"There is no response {previous} in this rollout.",
             "Send the whole conversation as input, or a previous_response_id of this rollout.",
         )
-    return told[previous]
+    return histories[previous]
 
 
 async def _entered(
-    found: Session | RemoteSession | SessionFactory, asked: ChatRequest
+    found: Session | RemoteSession | SessionFactory, request: ChatRequest
 ) -> tuple[Session | RemoteSession, ChatRequest]:
     """Session of a request, and the request with the session's settings applied."""
-    session = found if isinstance(found, Session | RemoteSession) else await found.enter(asked)
-    asked = with_system(asked, session.system)
+    session = found if isinstance(found, Session | RemoteSession) else await found.enter(request)
+    request = with_system(request, session.system)
     if isinstance(session, Session) and session.tells_logprobs:
-        asked = asked.model_copy(update={"logprobs": True})
-    return session, asked
+        request = request.model_copy(update={"logprobs": True})
+    return session, request
 
 
-async def _completion(session: Session | RemoteSession, asked: ChatRequest) -> dict[str, Any]:
+async def _completion(session: Session | RemoteSession, request: ChatRequest) -> dict[str, Any]:
     """Complete chat completion, not streamed."""
     if isinstance(session, RemoteSession):
-        return completion_of(await session.answer(asked))
-    prompt = await _admit(session, asked)
+        return completion_of(await session.answer(request))
+    prompt = await _admit(session, request)
     choices = await asyncio.gather(
-        *(_sample(session, asked, prompt, index) for index in range(asked.n))
+        *(_sample(session, request, prompt, index) for index in range(request.n))
     )
-    return completion_body(session.name, asked, prompt, choices)
+    return completion_body(session.name, request, prompt, choices)
 
 
-async def _admit(session: Session, asked: ChatRequest) -> Prompt:
+async def _admit(session: Session, request: ChatRequest) -> Prompt:
     session.calls += 1
     call = session.calls
     if call > session.max_turns:
         raise too_many_turns(session.max_turns)
-    tools = [] if asked.tool_choice == "none" else asked.tools or []
+    tools = [] if request.tool_choice == "none" else request.tools or []
     session.conversation.tools = tools or session.conversation.tools
     most = session.max_context
     try:
-        prompt = await session.conversation.prompt(asked.messages, tools, most, call)
+        prompt = await session.conversation.prompt(request.messages, tools, most, call)
         if len(prompt.tokens) >= most:
             raise _too_long(len(prompt.tokens), most)
     except RolloutError as error:
@@ -253,28 +253,28 @@ def _too_long(tokens: int, most: int) -> RolloutError:
     )
 
 
-async def _sample(session: Session, asked: ChatRequest, prompt: Prompt, index: int) -> Choice:
+async def _sample(session: Session, request: ChatRequest, prompt: Prompt, index: int) -> Choice:
     sampled: list[SampledToken] = []
     finish = "length"
-    async for tokens, reason in _tokens(session, asked, prompt, index):
+    async for tokens, reason in _tokens(session, request, prompt, index):
         sampled += tokens
         finish = reason
-    return _close(session, asked, prompt, index, sampled, finish)
+    return _close(session, request, prompt, index, sampled, finish)
 
 
 async def _tokens(
-    session: Session, asked: ChatRequest, prompt: Prompt, index: int
+    session: Session, request: ChatRequest, prompt: Prompt, index: int
 ) -> AsyncIterator[tuple[list[SampledToken], str]]:
     """Yield sampled tokens and the finish reason that applies if generation ends there."""
-    request = _request(session, asked, prompt, index)
+    sample_request = _request(session, request, prompt, index)
     sampled: list[SampledToken] = []
-    source = session.policy.sample(request)
+    source = session.policy.sample(sample_request)
     try:
         async for tokens in source:
             sampled += tokens
             ended = session.chat.is_special(sampled[-1].token) and len(sampled) > 0
-            cut = bool(asked.stops) and any(
-                stop in session.chat.decode([t.token for t in sampled]) for stop in asked.stops
+            cut = bool(request.stops) and any(
+                stop in session.chat.decode([t.token for t in sampled]) for stop in request.stops
             )
             yield tokens, "stop" if ended or cut else "length"
             if cut:
@@ -283,82 +283,82 @@ async def _tokens(
         await source.aclose()  # type: ignore[attr-defined]
 
 
-def _limit(session: Session, asked: ChatRequest, prompt: Prompt) -> tuple[int, CutBy]:
+def _limit(session: Session, request: ChatRequest, prompt: Prompt) -> tuple[int, CutBy]:
     """Token limit of a completion and its origin; of equal limits, the training limit."""
     limits: list[tuple[int, CutBy]] = [
         (session.max_tokens, "max_tokens"),
         (session.max_context - len(prompt.tokens), "context"),
     ]
-    if wanted := asked.max_completion_tokens or asked.max_tokens:
+    if wanted := request.max_completion_tokens or request.max_tokens:
         limits.append((wanted, "agent"))
     return min(limits, key=lambda limit: limit[0])
 
 
-def _request(session: Session, asked: ChatRequest, prompt: Prompt, index: int) -> SampleRequest:
-    free = session.free
-    own = free and asked.seed is not None
-    seed = derive(asked.seed or 0, "sample", index) if own else session.seed_of(prompt.call, index)
+def _request(session: Session, request: ChatRequest, prompt: Prompt, index: int) -> SampleRequest:
+    free, seed = session.free, session.seed_of(prompt.call, index)
+    if free and request.seed is not None:
+        seed = derive(request.seed, "sample", index)
     return SampleRequest(
         tokens=prompt.tokens,
-        max_tokens=_limit(session, asked, prompt)[0],
-        temperature=asked.temperature
-        if free and asked.temperature is not None
+        max_tokens=_limit(session, request, prompt)[0],
+        temperature=request.temperature
+        if free and request.temperature is not None
         else session.temperature,
-        top_p=asked.top_p if free and asked.top_p is not None else 1.0,
+        top_p=request.top_p if free and request.top_p is not None else 1.0,
         seed=seed,
-        top_logprobs=(asked.top_logprobs or 0) if asked.logprobs else 0,
+        top_logprobs=(request.top_logprobs or 0) if request.logprobs else 0,
     )
 
 
 def _close(
     session: Session,
-    asked: ChatRequest,
+    request: ChatRequest,
     prompt: Prompt,
     index: int,
     sampled: list[SampledToken],
     finish: str,
 ) -> Choice:
-    chat, tools = session.chat, bool(asked.tools) and asked.tool_choice != "none"
+    chat, tools = session.chat, bool(request.tools) and request.tool_choice != "none"
     ids = [token.token for token in sampled]
     spoken = ids[:-1] if ids and chat.is_special(ids[-1]) else ids
     raw = chat.decode(spoken)
-    said = chat.decode([token for token in spoken if not chat.is_special(token)])
-    cuts = [said.index(stop) for stop in asked.stops if stop in said]
-    completion = read_completion(said[: min(cuts)] if cuts else said, tools)
+    text = chat.decode([token for token in spoken if not chat.is_special(token)])
+    cuts = [text.index(stop) for stop in request.stops if stop in text]
+    completion = read_completion(text[: min(cuts)] if cuts else text, tools)
     if finish == "length":
         session.conversation.truncated = True
-        session.conversation.cut_by = _limit(session, asked, prompt)[1]
-    message = session.conversation.record(prompt, asked.messages, sampled, raw, completion)
+        session.conversation.cut_by = _limit(session, request, prompt)[1]
+    message = session.conversation.record(prompt, request.messages, sampled, raw, completion)
     if completion.tool_calls:
         finish = "tool_calls"
     return Choice(index, sampled, raw, finish, message, session.conversation.turns[-1].id)
 
 
-async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> AsyncIterator[str]:
+async def _stream(session: Session, request: ChatRequest, prompt: Prompt) -> AsyncIterator[str]:
     """Stream server-sent chunks. Tool calls are sent complete in the last chunk, since partial
     calls are useless."""
     say = partial(chunk, session.name, f"chatcmpl-{uuid.uuid4().hex}")
-    tools = bool(asked.tools)
+    tools = bool(request.tools)
     try:
-        for index in range(asked.n):
+        for index in range(request.n):
             yield say(index, {"role": "assistant", "content": ""})
             sampled: list[SampledToken] = []
-            said, finish = "", "length"
-            async for tokens, reason in _tokens(session, asked, prompt, index):
+            sent, finish = "", "length"
+            async for tokens, reason in _tokens(session, request, prompt, index):
                 sampled += tokens
                 finish = reason
                 ids = [t.token for t in sampled if not session.chat.is_special(t.token)]
-                text = _settled(session.chat.decode(ids), asked.stops)
-                if not tools and len(text) > len(said):
-                    yield say(index, {"content": text[len(said) :]})
-                    said = text
-            choice = _close(session, asked, prompt, index, sampled, finish)
+                text = _settled(session.chat.decode(ids), request.stops)
+                if not tools and len(text) > len(sent):
+                    yield say(index, {"content": text[len(sent) :]})
+                    sent = text
+            choice = _close(session, request, prompt, index, sampled, finish)
             delta = {k: v for k, v in choice.message.items() if k != "role"}
-            delta["content"] = delta["content"][len(said) :]
+            delta["content"] = delta["content"][len(sent) :]
             for place, call in enumerate(delta.get("tool_calls", [])):
                 call["index"] = place
-            told = logprobs_of(choice) if session.tells_logprobs else None
-            yield say(index, delta, choice.finish, told)
+            logprobs = logprobs_of(choice) if session.tells_logprobs else None
+            yield say(index, delta, choice.finish, logprobs)
     except AtelierError as error:
         session.failure = session.failure or error
         body = {"error": {"message": str(error), "type": error.problem.code}}

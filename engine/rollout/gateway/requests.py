@@ -76,17 +76,17 @@ def parse_request(model: type[R], body: bytes) -> R:
     return model.model_validate(value)
 
 
-def with_system(asked: ChatRequest, system: str | None) -> ChatRequest:
+def with_system(request: ChatRequest, system: str | None) -> ChatRequest:
     """Replace the first system message of a request by `system`, or insert it at the front if the
     request has none. None changes nothing."""
     if system is None:
-        return asked
-    ours = {"role": "system", "content": system}
-    roles = [message.get("role") for message in asked.messages]
+        return request
+    replacement = {"role": "system", "content": system}
+    roles = [message.get("role") for message in request.messages]
     place = next((n for n, role in enumerate(roles) if role in SYSTEM_ROLES), None)
-    messages = list(asked.messages)
-    messages[slice(0, 0) if place is None else slice(place, place + 1)] = [ours]
-    return asked.model_copy(update={"messages": messages})
+    messages = list(request.messages)
+    messages[slice(0, 0) if place is None else slice(place, place + 1)] = [replacement]
+    return request.model_copy(update={"messages": messages})
 
 
 def chunk(

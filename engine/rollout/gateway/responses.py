@@ -40,29 +40,29 @@ class ResponsesRequest(BaseModel):
     stream: bool = False
 
 
-def chat_request(asked: ResponsesRequest, before: list[Message]) -> ChatRequest:
+def chat_request(request: ResponsesRequest, before: list[Message]) -> ChatRequest:
     """Convert a request to a chat completion request. `before` are the messages of the previous
     response. Raises RolloutError for items that are neither text nor function calls."""
-    first = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
-    choice = asked.tool_choice
+    first = [{"role": "system", "content": request.instructions}] if request.instructions else []
+    choice = request.tool_choice
     if isinstance(choice, dict) and "name" in choice:
         choice = {"type": "function", "function": {"name": choice["name"]}}
     return ChatRequest(
-        messages=[*first, *before, *input_messages(asked)],
-        tools=[_tool(tool) for tool in asked.tools or []] or None,
+        messages=[*first, *before, *input_messages(request)],
+        tools=[_tool(tool) for tool in request.tools or []] or None,
         tool_choice=choice,
-        temperature=asked.temperature,
-        top_p=asked.top_p,
-        max_completion_tokens=asked.max_output_tokens,
+        temperature=request.temperature,
+        top_p=request.top_p,
+        max_completion_tokens=request.max_output_tokens,
     )
 
 
-def input_messages(asked: ResponsesRequest) -> list[Message]:
+def input_messages(request: ResponsesRequest) -> list[Message]:
     """Request items as chat messages; text and function calls of one assistant turn are merged."""
-    if isinstance(asked.input, str):
-        return [{"role": "user", "content": asked.input}]
+    if isinstance(request.input, str):
+        return [{"role": "user", "content": request.input}]
     messages: list[Message] = []
-    for item in asked.input:
+    for item in request.input:
         kind = item.get("type", "message")
         if kind == "reasoning":
             continue
@@ -74,7 +74,7 @@ def input_messages(asked: ResponsesRequest) -> list[Message]:
     return messages
 
 
-def response_of(asked: ResponsesRequest, completion: dict[str, Any]) -> dict[str, Any]:
+def response_of(request: ResponsesRequest, completion: dict[str, Any]) -> dict[str, Any]:
     """Convert a chat completion with one choice into a response."""
     choice = completion["choices"][0]
     cut = choice["finish_reason"] == "length"
@@ -87,15 +87,15 @@ def response_of(asked: ResponsesRequest, completion: dict[str, Any]) -> dict[str
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "error": None,
         "model": completion["model"],
-        "instructions": asked.instructions,
-        "previous_response_id": asked.previous_response_id,
+        "instructions": request.instructions,
+        "previous_response_id": request.previous_response_id,
         "output": _output(choice["message"], "incomplete" if cut else "completed"),
         "parallel_tool_calls": True,
-        "tool_choice": asked.tool_choice or "auto",
-        "tools": asked.tools or [],
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "max_output_tokens": asked.max_output_tokens,
+        "tool_choice": request.tool_choice or "auto",
+        "tools": request.tools or [],
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "max_output_tokens": request.max_output_tokens,
         "metadata": {},
         "text": {"format": {"type": "text"}},
         "usage": {
@@ -116,25 +116,25 @@ def events_of(response: dict[str, Any]) -> Iterator[str]:
         body = {"type": kind, "sequence_number": next(number), **values}
         return f"event: {kind}\ndata: {json.dumps(body)}\n\n"
 
-    begun = {**response, "status": "in_progress", "output": [], "usage": None}
-    yield say("response.created", response=begun)
-    yield say("response.in_progress", response=begun)
+    initial = {**response, "status": "in_progress", "output": [], "usage": None}
+    yield say("response.created", response=initial)
+    yield say("response.in_progress", response=initial)
     for index, item in enumerate(response["output"]):
-        there = {"output_index": index, "item_id": item["id"]}
+        position = {"output_index": index, "item_id": item["id"]}
         empty: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
         opened = {**item, "status": "in_progress", **empty}
         yield say("response.output_item.added", output_index=index, item=opened)
         if item["type"] == "message":
             part = item["content"][0]
-            there["content_index"] = 0
-            yield say("response.content_part.added", part={**part, "text": ""}, **there)
-            yield say("response.output_text.delta", delta=part["text"], logprobs=[], **there)
-            yield say("response.output_text.done", text=part["text"], logprobs=[], **there)
-            yield say("response.content_part.done", part=part, **there)
+            position["content_index"] = 0
+            yield say("response.content_part.added", part={**part, "text": ""}, **position)
+            yield say("response.output_text.delta", delta=part["text"], logprobs=[], **position)
+            yield say("response.output_text.done", text=part["text"], logprobs=[], **position)
+            yield say("response.content_part.done", part=part, **position)
         else:
-            said = item["arguments"]
-            yield say("response.function_call_arguments.delta", delta=said, **there)
-            yield say("response.function_call_arguments.done", arguments=said, **there)
+            arguments = item["arguments"]
+            yield say("response.function_call_arguments.delta", delta=arguments, **position)
+            yield say("response.function_call_arguments.done", arguments=arguments, **position)
         yield say("response.output_item.done", output_index=index, item=item)
     ended = "response.incomplete" if response["status"] == "incomplete" else "response.completed"
     yield say(ended, response=response)
@@ -161,8 +161,8 @@ def _message(item: dict[str, Any], kind: str) -> Message:
             call = {"id": item.get("call_id"), "type": "function", "function": function}
             return {"role": "assistant", "content": "", "tool_calls": [call]}
         case "function_call_output":
-            said = _text(item.get("output"))
-            return {"role": "tool", "tool_call_id": item.get("call_id"), "content": said}
+            output = _text(item.get("output"))
+            return {"role": "tool", "tool_call_id": item.get("call_id"), "content": output}
     raise RolloutError.of(
         "gateway.unknown_item",
         f"An item of type {kind} is not supported here.",

@@ -71,7 +71,7 @@ class SessionFactory(Protocol):
     max_context: int
     """Token limit of prompt and completion together, per request."""
 
-    async def enter(self, asked: ChatRequest) -> Session:
+    async def enter(self, request: ChatRequest) -> Session:
         """Session for a request. Raises RolloutError if the request is refused."""
         ...
 
@@ -120,7 +120,7 @@ class Remote(Protocol):
     name: str
     max_tokens: int
 
-    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> ProviderAnswer:
+    async def say(self, attempt: str, call: str, body: dict[str, Any]) -> ProviderAnswer:
         """Execute one request of a rollout; `call` is its number and choice. The usage includes the
         cost of retries. Raises NoProviderAnswer, or ChildDied if the client process died."""
         ...
@@ -160,59 +160,59 @@ class RemoteSession:
     failure: AtelierError | None = None
     """First failure caused by the engine: the rollout does not count."""
 
-    async def answer(self, asked: ChatRequest) -> list[ProviderAnswer]:
+    async def answer(self, request: ChatRequest) -> list[ProviderAnswer]:
         """Responses for all choices. Raises NoProviderAnswer, which makes the rollout unscored, and
         RolloutError for errors of the request."""
         self.calls += 1
         if self.calls > self.max_turns:
             raise too_many_turns(self.max_turns)
-        for message in asked.messages:
+        for message in request.messages:
             text_of(message.get("content"))
-        call, request = self.calls, self._request(asked)
-        self.conversation.tools = request.get("tools", self.conversation.tools)
+        call, body = self.calls, self._request(request)
+        self.conversation.tools = body.get("tools", self.conversation.tools)
         try:
-            choices = [await self._say(asked, request, f"{call}.{n}") for n in range(asked.n)]
+            choices = [await self._say(request, body, f"{call}.{n}") for n in range(request.n)]
         except NoProviderAnswer as error:
             self.lost_usd += error.usd
             self.trouble = self.trouble or error.problem
             raise
         return choices
 
-    def _request(self, asked: ChatRequest) -> dict[str, Any]:
+    def _request(self, request: ChatRequest) -> dict[str, Any]:
         """Request to forward, with the parameters that the agent set."""
-        wanted = asked.max_completion_tokens or asked.max_tokens or self.remote.max_tokens
-        request: dict[str, Any] = {
-            "messages": asked.messages,
-            "max_tokens": min(wanted, self.remote.max_tokens),
+        limit = request.max_completion_tokens or request.max_tokens or self.remote.max_tokens
+        body: dict[str, Any] = {
+            "messages": request.messages,
+            "max_tokens": min(limit, self.remote.max_tokens),
         }
-        values = {name: getattr(asked, name) for name in PASSED_ON}
-        if asked.tools:
-            request["tools"] = asked.tools
+        values = {name: getattr(request, name) for name in PASSED_ON}
+        if request.tools:
+            body["tools"] = request.tools
         else:
             del values["tool_choice"]
-        return request | {name: value for name, value in values.items() if value is not None}
+        return body | {name: value for name, value in values.items() if value is not None}
 
-    async def _say(self, asked: ChatRequest, request: dict[str, Any], call: str) -> ProviderAnswer:
-        said = await self.remote.say(self.attempt, call, request)
+    async def _say(self, request: ChatRequest, body: dict[str, Any], call: str) -> ProviderAnswer:
+        answer = await self.remote.say(self.attempt, call, body)
         exchange = self.conversation
-        exchange.turns.append(said.usage)
-        exchange.truncated |= said.finish == "length"
-        if len(asked.messages) >= len(exchange.messages):
-            exchange.messages = [*asked.messages, said.message]
-        return said
+        exchange.turns.append(answer.usage)
+        exchange.truncated |= answer.finish == "length"
+        if len(request.messages) >= len(exchange.messages):
+            exchange.messages = [*request.messages, answer.message]
+        return answer
 
 
 def completion_of(choices: list[ProviderAnswer]) -> dict[str, Any]:
-    prompt = sum(said.usage.prompt_tokens for said in choices)
-    completion = sum(said.usage.completion_tokens for said in choices)
+    prompt = sum(choice.usage.prompt_tokens for choice in choices)
+    completion = sum(choice.usage.completion_tokens for choice in choices)
     return {
         "id": f"chatcmpl-{uuid.uuid4().hex}",
         "object": "chat.completion",
         "created": int(time.time()),
         "model": MODEL_NAME,
         "choices": [
-            {"index": n, "message": said.message, "finish_reason": said.finish, "logprobs": None}
-            for n, said in enumerate(choices)
+            {"index": n, "message": c.message, "finish_reason": c.finish, "logprobs": None}
+            for n, c in enumerate(choices)
         ],
         "usage": {
             "prompt_tokens": prompt,
@@ -225,9 +225,9 @@ def completion_of(choices: list[ProviderAnswer]) -> dict[str, Any]:
 async def chunks(choices: list[ProviderAnswer]) -> AsyncIterator[str]:
     """Response as server-sent chunks that arrive at once, for a client that requested a stream."""
     name = f"chatcmpl-{uuid.uuid4().hex}"
-    for index, said in enumerate(choices):
-        delta = json.loads(json.dumps(said.message))
+    for index, choice in enumerate(choices):
+        delta = json.loads(json.dumps(choice.message))
         for place, call in enumerate(delta.get("tool_calls", [])):
             call["index"] = place
-        yield chunk(MODEL_NAME, name, index, delta, said.finish)
+        yield chunk(MODEL_NAME, name, index, delta, choice.finish)
     yield "data: [DONE]\n\n"

@@ -266,26 +266,26 @@ class _Worker:
         self._line.setblocking(False)
         async with asyncio.timeout(limit_s):
             await loop.sock_sendall(self._line, FRAME.pack(len(data), 0) + data)
-            begun = await self._receive(loop, FRAME.size)
-            lengths = FRAME.unpack_from(begun)
+            header = await self._receive(loop, FRAME.size)
+            lengths = FRAME.unpack_from(header)
             if sum(lengths) > MOST_FRAME:
                 raise ValueError("its answer is too long")
-            rest = await self._receive(loop, FRAME.size + sum(lengths), begun)
+            rest = await self._receive(loop, FRAME.size + sum(lengths), header)
         head, tail = rest[FRAME.size : FRAME.size + lengths[0]], rest[FRAME.size + lengths[0] :]
         return Answer(json.loads(head), array("I", tail).tolist())
 
     async def _receive(
-        self, loop: asyncio.AbstractEventLoop, count: int, begun: bytes = b""
+        self, loop: asyncio.AbstractEventLoop, count: int, received: bytes = b""
     ) -> bytes:
-        """Receive until at least `count` bytes have arrived, including `begun`; an answer arrives
+        """Receive until at least `count` bytes are there, including `received`; an answer arrives
         in parts."""
-        found = bytearray(begun)
-        while len(found) < count:
+        buffer = bytearray(received)
+        while len(buffer) < count:
             part = await loop.sock_recv(self._line, 2**18)
             if not part:
                 raise EOFError
-            found += part
-        return bytes(found)
+            buffer += part
+        return bytes(buffer)
 
     def _read(self, count: int, end: float) -> bytes:
         self._line.settimeout(max(0.001, end - time.monotonic()))

@@ -59,7 +59,7 @@ class LabelService:
         self._check_run(label)
         async with self._one_at_a_time:
             if known := self._run.reader.label(label.id):
-                return self._told(known)
+                return self._response(known)
             _, after, _ = self._with(label)
             label = self._signed(label)
             return await self._store(label, False, after)
@@ -80,11 +80,11 @@ class LabelService:
         async with self._one_at_a_time:
             labels = self._run.reader.labels()
             redone = {label.redo_of for label in labels}
-            said = max((one.seq for one in labels if not one.redo_of), default=0)
+            last_added = max((one.seq for one in labels if not one.redo_of), default=0)
             undone = [
                 (one.undone, one)
                 for one in labels
-                if one.undone and one.id not in redone and one.undone > said
+                if one.undone and one.id not in redone and one.undone > last_added
             ]
             if not undone:
                 raise Refused.of("label.none", "There is nothing to redo in this run.")
@@ -128,9 +128,9 @@ class LabelService:
         await write(label, group, after)
         if any(word.kind == "gold" for word in label.words):
             await asyncio.to_thread(pin, self._run)
-        return self._told(self._run.reader.label(label.id) or label)
+        return self._response(self._run.reader.label(label.id) or label)
 
-    def _told(self, label: Label) -> Labelled:
+    def _response(self, label: Label) -> Labelled:
         siblings = self._siblings(label)
         group = self._run.reader.group(label.split, label.step, label.group)
         assert group is not None

@@ -98,9 +98,9 @@ def _prompted(value: dict[str, Any]) -> Example:
         return Example("text prompt and completion", prompt=prompt, answer=completion)
     if isinstance(prompt, str) or isinstance(completion, str):
         raise ValueError('"prompt" and "completion" must both be text, or both lists of messages.')
-    asked, said = _messages(prompt, "prompt"), _messages(completion, "completion")
-    messages = [*asked, *said]
-    places = range(len(asked), len(messages))
+    prompt, completion = _messages(prompt, "prompt"), _messages(completion, "completion")
+    messages = [*prompt, *completion]
+    places = range(len(prompt), len(messages))
     learned = {n for n in places if messages[n]["role"] == "assistant" and _counts(messages[n])}
     if not learned:
         raise ValueError('Its "completion" has no assistant message.')

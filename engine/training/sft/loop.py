@@ -42,16 +42,16 @@ async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[st
     items = items_of(entries)
     count = sum(map(trained_tokens, items))
     batch = TrainBatch(items=items, objective="supervised", normaliser=count)
-    told = await policy.forward_backward(batch) | await policy.optim_step(AdamStep(lr=lr))
-    return {**told, "lr": lr, "tokens/trained": float(count)}
+    metrics = await policy.forward_backward(batch) | await policy.optim_step(AdamStep(lr=lr))
+    return {**metrics, "lr": lr, "tokens/trained": float(count)}
 
 
 async def loss_on(policy: Policy, entries: Sequence[Entry]) -> tuple[float, int]:
     """Return the mean loss per trained token in nats, and the number of trained tokens. No
     update."""
     scores = await policy.score(ScoreBatch(items=items_of(entries)))
-    count = sum(len(said.logprobs) for said in scores)
-    return -sum(sum(said.logprobs) for said in scores) / count, count
+    count = sum(len(score.logprobs) for score in scores)
+    return -sum(sum(score.logprobs) for score in scores) / count, count
 
 
 def items_of(entries: Sequence[Entry]) -> list[TrainItem]:
@@ -60,7 +60,7 @@ def items_of(entries: Sequence[Entry]) -> list[TrainItem]:
 
 async def warm_up(run: Run, policy: Policy, stage: Stage, warmup: WarmupConfig) -> None:
     """Train on the demonstrations for the configured epochs, each shuffled by the run's seed."""
-    begun = time.monotonic()
+    start_s = time.monotonic()
     await run.enter(0, "warming_up")
     context, seed = run.config.model.max_context, run.config.train.seed
     entries = await asyncio.to_thread(read_all, run.project, warmup, stage.chat, context)
@@ -71,15 +71,15 @@ async def warm_up(run: Run, policy: Policy, stage: Stage, warmup: WarmupConfig) 
         weighted = tokens = 0.0
         for number in range(epoch * each + 1, (epoch + 1) * each + 1):
             part = batch_at(entries, number, warmup.batch_size, seed, "warmup")
-            told = await update(policy, part, warmup.lr)
-            weighted += told["loss"] * told["tokens/trained"]
-            tokens += told["tokens/trained"]
+            metrics = await update(policy, part, warmup.lr)
+            weighted += metrics["loss"] * metrics["tokens/trained"]
+            tokens += metrics["tokens/trained"]
             words = f"epoch {epoch + 1} of {warmup.epochs}"
             run.tick(0, "warming_up", number, each * warmup.epochs, words)
         losses.append(weighted / tokens)
     policy.on_progress = quiet
     await policy.optim_reset()
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start_s
     await run.say(WarmupFinished(examples=len(entries), losses=losses, seconds=seconds))
 
 
@@ -113,7 +113,7 @@ def demonstration_files(project: Path, warmup: WarmupConfig) -> list[Path]:
 async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
     """Train to the last update, until early stopping, or until a stop is requested. Raises errors
     of the workers and of the store."""
-    begun, step = time.monotonic(), 0
+    start_s, step = time.monotonic(), 0
     policy.on_progress = lambda done, total: None
     await load(run, policy)
     context = run.config.model.max_context
@@ -125,11 +125,9 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
     if plan and plan.skipped and not history:
         words = f"Trains without {plan.skipped} invalid lines (sft.skip_bad_lines)."
         await run.log("warning", "sft", words)
-    told = await measure(run, policy, held_out, step)
-    if told and step == 0:
-        await save_checkpoint(
-            run, policy, step, told
-        )  # where the loss only rises, it stays the best
+    validation = await measure(run, policy, held_out, step)
+    if validation and step == 0:  # where the loss only rises, it stays the best
+        await save_checkpoint(run, policy, step, validation)
     await run.enter(step, "training")
     early = is_out_of_patience(run, step)
     try:
@@ -140,8 +138,8 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
             if step not in history:
                 await say_step(run, step, metrics)
             if is_due(run, step):
-                told = await measure(run, policy, held_out, step)
-                await save_checkpoint(run, policy, step, metrics | told)
+                validation = await measure(run, policy, held_out, step)
+                await save_checkpoint(run, policy, step, metrics | validation)
                 early = is_out_of_patience(run, step)
                 await run.enter(step, "training")
     except StopRequested:
@@ -151,7 +149,7 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
     if early:
         await run.log("info", "sft", "The held-out loss no longer falls: the run ends early.")
     await prune(run)
-    await run.say(summary(run, step, time.monotonic() - begun))
+    await run.say(summary(run, step, time.monotonic() - start_s))
 
 
 # The stages
@@ -159,17 +157,17 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
 
 async def learn(run: Run, policy: Policy, learned: list[Entry], step: int) -> dict[str, float]:
     """Make one update and return its metrics."""
-    begun, sft = time.monotonic(), run.config.sft
+    start_s, sft = time.monotonic(), run.config.sft
     plan = run.spec.updates
     part = batch_at(learned, step, sft.batch_size, run.config.train.seed, "sft")
     lr = rate_at(step, plan, sft.lr, sft.schedule, sft.warmup_share)
-    told = await update(policy, part, lr)
-    seconds = max(time.monotonic() - begun, 1e-9)
-    rate = told["tokens/trained"] / seconds
+    metrics = await update(policy, part, lr)
+    seconds = max(time.monotonic() - start_s, 1e-9)
+    rate = metrics["tokens/trained"] / seconds
     epoch = step / updates_of(len(learned), sft.batch_size, 1)
     words = f"epoch {math.ceil(epoch)} of {sft.epochs}"
     run.tick(step, "training", step, plan, words, tokens_per_s=rate)
-    return {**told, "epoch": epoch, "tokens_per_s/train": rate, "time_s/step": seconds}
+    return {**metrics, "epoch": epoch, "tokens_per_s/train": rate, "time_s/step": seconds}
 
 
 async def say_step(run: Run, step: int, metrics: dict[str, float]) -> None:
@@ -185,12 +183,12 @@ async def measure(run: Run, policy: Policy, held_out: list[Entry], step: int) ->
         return {}
     known = measured(run).get(step)
     if known is None:
-        begun = time.monotonic()
+        start_s = time.monotonic()
         await run.enter(step, "validating")
         known, tokens = await loss_on(policy, held_out)
-        seconds, count = time.monotonic() - begun, len(held_out)
-        said = LossMeasured(step=step, loss=known, tokens=tokens, examples=count, seconds=seconds)
-        await run.say(said)
+        seconds, count = time.monotonic() - start_s, len(held_out)
+        event = LossMeasured(step=step, loss=known, tokens=tokens, examples=count, seconds=seconds)
+        await run.say(event)
     return {"validation/loss": known}
 
 

@@ -81,20 +81,20 @@ def _unfit(one: TrajectorySummary, rule: Rule) -> str:
     return ""
 
 
-def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
-    """Write selected trajectories of the run in `folder` to the demonstrations file `asked.file` of
-    its project, if one is named; they replace earlier lines of this run. Without a split, a
+def demonstrate(folder: Path, request: SelectDemonstrations) -> Selection:
+    """Write selected trajectories of the run in `folder` to the demonstrations file `request.file`
+    of its project, if one is named; they replace earlier lines of this run. Without a split, a
     training run contributes its training trajectories. Raises ConfigError, and StoreError if the
     run cannot be read."""
-    rule, spec, project = read_rule(asked.keep), read_spec(folder), folder.parents[1]
-    if asked.split is None and spec.kind in TRAINING_KINDS:
-        asked = asked.model_copy(update={"split": "train"})
+    rule, spec, project = read_rule(request.keep), read_spec(folder), folder.parents[1]
+    if request.split is None and spec.kind in TRAINING_KINDS:
+        request = request.model_copy(update={"split": "train"})
     with run_reader(folder) as reader:
-        attempts = list(_attempts(reader, asked))
+        attempts = list(_attempts(reader, request))
         kept, left_out = choose(attempts, rule)
-        if asked.file:
+        if request.file:
             lines = [_line(reader, spec, one) for one in kept]
-            replace_lines(project_file(project, asked.file, "file"), f"{spec.id}/", lines)
+            replace_lines(project_file(project, request.file, "file"), f"{spec.id}/", lines)
     rewards = [one.reward for one in kept if one.reward is not None]
     return Selection(
         kept=len(kept),
@@ -102,7 +102,7 @@ def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
         of=len({one.scenario_id for one in attempts}),
         left_out=left_out,
         mean=fmean(rewards) if rewards else None,
-        file=asked.file,
+        file=request.file,
     )
 
 
@@ -117,12 +117,12 @@ def words_of(found: Selection) -> str:
     )
 
 
-def _attempts(reader: RunReader, asked: SelectDemonstrations) -> Iterator[TrajectorySummary]:
+def _attempts(reader: RunReader, request: SelectDemonstrations) -> Iterator[TrajectorySummary]:
     """Yield the matching trajectories, oldest first."""
     query = TrajectoryQuery(
-        split=asked.split,
-        step=asked.step,
-        contestant=asked.contestant or None,
+        split=request.split,
+        step=request.step,
+        contestant=request.contestant or None,
         descending=False,
         limit=PAGE,
     )

@@ -140,7 +140,7 @@ def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
 
 def distance(scores: Sequence[Scores]) -> float:
     """Mean k1 estimate of the KL to the reference model over all tokens."""
-    k1 = [gap for said in scores for gap in credit.divergence(said.logprobs, said.reference)]
+    k1 = [gap for entry in scores for gap in credit.divergence(entry.logprobs, entry.reference)]
     return sum(k1) / len(k1)
 
 
@@ -161,15 +161,15 @@ def anchors(branches: list[Branch]) -> list[tuple[int, ...]]:
 
 
 def _with_scores(
-    item: TrainItem, said: Scores, given_T: list[float], algorithm: Algorithm
+    item: TrainItem, scores: Scores, given_T: list[float], algorithm: Algorithm
 ) -> TrainItem:
     """Add what the update compares with: old log-probs, and values with returns A + V."""
     known: dict[str, list[float]] = {}
     if algorithm.moving:
-        known["old_logprobs"] = said.logprobs
-    if said.values:
-        known["values"] = said.values
-        known["returns"] = [a + v for a, v in zip(given_T, said.values, strict=True)]
+        known["old_logprobs"] = scores.logprobs
+    if scores.values:
+        known["values"] = scores.values
+        known["returns"] = [a + v for a, v in zip(given_T, scores.values, strict=True)]
     return item.model_copy(update=known)
 
 
@@ -257,8 +257,8 @@ def _leaned(
 
 
 def _by_group(rows: list[Row], scores: Sequence[Scores]) -> list[list[Attempt]]:
-    said = scores or [Scores(logprobs=[])] * len(rows)
-    pairs = list(zip(rows, said, strict=True))
+    scores = scores or [Scores(logprobs=[])] * len(rows)
+    pairs = list(zip(rows, scores, strict=True))
     return [
         [_attempt(list(own)) for _, own in groupby(group, lambda pair: pair[0].trajectory.id)]
         for _, group in groupby(pairs, lambda pair: pair[0].group)
@@ -271,11 +271,11 @@ def _attempt(pairs: list[tuple[Row, Scores]]) -> Attempt:
         branches=[row.branch for row, _ in pairs],
         k1_T=[
             k1
-            for _, said in pairs
-            if said.reference
-            for k1 in credit.divergence(said.logprobs, said.reference)
+            for _, scores in pairs
+            if scores.reference
+            for k1 in credit.divergence(scores.logprobs, scores.reference)
         ],
-        values_T=[value for _, said in pairs for value in said.values],
+        values_T=[value for _, scores in pairs for value in scores.values],
     )
 
 

@@ -70,17 +70,17 @@ def check(kind: str, scenarios: Sequence[Scenario]) -> None:
 def difficulty(scenario: Scenario) -> float | None:
     """Value of the scenario's `difficulty` key: higher is harder; None without one. Raises
     ConfigError for a value that is not a finite number."""
-    said = scenario.data.get("difficulty")
-    if said is None:
+    value = scenario.data.get("difficulty")
+    if value is None:
         return None
-    if isinstance(said, bool) or not isinstance(said, int | float) or not math.isfinite(said):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ConfigError.of(
             "scenarios.bad_difficulty",
             f"The difficulty of scenario {scenario.id} is not a number.",
             'Write "difficulty": 2.5, where higher is harder; without it, difficulty is measured.',
             where=f"scenario {scenario.id}",
         )
-    return float(said)
+    return float(value)
 
 
 class _Scale(NamedTuple):
@@ -135,12 +135,11 @@ def _hardness(
 ) -> list[float]:
     """Rank of each scenario by difficulty, from 0 to 1: by its `difficulty`, else by measured
     rewards; 0.5 if neither is known."""
-    said = {one.id: difficulty(one) for one in scenarios}
-    told = {name: value for name, value in said.items() if value is not None}
+    by_key = {one.id: value for one in scenarios if (value := difficulty(one)) is not None}
     measured = {
-        name: -_solve_rate(own, scale) for name, own in recent.items() if own and said[name] is None
+        name: -_solve_rate(own, scale) for name, own in recent.items() if own and name not in by_key
     }
-    ranks = {**_ranks(told), **_ranks(measured)}
+    ranks = {**_ranks(by_key), **_ranks(measured)}
     return [ranks.get(one.id, 0.5) for one in scenarios]
 
 

@@ -21,26 +21,26 @@ from engine.storage.run_folder.run import Run
 class Clock:
     """Timer of the phases of one step, in seconds."""
 
-    begun: float = field(default_factory=time.monotonic)
+    start_s: float = field(default_factory=time.monotonic)
     phases: dict[str, float] = field(default_factory=dict)
 
     @contextlib.asynccontextmanager
     async def phase(self, run: Run, step: int, name: Phase) -> AsyncIterator[None]:
-        begun = time.monotonic()
+        start_s = time.monotonic()
         await run.enter(step, name)
         yield
-        self.phases[name] = time.monotonic() - begun
+        self.phases[name] = time.monotonic() - start_s
 
     def seconds(self, name: str) -> float:
         return max(self.phases.get(name, 0.0), 1e-9)
 
     def metrics(self) -> dict[str, float]:
-        total = time.monotonic() - self.begun
+        total = time.monotonic() - self.start_s
         return {f"time_s/{k}": v for k, v in self.phases.items()} | {"time_s/step": total}
 
 
 def step_metrics(
-    groups: list[list[Trajectory]], kind: Advantage, told: dict[str, float], clock: Clock
+    groups: list[list[Trajectory]], kind: Advantage, extra_metrics: dict[str, float], clock: Clock
 ) -> dict[str, float]:
     """Metrics of a step by their documented names (protocol/records/metrics.py), with those of the
     policy; unscored trajectories are excluded from every mean."""
@@ -49,7 +49,7 @@ def step_metrics(
     metrics |= lengths(everyone)
     sampled = sum(t.sampled_tokens for t in everyone)
     metrics["tokens_per_s/sample"] = sampled / clock.seconds("rolling_out")
-    return metrics | told | clock.metrics()
+    return metrics | extra_metrics | clock.metrics()
 
 
 def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]:

@@ -59,12 +59,12 @@ class Rollouts:
     async def _wait(
         self, step: int, task: "asyncio.Task[tuple[Groups, Clock]]", clock: Clock
     ) -> Groups:
-        begun = time.monotonic()
+        start_s = time.monotonic()
         self._run.quiet.discard(step)
         if not task.done():
             await self._run.enter(step, "rolling_out")
         groups, own = await asyncio.shield(task)
-        clock.phases |= own.phases | {"waiting": time.monotonic() - begun}
+        clock.phases |= own.phases | {"waiting": time.monotonic() - start_s}
         return groups
 
 

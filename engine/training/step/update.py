@@ -59,8 +59,8 @@ async def with_old_logprobs(policy: Policy, batch: TrainBatch) -> TrainBatch:
     """Add the trainer's current log-probs to a batch, as the reference of later ratios."""
     scores = await policy.score(ScoreBatch(items=batch.items, temperature=batch.temperature))
     items = [
-        item.model_copy(update={"old_logprobs": said.logprobs})
-        for item, said in zip(batch.items, scores, strict=True)
+        item.model_copy(update={"old_logprobs": score.logprobs})
+        for item, score in zip(batch.items, scores, strict=True)
     ]
     return batch.model_copy(update={"items": items})
 

@@ -32,9 +32,9 @@ async def close_batch(run: Run, step: int, groups: Groups) -> tuple[Groups, Grou
     closed = closed_batches(run)
     event = closed.get(step)
     if event is None:
-        said = await run.say(BatchClosed(step=step, again=_corrected(run, step, closed)))
-        assert isinstance(said, BatchClosed)
-        event = said
+        new_event = await run.say(BatchClosed(step=step, again=_corrected(run, step, closed)))
+        assert isinstance(new_event, BatchClosed)
+        event = new_event
     assert event.seq is not None
     until = event.seq
     spoken_of = {label.group for label in run.reader.labels("train", step)}

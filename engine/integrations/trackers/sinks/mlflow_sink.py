@@ -84,9 +84,9 @@ class Sink:
         an earlier upload may have been interrupted."""
         known = self._client.search_runs([place], f"tags.`{MARK}` = '{run['id']}'", max_results=1)
         found = known[0] if known else self._made(place, run)
-        told, run_id = found.data.params, str(found.info.run_id)
+        existing, run_id = found.data.params, str(found.info.run_id)
         settings = {named(key): str(value)[:LONGEST] for key, value in run["settings"].items()}
-        params = [Param(key, value) for key, value in settings.items() if key not in told]
+        params = [Param(key, value) for key, value in settings.items() if key not in existing]
         for first in range(0, len(params), MOST_PARAMS):
             self._client.log_batch(run_id, params=params[first : first + MOST_PARAMS])
         return run_id
@@ -98,8 +98,8 @@ class Sink:
             "atelier.version": run["version"],
             "mlflow.source.name": "atelier",
         }
-        begun = round(run["started_at"] * 1000)
-        return self._client.create_run(place, start_time=begun, tags=tags, run_name=run["name"])
+        start_ms = round(run["started_at"] * 1000)
+        return self._client.create_run(place, start_time=start_ms, tags=tags, run_name=run["name"])
 
     def _ask(self, question):  # type: ignore[no-untyped-def]
         """Call the client. Raises SinkError for its exceptions."""
@@ -107,11 +107,11 @@ class Sink:
             return question()
         except MlflowException as error:
             status = error.get_http_status_code()
-            said = str(error)
-            if "API request" in said and "failed with exception" in said:
+            message = str(error)
+            if "API request" in message and "failed with exception" in message:
                 raise unreachable(self._address, error) from error
             if status in (401, 403):
-                raise refused(f"it answers {status}", said) from error
+                raise refused(f"it answers {status}", message) from error
             raise SinkError(
-                "answer", f"answers: {said.splitlines()[0][:300]}", detail=said
+                "answer", f"answers: {message.splitlines()[0][:300]}", detail=message
             ) from error

@@ -81,21 +81,21 @@ class Sink:
         except requests.RequestException as error:
             raise unreachable(self._endpoint, error) from error
 
-    def _span(self, told: dict[str, Any]) -> ReadableSpan:
-        parent = _context(told["trace_id"], told["parent_id"]) if told["parent_id"] else None
-        events = [Event(e["name"], e["attributes"], e["at_ns"]) for e in told["events"]]
-        failed = Status(StatusCode.ERROR, told["error"])
+    def _span(self, span: dict[str, Any]) -> ReadableSpan:
+        parent = _context(span["trace_id"], span["parent_id"]) if span["parent_id"] else None
+        events = [Event(e["name"], e["attributes"], e["at_ns"]) for e in span["events"]]
+        failed = Status(StatusCode.ERROR, span["error"])
         return ReadableSpan(
-            name=told["name"],
-            context=_context(told["trace_id"], told["span_id"]),
+            name=span["name"],
+            context=_context(span["trace_id"], span["span_id"]),
             parent=parent,
             resource=self._resource,
-            attributes=told["attributes"],
+            attributes=span["attributes"],
             events=events,
-            kind=KINDS[told["kind"]],
-            status=failed if told["error"] else Status(StatusCode.UNSET),
-            start_time=told["start_ns"],
-            end_time=told["end_ns"],
+            kind=KINDS[span["kind"]],
+            status=failed if span["error"] else Status(StatusCode.UNSET),
+            start_time=span["start_ns"],
+            end_time=span["end_ns"],
             instrumentation_scope=self._scope,
         )
 

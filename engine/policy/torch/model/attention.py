@@ -105,7 +105,7 @@ class PathAttention(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         above: Tensor,
-        told: Tensor,
+        above_value: Tensor,
         scale: float,
     ) -> Tensor:
         groups = query.shape[1] // key.shape[1]
@@ -115,20 +115,22 @@ class PathAttention(torch.autograd.Function):
         else:
             wide = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
             own, own_lse = _flash(query, *wide, 0.0, True, scale=scale)
-        path, path_lse = _flash(_fold(query, groups), above[None], told[None], 0.0, scale=scale)
+        path, path_lse = _flash(
+            _fold(query, groups), above[None], above_value[None], 0.0, scale=scale
+        )
         path, path_lse = _unfold(path, query), _unfold(path_lse[..., None], query)[..., 0]
         lse = torch.logaddexp(own_lse, path_lse)
         share = torch.sigmoid(own_lse - path_lse)[..., None]
         out = torch.lerp(path.to(share.dtype), own.to(share.dtype), share).to(query.dtype)
         if chances is not None:
             chances *= share.reshape(*chances.shape[:-1], 1)
-        ctx.save_for_backward(query, key, value, above, told, out, lse, chances)
+        ctx.save_for_backward(query, key, value, above, above_value, out, lse, chances)
         ctx.scale, ctx.groups = scale, groups
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, above, told, out, lse, chances = ctx.saved_tensors
+        query, key, value, above, above_value, out, lse, chances = ctx.saved_tensors
         groups, slope = ctx.groups, gradients[0]
         if chances is not None:
             own = _short_backward(slope, query, key, value, out, chances, ctx.scale)
@@ -140,7 +142,7 @@ class PathAttention(torch.autograd.Function):
             _fold(slope, groups),
             _fold(query, groups),
             above[None],
-            told[None],
+            above_value[None],
             _fold(out, groups),
             _fold(lse[..., None], groups)[..., 0],
             0.0,

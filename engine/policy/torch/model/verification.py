@@ -60,13 +60,13 @@ def verify_forward(model: Computed, max_context: int) -> None:
     size = plain_SH.float().norm()
     apart = ((ours_SH.float() - plain_SH.float()).norm() / size).item()
     if not apart <= HIDDEN_TOLERANCE[model.dtype]:
-        said = f"its layers give states {apart:.1%} apart from transformers' own"
-        raise _refusal(model, said, f"relative difference {apart}")
+        reason = f"its layers give states {apart:.1%} apart from transformers' own"
+        raise _refusal(model, reason, f"relative difference {apart}")
     plain_S = plain_SV[:-1].float().log_softmax(-1).gather(-1, targets_S[:, None])[:, 0]
     gap = (ours_S - plain_S).abs().mean().item()
     if not gap <= HEAD_TOLERANCE[model.dtype]:
-        said = f"its log-probs are {gap:.3g} nats per token apart from transformers' own"
-        raise _refusal(model, said, f"the head alone, mean |difference| {gap}")
+        reason = f"its log-probs are {gap:.3g} nats per token apart from transformers' own"
+        raise _refusal(model, reason, f"the head alone, mean |difference| {gap}")
 
 
 def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
@@ -99,11 +99,11 @@ def plain_forward(trained: PeftModel, tokens_S: Tensor) -> tuple[Tensor, Tensor]
     return seen[0][0], logits_1SV[0]
 
 
-def _refusal(model: Computed, said: str, detail: str) -> ModelError:
+def _refusal(model: Computed, reason: str, detail: str) -> ModelError:
     kind = type(model.trained.get_base_model()).__name__
     return ModelError.of(
         "model.not_exact",
-        f"The exact trainer does not compute {kind} as transformers does: {said[:300]}.",
+        f"The exact trainer does not compute {kind} as transformers does: {reason[:300]}.",
         "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
         where="model.name",
         detail=detail[:4000],

@@ -96,13 +96,13 @@ class Sampler:
     @torch.inference_mode()
     def step(self) -> None:
         """Sample one more token for every running row, and the first for rows that join."""
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         self._admit()
         rows, logits_BV, plan = self._forward()
         drawn = draw(logits_BV, rows)
         if plan:
             spans = [(e.start, e.start + len(e.tokens)) for e in plan.order]
-            seconds = time.perf_counter() - begun
+            seconds = time.perf_counter() - start_s
             self.effort.ran(spans, plan.padded_keys, self._model.limits, seconds)
         for row, token in zip(rows, drawn, strict=True):
             self._took(row, token.token)

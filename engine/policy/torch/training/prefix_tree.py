@@ -153,19 +153,19 @@ class TreePlan:
             longest = max(self._lengths[segment.number] for segment in batch)
             above = batch[0].parent.path() if batch[0].parent else []
             query = _stack([queries[s.number] for s in batch], longest)
-            own = _stack([keys[s.number] for s in batch], longest)
-            told = _stack([values[s.number] for s in batch], longest)
+            key = _stack([keys[s.number] for s in batch], longest)
+            value = _stack([values[s.number] for s in batch], longest)
             if not above:
-                together = self._siblings(query, own, told, scale, window)
+                out = self._siblings(query, key, value, scale, window)
             elif _merges(query) and (not window or batch[0].end <= window):
                 path = _joined([keys[s.number] for s in above])
                 known = _joined([values[s.number] for s in above])
-                together = PathAttention.apply(query, own, told, path, known, scale).transpose(1, 2)
+                out = PathAttention.apply(query, key, value, path, known, scale).transpose(1, 2)
             else:
-                own = _below([keys[s.number] for s in above], own)
-                told = _below([values[s.number] for s in above], told)
-                together = self._siblings(query, own, told, scale, window)
-            for segment, result in zip(batch, together, strict=True):
+                key = _below([keys[s.number] for s in above], key)
+                value = _below([values[s.number] for s in above], value)
+                out = self._siblings(query, key, value, scale, window)
+            for segment, result in zip(batch, out, strict=True):
                 attended[segment.number] = result[: self._lengths[segment.number]]
         return torch.cat([result for result in attended if result is not None])
 

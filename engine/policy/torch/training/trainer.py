@@ -74,7 +74,7 @@ def forward_backward(
     The split into micro-batches changes memory and nothing else. Returns metrics over the batch;
     with other ranks, rank 0 returns those over all their shares, the others only their effort.
     """
-    begun, done = time.perf_counter(), 0
+    start_s, done = time.perf_counter(), 0
     effort = TrainEffort(model.shape, [visible_tokens(item) for item in batch.items])
     parts: list[Terms] = []
     for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
@@ -89,7 +89,7 @@ def forward_backward(
         places = len(trained.places_N.unique())
         effort.ran(plan, places, len(trained.places_N), reference=terms.kl_M is not None)
         progress(done, len(batch.items))
-    used = effort.metrics(model.limits, time.perf_counter() - begun) if parts else {}
+    used = effort.metrics(model.limits, time.perf_counter() - start_s) if parts else {}
     shares = ranks.gathered(parts) if ranks else [parts]
     return (_metrics(batch, _in_a_row(shares)) | used) if shares else used
 

@@ -143,7 +143,7 @@ def test_an_adapter_that_the_server_did_not_take_is_an_error(
             await update(policy, said, 99)
         assert policy._served.current == before
         monkeypatch.setattr(policy._trainer, "save_adapter", save)
-        policy._said = []
+        policy._trainer_logprobs = []
         await policy.publish(4)
         assert await gap(policy, await completions(policy, 4)) <= TOLERANCE
 

@@ -31,8 +31,8 @@ class Scripted:
         self.messages = list(messages)
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
 
-    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> ProviderAnswer:
-        self.asked.append((attempt, call, asked))
+    async def say(self, attempt: str, call: str, body: dict[str, Any]) -> ProviderAnswer:
+        self.asked.append((attempt, call, body))
         message = self.messages.pop(0)
         if isinstance(message, Problem):
             raise NoProviderAnswer(message, 0.25)
