@@ -33,7 +33,8 @@ STAYING = (
     "fork-server of torch processes",
 )
 """Processes that a shared engine keeps for the next test."""
-CACHE = os.environ.get("XDG_CACHE_HOME")
+CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+"""Cache of the person who tests: large environments are installed there once."""
 T = TypeVar("T")
 
 AGENT = """
@@ -204,10 +205,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def real_cache(home: Path) -> Iterator[None]:
     """Environments beside ours are installed once, where the person's own are."""
     with pytest.MonkeyPatch.context() as patch:
-        if CACHE is None:
-            patch.delenv("XDG_CACHE_HOME")
-        else:
-            patch.setenv("XDG_CACHE_HOME", CACHE)
+        patch.setenv("XDG_CACHE_HOME", CACHE)
         yield
 
 

@@ -159,7 +159,7 @@ def kill_workers(engine: Engine) -> None:
 @pytest.fixture(scope="module")
 def mlflow_python(real_cache: None) -> Path:
     """Of an environment with MLflow's server, kept in the person's cache."""
-    cache = Path(CACHE) if CACHE else Path.home() / ".cache"
+    cache = Path(CACHE)
     home = cache / "atelier" / "tests" / MLFLOW.replace("==", "-")
     python = home / "bin" / "python"
     if not (home / "ready").exists():

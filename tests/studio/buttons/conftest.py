@@ -74,8 +74,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         at_home(tmp_path_factory.mktemp("home")) as workspace,
         pytest.MonkeyPatch.context() as patch,
     ):
-        cache = CACHE or str(Path.home() / ".cache")
-        patch.setenv("XDG_CACHE_HOME", cache)  # the judge's environment is installed once
+        patch.setenv("XDG_CACHE_HOME", CACHE)  # the judge's environment is installed once
         patch.setenv("HOME", str(workspace.parent))
         yield workspace
 

@@ -36,9 +36,7 @@ def texts(sheet: CheckedSheet) -> str:
 def test_agent_and_judge_are_tested_before_a_training(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME")  # the judge's environment is installed once, not per test
-    if CACHE is not None:
-        monkeypatch.setenv("XDG_CACHE_HOME", CACHE)
+    monkeypatch.setenv("XDG_CACHE_HOME", CACHE)  # the judge's environment is installed once
 
     async def job(script: Script) -> None:
         toml = JUDGE.format(url=script.url)

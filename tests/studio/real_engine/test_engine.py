@@ -42,9 +42,7 @@ def test_rejudge_is_pressed_and_its_trial_is_shown(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stored groups of a finished run, a judge process, and a provider that answers by a script."""
-    monkeypatch.delenv("XDG_CACHE_HOME")  # the judge's environment is installed once, not per test
-    if CACHE is not None:
-        monkeypatch.setenv("XDG_CACHE_HOME", CACHE)
+    monkeypatch.setenv("XDG_CACHE_HOME", CACHE)  # the judge's environment is installed once
 
     async def job(script: Script) -> None:
         toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
