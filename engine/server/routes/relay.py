@@ -80,11 +80,11 @@ class Relay:
             asked = await body_of(request, TryJudge)
             config, _ = await asyncio.to_thread(judge_settings, folder.parents[1], asked)
             trial = Trial(folder.name, host.spec.name, folder.parents[1], config)
-            lasting.enter_context(self._hosts.errands.trial(trial))
+            lasting.enter_context(self._hosts.home_requests.trial(trial))
         elif path == COMMAND:
             command = await body_of(request, Command)
             if command.action in ("resume", "extend"):
-                await asyncio.to_thread(self._hosts.errands.resume, host.spec.name, folder)
+                await asyncio.to_thread(self._hosts.home_requests.resume, host.spec.name, folder)
         return await _pass_on(request, host, run_id, lasting)
 
     def _beginning(self, body: type[StartRun] | type[StartEvaluation], handler: Handler) -> Handler:
