@@ -24,7 +24,7 @@ def blinded(siblings: Siblings) -> Siblings:
     return Siblings(group=group, trajectories=bare)
 
 
-def told(label: Label, siblings: Siblings) -> str:
+def agreement_words(label: Label, siblings: Siblings) -> str:
     """Describe how far the judge, or else the reward, agrees with a label."""
     numbers = {one.id: one.index + 1 for one in siblings.trajectories}
     pairs = preferences(label.words, list(numbers))
