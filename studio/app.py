@@ -105,7 +105,7 @@ class Studio:
     def _bind(self) -> None:
         session, window, actions = self.session, self.window, self.actions
         session.problem_raised.connect(self.notifier.problem)
-        session.said.connect(self.notifier.say)
+        session.notice.connect(self.notifier.say)
         session.place_wanted.connect(window.show_page)
         session.engine_changed.connect(self._engine_changed)
         self.settings.changed.connect(self._apply)
@@ -262,7 +262,7 @@ async def _live(app: QApplication, single: SingleInstance, project: str, workspa
     studio = Studio(app, workspace)
     closed = asyncio.Event()
     studio.window.closing.connect(closed.set)
-    single.asked.connect(lambda path: _raise(studio, path))
+    single.project_requested.connect(lambda path: _raise(studio, path))
     single.listen()
     studio.start(str(Path(project).resolve()) if project else "")
     studio.pages.build_ahead(studio.window)

@@ -56,8 +56,8 @@ class EngineCalls(Transport):
 
     async def packages(self, project: str) -> EnvironmentView | None:
         """Packages of a project's agent; None if it needs none."""
-        said = await self._send("GET", "/project/packages", params={"path": project})
-        return parse(said, TypeAdapter(EnvironmentView)) if said.content else None
+        response = await self._send("GET", "/project/packages", params={"path": project})
+        return parse(response, TypeAdapter(EnvironmentView)) if response.content else None
 
     async def act_on_packages(self, project: str, action: EnvironmentAction) -> EnvironmentView:
         """Start or cancel a job on the packages of a project's agent, like `act_on_environment`."""

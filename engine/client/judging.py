@@ -40,7 +40,7 @@ class JudgingCalls(Transport):
 
     def try_judge(self, run_id: str, request: TryJudge) -> AsyncGenerator[Tried, None]:
         """Yield groups as they are judged; closing the iterator cancels the rest."""
-        return self._told(f"/runs/{run_id}/judge", request, Tried)
+        return self._records(f"/runs/{run_id}/judge", request, Tried)
 
     async def check_judges(self, project: str) -> JudgeCheck:
         """Send each judge of a project one real, paid request. The first request installs the

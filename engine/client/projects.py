@@ -101,7 +101,7 @@ class ProjectCalls(Transport):
     def write_draft(self, request: DescribeTask) -> AsyncGenerator[DraftTicked, None]:
         """Write a draft from a description; yields progress before and after each LLM call. Closing
         the iterator stops it; stored responses of an earlier call are reused without cost."""
-        return self._told("/drafts", request, DraftTicked)
+        return self._records("/drafts", request, DraftTicked)
 
     async def finish_project(self, request: FinishProject) -> ProjectView:
         """Turn a draft into a project. Raises ConfigError if the draft cannot be trained on."""

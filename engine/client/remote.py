@@ -41,13 +41,13 @@ class HostCalls(Transport):
 
     def fetch_checkpoint(self, run_id: str, step: int) -> AsyncGenerator[MoveTicked | Moved, None]:
         """Download a checkpoint of a remote run; a repeated call resumes."""
-        return self._told(f"/runs/{run_id}/checkpoints/{step}/fetch", None, _MOVED)
+        return self._records(f"/runs/{run_id}/checkpoints/{step}/fetch", None, _MOVED)
 
     def bring_home(self, run_id: str) -> AsyncGenerator[MoveTicked | Moved, None]:
-        return self._told(f"/runs/{run_id}/bring_home", None, _MOVED)
+        return self._records(f"/runs/{run_id}/bring_home", None, _MOVED)
 
     def send_run(self, run_id: str, request: SendRun) -> AsyncGenerator[MoveTicked | Moved, None]:
-        return self._told(f"/runs/{run_id}/send", request, _MOVED)
+        return self._records(f"/runs/{run_id}/send", request, _MOVED)
 
     async def answer_host(self, name: str, request: Answer) -> None:
         """Answer a question of a server. Raises Refused if the question has expired."""

@@ -119,7 +119,7 @@ class RunCalls(Transport):
             async for line in lines:
                 yield decode(line)
 
-    async def told(
+    async def brief_events(
         self, run_id: str, after: int = 0
     ) -> AsyncGenerator[Event | UnknownEvent | History, None]:
         """Yield events like `events`, with old ones combined into `History` records, for callers
@@ -150,7 +150,7 @@ class RunCalls(Transport):
         """Export a checkpoint (None: the newest complete one): progress, then the report. Closing
         the iterator cancels it and removes partial files. Raises Refused with the reason."""
         path = f"/runs/{run_id}/checkpoints/{step or 0}/export"
-        return self._told(path, request, _EXPORT)
+        return self._records(path, request, _EXPORT)
 
     async def trackers(self, run_id: str) -> TrackerList:
         """Trackers that are enabled for the run or received it before."""
@@ -159,13 +159,13 @@ class RunCalls(Transport):
     async def track(self, run_id: str, to: Sequence[TrackerName] = ()) -> TrackerList:
         """Send what these trackers lack of a run; without names, all trackers in the project's
         settings."""
-        asked = TrackRun(to=list(to))
-        return await self._ask("POST", f"/runs/{run_id}/track", TrackerList, body=asked)
+        request = TrackRun(to=list(to))
+        return await self._ask("POST", f"/runs/{run_id}/track", TrackerList, body=request)
 
     def ask_arena(self, request: AskArena) -> AsyncGenerator[ArenaTicked, None]:
         """Send one question to several models; yields text as it is generated. The first call loads
         the models; closing the iterator cancels the rest."""
-        return self._told("/arena", request, ArenaTicked)
+        return self._records("/arena", request, ArenaTicked)
 
     async def tally(self, project: str) -> Tally:
         """Tally of a project's arena votes."""

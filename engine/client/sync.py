@@ -111,30 +111,30 @@ class SyncCalls(Transport):
         """Upload a file from where an earlier upload stopped; verified by the engine. Raises
         Refused if the file has changed since it was hashed."""
         path = f"/sync/contents/{sha256}"
-        begun = (await self._ask("GET", path, Begun)).bytes
-        sent(begun)
+        offset = (await self._ask("GET", path, Begun)).bytes
+        sent(offset)
 
         async def blocks() -> AsyncIterator[bytes]:
             with file.open("rb") as source:
-                source.seek(begun)
+                source.seek(offset)
                 while block := await asyncio.to_thread(source.read, BLOCK):
                     yield block
                     sent(len(block))
 
-        params = {"offset": begun, "bytes": size}
+        params = {"offset": offset, "bytes": size}
         await self._send("PUT", path, params=params, content=blocks(), timeout=None)
 
     async def lease(self, request: Lease) -> Leased:
         """Take or renew the lease of the engine. Raises Refused if another home machine has it."""
         return await self._ask("POST", "/lease", Leased, body=request)
 
-    async def errands(self, wait_s: float) -> list[HomeRequest]:
+    async def home_requests(self, wait_s: float) -> list[HomeRequest]:
         """Open home requests; waits until there is one."""
-        found = await self._ask("GET", "/errands", HomeRequestList, params={"wait": wait_s})
-        return found.errands
+        page = await self._ask("GET", "/errands", HomeRequestList, params={"wait": wait_s})
+        return page.errands
 
-    async def errand_done(self, errand_id: str, done: HomeResponse) -> None:
-        await self._send("POST", f"/errands/{errand_id}", json=done.model_dump(mode="json"))
+    async def answer_home_request(self, request_id: str, response: HomeResponse) -> None:
+        await self._send("POST", f"/errands/{request_id}", json=response.model_dump(mode="json"))
 
     async def hand_over(self, run_id: str) -> None:
         """Delete a run on the server after it was moved here completely. Raises Refused while it is

@@ -151,7 +151,7 @@ class Transport:
         response = await self._send(method, path, json=json_body, params=params, **options)
         return parse(response, TypeAdapter(answer))
 
-    async def _told(
+    async def _records(
         self, path: str, body: BaseModel | None, item: type[T] | TypeAdapter[T]
     ) -> AsyncGenerator[T, None]:
         """Yield records of a JSON Lines response; closing the iterator cancels the rest."""

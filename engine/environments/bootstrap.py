@@ -56,11 +56,11 @@ class Status(BaseModel):
 def python_of(name: str) -> Path:
     """Return the Python of an environment; the first call installs it into the user's cache."""
     done = run_bootstrap(command(name, "install"))
-    said = answers(done.stdout)
-    if not said or "python" not in said[-1]:
-        told = problem_of(said[-1] if said else {}, done.stderr, name)
-        raise EnvironmentMissing(told)
-    return Path(said[-1]["python"])
+    replies = answers(done.stdout)
+    if not replies or "python" not in replies[-1]:
+        problem = problem_of(replies[-1] if replies else {}, done.stderr, name)
+        raise EnvironmentMissing(problem)
+    return Path(replies[-1]["python"])
 
 
 def statuses() -> list[Status]:
@@ -68,8 +68,8 @@ def statuses() -> list[Status]:
     without a checkout."""
     done = run_bootstrap(command("all", "status"))
     if done.returncode:
-        said = answers(done.stdout)
-        raise EnvironmentMissing(problem_of(said[-1] if said else {}, done.stderr, "all"))
+        replies = answers(done.stdout)
+        raise EnvironmentMissing(problem_of(replies[-1] if replies else {}, done.stderr, "all"))
     return [Status.model_validate(values) for values in answers(done.stdout)]
 
 
@@ -82,10 +82,10 @@ def status_of(name: str) -> Status:
                 return status
         raise Refused.of("environment.unknown", f"There is no environment {name}.")
     done = run_bootstrap(command(name, "status"))
-    said = answers(done.stdout)
+    replies = answers(done.stdout)
     if done.returncode:
-        raise EnvironmentMissing(problem_of(said[-1] if said else {}, done.stderr, "agent"))
-    return Status.model_validate(said[-1]).model_copy(update={"name": name})
+        raise EnvironmentMissing(problem_of(replies[-1] if replies else {}, done.stderr, "agent"))
+    return Status.model_validate(replies[-1]).model_copy(update={"name": name})
 
 
 def installed_python(name: str) -> Path | None:
@@ -148,13 +148,13 @@ def answers(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def problem_of(answer: dict[str, Any], said: str, name: str) -> Problem:
+def problem_of(answer: dict[str, Any], stderr: str, name: str) -> Problem:
     """Return the problem reported by bootstrap.py, or the end of its output after a crash."""
-    if told := answer.get("problem"):
-        return Problem.model_validate(told)
+    if problem := answer.get("problem"):
+        return Problem.model_validate(problem)
     return Problem(
         code="environment.not_installed",
         message=f"The {name} environment could not be installed.",
         hint="Try again: it resumes where it stopped.",
-        detail=said[-4000:],
+        detail=stderr[-4000:],
     )

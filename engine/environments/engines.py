@@ -96,8 +96,8 @@ def sweep(name: str) -> None:
         return  # nobody can tell what is needed
     needed = {one.home for one in (choice.current, choice.previous) if one and one.home}
     needed |= {home for home in status.homes if processes_in({Path(home).resolve()})}
-    spared = [argument for home in sorted(needed) for argument in ("--spare", home)]
-    done = run_bootstrap([*command(name, "sweep"), *spared])
+    options = [argument for home in sorted(needed) for argument in ("--spare", home)]
+    done = run_bootstrap([*command(name, "sweep"), *options])
     if done.returncode:
         raise EnvironmentMissing.of(
             "environment.not_swept",

@@ -53,8 +53,8 @@ async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None 
 
 
 async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
-    async with contextlib.aclosing(progress_of(command(name, action), name, pids)) as said:
-        async for one in said:
+    async with contextlib.aclosing(progress_of(command(name, action), name, pids)) as progress:
+        async for one in progress:
             if "done" in one:
                 yield _tick(action, one)
 
@@ -90,16 +90,16 @@ async def progress_of(
             pids.discard(process.pid)
         if code:
             errors.seek(0)
-            said = errors.read().decode(errors="replace")
-            raise EnvironmentMissing(problem_of(last, said, name))
+            stderr = errors.read().decode(errors="replace")
+            raise EnvironmentMissing(problem_of(last, stderr, name))
 
 
-def _tick(action: EnvironmentAction, said: dict[str, Any]) -> EnvironmentTicked:
-    begin, end = SHARES[said["stage"]]
+def _tick(action: EnvironmentAction, values: dict[str, Any]) -> EnvironmentTicked:
+    begin, end = SHARES[values["stage"]]
     if action == "verify":
-        begin, end = (0.0, 0.9) if said["stage"] == "verifying" else (0.9, 1.0)
-    share = begin + (end - begin) * said["done"] / max(1, said["total"])
-    return EnvironmentTicked(share=share, **said)
+        begin, end = (0.0, 0.9) if values["stage"] == "verifying" else (0.9, 1.0)
+    share = begin + (end - begin) * values["done"] / max(1, values["total"])
+    return EnvironmentTicked(share=share, **values)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -87,14 +87,14 @@ def chosen_gpus(
 def visible(cards: Sequence[Card], environment: Mapping[str, str]) -> tuple[Card, ...]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES selects, in its order. CUDA stops at the first
     unknown entry."""
-    said = environment.get("CUDA_VISIBLE_DEVICES")
-    if said is None:
+    value = environment.get("CUDA_VISIBLE_DEVICES")
+    if value is None:
         return tuple(cards)
     mixed = len({card.name for card in cards}) > 1
     if mixed and environment.get("CUDA_DEVICE_ORDER") != BY_BUS and not _named(environment):
-        return tuple(cards) if said.strip() not in ("", "-1") else ()
+        return tuple(cards) if value.strip() not in ("", "-1") else ()
     seen: list[Card] = []
-    for name in said.split(","):
+    for name in value.split(","):
         card = _card(cards, name.strip())
         if card is None or card in seen:
             break

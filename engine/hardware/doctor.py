@@ -128,8 +128,8 @@ def examine_graphics(
     """Check GPUs, driver and torch. `own` and `gpu` are the torch builds of this environment and of
     the GPU engine, `cache` is the folder where the latter would be installed."""
     if not found.cards:
-        told = f"none, training runs on the processor. {found.reason}".strip()
-        return [Check(name="Graphics card", state="good", words=told)]
+        words = f"none, training runs on the processor. {found.reason}".strip()
+        return [Check(name="Graphics card", state="good", words=words)]
     return [
         _driver(found.cards[0]),
         *(_card(card) for card in found.cards),

@@ -91,8 +91,8 @@ def _card(index: int, ours: frozenset[int], driver: str | None, cuda: int | None
 def _temperature(handle: Any) -> float | None:
     """Return the temperature in °C, by the new or the old call: drivers support one of them."""
     sensor = pynvml.NVML_TEMPERATURE_GPU
-    said = _ask(pynvml.nvmlDeviceGetTemperatureV, handle, sensor)
-    return said if said is not None else _ask(pynvml.nvmlDeviceGetTemperature, handle, sensor)
+    celsius = _ask(pynvml.nvmlDeviceGetTemperatureV, handle, sensor)
+    return celsius if celsius is not None else _ask(pynvml.nvmlDeviceGetTemperature, handle, sensor)
 
 
 def _processes(handle: Any, ours: frozenset[int]) -> tuple[CardProcess, ...] | None:

@@ -48,9 +48,9 @@ def devices_of(backend: BackendConfig) -> str:
 
 def threads() -> int:
     """Number of threads per process: OMP_NUM_THREADS, else the usable cores."""
-    said = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if said.isdecimal() and int(said) > 0:
-        return int(said)
+    value = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 

@@ -96,20 +96,20 @@ def title_of(name: str) -> str:
 def chosen_interpreters() -> tuple[list[Interpreter], list[str]]:
     """Current, previous and built-in engine without duplicates, and a message if the current engine
     is missing."""
-    told: list[str] = []
-    found: list[Interpreter] = []
+    notices: list[str] = []
+    interpreters: list[Interpreter] = []
     try:
         choice = read_choice()
     except LaunchError as error:
         return [own_interpreter()], [f"{error.problem.message} {error.problem.hint}"]
     for one in (choice.current, choice.previous or ChosenEngine(), ChosenEngine()):
         if one.built_in:
-            found.append(own_interpreter())
-        elif whole := _of_choice(one):
-            found.append(whole)
+            interpreters.append(own_interpreter())
+        elif chosen := _of_choice(one):
+            interpreters.append(chosen)
         elif one == choice.current:
-            told.append(f"The {title_of(one.name)} is missing in {one.home} or incomplete.")
-    return list(dict.fromkeys(found)), told
+            notices.append(f"The {title_of(one.name)} is missing in {one.home} or incomplete.")
+    return list(dict.fromkeys(interpreters)), notices
 
 
 def _of_choice(one: ChosenEngine) -> Interpreter | None:
@@ -168,5 +168,5 @@ def why_broken(one: Interpreter) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    said = done.stderr.strip().splitlines()
-    return (said[-1] if said else f"exit {done.returncode}") if done.returncode else ""
+    lines = done.stderr.strip().splitlines()
+    return (lines[-1] if lines else f"exit {done.returncode}") if done.returncode else ""

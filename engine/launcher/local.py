@@ -111,7 +111,7 @@ async def start(workspace: Path, python: str | None = None) -> Endpoint:
     workspace.mkdir(parents=True, exist_ok=True)
     if python:
         return await _start(workspace, given_interpreter(python))
-    engines, told = await asyncio.to_thread(chosen_interpreters)
+    engines, notices = await asyncio.to_thread(chosen_interpreters)
     for one, after in zip(engines, [*engines[1:], None], strict=True):
         try:
             endpoint = await _start(workspace, one)
@@ -119,11 +119,11 @@ async def start(workspace: Path, python: str | None = None) -> Endpoint:
             why = await asyncio.to_thread(why_broken, one) if after else ""
             if not why:
                 raise
-            told.append(f"The {one.title} does not start ({why}).")
+            notices.append(f"The {one.title} does not start ({why}).")
             continue
-        if told:
-            told.append(f"The {one.title} was started in its place.")
-        return replace(endpoint, notice=" ".join(told))
+        if notices:
+            notices.append(f"The {one.title} was started in its place.")
+        return replace(endpoint, notice=" ".join(notices))
     raise AssertionError("our own interpreter is always among them")
 
 
@@ -176,9 +176,9 @@ async def find_or_start(workspace: Path, python: str | None = None) -> Endpoint:
 
 async def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
     assert process.stdout is not None
-    with process.stdout as said:
+    with process.stdout as stdout:
         try:
-            return await asyncio.wait_for(asyncio.to_thread(said.readline), START_TIMEOUT_S)
+            return await asyncio.wait_for(asyncio.to_thread(stdout.readline), START_TIMEOUT_S)
         except TimeoutError:
             process.kill()
             return b""
@@ -197,26 +197,26 @@ async def verify_engine(port: int, token: str, socket: Path | None = None) -> bo
     try:
         async with client as http:
             async with http.stream("GET", url, params={"nonce": nonce}) as answer:
-                said = b""
+                received = b""
                 async for block in answer.aiter_raw():
-                    said += block
-                    if len(said) > MOST_PROOF_BYTES:
+                    received += block
+                    if len(received) > MOST_PROOF_BYTES:
                         return False
     except httpx.HTTPError:
         return False
-    return hmac.compare_digest(said, proof(token, nonce).encode())
+    return hmac.compare_digest(received, proof(token, nonce).encode())
 
 
 def _not_started(log_path: Path, position: int, code: int | None) -> LaunchError:
     with log_path.open("rb") as log:
         log.seek(position)
-        said = log.read().decode(errors="replace")[-4000:]
-    last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
+        output = log.read().decode(errors="replace")[-4000:]
+    last = output.strip().splitlines()[-1] if output.strip() else "it said nothing"
     ended = f" (exit {code})" if code is not None else ""
     return LaunchError.of(
         "engine.not_started",
         f"The engine did not start{ended}: {last}",
         "Run `atelier doctor`, or read the log.",
         where=str(log_path),
-        detail=said,
+        detail=output,
     )

@@ -61,8 +61,8 @@ class HomeRequestService:
     """Service that executes requests of remote runs to judges and providers; one per engine.
     `speaker` returns the judge's process with the current API keys."""
 
-    def __init__(self, runs: StartedRuns, speaker: Callable[[], Awaitable[ProviderClient]]) -> None:
-        self._runs, self._speaker = runs, speaker
+    def __init__(self, runs: StartedRuns, connect: Callable[[], Awaitable[ProviderClient]]) -> None:
+        self._runs, self._connect = runs, connect
         self._trials: list[Trial] = []
         self._resumed: dict[str, int] = {}
         self._prices: dict[tuple[str, str], Price] = {}
@@ -87,45 +87,46 @@ class HomeRequestService:
         if self._runs.find(folder.name, host) is None and is_run_id(folder.name):
             self._runs.add(_adopted(host, folder.parents[1], folder.name))
 
-    async def answer(self, host: str, errand: HomeRequest) -> Any:
+    async def answer(self, host: str, request: HomeRequest) -> Any:
         """Execute a request of a run and return the result. Raises Refused for a request that the
         run is not allowed to make."""
-        trials = (one for one in self._trials if (one.run_id, one.host) == (errand.run_id, host))
+        trials = (one for one in self._trials if (one.run_id, one.host) == (request.run_id, host))
         trial = next(trials, None)
-        run = self._runs.find(errand.run_id, host)
+        run = self._runs.find(request.run_id, host)
         if run is None and trial:
-            run = await asyncio.to_thread(_adopted, host, trial.project, errand.run_id)
+            run = await asyncio.to_thread(_adopted, host, trial.project, request.run_id)
             self._runs.add(run)
         if run is None:
-            raise _refused(host, errand, "the run was not started from here on that server")
+            raise _refused(host, request, "the run was not started from here on that server")
         if not run.keys_at_home and trial is None:
-            raise _refused(host, errand, "the run was lent its keys and asks by itself")
+            raise _refused(host, request, "the run was lent its keys and asks by itself")
         if trial is None and await asyncio.to_thread(self._is_over, run):
-            raise _refused(host, errand, "the run has ended")
-        if _size(errand.fields) > MOST_TEXT_BYTES:
-            raise _refused(host, errand, f"it is larger than {MOST_TEXT_BYTES >> 20} MiB")
+            raise _refused(host, request, "the run has ended")
+        if _size(request.fields) > MOST_TEXT_BYTES:
+            raise _refused(host, request, f"it is larger than {MOST_TEXT_BYTES >> 20} MiB")
         try:
-            return await self._carry_out(host, run, errand, trial)
+            return await self._carry_out(host, run, request, trial)
         except ValidationError as error:
-            raise _refused(host, errand, f"its field is invalid: {first_invalid(error)}") from error
+            why = f"its field is invalid: {first_invalid(error)}"
+            raise _refused(host, request, why) from error
 
     async def _carry_out(
-        self, host: str, run: StartedRun, errand: HomeRequest, trial: Trial | None
+        self, host: str, run: StartedRun, request: HomeRequest, trial: Trial | None
     ) -> Any:
-        match errand.op:
+        match request.op:
             case "price":
-                asked = PriceFields.model_validate(errand.fields)
-                self._purpose(host, run, errand, asked, trial)
-                return await (await self._speaker()).ask("price", model=asked.model)
+                price = PriceFields.model_validate(request.fields)
+                self._purpose(host, run, request, price, trial)
+                return await (await self._connect()).ask("price", model=price.model)
             case "count":
-                count = CountFields.model_validate(errand.fields)
-                self._purpose(host, run, errand, count, trial)
+                count = CountFields.model_validate(request.fields)
+                self._purpose(host, run, request, count, trial)
                 fields = count.model_dump()
                 async with self._counting:  # it computes, and is the same for everybody
-                    return await (await self._speaker()).ask("count", **fields)
+                    return await (await self._connect()).ask("count", **fields)
             case "ask":
-                ask = AskFields.model_validate(errand.fields)
-                purpose = self._purpose(host, run, errand, ask, trial)
+                ask = AskFields.model_validate(request.fields)
+                purpose = self._purpose(host, run, request, ask, trial)
                 messages = [one.model_dump() for one in ask.messages]
                 limit = min(ask.max_tokens, purpose.max_tokens)
                 sent = sum(len(one.content.encode()) + TOKEN_MARGIN for one in ask.messages)
@@ -133,47 +134,47 @@ class HomeRequestService:
                 usage = Usage(prompt_tokens=sent, completion_tokens=limit)
                 return await self._pay(run, "ask", purpose, ask, usage, more)
             case "chat":
-                chat = ChatFields.model_validate(errand.fields)
-                purpose = self._purpose(host, run, errand, chat, trial)
+                chat = ChatFields.model_validate(request.fields)
+                purpose = self._purpose(host, run, request, chat, trial)
                 limit = min(chat.request.max_tokens, purpose.max_tokens)
-                request = chat.request.model_dump(exclude_unset=True) | {"max_tokens": limit}
-                sent = _size(request) + TOKEN_MARGIN * len(chat.request.messages)
+                body = chat.request.model_dump(exclude_unset=True) | {"max_tokens": limit}
+                sent = _size(body) + TOKEN_MARGIN * len(chat.request.messages)
                 usage = Usage(prompt_tokens=sent, completion_tokens=limit)
-                return await self._pay(run, "chat", purpose, chat, usage, {"request": request})
-        raise _refused(host, errand, f"{errand.op!a} is nothing that is done here")
+                return await self._pay(run, "chat", purpose, chat, usage, {"request": body})
+        raise _refused(host, request, f"{request.op!a} is nothing that is done here")
 
     def _purpose(
         self,
         host: str,
         run: StartedRun,
-        errand: HomeRequest,
-        asked: PriceFields | CountFields | Asking,
+        request: HomeRequest,
+        fields: PriceFields | CountFields | Asking,
         trial: Trial | None,
     ) -> Purpose:
         """Return the purpose of a request by its model and address. Raises Refused for a model or
         an address that the run was not started with."""
-        config, model = run.config, asked.model
-        found = []
-        if errand.op != "chat":
+        config, model = run.config, fields.model
+        purposes = []
+        if request.op != "chat":
             judges = [trial.config] if trial else []
             judges += [config.judge] if config.judge.enabled else []
-            found = [
+            purposes = [
                 Purpose("judge", judge, judge.max_tokens)
                 for judge in judges
                 if model in judge.models
             ]
-        if errand.op in ("chat", "price") and model in run.providers:
+        if request.op in ("chat", "price") and model in run.providers:
             most = config.evaluate.max_tokens or config.train.max_tokens
-            found.append(Purpose("evaluate", config.evaluate, most))
-        if not found:
+            purposes.append(Purpose("evaluate", config.evaluate, most))
+        if not purposes:
             why = f"it names the model {model[:100]!a}, with which the run was not started"
-            raise _refused(host, errand, why)
-        if not isinstance(asked, Asking):
-            return found[0]
-        fitting = [one for one in found if one.config.base_url == asked.base_url]
+            raise _refused(host, request, why)
+        if not isinstance(fields, Asking):
+            return purposes[0]
+        fitting = [one for one in purposes if one.config.base_url == fields.base_url]
         if not fitting:
-            why = f"it names the address {str(asked.base_url)[:200]!a}, which is not the run's"
-            raise _refused(host, errand, why)
+            why = f"it names the address {str(fields.base_url)[:200]!a}, which is not the run's"
+            raise _refused(host, request, why)
         return fitting[0]
 
     async def _pay(
@@ -181,27 +182,27 @@ class HomeRequestService:
         run: StartedRun,
         op: str,
         purpose: Purpose,
-        asked: Asking,
+        fields: Asking,
         usage: Usage,
         more: dict[str, Any],
     ) -> Any:
         """Reserve the highest possible cost, send the request, then record the true cost."""
         config = purpose.config
-        price = await self._price(purpose, asked.model)
+        price = await self._price(purpose, fields.model)
         most = price.of(usage)
         room = self._rooms.setdefault(
             (run.run_id, purpose.name), asyncio.Semaphore(config.concurrency)
         )
         async with room:
             await self._reserve(run, purpose, most)
-            answer = await (await self._speaker()).ask(
+            answer = await (await self._connect()).ask(
                 op,
-                key=asked.key,
-                model=asked.model,
-                provider=provider_of(asked.model),
+                key=fields.key,
+                model=fields.model,
+                provider=provider_of(fields.model),
                 base_url=config.base_url,
                 timeout_s=config.timeout_s,
-                attempt=asked.attempt,
+                attempt=fields.attempt,
                 **more,
             )
             await self._spend(run, purpose, _true_cost(price, answer, most) - most)
@@ -211,7 +212,7 @@ class HomeRequestService:
         """Price of a model. Raises ConfigError if its price is unknown."""
         key = (purpose.config.model_dump_json(), model)
         if key not in self._prices:
-            self._prices[key] = await price_of(await self._speaker(), purpose.config, model)
+            self._prices[key] = await price_of(await self._connect(), purpose.config, model)
         return self._prices[key]
 
     async def _reserve(self, run: StartedRun, purpose: Purpose, most: float) -> None:
@@ -283,9 +284,9 @@ def _size(value: Any) -> int:
     return total
 
 
-def _refused(host: str, errand: HomeRequest, why: str) -> Refused:
+def _refused(host: str, request: HomeRequest, why: str) -> Refused:
     return Refused.of(
         "errand.refused",
-        f"{host} requested a judge for run {errand.run_id} and was refused: {why}.",
+        f"{host} requested a judge for run {request.run_id} and was refused: {why}.",
         "Nothing was sent to a provider. If this was not you, check what runs on that server.",
     )

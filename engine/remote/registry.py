@@ -51,7 +51,7 @@ class HostService:
         self._starting = asyncio.Lock()
         self._loaded = self._leaving = False
         self._started = StartedRuns()
-        self.errands = HomeRequestService(self._started, self._speaker)
+        self.home_requests = HomeRequestService(self._started, self._open_provider_client)
 
     @property
     def busy(self) -> bool:
@@ -107,10 +107,10 @@ class HostService:
         self._hosts[spec.name] = self._make(spec)
         self._tell()
 
-    async def act(self, name: str, asked: ActOnHost) -> None:
+    async def act(self, name: str, request: ActOnHost) -> None:
         """Carry out a server action or queue a tunnel job. Raises Refused for an unknown server."""
         host = self.host(name)
-        match asked.action:
+        match request.action:
             case "connect":
                 host.tunnel.connect()
             case "disconnect":
@@ -173,7 +173,7 @@ class HostService:
                 projects=self._projects,
                 announce=self._announce,
                 keys=self._keys,
-                run_errand=self._run_errand,
+                run_home_request=self._run_home_request,
                 changed=self._tell,
                 started=self._started,
             )
@@ -188,15 +188,15 @@ class HostService:
 
     # Judges that are asked here for runs elsewhere
 
-    async def _run_errand(self, host: str, errand: HomeRequest) -> Any:
+    async def _run_home_request(self, host: str, request: HomeRequest) -> Any:
         """Execute a remote run's request in the local judge process, with the keys of this machine.
         Raises Refused for a request that the run is not allowed to make."""
         try:
-            return await self.errands.answer(host, errand)
+            return await self.home_requests.answer(host, request)
         except ChildDied:  # another one is asked once more
-            return await self.errands.answer(host, errand)
+            return await self.home_requests.answer(host, request)
 
-    async def _speaker(self) -> BoundWorker:
+    async def _open_provider_client(self) -> BoundWorker:
         """Return the judge process with the current API keys; starts it if it is not running."""
         async with self._starting:
             if self._judge is None or not self._judge.alive:

@@ -27,8 +27,8 @@ from engine.runtime.closing import cancel
 from engine.storage.project import load_config
 from engine.trust.addresses import check_addresses, confirmed_addresses
 
-ERRAND_WAIT_S = 15.0
-MOST_ERRANDS = 256
+REQUEST_WAIT_S = 15.0
+MOST_HOME_REQUESTS = 256
 """Home requests of one server that are executed at the same time."""
 IDLE_S = 1.0
 """Minimum pause in seconds after an empty list of home requests that came at once."""
@@ -63,14 +63,14 @@ class Host:
 
     def view(self) -> HostView:
         tunnel = self.tunnel
-        asked = [one.question for one in self._questions.values()]
+        questions = [one.question for one in self._questions.values()]
         return HostView(
             spec=self.spec,
-            state="asking" if asked else tunnel.state,
+            state="asking" if questions else tunnel.state,
             problem=tunnel.problem or self._noticed,
             notices=list(self._notices.values()),
             job=tunnel.job,
-            questions=asked,
+            questions=questions,
             tick=tunnel.tick,
             report=tunnel.report,
             info=tunnel.info if tunnel.state == "connected" else None,
@@ -94,11 +94,11 @@ class Host:
 
     async def ask(self, question: Question) -> str | None:
         """Put a question of the connection to the person; `answer` delivers the reply."""
-        asked = PendingQuestion(question, asyncio.get_running_loop().create_future())
-        self._questions[question.id] = asked
+        pending = PendingQuestion(question, asyncio.get_running_loop().create_future())
+        self._questions[question.id] = pending
         self.home.changed()
         try:
-            return await asked.answer
+            return await pending.answer
         finally:
             del self._questions[question.id]
             self.home.changed()
@@ -112,10 +112,10 @@ class Host:
 
     def answer(self, question: str, value: str | None) -> None:
         """Deliver the person's reply to a question. Raises Refused if the question has expired."""
-        asked = self._questions.get(question)
-        if asked is None or asked.answer.done():
+        pending = self._questions.get(question)
+        if pending is None or pending.answer.done():
             raise Refused.of("host.no_question", "This question has expired.")
-        asked.answer.set_result(value)
+        pending.answer.set_result(value)
 
     async def close(self) -> None:
         self._noticed = None
@@ -128,7 +128,7 @@ class Host:
         """Mirror runs and execute home requests until the connection is lost (LaunchError)."""
         tasks = [
             asyncio.create_task(self.mirrors.keep_up(client), name=f"runs of {self.spec.name}"),
-            asyncio.create_task(self._run_errands(client), name=f"errands of {self.spec.name}"),
+            asyncio.create_task(self._run_requests(client), name=f"requests of {self.spec.name}"),
         ]
         try:
             await asyncio.gather(*tasks)
@@ -136,36 +136,36 @@ class Host:
             await cancel(*tasks)
             await self.mirrors.stop_all()
 
-    async def _run_errands(self, client: EngineClient) -> None:
+    async def _run_requests(self, client: EngineClient) -> None:
         """Execute home requests, each in its own task; results of expired requests are dropped."""
         running: set[asyncio.Task[None]] = set()
         try:
             while True:
-                asked = time.monotonic()
-                found = await client.errands(ERRAND_WAIT_S)
-                for errand in found:
-                    if len(running) >= MOST_ERRANDS:
+                requested_at = time.monotonic()
+                requests = await client.home_requests(REQUEST_WAIT_S)
+                for request in requests:
+                    if len(running) >= MOST_HOME_REQUESTS:
                         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    task = asyncio.create_task(self._run_errand(client, errand))
+                    task = asyncio.create_task(self._run_request(client, request))
                     running.add(task)
                     task.add_done_callback(running.discard)
-                if not found and time.monotonic() - asked < IDLE_S:
+                if not requests and time.monotonic() - requested_at < IDLE_S:
                     await asyncio.sleep(IDLE_S)
         finally:
             await cancel(*running)
 
-    async def _run_errand(self, client: EngineClient, errand: HomeRequest) -> None:
-        if self.home.started.find(errand.run_id, self.spec.name) is None:
+    async def _run_request(self, client: EngineClient, request: HomeRequest) -> None:
+        if self.home.started.find(request.run_id, self.spec.name) is None:
             async with self._syncing:  # it may be the run that is just being started
                 pass
         try:
-            answer = HomeResponse(answer=await self.home.run_errand(self.spec.name, errand))
+            answer = HomeResponse(answer=await self.home.run_home_request(self.spec.name, request))
         except AtelierError as error:
             if error.problem.code == "errand.refused":
                 self.notice(error.problem)
             answer = HomeResponse(problem=error.problem)
         with contextlib.suppress(AtelierError):  # handed out again to whoever comes next
-            await client.errand_done(errand.id, answer)
+            await client.answer_home_request(request.id, answer)
 
     # Runs that begin there
 
@@ -182,11 +182,11 @@ class Host:
             config = await asyncio.to_thread(settings_of, project, request)
             models = provider_models(request)
             check_addresses(config, models)
-            asked = request.model_copy(update=ours | self._keys_for(request, config, models))
-            if isinstance(asked, StartRun):
-                run = await client.start_run(asked)
+            outgoing = request.model_copy(update=ours | self._keys_for(request, config, models))
+            if isinstance(outgoing, StartRun):
+                run = await client.start_run(outgoing)
             else:
-                run = await client.start_evaluation(asked)
+                run = await client.start_evaluation(outgoing)
             folder = self.mirrors.new_folder(project, run.id)
             kept = StartedRun(
                 run_id=run.id,
@@ -221,11 +221,11 @@ class Host:
         the server."""
         config = await asyncio.to_thread(load_config, project, request.overrides)
         wanted = await asyncio.to_thread(project_manifest, project)
-        asked = SyncFolder(folder=self.home.folder_name(project), manifest=wanted)
+        folder_request = SyncFolder(folder=self.home.folder_name(project), manifest=wanted)
         try:
             shell, name = self.tunnel.shell, config.model.name
             await ensure_model(client, shell, name, self._progress(name))
-            return (await push(client, project, asked, self._progress(project.name))).path
+            return (await push(client, project, folder_request, self._progress(project.name))).path
         finally:
             self.tunnel.tick = None
             self.home.changed()

@@ -82,11 +82,11 @@ async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
     name = host.home.folder_name(project)
     await asyncio.to_thread(lambda: open_writer(run / DATABASE).close())  # its log goes into it
     wanted = await asyncio.to_thread(project_manifest, project)
-    asked = SyncFolder(folder=name, manifest=wanted)
-    await push(client, project, asked, progress)
+    request = SyncFolder(folder=name, manifest=wanted)
+    await push(client, project, request, progress)
     everything = await asyncio.to_thread(manifest, run, STAYS)
-    asked = SyncFolder(folder=name, run=run.name, manifest=everything)
-    await push(client, run, asked, progress)
+    request = SyncFolder(folder=name, run=run.name, manifest=everything)
+    await push(client, run, request, progress)
     spec = read_spec(run)
     host.home.started.add(
         StartedRun(
@@ -110,21 +110,21 @@ async def export_remote(
     host: Host,
     run: Path,
     step: int | None,
-    asked: ExportCheckpoint,
+    request: ExportCheckpoint,
     say: Callable[[BaseModel], None],
 ) -> ExportReport:
-    """Export a checkpoint on the server and download it to `asked.out`; returns the report. Raises
+    """Export a checkpoint on the server and download it to `request.out`. Raises
     ConfigError for an unusable folder, Refused, LaunchError; the server's copy is removed."""
     client = host.tunnel.client
     await client.forget_files(run.name, FOLDER)  # of one that was cut off
-    place = Place.claim(asked.out, 0)
+    place = Place.claim(request.out, 0)
     name = f"{FOLDER}/{secrets.token_hex(6)}"
     there = (await client.run(run.name)).path
     try:
         report: ExportReport | None = None
-        request = asked.model_copy(update={"out": f"{there}/{name}"})
-        async with aclosing(client.export(run.name, step, request)) as told:
-            async for one in told:
+        remote_request = request.model_copy(update={"out": f"{there}/{name}"})
+        async with aclosing(client.export(run.name, step, remote_request)) as messages:
+            async for one in messages:
                 if isinstance(one, ExportReport):
                     report = one
                 else:
@@ -140,20 +140,20 @@ async def export_remote(
 
         await fetch(client, run.name, place.work, name, came)
         move_into_place(place.work / name, place.target)
-        return _ours(report, run, asked, place.target)
+        return _ours(report, run, request, place.target)
     finally:
         place.clear()
         with contextlib.suppress(AtelierError):  # the next one clears it away
             await client.forget_files(run.name, FOLDER)
 
 
-def _ours(report: ExportReport, run: Path, asked: ExportCheckpoint, target: Path) -> ExportReport:
+def _ours(report: ExportReport, run: Path, request: ExportCheckpoint, target: Path) -> ExportReport:
     """Report with the local folder. Commands are built here: the person runs them, so text from the
     server is not used."""
     spec = read_spec(run)
     commands = commands_for(
         target,
-        asked.format,
+        request.format,
         report.parity.computed_in,
         spec.config.model.name,
         served_name(spec),

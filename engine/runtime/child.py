@@ -307,28 +307,28 @@ def end_processes(processes: list[psutil.Process]) -> None:
     psutil.wait_procs(processes, timeout=5)
 
 
-def reap_orphans(spared: Callable[[], Collection[int]] = tuple) -> int:
+def reap_orphans(own_pids: Callable[[], Collection[int]] = tuple) -> int:
     """Kill orphaned descendants that were reparented to this process. Call it only while all other
-    children are in `spared`; their descendants are kept. A child that has just started may not be
-    in `spared` yet, so the list is read again after a moment.
+    children are in `own_pids`; their descendants are kept. A child that has just started may not be
+    in `own_pids` yet, so the list is read again after a moment.
 
     Returns the number of killed processes.
     """
-    strays = _strays(spared)
-    if any(time.time() - _begun_at(one) < SETTLED_S for one in strays):
+    strays = _strays(own_pids)
+    if any(time.time() - _created_at(one) < SETTLED_S for one in strays):
         time.sleep(SETTLED_S)
-        strays = _strays(spared)
+        strays = _strays(own_pids)
     found = [each for stray in strays for each in (stray, *descendants(stray.pid))]
     end_processes(found)
     return len(found)
 
 
-def _strays(spared: Callable[[], Collection[int]]) -> list[psutil.Process]:
-    children, known = psutil.Process().children(), spared()
+def _strays(own_pids: Callable[[], Collection[int]]) -> list[psutil.Process]:
+    children, known = psutil.Process().children(), own_pids()
     return [child for child in children if child.pid not in known]
 
 
-def _begun_at(process: psutil.Process) -> float:
+def _created_at(process: psutil.Process) -> float:
     try:
         return float(process.create_time())
     except psutil.NoSuchProcess:

@@ -20,25 +20,25 @@ class Outages:
     """Total duration of outages, measured by `during`; overlapping outages count once."""
 
     def __init__(self) -> None:
-        self._before, self._begun, self._ended, self._open = 0.0, 0.0, 0.0, 0
+        self._before, self._started_at, self._ended_at, self._open = 0.0, 0.0, 0.0, 0
 
     @contextlib.contextmanager
     def during(self, since: float | None = None) -> Iterator[None]:
         """Measure an outage; `since` (monotonic clock) is its begin if it is detected later."""
         if not self._open:
-            self._begun = max(since or time.monotonic(), self._ended)
+            self._started_at = max(since or time.monotonic(), self._ended_at)
         self._open += 1
         try:
             yield
         finally:
             self._open -= 1
             if not self._open:
-                self._ended = time.monotonic()
-                self._before += self._ended - self._begun
+                self._ended_at = time.monotonic()
+                self._before += self._ended_at - self._started_at
 
     @property
     def seconds(self) -> float:
-        return self._before + (time.monotonic() - self._begun if self._open else 0.0)
+        return self._before + (time.monotonic() - self._started_at if self._open else 0.0)
 
 
 async def run_with_timeout(seconds: float, away: Away, work: Coroutine[Any, Any, T]) -> T:

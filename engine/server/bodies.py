@@ -53,15 +53,15 @@ def text_of(request: Request, name: str) -> str:
 
 def number_of(request: Request, name: str, otherwise: int = 0) -> float:
     """Number in a query parameter. Raises ConfigError unless it is from 0 to below 2⁵³."""
-    said = request.query_params.get(name, str(otherwise))
+    text = request.query_params.get(name, str(otherwise))
     try:
-        number = float(said)
+        number = float(text)
     except ValueError:
         number = -1.0
     if not 0 <= number < MOST_NUMBER:
         raise ConfigError.of(
             "request.bad_number",
-            f"`{name}` is no number from 0 on: {said[:40]}.",
+            f"`{name}` is no number from 0 on: {text[:40]}.",
             "Send 0 or more.",
         )
     return number

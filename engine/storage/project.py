@@ -242,8 +242,8 @@ def parse_scenario(data: Any, number: int) -> Scenario:
     if not isinstance(data, dict):
         raise ValueError(f"it is a {type(data).__name__}")
     name = replace_surrogates(str(data.get("id", number)))
-    told = [data[key] for key in (*TITLE_KEYS, *data) if isinstance(data.get(key), str)]
-    words = next((text for text in told if text != name), name)
+    texts = [data[key] for key in (*TITLE_KEYS, *data) if isinstance(data.get(key), str)]
+    words = next((text for text in texts if text != name), name)
     title = replace_surrogates(" ".join(words.split()))
     return Scenario(id=name, title=title[:80] + ("…" if len(title) > 80 else ""), data=data)
 

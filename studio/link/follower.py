@@ -66,7 +66,7 @@ class Follower:
     async def _read(self) -> None:
         """Read one stream from the last `seq` until it closes or an event is missing."""
         client = await self._client()
-        async with aclosing(client.told(self.run_id, self.last)) as events:
+        async with aclosing(client.brief_events(self.run_id, self.last)) as events:
             async for event in events:
                 if event.seq is not None:
                     if event.seq <= self.last:

@@ -47,7 +47,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         super().__init__(parent)
         self.query: Q = query
         self.total = 0
-        self.asked_once = False
+        self.is_loaded = False
         self._tasks = tasks
         self._fetch: Fetch | None = None
         self._pages: OrderedDict[int, list[R]] = OrderedDict()
@@ -124,7 +124,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         self.beginResetModel()
         self._pages.clear()
         self.total = 0
-        self.asked_once = False
+        self.is_loaded = False
         self.endResetModel()
         if self._fetch is not None:
             self._want(0)
@@ -171,7 +171,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         if last >= page * PAGE:
             right = self.columnCount() - 1
             self.dataChanged.emit(self.index(page * PAGE, 0), self.index(last, right))
-        self.asked_once = True
+        self.is_loaded = True
         self.loaded.emit()
 
     def _resize(self, total: int) -> None:
@@ -183,6 +183,6 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self.beginRemoveRows(QModelIndex(), total, self.total - 1)
             self.total = total
             self.endRemoveRows()
-        elif self.asked_once:
+        elif self.is_loaded:
             return
         self.total_changed.emit(total)

@@ -13,7 +13,7 @@ class SingleInstance(QObject):
     """Single instance lock of a workspace. Emits `asked(project)` when a second start asks to show
     the window with a project (path)."""
 
-    asked = Signal(str)
+    project_requested = Signal(str)
 
     def __init__(self, workspace: str, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -61,6 +61,6 @@ class SingleInstance(QObject):
                 self._callers.remove(caller)
                 line = bytes(caller.readLine().data()).decode(errors="replace").strip()
                 caller.close()
-                self.asked.emit(line)
+                self.project_requested.emit(line)
             elif caller.state() == QLocalSocket.LocalSocketState.UnconnectedState:
                 self._callers.remove(caller)

@@ -67,7 +67,7 @@ class ProjectFilesService(QObject):
     def _show(self, view: ProjectView, names: list[str]) -> None:
         if view.path == self._session.project.path:
             self._session.show_project(view)
-            self._session.said.emit(changed_words(names))
+            self._session.notice.emit(changed_words(names))
 
     def _unanswered(self, problem: Problem) -> None:
         """Ignore a failed request; the next poll tries again."""

@@ -18,7 +18,7 @@ def repair_run(session: Session, run_id: str) -> None:
     def done(run: RunSummary) -> None:
         session.runs.forget(run_id)
         session.take_run(run)
-        session.said.emit(f"{run.name} was repaired: {run_words(run).text.lower()}.")
+        session.notice.emit(f"{run.name} was repaired: {run_words(run).text.lower()}.")
         session.refresh()
 
     session.tasks.run(command_job("repair", run_id), repair(), done)
@@ -45,7 +45,7 @@ def ask_to_remove(session: Session, run: RunSummary, parent: QWidget) -> None:
         if session.run.run_id == run.id:
             left = session.runs.of(session.project.path)
             session.select_run(left[0].id if left else "")
-        session.said.emit(f"{run.name} was deleted.")
+        session.notice.emit(f"{run.name} was deleted.")
         session.refresh()
 
     session.tasks.run(command_job("remove", run.id), remove(), done)

@@ -51,7 +51,7 @@ class Session(QObject):
     runs_changed = Signal()
     place_wanted = Signal(str)
     problem_raised = Signal(object)
-    said = Signal(str)
+    notice = Signal(str)
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class Session(QObject):
         """Cancel the wait for a start. A start already requested from a server continues there."""
         is_sent = self.starting_on and self.hosts.connected(self.starting_on)
         if is_sent and self.tasks.busy("train"):
-            self.said.emit(
+            self.notice.emit(
                 f"{self.starting_on} already has the request. Stop the run if it starts there."
             )
         self.tasks.cancel("train")
@@ -307,7 +307,7 @@ class Session(QObject):
         if run.state == "queued":
             others = [one.name for one in self.runs.active() if one.host == run.host]
             before = next((name for name in others if name != run.name), "the previous run")
-            self.said.emit(f"{run.name} is queued. It starts after {before}.")
+            self.notice.emit(f"{run.name} is queued. It starts after {before}.")
         if show and request.project == self.project.path:
             self.select_run(run.id)
             self.place_wanted.emit("run")
@@ -315,7 +315,7 @@ class Session(QObject):
         self.following.begin(run.id)
         if show and run.state != "queued":  # another project was opened since the request
             where = f" on {run.host}" if run.host else ""
-            self.said.emit(f"{run.name} of {run.project} started{where}.")
+            self.notice.emit(f"{run.name} of {run.project} started{where}.")
         self.runs_changed.emit()
 
     async def lend_keys(self, others: Sequence[str] = ()) -> None:
@@ -377,7 +377,7 @@ class Session(QObject):
             # An import is reported by the page that made it.
             is_recent = state.status == "finished" and time.time() - state.at < JUST_NOW_S
             if summary and summary.kind != "imported" and is_recent:
-                self.said.emit(f"{summary.name}: {run_words(summary).text.lower()}.")
+                self.notice.emit(f"{summary.name}: {run_words(summary).text.lower()}.")
 
     @Slot(str, int)
     def _restart_stream(self, run_id: str, seq: int) -> None:

@@ -93,7 +93,7 @@ class EngineSwitcher(QObject):
         if self.project:
             self._session.hosts.choose(self.project, name)
             where = name or "this machine"
-            self._session.said.emit(f"{self._session.project.name} will train on {where}.")
+            self._session.notice.emit(f"{self._session.project.name} will train on {where}.")
         elif name:
             self._session.hosts.act(name, "connect")
         else:

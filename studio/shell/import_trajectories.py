@@ -36,7 +36,7 @@ class Importer(QObject):
     def start(self, project: str = "") -> None:
         """Ask for a file to import into a project (path), by default the open one."""
         if self._session.tasks.busy("import"):
-            self._session.said.emit("Another import is running.")
+            self._session.notice.emit("Another import is running.")
             return
         path = project or self._session.project.path
         self._session.tasks.run("import", self._ask_and_import(path))
@@ -73,14 +73,14 @@ class Importer(QObject):
         run = importing.result()
         self._session.runs.put(run)
         self._session.open_run(run, "trajectories")
-        self._session.said.emit(_told(run))
+        self._session.notice.emit(_result_words(run))
 
     async def _wait(self, importing: "asyncio.Future[RunSummary]", name: str) -> None:
-        begun = time.monotonic()
-        self._session.said.emit(f"Importing {name}…")
+        started_at = time.monotonic()
+        self._session.notice.emit(f"Importing {name}…")
         while not (await asyncio.wait([importing], timeout=SAY_EVERY_S))[0]:
-            passed = formatting.duration(time.monotonic() - begun)
-            self._session.said.emit(f"Importing {name} ({passed} so far)…")
+            passed = formatting.duration(time.monotonic() - started_at)
+            self._session.notice.emit(f"Importing {name} ({passed} so far)…")
 
 
 async def chosen(dialog: QFileDialog) -> str:
@@ -100,6 +100,6 @@ async def chosen(dialog: QFileDialog) -> str:
         dialog.deleteLater()
 
 
-def _told(run: RunSummary) -> str:
+def _result_words(run: RunSummary) -> str:
     unscored = f", {formatting.count(run.unscored)} of them unscored" if run.unscored else ""
     return f"{run.name}: {formatting.count(run.trajectories)} trajectories imported{unscored}."

@@ -51,11 +51,11 @@ class NewProjectController(QObject):
         await self._session.show_made(view)
         if measure:
             self._session.train("baseline", {MEASURED: ATTEMPTS}, show=False)
-            self._session.said.emit(
+            self._session.notice.emit(
                 f"{view.name} was created. Its baseline is being measured; see the bar."
             )
         else:
-            self._session.said.emit(f"{view.name} was created. Measure its baseline, then train.")
+            self._session.notice.emit(f"{view.name} was created. Measure its baseline, then train.")
 
     def _raise(self, name: str, problem: Problem) -> None:
         self._session.problem_raised.emit(problem)

@@ -17,6 +17,11 @@ ROLES = re.compile(
     r"(Desk|House|Hall|Seat|Door|Purse|Letter|Book|Gate|Errand|Errands|Living|Told|Heard)$"
 )
 """Endings of class names that are no roles of software."""
+EMPTY = {
+    "told", "heard", "said", "asked", "looked", "spared", "whom", "handed", "begun", "lives",
+    "looking", "lent", "desk", "errand", "errands", "speaker",
+}  # fmt: skip
+"""Words that say nothing of a value; fields of stored records have some of them."""
 MOST_ROOMS = {"engine": 22, "studio": 12}
 MOST_FILES = 16
 CROWDED = {"engine/cli/commands"}
@@ -38,6 +43,27 @@ def test_docstrings_of_the_engine_name_their_object() -> None:
         if isinstance(node, kinds) and (text := ast.get_docstring(node)) and OPENERS.match(text)
     ]
     assert found == []
+
+
+def test_names_say_what_a_value_is() -> None:
+    found = [
+        f"{file}:{node.lineno}: {name}"
+        for file, tree in sources("engine", "studio")
+        for node in ast.walk(tree)
+        for name in names_bound(node)
+        if EMPTY & set(name.lower().split("_"))
+    ]
+    assert found == []
+
+
+def names_bound(node: ast.AST) -> list[str]:
+    """Return the names of a function with its arguments, or of an assigned variable."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        return [node.name, *(argument.arg for argument in given)]
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return [node.id]
+    return []
 
 
 def test_classes_have_the_roles_of_software() -> None:

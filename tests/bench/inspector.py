@@ -166,19 +166,19 @@ class Inspector:
         self.page.set_mode(READER)
 
     async def preview(self, number: int) -> None:
-        labelling = self.page._desk.labelling
+        labelling = self.page._labels.labelling
         QTest.keyClick(self.page, Qt.Key(Qt.Key.Key_1 + number % 8))
         await until(lambda: labelling.preview)
 
     async def commit(self, number: int) -> None:
-        labelling, page = self.page._desk.labelling, self.page
+        labelling, page = self.page._labels.labelling, self.page
         labelling.best(labelling.attempts[number % 8].id)
         labelling.apply()
         await until(lambda: not labelling.draft and not page.tasks.busy("label"))
         await until(lambda: not page.tasks.busy("siblings"))
 
     async def undo(self, number: int) -> None:
-        self.page._desk.labelling.undo()
+        self.page._labels.labelling.undo()
         await until(lambda: not self.page.tasks.busy("label"))
         await until(lambda: not self.page.tasks.busy("siblings"))
 
@@ -214,9 +214,9 @@ async def work(app: QApplication, workspace: Path) -> dict[str, float]:
         bench.page.set_mode(COLUMNS)
         await bench.open(2)
         await bench.measure("next attempt, columns", bench.next_attempt)
-        bench.page._desk.labelling.discard()
+        bench.page._labels.labelling.discard()
         await bench.measure("preview of a label", bench.preview)
-        bench.page._desk.labelling.discard()
+        bench.page._labels.labelling.discard()
         await bench.measure("commit a label", bench.commit)
         await bench.measure("undo a label", bench.undo)
         times = []

@@ -176,7 +176,7 @@ def test_a_chart_point_opens_its_trajectories(
             reading.set_mode(1)
             reading._columns.move_focus(1)
             reading._panel._unscored.toggled.emit(True)
-            await until(lambda: reading._groups.asked_once)
+            await until(lambda: reading._groups.is_loaded)
             assert reading._groups.query.state == "unscored"
 
     run(job())
@@ -343,7 +343,7 @@ def test_a_second_start_raises_the_first(qapp: QApplication, run: Run) -> None:
         first, second = SingleInstance("w"), SingleInstance("w")
         assert not first.raise_first("")
         heard: list[str] = []
-        first.asked.connect(heard.append)
+        first.project_requested.connect(heard.append)
         first.listen()
         assert await asyncio.to_thread(second.raise_first, "/p/x")
         await until(lambda: heard)

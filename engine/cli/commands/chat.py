@@ -58,11 +58,11 @@ async def ask(
     )
     printer = _Printer(arguments.json)
     after = []
-    async with aclosing(client.ask_arena(request)) as answers:
-        async for told in answers:
-            printer.take(told)
-            if told.trajectory:
-                after.append([m.model_dump(exclude_none=True) for m in told.trajectory.messages])
+    async with aclosing(client.ask_arena(request)) as ticks:
+        async for tick in ticks:
+            printer.take(tick)
+            if tick.trajectory:
+                after.append([m.model_dump(exclude_none=True) for m in tick.trajectory.messages])
     return after
 
 
@@ -72,17 +72,17 @@ class _Printer:
         self._names: list[str] = []
         self._place = -1
 
-    def take(self, told: ArenaTicked) -> None:
+    def take(self, tick: ArenaTicked) -> None:
         if self._json:
-            return say_json(told)
-        if told.kind == "begun":
-            self._names = told.names
-        elif told.kind == "said":
-            self._head(told.place)
-            write(told.text)
-        elif told.trajectory:
-            self._head(told.place)
-            self._end(told.trajectory)
+            return say_json(tick)
+        if tick.kind == "begun":
+            self._names = tick.names
+        elif tick.kind == "said":
+            self._head(tick.place)
+            write(tick.text)
+        elif tick.trajectory:
+            self._head(tick.place)
+            self._end(tick.trajectory)
 
     def _head(self, place: int) -> None:
         if place != self._place:
@@ -90,10 +90,10 @@ class _Printer:
             say(f"── {self._names[place]}")
 
     def _end(self, attempt: Trajectory) -> None:
-        said = "".join(f"\n{m.role}: {m.content}" for m in attempt.messages)
+        text = "".join(f"\n{m.role}: {m.content}" for m in attempt.messages)
         failed = attempt.problem and not attempt.problem.code.startswith("reward.")
         if attempt.scenario_id != "chat":
-            say(said.strip())
+            say(text.strip())
         say("" if not failed else f"\n{attempt.problem}")
         say(
             f"   {attempt.turns} calls · {attempt.sampled_tokens} tokens · "

@@ -9,14 +9,14 @@ from engine.training.sft.selection import demonstrate, words_of
 
 
 def run(arguments: argparse.Namespace) -> int:
-    asked = SelectDemonstrations(
+    request = SelectDemonstrations(
         keep=arguments.keep,
         file="" if arguments.count else arguments.out,
         step=arguments.step,
         split=arguments.split,
         contestant=arguments.contestant,
     )
-    return print_selection(demonstrate(find_run_folder(arguments.run), asked), arguments.json)
+    return print_selection(demonstrate(find_run_folder(arguments.run), request), arguments.json)
 
 
 def print_selection(found: Selection, as_json: bool) -> int:

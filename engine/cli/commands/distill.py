@@ -76,10 +76,10 @@ def request_of(
 def _money(arguments: argparse.Namespace) -> dict[str, Any]:
     """Prices and budget of the command line as settings."""
     prices = arguments.price or (None, None)
-    said = {
+    settings = {
         "evaluate.budget_usd": arguments.budget,
         "evaluate.price_prompt": prices[0],
         "evaluate.price_completion": prices[1],
         "evaluate.base_url": arguments.base_url,
     }
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in settings.items() if value is not None}

@@ -135,14 +135,14 @@ async def _work(name: str, action: EnvironmentAction, as_json: bool) -> None:
 
 
 def _use(arguments: argparse.Namespace) -> int:
-    return _told(use_engine(UseEngine(name=arguments.name)), arguments.json)
+    return _print_choice(use_engine(UseEngine(name=arguments.name)), arguments.json)
 
 
 def _roll_back(arguments: argparse.Namespace) -> int:
-    return _told(roll_back(), arguments.json)
+    return _print_choice(roll_back(), arguments.json)
 
 
-def _told(choice: EngineChoice, as_json: bool) -> int:
+def _print_choice(choice: EngineChoice, as_json: bool) -> int:
     if as_json:
         say_json(choice)
     else:

@@ -62,7 +62,7 @@ async def _check(
     folder.mkdir(parents=True, exist_ok=True)
     progress = Progress()
     done: list[CheckReport] = []
-    begun = time.monotonic()
+    started_at = time.monotonic()
 
     def so_far() -> GpuReport:
         return GpuReport(
@@ -74,7 +74,7 @@ async def _check(
             device=device_words() if arguments.processor else found.device,
             on_processor=arguments.processor,
             quick=arguments.quick,
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - started_at,
             python=found.python,
             packages=found.packages,
             notes=notes,
@@ -124,9 +124,9 @@ def _version() -> str:
 def _commit() -> str:
     """Commit of the checkout; empty without one."""
     try:
-        said = subprocess.run(
+        git = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
         )
     except OSError:
         return ""
-    return said.stdout.strip() if said.returncode == 0 else ""
+    return git.stdout.strip() if git.returncode == 0 else ""

@@ -159,8 +159,8 @@ async def _move(client: EngineClient, arguments: argparse.Namespace) -> int:
     else:
         raise Refused.of("run.no_step", "Name the checkpoint's step.", f"As in {run.name}@20.")
     progress = Progress()
-    async with aclosing(moving) as told:
-        async for one in told:
+    async with aclosing(moving) as ticks:
+        async for one in ticks:
             if isinstance(one, Moved):
                 progress.clear()
                 say(f"Transferred and verified: {one.path}")
@@ -207,7 +207,7 @@ async def act(
 ) -> HostView:
     """Request a server action and wait until `done`. Raises Refused if it failed."""
     listed = await client.act_on_host(name, ActOnHost.model_validate({"action": action}))
-    progress, begun = Progress(), time.monotonic()
+    progress, started_at = Progress(), time.monotonic()
     while True:
         view = next(one for one in listed.hosts if one.spec.name == name)
         if view.questions:
@@ -222,7 +222,7 @@ async def act(
         elif view.tick:
             progress.show(_tick_words(view.tick))
         else:
-            progress.show(f"{name}: {_state(view)} · {time.monotonic() - begun:.0f} s")
+            progress.show(f"{name}: {_state(view)} · {time.monotonic() - started_at:.0f} s")
         listed = await client.hosts(listed.revision, WAIT_S)
 
 

@@ -155,11 +155,11 @@ def _tell(
 ) -> int:
     """Print the result of one group; returns the number of unscored trajectories."""
     scores = combined(config, verdicts)
-    asked = {verdict.trajectory_id for verdict in verdicts}
+    judged = {verdict.trajectory_id for verdict in verdicts}
     if arguments.json:
         for verdict in verdicts:
             say_json(verdict)
-        return len(asked - set(scores))
+        return len(judged - set(scores))
     reasons = {v.trajectory_id: v.reason or (v.problem and v.problem.message) for v in verdicts}
     say(group[0].title)
     say(
@@ -177,4 +177,4 @@ def _tell(
         )
     )
     say()
-    return len(asked - set(scores))
+    return len(judged - set(scores))

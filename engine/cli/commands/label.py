@@ -54,17 +54,17 @@ def export(folder: Path, arguments: argparse.Namespace) -> int:
 
 
 async def change(folder: Path, arguments: argparse.Namespace) -> int:
-    async with _desk(folder, arguments) as desk:
+    async with _open_target(folder, arguments) as target:
         match arguments.action:
             case "import":
                 for label in await asyncio.to_thread(read_labels, Path(arguments.file)):
-                    _tell(await desk.add(label), arguments)
+                    _tell(await target.add(label), arguments)
             case "undo":
-                _tell(await desk.undo(), arguments)
+                _tell(await target.undo(), arguments)
             case "redo":
-                _tell(await desk.redo(), arguments)
+                _tell(await target.redo(), arguments)
             case "done":
-                await desk.done()
+                await target.done()
     return 0
 
 
@@ -86,7 +86,7 @@ def read_labels(file: Path) -> list[Label]:
 
 
 @asynccontextmanager
-async def _desk(folder: Path, arguments: argparse.Namespace) -> AsyncIterator[LabelTarget]:
+async def _open_target(folder: Path, arguments: argparse.Namespace) -> AsyncIterator[LabelTarget]:
     async with engine_of(folder, arguments.workspace) as client:
         if client:
             yield _EngineLabels(client, read_spec(folder).id)

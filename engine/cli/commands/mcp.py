@@ -61,7 +61,7 @@ def _add(project: Path, arguments: argparse.Namespace) -> int:
     values: dict[str, Any] = {"url": arguments.url} if arguments.url else {}
     if words:
         values |= {"command": words[0], "args": words[1:]}
-    set_server(project, _asked(arguments.name, values))
+    set_server(project, _request(arguments.name, values))
     say(f"{arguments.name} is in mcp.json. See its tools: atelier mcp tools {project}")
     return 0
 
@@ -77,7 +77,7 @@ def _choose(project: Path, arguments: argparse.Namespace) -> int:
         _refuse_unknown(next(v for v in views if v.name == arguments.name), arguments.words)
     values = servers[arguments.name].model_dump(exclude_defaults=True, mode="json")
     values["tools"] = arguments.words or None
-    set_server(project, _asked(arguments.name, values))
+    set_server(project, _request(arguments.name, values))
     return 0
 
 
@@ -100,7 +100,7 @@ def _remove(project: Path, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(name: str, values: dict[str, Any]) -> SetServer:
+def _request(name: str, values: dict[str, Any]) -> SetServer:
     try:
         return SetServer(name=name, server={k: v for k, v in values.items() if v is not None})
     except ValueError as error:

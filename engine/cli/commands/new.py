@@ -92,7 +92,7 @@ async def _offered(folder: Path) -> list[ToolView]:
 
 def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
     """Request for a draft. Raises ConfigError if an option or file is invalid."""
-    said = arguments.describe
+    text = arguments.describe
     budget = 0.0 if arguments.enough else arguments.budget
     if not arguments.model:
         raise ConfigError(
@@ -103,7 +103,7 @@ def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
             )
         )
     try:
-        text = Path(said[1:]).expanduser().read_text("utf-8") if said.startswith("@") else said
+        text = Path(text[1:]).expanduser().read_text("utf-8") if text.startswith("@") else text
         price_in, price_out = arguments.price or (None, None)
         writer = Writer(
             model=arguments.model,
@@ -128,10 +128,10 @@ def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
         ) from error
 
 
-async def _watch(told: object, wanted: DescribeTask, as_json: bool) -> DraftTicked:
+async def _watch(ticks: object, wanted: DescribeTask, as_json: bool) -> DraftTicked:
     progress = Progress()
     try:
-        async for one in told:  # type: ignore[attr-defined]
+        async for one in ticks:  # type: ignore[attr-defined]
             if as_json:
                 say_json(one)
             have = len(one.draft.scenarios)
@@ -148,10 +148,10 @@ async def _watch(told: object, wanted: DescribeTask, as_json: bool) -> DraftTick
 def _tell(folder: Path, last: DraftTicked, typed: str) -> None:
     splits = Counter(one.split for one in last.draft.scenarios)
     grades = Counter(one.difficulty or 0 for one in last.draft.scenarios)
-    said = ", ".join(f"{grades[n]} of {n or 'no'}" for n in sorted(grades))
+    levels = ", ".join(f"{grades[n]} of {n or 'no'}" for n in sorted(grades))
     counts = f"{splits['train']} training scenarios, {splits['validation']} for validation"
     say(f"{last.draft.title}: {counts}.")
-    say(f"By difficulty: {said}. Spent ${last.spent_usd:.4f}.")
+    say(f"By difficulty: {levels}. Spent ${last.spent_usd:.4f}.")
     for why, count in last.left_out.items():
         say(f"Left out: {count} {why}.")
     say(f"Made {folder}. Read system.md, rubric.md and scenarios/, then see what the model can do:")

@@ -88,9 +88,9 @@ class SftWatch(Watch):
         match event:
             case RunStarted(resumed_from=None):
                 plan = event.spec.supervised
-                told = f"\n  learns {_amount(plan.train)}" if plan else ""
+                train = f"\n  learns {_amount(plan.train)}" if plan else ""
                 held = f"\n  holds out {_amount(plan.held_out)}" if plan else ""
-                return f"{super()._words(event)}{told}{held}"
+                return f"{super()._words(event)}{train}{held}"
             case StepFinished():
                 return self._update(event)
             case LossMeasured():

@@ -154,7 +154,7 @@ class Watch:
         self._progress = Progress()
         self._run = RunProgress(summary.id, planned=summary.steps)
         self._times: list[float] = []
-        self._asked = 0
+        self._interrupts = 0
         self._found: set[str] = set()
         self._seq = 0
         self._code: int | None = None
@@ -198,10 +198,10 @@ class Watch:
         return (await self._client.run(self._summary.id)).state not in ACTIVE_STATES
 
     def _interrupt(self) -> None:
-        self._asked += 1
-        action = "stop_after_step" if self._asked == 1 else "stop_now"
+        self._interrupts += 1
+        action = "stop_after_step" if self._interrupts == 1 else "stop_now"
         words = "Stopping after this step; Ctrl C again stops at once."
-        warn(f"\n{words if self._asked == 1 else 'Stopping now.'}")
+        warn(f"\n{words if self._interrupts == 1 else 'Stopping now.'}")
         command = Command(action=action)  # type: ignore[arg-type]
         self._command = asyncio.create_task(self._client.command(self._summary.id, command))
 
@@ -228,9 +228,9 @@ class Watch:
     def _words(self, event: Event | UnknownEvent) -> str:
         match event:
             case RunStarted(resumed_from=None):
-                begun = f"Run {event.spec.name} · {event.spec.project} · {event.device}"
+                title = f"Run {event.spec.name} · {event.spec.project} · {event.device}"
                 unused = ignored(event.spec.config).items()
-                return "\n".join([begun, *(f"  ! {k} has no effect: {why}." for k, why in unused)])
+                return "\n".join([title, *(f"  ! {k} has no effect: {why}." for k, why in unused)])
             case RunStarted():
                 return f"Run {event.spec.name} resumes after step {event.resumed_from}"
             case PolicyLoaded():

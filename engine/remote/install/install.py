@@ -117,7 +117,7 @@ class Installer:
             self._shell.connection.run(
                 self._shell.command(HELD, who=who),
                 until_done(),
-                lambda said: held.set() if b"held" in said else None,
+                lambda chunk: held.set() if b"held" in chunk else None,
             ),
             name="host lock",
         )
@@ -132,11 +132,11 @@ class Installer:
             await cancel(waiting, holding)
 
     async def _is_ready(self) -> bool:
-        told = await self._shell.run(
+        output = await self._shell.run(
             'if [ -f "$home/ready" ] && [ -x "$home/.venv/bin/python" ]; then echo yes; fi',
             home=self._home,
         )
-        return told.strip() == "yes"
+        return output.strip() == "yes"
 
     async def _bring_uv(self) -> str:
         """Upload the pinned uv for the server's architecture; returns its path on the server."""
@@ -235,22 +235,22 @@ class Installer:
     async def _installing(self, script: str, uv: str) -> None:
         """Run an installation script and report the installed size meanwhile."""
         self._tell(HostTick(stage="installing", words="packages"))
-        looking = asyncio.create_task(self._look(), name="host look")
+        measuring = asyncio.create_task(self._look(), name="host look")
         try:
             await self._shell.run(
                 script, what="install the packages", uv=uv, home=self._home, python=self._python
             )
         finally:
-            await cancel(looking)
+            await cancel(measuring)
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            told = await self._shell.run(
+            output = await self._shell.run(
                 'du -sk "$base/cache/uv" "$home/.venv" | awk \'{n += $1} END {print n}\'',
                 home=self._home,
             )
-            done = min(int(told) * 1024, self._report.installed_bytes)
+            done = min(int(output) * 1024, self._report.installed_bytes)
             total = self._report.installed_bytes
             self._tell(HostTick(stage="installing", words="packages", done=done, total=total))
 
@@ -294,8 +294,8 @@ class Installer:
 async def roll_back(shell: Shell) -> str:
     """Switch to the previous engine; returns its id. Raises LaunchError, Refused if there is
     none."""
-    told = await shell.run('basename "$(readlink "$base/previous")"')
-    before = told.strip()
+    output = await shell.run('basename "$(readlink "$base/previous")"')
+    before = output.strip()
     if not before:
         raise Refused.of("host.no_previous", "There is no previous engine on this server.")
     await shell.run(SWITCH, what="switch engines", id=before)
@@ -304,13 +304,13 @@ async def roll_back(shell: Shell) -> str:
 
 async def remove_all(shell: Shell) -> None:
     """Remove the base folder. Raises LaunchError, Refused if the folder lacks Atelier's marker."""
-    told = await shell.run(
+    output = await shell.run(
         'if [ ! -e "$base" ]; then echo gone; elif [ -e "$base/$mark" ]; then echo ours; fi',
         mark=MARK,
     )
-    if told.strip() == "gone":
+    if output.strip() == "gone":
         return
-    if told.strip() != "ours":
+    if output.strip() != "ours":
         raise Refused.of(
             "host.folder_not_ours",
             f"{shell.base} on {shell.connection.server} is not a folder of Atelier: nothing was "

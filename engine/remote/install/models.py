@@ -25,8 +25,8 @@ async def ensure_model(client: EngineClient, shell: Shell, name: str, progress: 
     except ModelError as missing:
         await _pull(shell, name, missing)
         return
-    asked = SyncFolder(folder=folder_for(name).name, place="models", manifest=manifest(folder))
-    await push(client, folder, asked, progress)
+    request = SyncFolder(folder=folder_for(name).name, place="models", manifest=manifest(folder))
+    await push(client, folder, request, progress)
 
 
 async def _pull(shell: Shell, name: str, missing: ModelError) -> None:

@@ -35,12 +35,12 @@ async def upload_file(
     """Upload a file to `target`, resuming an earlier upload. `sent` receives counts of bytes,
     including those uploaded before. Raises LaunchError if it arrives damaged repeatedly."""
     for _ in range(TRIES):
-        here = await _begun(shell, target, sha256)
-        if here is None:
+        offset = await _uploaded_bytes(shell, target, sha256)
+        if offset is None:
             sent(file.stat().st_size)
             return
-        sent(here)
-        await shell.connection.upload(_blocks(file, here, sent), f"{target}.part", here, mode)
+        sent(offset)
+        await shell.connection.upload(_blocks(file, offset, sent), f"{target}.part", offset, mode)
         if await _whole(shell, target, sha256):
             return
     raise LaunchError.of(
@@ -50,9 +50,9 @@ async def upload_file(
     )
 
 
-async def _begun(shell: Shell, target: str, sha256: str) -> int | None:
+async def _uploaded_bytes(shell: Shell, target: str, sha256: str) -> int | None:
     """Number of bytes uploaded so far; None if the complete file is on the server."""
-    told = await shell.run(
+    output = await shell.run(
         'mkdir -p "$(dirname "$target")"\n'
         'if [ -f "$target" ] && [ "$(sha256sum < "$target" | cut -c1-64)" = "$sum" ]; then\n'
         'echo whole; elif [ -f "$target.part" ]; then wc -c < "$target.part"; else echo 0; fi',
@@ -60,19 +60,19 @@ async def _begun(shell: Shell, target: str, sha256: str) -> int | None:
         target=target,
         sum=sha256,
     )
-    return None if told.strip() == "whole" else int(told)
+    return None if output.strip() == "whole" else int(output)
 
 
 async def _whole(shell: Shell, target: str, sha256: str) -> bool:
     """Rename an uploaded file into place, or delete it and return False if its hash differs."""
-    told = await shell.run(
+    output = await shell.run(
         'if [ "$(sha256sum < "$target.part" | cut -c1-64)" = "$sum" ]; then\n'
         'mv -f "$target.part" "$target" && echo whole; else rm -f "$target.part"; fi',
         what=f"keep {Path(target).name}",
         target=target,
         sum=sha256,
     )
-    return told.strip() == "whole"
+    return output.strip() == "whole"
 
 
 async def _blocks(file: Path, begin: int, sent: Callable[[int], None]) -> AsyncIterator[bytes]:
@@ -126,17 +126,17 @@ class Wheel:
 
 
 async def bring_wheels(
-    name: str, machine: str, libc: str, python: str, heard: Callable[[str, int, int], None]
+    name: str, machine: str, libc: str, python: str, report: Callable[[str, int, int], None]
 ) -> list[Wheel]:
     """Download the wheels of `uv`, `engine-cpu` or `engine-gpu` for Linux with this glibc and
-    Python ("3.11"). Downloads are cached. `heard` receives a text, files done and files in total.
+    Python ("3.11"). Downloads are cached. `report` receives a text, files done and files in total.
     Raises EnvironmentMissing."""
     there = ("--machine", machine, "--libc", libc or "2.28", "--python", python)
     argv = bootstrap("wheels", name, *there)
     last: dict[str, object] = {}
-    async with contextlib.aclosing(progress_of(argv, name, set())) as said:
-        async for last in said:
+    async with contextlib.aclosing(progress_of(argv, name, set())) as progress:
+        async for last in progress:
             if "done" in last:
-                heard(str(last["words"]), int(last["done"]), int(last["total"]))  # type: ignore[call-overload]
+                report(str(last["words"]), int(last["done"]), int(last["total"]))  # type: ignore[call-overload]
     files: list[dict[str, str]] = last["files"]  # type: ignore[assignment]
     return [Wheel(one["name"], Path(one["file"]), one["sha256"]) for one in files]

@@ -90,13 +90,13 @@ class Mirror:
         self._announce(None)
 
     async def _ask(self, after: int, wait_s: float = WAIT_S) -> Changes:
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         changes = await self._far.changes(self._run_id, after, wait_s, self._most)
-        if wait_s and not changes.page and time.monotonic() - asked < IDLE_S:
+        if wait_s and not changes.page and time.monotonic() - requested_at < IDLE_S:
             await asyncio.sleep(IDLE_S)
         self.known = max(self.known, changes.known)
         if changes.last < changes.known:
-            slow = time.monotonic() - asked > PAGE_S
+            slow = time.monotonic() - requested_at > PAGE_S
             wanted = self._most // 2 if slow else self._most * 2
             self._most = min(max(wanted, FIRST_BYTES), MOST_BYTES)
         return changes

@@ -127,8 +127,8 @@ def page_schema(db: apsw.Connection, schema: str = "main") -> dict[str, str]:
     """SQL that creates the tables of a page, by name, from those of an open run.db."""
     made = {"about": "CREATE TABLE about(run_id TEXT, version INTEGER) STRICT"}
     for table in ("events", *ROWS):
-        said = ", ".join(f"{name} {kind}" for name, kind in columns(db, table, schema))
-        made[table] = f"CREATE TABLE {table}({said}) STRICT"
+        definitions = ", ".join(f"{name} {kind}" for name, kind in columns(db, table, schema))
+        made[table] = f"CREATE TABLE {table}({definitions}) STRICT"
     return made
 
 

@@ -53,9 +53,9 @@ class Connection(Protocol):
         self,
         command: str,
         input: bytes | AsyncIterable[bytes] | None = None,
-        heard: Callable[[bytes], None] | None = None,
+        on_stdout: Callable[[bytes], None] | None = None,
     ) -> Done:
-        """Run `command` by the server's /bin/sh without a terminal. `heard` receives stdout in
+        """Run `command` by the server's /bin/sh without a terminal. `on_stdout` receives stdout in
         chunks. Cancelling ends the command's process group if SSH reaches it."""
 
     async def upload(

@@ -78,33 +78,33 @@ async def run_with_input(
     stdout: Reader,
     stderr: Reader,
     input: bytes | AsyncIterable[bytes] | None,
-    heard: Callable[[bytes], None] | None,
-    noted: Callable[[bytes], None] | None = None,
+    on_out: Callable[[bytes], None] | None,
+    on_err: Callable[[bytes], None] | None = None,
 ) -> tuple[bytes, bytes]:
     """Write a command's input and read its output; returns (stdout if no callback receives it, the
     end of stderr). Input that the command no longer accepts is dropped. Exceptions of the input or
-    of `heard` are raised. `noted` receives stderr in chunks."""
+    of `on_out` are raised. `on_err` receives stderr in chunks."""
     feeding = asyncio.create_task(_feed(stdin, input))
-    hearing = asyncio.ensure_future(asyncio.gather(_hear(stdout, heard), _hear_end(stderr, noted)))
-    both: tuple[asyncio.Future[Any], ...] = (feeding, hearing)
+    output = asyncio.ensure_future(asyncio.gather(_read(stdout, on_out), _read_end(stderr, on_err)))
+    both: tuple[asyncio.Future[Any], ...] = (feeding, output)
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if feeding.done():
             feeding.result()
-        return await hearing
+        return await output
     finally:
         await cancel(*both)
 
 
-async def number_of(stderr: Reader, said: bytearray) -> int | None:
-    """Process number that a command announces; `said` is the stderr read so far. None where the
+async def number_of(stderr: Reader, received: bytearray) -> int | None:
+    """Process number that a command announces; `received` is the stderr read so far. None where the
     command does not announce it in time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(ANNOUNCING_S):
-            while not PROCESS.search(said) and (chunk := await stderr.read(CHUNK_BYTES)):
-                said += chunk
-    found = PROCESS.search(said)
-    return int(found[1]) if found else None
+            while not PROCESS.search(received) and (chunk := await stderr.read(CHUNK_BYTES)):
+                received += chunk
+    number = PROCESS.search(received)
+    return int(number[1]) if number else None
 
 
 def end_group(number: int) -> str:
@@ -130,27 +130,27 @@ async def _feed(stdin: Writer | None, input: bytes | AsyncIterable[bytes] | None
         return  # it wants no more; its exit status says what that means
 
 
-async def _hear(stdout: Reader, heard: Callable[[bytes], None] | None) -> bytes:
-    said = bytearray()
+async def _read(stdout: Reader, on_chunk: Callable[[bytes], None] | None) -> bytes:
+    output = bytearray()
     while chunk := await stdout.read(CHUNK_BYTES):
-        if heard:
-            heard(chunk)
+        if on_chunk:
+            on_chunk(chunk)
         else:
-            said += chunk
-            if len(said) > MOST_OUT_BYTES:
+            output += chunk
+            if len(output) > MOST_OUT_BYTES:
                 raise LaunchError.of(
                     "ssh.too_much_said",
                     f"A command on the server printed more than {MOST_OUT_BYTES >> 20} MiB.",
                     "Check what its login shell starts.",
                 )
-    return bytes(said)
+    return bytes(output)
 
 
-async def _hear_end(stderr: Reader, noted: Callable[[bytes], None] | None) -> bytes:
-    said = bytearray()
+async def _read_end(stderr: Reader, on_chunk: Callable[[bytes], None] | None) -> bytes:
+    end = bytearray()
     while chunk := await stderr.read(CHUNK_BYTES):
-        if noted:
-            noted(chunk)
-        said += chunk
-        del said[:-KEPT_BYTES]
-    return bytes(said)
+        if on_chunk:
+            on_chunk(chunk)
+        end += chunk
+        del end[:-KEPT_BYTES]
+    return bytes(end)

@@ -57,7 +57,7 @@ class QuestionService:
     asker: Asker
     place: Place
     clock: Clock | None = None
-    asked: int = 0
+    question_count: int = 0
 
     async def ask(
         self, kind: QuestionKind, prompt: str, detail: str = "", echo: bool = False
@@ -72,7 +72,7 @@ class QuestionService:
             detail=detail,
             echo=echo,
         )
-        self.asked += 1
+        self.question_count += 1
         if self.clock:
             self.clock.stop()
         try:

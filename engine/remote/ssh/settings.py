@@ -162,9 +162,9 @@ def _paths(names: list[str] | None) -> tuple[Path, ...] | None:
 
 
 def _agent(found: dict[str, Any]) -> Path | None:
-    said = found.get("IdentityAgent", "SSH_AUTH_SOCK")
-    if said and said.startswith("$"):
-        said = os.environ.get(said[1:].strip("{}"), "")
-    elif said == "SSH_AUTH_SOCK":
-        said = os.environ.get("SSH_AUTH_SOCK", "")
-    return Path(said).expanduser() if said else None
+    value = found.get("IdentityAgent", "SSH_AUTH_SOCK")
+    if value and value.startswith("$"):
+        value = os.environ.get(value[1:].strip("{}"), "")
+    elif value == "SSH_AUTH_SOCK":
+        value = os.environ.get("SSH_AUTH_SOCK", "")
+    return Path(value).expanduser() if value else None

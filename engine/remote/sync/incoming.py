@@ -36,9 +36,9 @@ class Incoming:
         self._workspace, self._places = workspace, places
         self._contents = workspace / ".atelier" / "incoming"
 
-    def missing(self, asked: SyncFolder) -> Missing:
+    def missing(self, request: SyncFolder) -> Missing:
         """Contents that are neither in the folder nor uploaded."""
-        root, wanted = self._root(asked), asked.manifest
+        root, wanted = self._root(request), request.manifest
         here = {file.sha256 for file in _present(root).values()} if root.is_dir() else set()
         lacking = {
             file.sha256: file.bytes
@@ -47,7 +47,7 @@ class Incoming:
         }
         return Missing(sha256=list(lacking), bytes=sum(lacking.values()))
 
-    def begun(self, sha256: str) -> int:
+    def received_bytes(self, sha256: str) -> int:
         """Number of uploaded bytes of a content."""
         for file in (self._content(sha256), self._part(sha256)):
             if file.exists():
@@ -59,10 +59,9 @@ class Incoming:
         not the current size, StoreError if the disk is full."""
         self._contents.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = self._part(sha256)
-        if self.begun(sha256) != offset:
-            raise Refused.of(
-                "sync.other_place", f"{self.begun(sha256)} bytes of it are here, not {offset}."
-            )
+        size = self.received_bytes(sha256)
+        if size != offset:
+            raise Refused.of("sync.other_place", f"{size} bytes of it are here, not {offset}.")
         try:
             with os.fdopen(open_to_write(part, append=True), "ab") as target:
                 async for block in blocks:
@@ -86,11 +85,11 @@ class Incoming:
             raise Refused.of("sync.damaged", "A file arrived damaged.", "It is sent again.")
         move_into_place(part, self._content(sha256))
 
-    def commit(self, asked: SyncFolder) -> Synced:
+    def commit(self, request: SyncFolder) -> Synced:
         """Change the folder to exactly the files of the manifest; excluded files are kept. Raises
         Refused if contents are missing, before anything is changed."""
-        root, wanted = self._root(asked), asked.manifest
-        _refuse_bad_names(asked)
+        root, wanted = self._root(request), request.manifest
+        _refuse_bad_names(request)
         root.mkdir(parents=True, exist_ok=True)
         before = _present(root)
         by_hash = {file.sha256: root / name for name, file in before.items()}
@@ -122,15 +121,15 @@ class Incoming:
                 (root / path).unlink()
         for file in wanted.files:
             self._content(file.sha256).unlink(missing_ok=True)
-        if asked.place == "workspace":  # the paired home machine sent it: the person's own
-            trust_new_project(self._places[asked.place] / asked.folder)
-        if asked.run:
+        if request.place == "workspace":  # the paired home machine sent it: the person's own
+            trust_new_project(self._places[request.place] / request.folder)
+        if request.run:
             trust_run(root)
         return Synced(path=str(root), changed=len(changed), removed=len(gone))
 
-    def _root(self, asked: SyncFolder) -> Path:
-        root = self._places[asked.place] / asked.folder
-        return root / "runs" / asked.run if asked.run else root
+    def _root(self, request: SyncFolder) -> Path:
+        root = self._places[request.place] / request.folder
+        return root / "runs" / request.run if request.run else root
 
     def _lay(self, target: Path, sha256: str, by_hash: dict[str, Path], executable: bool) -> None:
         content = self._content(sha256)
@@ -155,17 +154,17 @@ def _present(root: Path) -> dict[str, Digest]:
     return {name: digest_of(file) for name, file in listed(root, KEPT)}
 
 
-def _refuse_bad_names(asked: SyncFolder) -> None:
+def _refuse_bad_names(request: SyncFolder) -> None:
     """Raises Refused for a path that leaves the folder, is listed twice, or is reserved by the
     server."""
-    kept = pathspec.GitIgnoreSpec.from_lines([] if asked.run else KEPT)
+    reserved = pathspec.GitIgnoreSpec.from_lines([] if request.run else KEPT)
     seen: set[str] = set()
-    for file in asked.manifest.files:
+    for file in request.manifest.files:
         try:
             check_path(file.path)
         except ValueError as error:
             raise outside(file.path, str(error)) from None
-        if kept.match_file(file.path):
+        if reserved.match_file(file.path):
             raise outside(file.path, "the server keeps this for itself")
         if file.path in seen:
             raise outside(file.path, "it is named twice")

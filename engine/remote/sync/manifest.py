@@ -35,8 +35,8 @@ def project_manifest(project: Path) -> Manifest:
     """Manifest of the files of a project that are uploaded to a server. Raises ConfigError where
     they are too large, or where a link leads out of the project."""
     rules = project / RULES
-    said = rules.read_text(encoding="utf-8").splitlines() if rules.is_file() else []
-    files = listed(project, [*ALWAYS, *said])
+    lines = rules.read_text(encoding="utf-8").splitlines() if rules.is_file() else []
+    files = listed(project, [*ALWAYS, *lines])
     _refuse_links_outside(project, files)
     found = Manifest(files=[entry_of(file, name) for name, file in files])
     if found.bytes > MOST_BYTES:

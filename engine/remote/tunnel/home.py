@@ -25,7 +25,7 @@ class LocalMachine:
     announce: Callable[[str, BaseEvent | None], None]
     keys: Mapping[str, str]
     """API keys of judges, by provider."""
-    run_errand: Callable[[str, HomeRequest], Awaitable[Any]]
+    run_home_request: Callable[[str, HomeRequest], Awaitable[Any]]
     """Executes a home request of the server `host` in the local judge process."""
     changed: Callable[[], None]
     started: StartedRuns

@@ -34,26 +34,26 @@ class Shell:
 
     async def find_base(self, folder: str) -> str:
         """Resolve Atelier's base folder to an absolute path; creates nothing."""
-        asked = folder or "~/.atelier-engine"
-        told = await self.run(
+        path = folder or "~/.atelier-engine"
+        output = await self.run(
             'case "$wanted" in /*) echo "$wanted";; "~"/*) echo "$HOME/${wanted#"~/"}";; '
             '*) echo "$HOME/$wanted";; esac',
-            wanted=asked,
+            wanted=path,
         )
-        self.base = told.strip().rstrip("/")
+        self.base = output.strip().rstrip("/")
         return self.base
 
     async def run(
         self,
         script: str,
         input: bytes | AsyncIterable[bytes] | None = None,
-        heard: Callable[[bytes], None] | None = None,
+        on_stdout: Callable[[bytes], None] | None = None,
         what: str = "",
         **variables: str,
     ) -> str:
         """Run a script and return its stdout. Raises LaunchError with the end of stderr; `what`
         names the task."""
-        done = await self.connection.run(self.command(script, **variables), input, heard)
+        done = await self.connection.run(self.command(script, **variables), input, on_stdout)
         if done.code:
             raise LaunchError(self.problem(done.code, done.err.decode(errors="replace"), what))
         text = done.out.decode(errors="replace")
@@ -61,30 +61,30 @@ class Shell:
 
     def command(self, script: str, **variables: str) -> str:
         known = {"base": self.base, **variables}
-        said = "".join(f"{name}={shlex.quote(value)}\n" for name, value in known.items())
-        return f"echo {BEGIN}\n{said}{script}\n"
+        assignments = "".join(f"{name}={shlex.quote(value)}\n" for name, value in known.items())
+        return f"echo {BEGIN}\n{assignments}{script}\n"
 
-    def problem(self, code: int | None, said: str, what: str) -> Problem:
-        lines = [line.strip() for line in said.strip().splitlines() if line.strip()]
+    def problem(self, code: int | None, stderr: str, what: str) -> Problem:
+        lines = [line.strip() for line in stderr.strip().splitlines() if line.strip()]
         last = lines[-1] if lines else f"exit {code}"
         server = self.connection.server
-        if any(word in said for word in FULL):
+        if any(word in stderr for word in FULL):
             return Problem(
                 code="host.disk_full",
                 message=f"The disk of {server} is full: {self.base} has no space left.",
                 hint="Free some space there, or use another folder; received data is kept.",
-                detail=said[-4000:],
+                detail=stderr[-4000:],
             )
         if "Permission denied" in last or "Read-only file system" in last:
             return Problem(
                 code="host.not_writable",
                 message=f"{server} refused to write: {last}.",
                 hint="Use a folder that belongs to you.",
-                detail=said[-4000:],
+                detail=stderr[-4000:],
             )
         return Problem(
             code="host.command_failed",
             message=f"{server} could not {what or 'run the command'}: {last}.",
             hint="Try again; completed steps are skipped.",
-            detail=said[-4000:],
+            detail=stderr[-4000:],
         )

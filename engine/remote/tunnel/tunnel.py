@@ -242,9 +242,9 @@ class Tunnel:
                 f"The engine on {self.spec.name} does not start within {ATTACHING_S:.0f} s.",
                 "Retrying automatically.",
             ) from None
-        said = done.out.decode(errors="replace")
+        output = done.out.decode(errors="replace")
         try:
-            reached = read_line(said)
+            reached = read_line(output)
         except ValueError:
             error = done.err.decode(errors="replace")
             raise LaunchError(shell.problem(done.code, error, "start its engine")) from None
@@ -282,8 +282,8 @@ class Tunnel:
         closed = asyncio.create_task(connection.wait_closed())
         pinging = asyncio.create_task(self._ping(client))
         serving = asyncio.create_task(self._serve(client))
-        asked = asyncio.create_task(self._asked())
-        tasks = {closed, pinging, serving, asked}
+        job_wait = asyncio.create_task(self._wait_for_job())
+        tasks = {closed, pinging, serving, job_wait}
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -294,7 +294,7 @@ class Tunnel:
         for task in ended:
             task.result()
 
-    async def _asked(self) -> None:
+    async def _wait_for_job(self) -> None:
         """Wait for a job."""
         while not self.job:
             self._hurry.clear()
@@ -303,7 +303,7 @@ class Tunnel:
     async def _ping(self, client: EngineClient) -> None:
         """Renew the lease. Raises LaunchError where the engine does not answer."""
         while True:
-            begun = time.monotonic()
+            started_at = time.monotonic()
             try:
                 async with asyncio.timeout(SILENCE_S):
                     await client.lease(self._lease)
@@ -314,7 +314,7 @@ class Tunnel:
                     f"The engine on {self.spec.name} does not answer.",
                     "Retrying automatically.",
                 ) from None
-            self.info, self.latency_s = info, (time.monotonic() - begun) / 2
+            self.info, self.latency_s = info, (time.monotonic() - started_at) / 2
             self._changed()
             await asyncio.sleep(PING_S)
 
@@ -324,9 +324,9 @@ class Tunnel:
             return
         done = await shell.connection.run(shell.command(DETACH))
         if done.code:
-            said = done.out.decode(errors="replace")
+            output = done.out.decode(errors="replace")
             try:
-                problem = read_line(said)
+                problem = read_line(output)
             except ValueError:
                 error = done.err.decode(errors="replace")
                 raise LaunchError(shell.problem(done.code, error, "end its engine")) from None

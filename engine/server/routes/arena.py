@@ -29,10 +29,10 @@ class ArenaRoutes:
 
     async def ask(self, request: Request) -> Response:
         """Stream a line of JSON for each piece of text and each trajectory; hanging up cancels."""
-        asked = await body_of(request, AskArena)
-        project = path_of(asked.project)
+        body = await body_of(request, AskArena)
+        project = path_of(body.project)
         contestants = await asyncio.to_thread(
-            find_contestants, project, load_config(project), asked.models
+            find_contestants, project, load_config(project), body.models
         )
         folder = await find_or_make_arena(project)
         run_id = read_spec(folder).id
@@ -41,9 +41,9 @@ class ArenaRoutes:
         async def answers() -> AsyncGenerator[ArenaTicked, None]:
             async with self._lifecycle.opened(run_id) as opened:
                 crowded = bool(self._lifecycle.active)
-                found = self._arena.ask(opened.run, asked, contestants, crowded)
-                async with contextlib.aclosing(found):
-                    async for told in found:
-                        yield told
+                ticks = self._arena.ask(opened.run, body, contestants, crowded)
+                async with contextlib.aclosing(ticks):
+                    async for tick in ticks:
+                        yield tick
 
         return json_lines(answers(), self._touch)

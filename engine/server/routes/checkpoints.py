@@ -31,9 +31,9 @@ class CheckpointRoutes:
         return json_list(await asyncio.to_thread(self._view, request.path_params["run"]))
 
     async def pin(self, request: Request) -> Response:
-        asked, run_id = await body_of(request, PinCheckpoint), request.path_params["run"]
+        body, run_id = await body_of(request, PinCheckpoint), request.path_params["run"]
         async with self._lifecycle.opened(run_id) as opened:
-            await retention.pin(opened.run, request.path_params["step"], asked)
+            await retention.pin(opened.run, request.path_params["step"], body)
         return await self.checkpoints(request)
 
     async def delete(self, request: Request) -> Response:
@@ -64,7 +64,7 @@ class TrackingRoutes:
 
     async def track(self, request: Request) -> Response:
         """Start sending a run to trackers; `trackers` reports the progress."""
-        asked, run_id = await body_of(request, TrackRun), request.path_params["run"]
+        body, run_id = await body_of(request, TrackRun), request.path_params["run"]
         folder = self._library.folder(run_id)
-        self._tracking.send(folder, asked.to)
+        self._tracking.send(folder, body.to)
         return json_of(await self._tracking.views(run_id, folder))

@@ -78,16 +78,16 @@ class EngineRoutes:
         return Response(status_code=202)
 
     async def lend_keys(self, request: Request) -> Response:
-        lent = await body_of(request, LendKeys)
-        self._services.credentials.keys.update(lent.keys)
-        self._services.tracking.lend(lent.trackers)
+        body = await body_of(request, LendKeys)
+        self._services.credentials.keys.update(body.keys)
+        self._services.tracking.lend(body.trackers)
         return Response(status_code=204)
 
     async def confirm(self, request: Request) -> Response:
         """Record a confirmation of trust; queued runs of a trusted project may begin."""
-        asked = await body_of(request, Confirm)
-        await asyncio.to_thread(confirm, asked.confirmation)
-        if asked.confirmation.kind == "project":
+        body = await body_of(request, Confirm)
+        await asyncio.to_thread(confirm, body.confirmation)
+        if body.confirmation.kind == "project":
             self._services.queue.advance()
         return Response(status_code=204)
 
@@ -125,8 +125,8 @@ class EnvironmentRoutes:
         return json_of(await self._environments.view())
 
     async def act(self, request: Request) -> Response:
-        asked = await body_of(request, ActOnEnvironment)
-        await self._environments.act_on_known(request.path_params["name"], asked.action)
+        body = await body_of(request, ActOnEnvironment)
+        await self._environments.act_on_known(request.path_params["name"], body.action)
         return json_of(await self._environments.view())
 
     async def use(self, request: Request) -> Response:
@@ -140,12 +140,12 @@ class EnvironmentRoutes:
         return json_of(await self._environments.packages(name))
 
     async def act_on_packages(self, request: Request) -> Response:
-        asked = await body_of(request, ActOnEnvironment)
+        body = await body_of(request, ActOnEnvironment)
         if not (name := await asyncio.to_thread(_packages_of, request)):
             raise Refused.of("agent.no_requirements", "The agent needs no packages.")
-        if asked.action in INSTALLING:  # building a package runs its code
+        if body.action in INSTALLING:  # building a package runs its code
             require_trust(project_of(request))
-        await self._environments.act(name, asked.action)
+        await self._environments.act(name, body.action)
         return json_of(await self._environments.packages(name))
 
 

@@ -38,14 +38,14 @@ class HomeRoutes:
             ("POST", "/lease", self.lease),
             ("POST", "/sync/missing", self.missing),
             ("POST", "/sync/commit", self.commit),
-            ("GET", "/sync/contents/{sha256}", self.begun),
+            ("GET", "/sync/contents/{sha256}", self.received_bytes),
             ("PUT", "/sync/contents/{sha256}", self.take),
             ("GET", "/runs/{run}/files", self.files),
             ("DELETE", "/runs/{run}/files", self.forget_files),
             ("GET", "/runs/{run}/file", self.file),
             ("POST", "/runs/{run}/hand_over", self.hand_over),
-            ("GET", "/errands", self.errands),
-            ("POST", "/errands/{errand}", self.errand_done),
+            ("GET", "/errands", self.home_requests),
+            ("POST", "/errands/{errand}", self.answer_home_request),
         ]
 
     async def lease(self, request: Request) -> Response:
@@ -55,17 +55,17 @@ class HomeRoutes:
     # Folders that come
 
     async def missing(self, request: Request) -> Response:
-        asked = await body_of(request, SyncFolder)
-        return json_of(await asyncio.to_thread(self._incoming.missing, asked))
+        folder = await body_of(request, SyncFolder)
+        return json_of(await asyncio.to_thread(self._incoming.missing, folder))
 
     async def commit(self, request: Request) -> Response:
-        asked = await body_of(request, SyncFolder)
+        folder = await body_of(request, SyncFolder)
         async with self._committing:
-            done = await asyncio.to_thread(self._incoming.commit, asked)
-        return json_of(done)
+            synced = await asyncio.to_thread(self._incoming.commit, folder)
+        return json_of(synced)
 
-    async def begun(self, request: Request) -> Response:
-        return json_of(Begun(bytes=self._incoming.begun(request.path_params["sha256"])))
+    async def received_bytes(self, request: Request) -> Response:
+        return json_of(Begun(bytes=self._incoming.received_bytes(request.path_params["sha256"])))
 
     async def take(self, request: Request) -> Response:
         sha256 = request.path_params["sha256"]
@@ -122,12 +122,12 @@ class HomeRoutes:
 
     # HomeRequests
 
-    async def errands(self, request: Request) -> Response:
+    async def home_requests(self, request: Request) -> Response:
         """Open home requests; waits until there is one."""
         wait = min(number_of(request, "wait"), LONGEST_WAIT_S)
         return json_of(HomeRequestList(errands=await self._requests.waiting(wait)))
 
-    async def errand_done(self, request: Request) -> Response:
+    async def answer_home_request(self, request: Request) -> Response:
         done = await body_of(request, HomeResponse)
         self._requests.done(request.path_params["errand"], done)
         return Response(status_code=204)

@@ -80,10 +80,10 @@ class ProjectRoutes:
         return json_list(views)
 
     async def create_project(self, request: Request) -> Response:
-        asked = await body_of(request, CreateProject)
-        folder = Path(asked.folder).expanduser()
+        body = await body_of(request, CreateProject)
+        folder = Path(body.folder).expanduser()
         folder = folder if folder.is_absolute() else self._workspace / folder
-        await asyncio.to_thread(create_project, folder, asked.sample)
+        await asyncio.to_thread(create_project, folder, body.sample)
         return json_of(await self._view(folder))
 
     async def project(self, request: Request) -> Response:
@@ -92,10 +92,10 @@ class ProjectRoutes:
         return response
 
     async def edit_project(self, request: Request) -> Response:
-        asked, path = await body_of(request, EditProject), project_of(request)
-        await asyncio.to_thread(check_unchanged, path / FILE, asked.read)
-        text = asked.toml if asked.toml is not None else read_toml(path)
-        text = edit_text(text, asked.values or {})
+        body, path = await body_of(request, EditProject), project_of(request)
+        await asyncio.to_thread(check_unchanged, path / FILE, body.read)
+        text = body.toml if body.toml is not None else read_toml(path)
+        text = edit_text(text, body.values or {})
         await asyncio.to_thread(write_toml, path, text)
         return json_of(await self._view(path))
 
@@ -116,19 +116,19 @@ class ProjectRoutes:
         return json_of(ScenarioPage(total=len(found), items=items, fingerprint=mark))
 
     async def write_scenarios(self, request: Request) -> Response:
-        asked, path = await body_of(request, WriteScenarios), project_of(request)
+        body, path = await body_of(request, WriteScenarios), project_of(request)
         file = scenario_file(path, load_config(path), text_of(request, "split"))  # type: ignore[arg-type]
         if file is None:
             raise ConfigError.of(
                 "scenarios.no_file", "This split has no file.", "Set it under [scenarios]."
             )
-        await asyncio.to_thread(check_unchanged, file, asked.read)
-        await asyncio.to_thread(write_scenarios, file, asked.items)
+        await asyncio.to_thread(check_unchanged, file, body.read)
+        await asyncio.to_thread(write_scenarios, file, body.items)
         return json_of(await self._view(path))
 
     async def import_run(self, request: Request) -> Response:
-        asked, path = await body_of(request, ImportRun), project_of(request)
-        folder = await import_run(path, path_of(asked.source), asked.model)
+        body, path = await body_of(request, ImportRun), project_of(request)
+        folder = await import_run(path, path_of(body.source), body.model)
         return json_of(await asyncio.to_thread(self._library.summary, folder))
 
     async def servers(self, request: Request) -> Response:
@@ -136,8 +136,8 @@ class ProjectRoutes:
         return json_of(await asyncio.to_thread(views_of, project_of(request)))
 
     async def set_server(self, request: Request) -> Response:
-        asked = await body_of(request, SetServer)
-        await asyncio.to_thread(set_server, project_of(request), asked)
+        body = await body_of(request, SetServer)
+        await asyncio.to_thread(set_server, project_of(request), body)
         return await self.servers(request)
 
     async def find_tools(self, request: Request) -> Response:
@@ -168,30 +168,30 @@ class DraftRoutes:
 
     async def write(self, request: Request) -> Response:
         """Stream a JSON line before and after each model call; hanging up cancels the rest."""
-        asked = await body_of(request, DescribeTask)
-        folder = await open_draft(asked)
+        body = await body_of(request, DescribeTask)
+        folder = await open_draft(body)
         run_id = (await asyncio.to_thread(read_spec, folder)).id
         self._library.remember(run_id, folder)
 
         async def progress() -> AsyncGenerator[DraftTicked, None]:
             async with self._lifecycle.opened(run_id) as opened:
                 access = self._credentials.access(opened.run.spec)
-                async with open_writer(asked, opened.run, access) as work:
-                    async with contextlib.aclosing(work.tell()) as told:
-                        async for one in told:
+                async with open_writer(body, opened.run, access) as work:
+                    async with contextlib.aclosing(work.tell()) as ticks:
+                        async for one in ticks:
                             yield one
 
         return json_lines(progress(), self._touch)
 
     async def begin(self, request: Request) -> Response:
         """Create a project with MCP tools and list its MCP servers; none is contacted."""
-        asked = await body_of(request, BeginWithTools)
-        folder = path_of(asked.folder)
-        file = path_of(asked.servers) if asked.servers else None
+        body = await body_of(request, BeginWithTools)
+        folder = path_of(body.folder)
+        file = path_of(body.servers) if body.servers else None
         await asyncio.to_thread(begin_with_tools, folder, file)
         return json_of(await asyncio.to_thread(views_of, folder))
 
     async def finish(self, request: Request) -> Response:
-        asked = await body_of(request, FinishProject)
-        folder = await asyncio.to_thread(finish_project, asked)
+        body = await body_of(request, FinishProject)
+        folder = await asyncio.to_thread(finish_project, body)
         return json_of(await asyncio.to_thread(self._library.open_project, folder))

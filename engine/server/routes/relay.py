@@ -77,23 +77,23 @@ class Relay:
         """Forward a request, and allow the judge requests that the remote run makes for it."""
         folder, lasting = self._library.folder(run_id), contextlib.ExitStack()
         if path in TRYING:
-            asked = await body_of(request, TryJudge)
-            config, _ = await asyncio.to_thread(judge_settings, folder.parents[1], asked)
+            trial_request = await body_of(request, TryJudge)
+            config, _ = await asyncio.to_thread(judge_settings, folder.parents[1], trial_request)
             trial = Trial(folder.name, host.spec.name, folder.parents[1], config)
-            lasting.enter_context(self._hosts.errands.trial(trial))
+            lasting.enter_context(self._hosts.home_requests.trial(trial))
         elif path == COMMAND:
             command = await body_of(request, Command)
             if command.action in ("resume", "extend"):
-                await asyncio.to_thread(self._hosts.errands.resume, host.spec.name, folder)
+                await asyncio.to_thread(self._hosts.home_requests.resume, host.spec.name, folder)
         return await _pass_on(request, host, run_id, lasting)
 
     def _beginning(self, body: type[StartRun] | type[StartEvaluation], handler: Handler) -> Handler:
         async def there_or_here(request: Request) -> Response:
-            asked = await body_of(request, body)
-            if not asked.host:
+            start = await body_of(request, body)
+            if not start.host:
                 return await handler(request)
-            require_trust(path_of(asked.project))
-            folder = await self._hosts.start(asked)
+            require_trust(path_of(start.project))
+            folder = await self._hosts.start(start)
             return json_of(await asyncio.to_thread(self._library.summary, folder))
 
         return there_or_here
@@ -116,7 +116,7 @@ async def _answered(
 ) -> Response:
     http = host.tunnel.client.http
     headers = {name: value for name, value in request.headers.items() if name in PASSED_ON}
-    asked = http.build_request(
+    relayed = http.build_request(
         request.method,
         request.url.path,
         params=list(request.query_params.multi_items()),
@@ -125,7 +125,7 @@ async def _answered(
         timeout=httpx.Timeout(None, connect=10.0),
     )
     try:
-        answer = await http.send(asked, stream=True)
+        answer = await http.send(relayed, stream=True)
     except httpx.TransportError as error:
         raise unreachable(error) from error
     if request.method != "GET":
@@ -140,6 +140,6 @@ async def _answered(
             lasting.close()
             await answer.aclose()
 
-    said = answer.headers.get("content-type", "").partition(";")[0]
-    kind = said if said in KINDS else "application/octet-stream"
-    return StreamingResponse(blocks(), answer.status_code, media_type=kind)
+    kind = answer.headers.get("content-type", "").partition(";")[0]
+    media_type = kind if kind in KINDS else "application/octet-stream"
+    return StreamingResponse(blocks(), answer.status_code, media_type=media_type)

@@ -94,13 +94,13 @@ class RunRoutes:
         return json_of(await self._control.start(await body_of(request, StartRun)))
 
     async def demonstrate(self, request: Request) -> Response:
-        asked = await body_of(request, SelectDemonstrations)
+        body = await body_of(request, SelectDemonstrations)
         folder = self.library.folder(request.path_params["run"])
-        return json_of(await asyncio.to_thread(demonstrate, folder, asked))
+        return json_of(await asyncio.to_thread(demonstrate, folder, body))
 
     async def start_evaluation(self, request: Request) -> Response:
-        asked = await body_of(request, StartEvaluation)
-        return json_of(await self._control.start_evaluation(asked))
+        body = await body_of(request, StartEvaluation)
+        return json_of(await self._control.start_evaluation(body))
 
     async def evaluation(self, request: Request) -> Response:
         folder = self.library.folder(request.path_params["run"])
@@ -193,16 +193,16 @@ class RunRoutes:
         return json_list(found)
 
     async def price(self, request: Request) -> Response:
-        asked = await body_of(request, TryJudge)
-        async with self._trial(request, asked) as (trial, places):
+        body = await body_of(request, TryJudge)
+        async with self._trial(request, body) as (trial, places):
             return json_of(await trial.price(places))
 
     async def judge(self, request: Request) -> Response:
         """Stream a line of JSON for each group as it is judged; hanging up cancels the rest."""
-        asked = await body_of(request, TryJudge)
+        body = await body_of(request, TryJudge)
 
         async def judged() -> AsyncGenerator[BaseModel, None]:
-            async with self._trial(request, asked) as (trial, places):
+            async with self._trial(request, body) as (trial, places):
                 async with contextlib.aclosing(trial.judge(places)) as found:
                     async for tried in found:
                         yield tried
@@ -210,26 +210,26 @@ class RunRoutes:
         return json_lines(judged(), self.touch)
 
     async def suggest(self, request: Request) -> Response:
-        asked = await body_of(request, TryJudge)
-        async with self._trial(request, asked) as (trial, _):
+        body = await body_of(request, TryJudge)
+        async with self._trial(request, body) as (trial, _):
             return json_of(await trial.suggest())
 
     @contextlib.asynccontextmanager
     async def _trial(
-        self, request: Request, asked: TryJudge
+        self, request: Request, body: TryJudge
     ) -> AsyncIterator[tuple[Rescoring, list[Place]]]:
         async with self._lifecycle.opened(request.path_params["run"]) as opened:
-            places = await asyncio.to_thread(places_for, opened.run.reader, asked)
-            async with self._judges.trial(opened.run, asked) as trial:
+            places = await asyncio.to_thread(places_for, opened.run.reader, body)
+            async with self._judges.trial(opened.run, body) as trial:
                 yield trial, places
 
     async def export(self, request: Request) -> Response:
         """Stream a JSON line per progress tick, then the report or a problem; hanging up cancels
         and removes partial files. Step 0 is the newest complete checkpoint."""
-        asked = await body_of(request, ExportCheckpoint)
+        body = await body_of(request, ExportCheckpoint)
         p = request.path_params
         folder = self.library.folder(p["run"])
-        values = self._exports.progress(p["run"], folder, p["step"] or None, asked)
+        values = self._exports.progress(p["run"], folder, p["step"] or None, body)
         return json_lines(values, self.touch)
 
     async def labels(self, request: Request) -> Response:

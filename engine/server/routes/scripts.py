@@ -25,17 +25,17 @@ class ScriptRoutes:
         return json_of(await self._scripts.open(await body_of(request, OpenOutside)))
 
     async def train(self, request: Request) -> Response:
-        asked = await body_of(request, TrainGroups)
-        return json_of(await self._scripts.session(request.path_params["run"]).train(asked))
+        body = await body_of(request, TrainGroups)
+        return json_of(await self._scripts.session(request.path_params["run"]).train(body))
 
     async def log(self, request: Request) -> Response:
-        asked, run_id = await body_of(request, LogOutside), request.path_params["run"]
+        body, run_id = await body_of(request, LogOutside), request.path_params["run"]
         session = self._scripts.session(run_id)
         chat = await session.chat()
         async with self._lifecycle.opened(run_id) as opened:
-            await store_logged(opened.run, asked, session.logs, session.known, chat)
+            await store_logged(opened.run, body, session.logs, session.known, chat)
         return Response(status_code=204)
 
     async def close(self, request: Request) -> Response:
-        asked = await body_of(request, CloseOutside)
-        return json_of(await self._scripts.close(request.path_params["run"], asked))
+        body = await body_of(request, CloseOutside)
+        return json_of(await self._scripts.close(request.path_params["run"], body))

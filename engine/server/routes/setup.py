@@ -71,10 +71,10 @@ class SetupRoutes:
         return json_of(found.model_copy(update={"fingerprint": mark}))
 
     async def save_rubric(self, request: Request) -> Response:
-        asked, path = await body_of(request, SaveRubric), project_of(request)
+        body, path = await body_of(request, SaveRubric), project_of(request)
         file = _rubric_file(path)
-        await asyncio.to_thread(check_unchanged, file, asked.read)
-        saved = await asyncio.to_thread(save_rubric, file, asked.source, asked.who)
+        await asyncio.to_thread(check_unchanged, file, body.read)
+        saved = await asyncio.to_thread(save_rubric, file, body.source, body.who)
         mark = await asyncio.to_thread(fingerprint, file)
         return json_of(saved.model_copy(update={"fingerprint": mark}))
 
@@ -99,8 +99,8 @@ class SetupRoutes:
             known = await asyncio.to_thread(newest_attempt, opened.run.reader, scenarios)
             scenario, attempt = known or (scenarios[0], None)
             group = check_group(scenario, attempt, time.time())
-            asked = TryJudge(source=rubric.source)
-            async with self._judges.trial(opened.run, asked) as trial:
+            settings = TryJudge(source=rubric.source)
+            async with self._judges.trial(opened.run, settings) as trial:
                 answers = await trial.check(group)
         attempts = [
             CheckedAttempt(id=one.id, made_up=one is not attempt, text=last_words(one, MOST_WORDS))

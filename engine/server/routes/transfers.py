@@ -64,8 +64,8 @@ class HostRoutes:
         return json_of(await self._hosts.listed())
 
     async def answer(self, request: Request) -> Response:
-        said = await body_of(request, Answer)
-        self._hosts.host(request.path_params["host"]).answer(said.question, said.value)
+        answer = await body_of(request, Answer)
+        self._hosts.host(request.path_params["host"]).answer(answer.question, answer.value)
         return Response(status_code=204)
 
 
@@ -91,7 +91,7 @@ class TransferRoutes:
 
         async def work(say: Say) -> BaseModel:
             async with host.moving:
-                found = await fetch_checkpoint(host, folder, step, _told(say))
+                found = await fetch_checkpoint(host, folder, step, _ticks(say))
             return Moved(path=str(found))
 
         return self._lines(work)
@@ -101,32 +101,32 @@ class TransferRoutes:
 
         async def work(say: Say) -> BaseModel:
             async with host.moving:
-                await move_to_this_machine(host, folder, _told(say))
+                await move_to_this_machine(host, folder, _ticks(say))
             return Moved(path=str(folder))
 
         return self._lines(work)
 
     async def send(self, request: Request) -> Response:
-        asked = await body_of(request, SendRun)
-        host = self._hosts.host(asked.host)
+        body = await body_of(request, SendRun)
+        host = self._hosts.host(body.host)
         run_id = request.path_params["run"]
         require_run_trust(self._library.folder(run_id))
 
         async def work(say: Say) -> BaseModel:
             async with host.moving, self._lifecycle.resting(run_id) as folder:
-                await move_to_server(host, folder, _told(say))
+                await move_to_server(host, folder, _ticks(say))
             return Moved(path=str(folder))
 
         return self._lines(work)
 
     async def export(self, request: Request, host: Host, folder: Path) -> Response:
         """Export a checkpoint on the server of its run and download the result."""
-        asked = await body_of(request, ExportCheckpoint)
+        body = await body_of(request, ExportCheckpoint)
         step = request.path_params["step"] or None
 
         async def work(say: Say) -> BaseModel:
             async with host.moving:
-                return await export_remote(host, folder, step, asked, say)
+                return await export_remote(host, folder, step, body, say)
 
         return self._lines(work)
 
@@ -171,5 +171,5 @@ def _not_written(error: OSError) -> Problem:
     )
 
 
-def _told(say: Say) -> Progress:
+def _ticks(say: Say) -> Progress:
     return lambda done, total: say(MoveTicked(done=done, total=total))

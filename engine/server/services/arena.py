@@ -73,12 +73,12 @@ class ArenaService:
         ]
 
     async def ask(
-        self, run: Run, asked: AskArena, contestants: list[Contestant], crowded: bool
+        self, run: Run, request: AskArena, contestants: list[Contestant], crowded: bool
     ) -> AsyncGenerator[ArenaTicked, None]:
         """Yield text of the contestants; each trajectory is stored when it ends. Raises errors of
         policy, provider and store, and Refused for agent or provider of an untrusted project.
         `crowded`: a run is active on the same machine."""
-        if not asked.chats or any(one.kind == "provider" for one in contestants):
+        if not request.chats or any(one.kind == "provider" for one in contestants):
             await asyncio.to_thread(require_run_trust, run.folder)
         async with self._lock:
             step = run.reader.last_step("validation") + 1
@@ -87,13 +87,13 @@ class ArenaService:
             attempts = []
             for place, one in enumerate(contestants):
                 async with contextlib.aclosing(
-                    self._answer(run, asked, one, step, place, crowded)
-                ) as answer:
-                    async for told in answer:
-                        if told.trajectory:
-                            await run.writer.add_trajectory(told.trajectory)
-                            attempts.append(told.trajectory)
-                        yield told
+                    self._answer(run, request, one, step, place, crowded)
+                ) as ticks:
+                    async for tick in ticks:
+                        if tick.trajectory:
+                            await run.writer.add_trajectory(tick.trajectory)
+                            attempts.append(tick.trajectory)
+                        yield tick
             group = group_summary(run.config.train.algorithm.advantage, attempts)
             await run.writer.add_group(group)
             yield ArenaTicked(kind="stored", run_id=run.spec.id, group=group)
@@ -112,7 +112,7 @@ class ArenaService:
     async def _answer(
         self,
         run: Run,
-        asked: AskArena,
+        request: AskArena,
         contestant: Contestant,
         step: int,
         place: int,
@@ -123,10 +123,10 @@ class ArenaService:
 
         async def attempt() -> Trajectory:
             try:
-                async with self._stage(run, asked, contestant, place, texts, crowded) as stage:
-                    scenario = await asyncio.to_thread(_scenario, run, asked, place)
+                async with self._stage(run, request, contestant, place, texts, crowded) as stage:
+                    scenario = await asyncio.to_thread(_scenario, run, request, place)
                     where = RolloutPlace("validation", step, 0, place)
-                    return await roll_out(stage, where, scenario, derive(asked.seed, "arena"))
+                    return await roll_out(stage, where, scenario, derive(request.seed, "arena"))
             finally:
                 texts.put_nowait(None)
 
@@ -142,15 +142,15 @@ class ArenaService:
     async def _stage(
         self,
         run: Run,
-        asked: AskArena,
+        request: AskArena,
         contestant: Contestant,
         place: int,
         texts: "asyncio.Queue[str | None]",
         crowded: bool,
     ) -> AsyncIterator[Stage | RemoteStage]:
         resources = self._resources
-        config = _settings(run.project, asked, contestant)
-        async with self._agents(run, asked, place, texts) as pool:
+        config = _settings(run.project, request, contestant)
+        async with self._agents(run, request, place, texts) as pool:
             shared = (resources.gateway, resources.base_url, pool)
             if contestant.kind == "provider":
                 access = resources.credentials.access(run.spec)
@@ -166,12 +166,12 @@ class ArenaService:
 
     @contextlib.asynccontextmanager
     async def _agents(
-        self, run: Run, asked: AskArena, place: int, texts: "asyncio.Queue[str | None]"
+        self, run: Run, request: AskArena, place: int, texts: "asyncio.Queue[str | None]"
     ) -> AsyncIterator[Agents]:
         """Agent of one response: the person's chat, or the project's agent."""
-        if asked.chats:
-            messages = asked.chats[place if len(asked.chats) > 1 else 0]
-            yield Chat(messages, asked.temperature, asked.max_tokens, texts.put_nowait)
+        if request.chats:
+            messages = request.chats[place if len(request.chats) > 1 else 0]
+            yield Chat(messages, request.temperature, request.max_tokens, texts.put_nowait)
             return
         pool = AgentPool(run.project, load_config(run.project).agent, run.log_file)
         self._pools.append(pool)
@@ -238,31 +238,31 @@ async def _load(run: Run, contestant: Contestant, model: ModelConfig, place: Pat
     return LoadedModel(policy, "", place / "adapter")
 
 
-def _settings(project: Path, asked: AskArena, contestant: Contestant) -> ProjectConfig:
+def _settings(project: Path, request: AskArena, contestant: Contestant) -> ProjectConfig:
     """Settings of the project without a judge; for a chat, with a long enough context."""
     config = without_judge(load_config(project))
-    if not asked.chats:
+    if not request.chats:
         return config
     shape = contestant.shape or config.model
     context = max(shape.max_context, LEAST_CONTEXT)
     return changed_config(
         config.model_copy(update={"model": shape}),
-        {"model.max_context": context, "train.max_tokens": asked.max_tokens},
+        {"model.max_context": context, "train.max_tokens": request.max_tokens},
     )
 
 
-def _scenario(run: Run, asked: AskArena, place: int) -> Scenario:
+def _scenario(run: Run, request: AskArena, place: int) -> Scenario:
     """Scenario of the chat or of the project. Raises Refused for an unknown id."""
-    if asked.chats:
-        chat = asked.chats[place if len(asked.chats) > 1 else 0]
+    if request.chats:
+        chat = request.chats[place if len(request.chats) > 1 else 0]
         title = str(chat[-1].get("content", ""))[:TITLE_CHARS] if chat else ""
         return Scenario(id="chat", title=title, data={"messages": chat})
     config = load_config(run.project)
     for split in ("validation", "train"):
         for one in load_scenarios(run.project, config, split):  # type: ignore[arg-type]
-            if one.id == asked.scenario:
+            if one.id == request.scenario:
                 return one
-    raise Refused.of("arena.no_scenario", f"The project has no scenario {asked.scenario}.")
+    raise Refused.of("arena.no_scenario", f"The project has no scenario {request.scenario}.")
 
 
 def _refuse_without_room(contestant: Contestant) -> None:

@@ -37,5 +37,5 @@ class Credentials:
         """Access of a run to providers: with API keys here, or by requests to the home machine."""
         if spec.keys_at_home:
             return Access({}, partial(self._home_requests.ask, spec.id))
-        lent = self._by_run.get(spec.id, LentKeys({}, frozenset()))
-        return Access(self.keys | lent.keys, confirmed=lent.addresses)
+        run_keys = self._by_run.get(spec.id, LentKeys({}, frozenset()))
+        return Access(self.keys | run_keys.keys, confirmed=run_keys.addresses)

@@ -72,7 +72,7 @@ class EnvironmentService:
         elif not self._closed:
             self._jobs[name] = _Job(name, action, self.pids)
 
-    async def use(self, asked: UseEngine) -> EngineChoice:
+    async def use(self, request: UseEngine) -> EngineChoice:
         """Choose the engine that is started next time. Raises Refused while a run is active."""
         if self._active:
             raise Refused.of(
@@ -80,7 +80,7 @@ class EnvironmentService:
                 "A run is active, and starting another engine would stop it.",
                 "Wait for it, or stop it first.",
             )
-        return await asyncio.to_thread(use_engine, asked)
+        return await asyncio.to_thread(use_engine, request)
 
 
 def _refuse_other(name: str, job: "_Job", action: EnvironmentAction) -> None:

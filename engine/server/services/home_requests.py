@@ -25,15 +25,15 @@ class HomeRequests:
 
     async def ask(self, run_id: str, op: str, fields: dict[str, Any]) -> Any:
         """Result of a request, without a timeout. Raises Refused if the home machine refuses it."""
-        errand = HomeRequest(id=uuid.uuid4().hex, run_id=run_id, op=op, fields=fields)
+        request = HomeRequest(id=uuid.uuid4().hex, run_id=run_id, op=op, fields=fields)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._open[errand.id] = (errand, future)
+        self._open[request.id] = (request, future)
         self._news.set()
         try:
             return await future
         finally:
-            self._open.pop(errand.id, None)
-            self._taken.discard(errand.id)
+            self._open.pop(request.id, None)
+            self._taken.discard(request.id)
 
     async def waiting(self, wait_s: float) -> list[HomeRequest]:
         """Requests that no home machine has fetched yet; they are marked as fetched."""
@@ -43,9 +43,9 @@ class HomeRequests:
                 await asyncio.wait_for(self._news.wait(), wait_s)
             except TimeoutError:
                 return []
-        found = self._untaken()
-        self._taken |= {errand.id for errand in found}
-        return found
+        untaken = self._untaken()
+        self._taken |= {request.id for request in untaken}
+        return untaken
 
     def hand_out_again(self) -> None:
         """Offer all open requests again, because a home machine has connected."""
@@ -53,16 +53,16 @@ class HomeRequests:
         if self._open:
             self._news.set()
 
-    def done(self, errand_id: str, done: HomeResponse) -> None:
+    def done(self, request_id: str, response: HomeResponse) -> None:
         """Store the result of a request. Raises Refused if the request has expired."""
-        if errand_id not in self._open:
+        if request_id not in self._open:
             raise Refused.of("errand.unknown", "This request has expired.")
-        _, future = self._open[errand_id]
+        _, future = self._open[request_id]
         if not future.done():
-            if done.problem:
-                future.set_exception(Refused(done.problem))
+            if response.problem:
+                future.set_exception(Refused(response.problem))
             else:
-                future.set_result(done.answer)
+                future.set_result(response.answer)
 
     def _untaken(self) -> list[HomeRequest]:
         return [one for one, _ in self._open.values() if one.id not in self._taken]
@@ -84,17 +84,17 @@ class HomeLease:
         """Whether a home machine has used this engine; experiment tracking then happens there."""
         return self._holder is not None
 
-    def take(self, asked: Lease) -> Leased:
+    def take(self, lease: Lease) -> Leased:
         """Take or renew the lease. Raises Refused if another home machine holds it."""
         held = self._holder if time.monotonic() - self._renewed < LEASE_S else None
-        if held and held.home != asked.home and not asked.take_over:
+        if held and held.home != lease.home and not lease.take_over:
             raise Refused.of(
                 "host.other_home",
                 f"The engine of this server is used by {held.name or 'another machine of yours'} "
                 "now.",
                 "Disconnect it there, or take it over; runs continue either way.",
             )
-        if asked.fresh or held is None or held.home != asked.home:
+        if lease.fresh or held is None or held.home != lease.home:
             self._home_requests.hand_out_again()
-        self._holder, self._renewed = asked, time.monotonic()
+        self._holder, self._renewed = lease, time.monotonic()
         return Leased(seconds=LEASE_S)

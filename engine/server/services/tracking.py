@@ -62,8 +62,8 @@ class TrackingService:
 
     def on_mirrored(self, run_id: str) -> None:
         """Feed new events of a mirrored run to trackers, which this machine does itself."""
-        told = [feed for (run, _), (feed, _) in self._feeds.items() if run == run_id]
-        if not told and run_id not in self._looks and not self._leaving:
+        feeds = [feed for (run, _), (feed, _) in self._feeds.items() if run == run_id]
+        if not feeds and run_id not in self._looks and not self._leaving:
             look = asyncio.create_task(self._begin_mirrored(run_id), name=f"trackers of {run_id}")
             self._looks[run_id] = look
             look.add_done_callback(lambda _: self._looks.pop(run_id))

@@ -151,9 +151,9 @@ def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origi
         raise ConfigError.of(
             "branch.nothing_behind", "An adapter without its run has no steps to replay."
         )
-    said = _adapter_config(folder)
-    rank, alpha = said["r"], float(said["lora_alpha"])
-    if said.get("use_rslora"):
+    values = _adapter_config(folder)
+    rank, alpha = values["r"], float(values["lora_alpha"])
+    if values.get("use_rslora"):
         alpha *= rank**0.5  # its scale is alpha / √r (2312.03732), ours alpha / r
     config = changed_config(config, {"model.rank": rank, "model.alpha": alpha})
     parent = Parent(name=folder.name, adapter=sha256_of(folder / checkpoint.WEIGHTS))
@@ -162,13 +162,13 @@ def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origi
 
 def _adapter_config(folder: Path) -> dict[str, Any]:
     """Return the configuration of a plain LoRA adapter. Raises ModelError for other adapters."""
-    said, why = {}, ""
+    values, why = {}, ""
     try:
-        said = read_json(folder / ADAPTER_CONFIG)
+        values = read_json(folder / ADAPTER_CONFIG)
         header(folder / checkpoint.WEIGHTS)
     except ModelError as error:
         why = error.problem.message
-    rank, alpha = said.get("r"), said.get("lora_alpha")
+    rank, alpha = values.get("r"), values.get("lora_alpha")
     if not why and (type(rank) is not int or rank < 1):
         why = f"its rank (r) is {str(rank)[:40]}, not a positive number"
     if not why and (type(alpha) not in (int, float) or not 0 < float(str(alpha)) < 1e6):
@@ -180,11 +180,11 @@ def _adapter_config(folder: Path) -> dict[str, Any]:
             f"It needs {ADAPTER_CONFIG} and {checkpoint.WEIGHTS}.",
             where=str(folder),
         )
-    plain = all(said.get(key) in (value, None, False) for key, value in PLAIN.items())
-    patterns = said.get("rank_pattern") or said.get("alpha_pattern")
-    if said.get("peft_type") == "LORA" and plain and not patterns:
-        return said
-    kind = "one whose layers differ in rank" if patterns else str(said.get("peft_type"))
+    plain = all(values.get(key) in (value, None, False) for key, value in PLAIN.items())
+    patterns = values.get("rank_pattern") or values.get("alpha_pattern")
+    if values.get("peft_type") == "LORA" and plain and not patterns:
+        return values
+    kind = "one whose layers differ in rank" if patterns else str(values.get("peft_type"))
     kind = kind if kind != "LORA" else "one with biases, DoRA or whole modules"
     raise ModelError.of(
         "adapter.unusual",

@@ -140,10 +140,10 @@ async def prune(run: Run) -> None:
             await drop(run, one, "rule")
 
 
-async def pin(run: Run, step: int, asked: PinCheckpoint) -> None:
+async def pin(run: Run, step: int, request: PinCheckpoint) -> None:
     """Pin or unpin the checkpoint of a step. Raises Refused if the run has none."""
     _kept(run, step)
-    await run.say(CheckpointPinned(step=step, pinned=asked.pinned, note=asked.note))
+    await run.say(CheckpointPinned(step=step, pinned=request.pinned, note=request.note))
 
 
 async def delete(run: Run, step: int) -> None:

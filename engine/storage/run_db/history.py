@@ -95,9 +95,9 @@ class HistoryReader(RunReader):
     def _stretch(self, first: int, last: int) -> History:
         span: dict[str, object] = {"first": first, "last": last}
         kept = [str(body) for _, body in self._rows(KEPT, span)]
-        told = Tally()
+        tally = Tally()
         for _, recorded, name, awaits, unscored in self._rows(ATTEMPTS, span):
-            told.take(bool(recorded), str(name), bool(awaits), bool(unscored))
+            tally.take(bool(recorded), str(name), bool(awaits), bool(unscored))
         calls, failed, usd, attempts_usd = self._rows(CALLS, span)[0]
         lines = "SELECT count(*) FROM events WHERE kind = 'log.written' AND seq BETWEEN ? AND ?"
         logged = int(str(self._rows(lines, (first, last))[0][0]))
@@ -109,11 +109,11 @@ class HistoryReader(RunReader):
             seq=last,
             at=float(str(ends[1])),
             lines=kept,
-            trajectories=told.count,
-            unscored=told.unscored,
-            recorded=tuple(told.recorded),
-            awaiting=tuple(sorted(told.awaiting)),
-            settled=tuple(told.settled),
+            trajectories=tally.count,
+            unscored=tally.unscored,
+            recorded=tuple(tally.recorded),
+            awaiting=tuple(sorted(tally.awaiting)),
+            settled=tuple(tally.settled),
             judge_calls=int(str(calls)),
             judge_failed=int(str(failed)),
             judge_usd=float(str(usd)),

@@ -100,8 +100,8 @@ def _open_copy(copy: Path, folder: Path) -> apsw.Connection:
 
 
 def _spec_of(found: ReadableEvents, folder: Path) -> RunSpec:
-    told = (e.spec for e in found.events if isinstance(e, RunStarted | RunQueued))
-    spec = next(told, None)
+    specs = (e.spec for e in found.events if isinstance(e, RunStarted | RunQueued))
+    spec = next(specs, None)
     if spec is None:
         raise _nothing(folder, "its first events are unreadable")
     return spec
@@ -121,14 +121,14 @@ def _whole(
 ) -> tuple[dict[str, Trajectory], ReadableEvents]:
     """Return the stored trajectories that match the events, and the events to keep: those before
     the first step that would need a lost transcript for training, and is sampled again."""
-    told = found.rollouts()
+    states = found.rollouts()
     stored = salvage.trajectories(db)
-    if told:
-        stored = {id_: one for id_, one in stored.items() if id_ in told and told[id_].fits(one)}
+    if states:
+        stored = {id_: t for id_, t in stored.items() if id_ in states and states[id_].fits(t)}
     saved = max(found.checkpoints(), default=0)
     again = [
         one.summary.step
-        for id_, one in told.items()
+        for id_, one in states.items()
         if one.summary.split == "train" and one.summary.step > saved and id_ not in stored
     ]
     return stored, found.until(found.begin_of(min(again))) if again else found
@@ -162,9 +162,9 @@ def _write(
     _write_calls(target, db, found)
     _write_verdicts(target, db, found)
     seq, now = found.seq + 1, time.time()
-    said = LogWritten(level="warning", source="store", text=repaired.words)
-    said = said.model_copy(update={"run_id": repaired.spec.id, "seq": seq, "at": now})
-    _insert(target, "events(seq, kind, body)", (seq, said.kind, encode(said)))
+    notice = LogWritten(level="warning", source="store", text=repaired.words)
+    notice = notice.model_copy(update={"run_id": repaired.spec.id, "seq": seq, "at": now})
+    _insert(target, "events(seq, kind, body)", (seq, notice.kind, encode(notice)))
 
 
 def _write_trajectories(
@@ -175,14 +175,14 @@ def _write_trajectories(
     rollouts = found.rollouts() or {
         id_: TrajectoryState(summary_of(one), one.advantage) for id_, one in stored.items()
     }
-    for id_, told in rollouts.items():
-        known = stored.get(id_) or Trajectory(**told.summary.model_dump(), output=LOST)
-        values = {name: getattr(told.summary, name) for name in TrajectorySummary.model_fields}
-        one = known.model_copy(update={**values, "advantage": None})
-        for sql, row in trajectory_rows(one, told.summary):
+    for id_, state in rollouts.items():
+        base = stored.get(id_) or Trajectory(**state.summary.model_dump(), output=LOST)
+        values = {name: getattr(state.summary, name) for name in TrajectorySummary.model_fields}
+        one = base.model_copy(update={**values, "advantage": None})
+        for sql, row in trajectory_rows(one, state.summary):
             target.execute(sql, row)  # type: ignore[arg-type]
         sql = "UPDATE trajectories SET advantage = ? WHERE id = ?"
-        target.execute(sql, (told.advantage, id_))
+        target.execute(sql, (state.advantage, id_))
 
 
 def _write_labels(target: apsw.Connection, found: ReadableEvents) -> None:

@@ -104,8 +104,8 @@ class ReadableEvents:
 
     def begin_of(self, step: int) -> int:
         """Return the number of the last event before this or a later step was started."""
-        begun = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
-        first = next(begun, None)
+        starts = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
+        first = next(starts, None)
         return (first.seq or 1) - 1 if first else self.seq
 
 
@@ -126,19 +126,19 @@ UNCHANGED = ("scenario_id", "turns", "sampled_tokens", "truncated", "duration_s"
 """Fields of a trajectory that no verdict or label changes."""
 
 
-def _retell(found: dict[str, TrajectoryState], trajectories: list[TrajectorySummary]) -> None:
+def _retell(states: dict[str, TrajectoryState], trajectories: list[TrajectorySummary]) -> None:
     for one in trajectories:
-        if told := found.get(one.id):
-            told.summary = one.model_copy(update={"advantage": None})
+        if state := states.get(one.id):
+            state.summary = one.model_copy(update={"advantage": None})
 
 
-def _score(found: dict[str, TrajectoryState], group: GroupSummary) -> None:
+def _score(states: dict[str, TrajectoryState], group: GroupSummary) -> None:
     place = (group.split, group.step, group.group)
-    for told in found.values():
-        one = told.summary
+    for state in states.values():
+        one = state.summary
         if (one.split, one.step, one.group) == place and one.index < len(group.advantages):
-            told.advantage = group.advantages[one.index]
-            told.summary = one.model_copy(update={"advantage": told.advantage})
+            state.advantage = group.advantages[one.index]
+            state.summary = one.model_copy(update={"advantage": state.advantage})
 
 
 def readable_events(db: apsw.Connection, spec: RunSpec | None = None) -> ReadableEvents:

@@ -131,14 +131,14 @@ class ArenaCard(Card):
         if self._blind.isChecked() and (fresh or self._talk.voted):
             random.shuffle(self._talk.order)
 
-    def _send(self, **asked: object) -> None:
+    def _send(self, **fields: object) -> None:
         request = AskArena.model_validate(
             {
                 "project": self._session.project.path,
                 "models": [side.name for side in self._talk.sides],
                 "seed": self._seed,
                 "temperature": self._temperature,
-                **asked,
+                **fields,
             }
         )
         self._tasks.run("ask", self._listen(request), failed=self._failed)
@@ -146,9 +146,9 @@ class ArenaCard(Card):
 
     async def _listen(self, request: AskArena) -> None:
         await self._session.lend_keys([name for name in request.models if "/" in name])
-        async with aclosing(self._session.client.ask_arena(request)) as answers:
-            async for told in answers:
-                self._talk.take(told)
+        async with aclosing(self._session.client.ask_arena(request)) as ticks:
+            async for tick in ticks:
+                self._talk.take(tick)
                 self._repaint.start() if not self._repaint.isActive() else None
         self._show()
 

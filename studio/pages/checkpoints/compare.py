@@ -129,10 +129,10 @@ class CompareCard(Card):
         pairs = zip(names, TOKENS, strict=False)
         self._legend.set_entries([Entry(name, token, "line") for name, token in pairs])
 
-    def _say(self, told: Sequence[tuple[str, str]]) -> None:
+    def _say(self, lines: Sequence[tuple[str, str]]) -> None:
         for old in self._lines:
             old.deleteLater()
-        self._lines = [Text(words, "label", 400, tone, wrap=True) for words, tone in told]
+        self._lines = [Text(words, "label", 400, tone, wrap=True) for words, tone in lines]
         add(self._words, *self._lines)
 
     def _fit_table(self, rows: Sequence[Standing]) -> None:

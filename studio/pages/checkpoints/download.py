@@ -40,7 +40,7 @@ class DownloadQueue(QObject):
         job = f"fetch {row.name}"
         if not self._tasks.busy(job):
             if self.coming is not None:
-                self._session.said.emit(f"{row.words} is queued after {self.coming.words}.")
+                self._session.notice.emit(f"{row.words} is queued after {self.coming.words}.")
             self._jobs.add(job)
             self._tasks.run(job, self.bring([row]), failed=self._failed)
 
@@ -89,8 +89,8 @@ class DownloadQueue(QObject):
         run_id = row.name.partition("@")[0]
         self._tell(row, f"Connecting to {row.elsewhere}", None)
         await self._session.hosts.ready(row.elsewhere)
-        async with aclosing(self._session.client.fetch_checkpoint(run_id, row.step)) as told:
-            async for one in told:
+        async with aclosing(self._session.client.fetch_checkpoint(run_id, row.step)) as ticks:
+            async for one in ticks:
                 if isinstance(one, MoveTicked) and one.total:
                     words = f"Fetching {amount_words(one.done, one.total)}"
                     self._tell(row, words, one.done / one.total)

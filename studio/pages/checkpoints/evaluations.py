@@ -34,7 +34,7 @@ class EvaluationController(QObject):
         self._again.setInterval(EVERY_MS)
         self._again.timeout.connect(self.follow)
         session.runs_changed.connect(self.follow)
-        session.feed.run_changed.connect(self._heard)
+        session.feed.run_changed.connect(self._run_changed)
 
     @property
     def active(self) -> RunSummary | None:
@@ -58,7 +58,7 @@ class EvaluationController(QObject):
         self.changed.emit()
 
     @Slot(str)
-    def _heard(self, run_id: str) -> None:
+    def _run_changed(self, run_id: str) -> None:
         if self.newest is not None and run_id == self.newest.id:
             self.follow()
 
@@ -82,14 +82,14 @@ class EvaluationController(QObject):
                 return await hosts.begin(host, lambda client: client.start_evaluation(request))
             return await self._session.client.start_evaluation(request)
 
-        self._tasks.run("evaluate", work(), self._begun)
+        self._tasks.run("evaluate", work(), self._show_run)
 
     def stop(self) -> None:
         """Stop the evaluation after its active rollouts; completed ones are kept."""
         if self.active is not None:
             self._session.command("stop_after_step", run_id=self.active.id)
 
-    def _begun(self, run: RunSummary) -> None:
+    def _show_run(self, run: RunSummary) -> None:
         self._session.take_run(run)
         self.follow()
 

@@ -141,8 +141,8 @@ class ExportSheet(Sheet):
 
     async def _export(self, request: ExportCheckpoint) -> None:
         client = self._session.client
-        async with aclosing(client.export(self._run_id, self._step, request)) as told:
-            async for one in told:
+        async with aclosing(client.export(self._run_id, self._step, request)) as ticks:
+            async for one in ticks:
                 if isinstance(one, ExportTicked):
                     self._tick(one)
                 else:

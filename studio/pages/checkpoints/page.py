@@ -44,7 +44,7 @@ class CheckpointsPage(Page):
         self._actions, self._run = actions, session.run
         self._kept: list[KeptCheckpoint] = []
         self._seen: tuple[object, ...] = ()
-        self._desk = EvaluationController(session, self.tasks, self)
+        self._evaluation = EvaluationController(session, self.tasks, self)
         self._fetches = DownloadQueue(session, self.tasks, self)
         self._chosen_for = ""
         self._missed = False
@@ -69,7 +69,7 @@ class CheckpointsPage(Page):
                 self.session.select_run(trained.id)
         self._seen = ()
         self._refresh()
-        self._desk.follow()
+        self._evaluation.follow()
         self._arena.load()
 
     async def close_tasks(self) -> None:
@@ -121,7 +121,7 @@ class CheckpointsPage(Page):
         self.session.problem_raised.emit(problem)
 
     @Slot()
-    def _runs_told(self) -> None:
+    def _runs_changed(self) -> None:
         if self._missed:
             self._missed, self._seen = False, ()
         self._refresh()
@@ -154,19 +154,19 @@ class CheckpointsPage(Page):
         living = self._run.summary is not None and self._run.summary.state in ACTIVE_STATES
         self._actions.trigger("run.keep" if living else "go.run")
         if living:
-            self.session.said.emit("A checkpoint will be saved after this step.")
+            self.session.notice.emit("A checkpoint will be saved after this step.")
 
     # Comparison
 
     def _show_comparison(self) -> None:
-        result = self._desk.result
+        result = self._evaluation.result
         if result is not None and result.standings:
             self._compare.show_evaluated(result, self._names())
         else:
             self._compare.show_tested(self._model.chosen())
 
     def _show_evaluate(self) -> None:
-        if (living := self._desk.active) is not None:
+        if (living := self._evaluation.active) is not None:
             share = living.trajectories / max(1, living.attempts)
             words = f"{living.trajectories} of {living.attempts} rollouts"
             self._evaluate.set_busy(words, share)
@@ -198,8 +198,8 @@ class CheckpointsPage(Page):
         self._show_comparison()
 
     def _press_evaluate(self) -> None:
-        if self._desk.active is not None:
-            self._desk.stop()
+        if self._evaluation.active is not None:
+            self._evaluation.stop()
         else:
             self.tasks.run("place", self._evaluate_chosen())
 
@@ -211,7 +211,7 @@ class CheckpointsPage(Page):
         if any(one.is_checkpoint for one in chosen) and (run := self._run.summary) is not None:
             if host and host != run.host:
                 where = run.host or "this machine"
-                self.session.said.emit(f"{run.name} is on {where} and is evaluated there.")
+                self.session.notice.emit(f"{run.name} is on {where} and is evaluated there.")
                 host = run.host
             missing = [one for one in chosen if one.elsewhere]
             if missing and not host:
@@ -222,7 +222,7 @@ class CheckpointsPage(Page):
                 host = run.host if answer == "there" else ""
                 if answer == "fetch":
                     await self._fetches.bring(missing)
-        self._desk.start(names, host)
+        self._evaluation.start(names, host)
 
     def _before_talk(self, go_on: Callable[[], None]) -> None:
         """Fetch the checkpoint files of the selected models, then call `go_on`."""
@@ -245,12 +245,12 @@ class CheckpointsPage(Page):
             self._fetches.start(row)
 
     def _show_coming(self) -> None:
-        desk = self._fetches
-        self._list.show_coming(desk.words if desk.coming else "", desk.share)
+        queue = self._fetches
+        self._list.show_coming(queue.words if queue.coming else "", queue.share)
 
     def _open_attempts(self) -> None:
-        if self._desk.newest is not None:
-            self.session.open_run(self._desk.newest, "trajectories")
+        if self._evaluation.newest is not None:
+            self.session.open_run(self._evaluation.newest, "trajectories")
 
     # Selection
 
@@ -354,7 +354,7 @@ class CheckpointsPage(Page):
     def _wire(self) -> None:
         self._run.changed.connect(self._refresh)
         self._run.selected.connect(self._selected)
-        self.session.runs_changed.connect(self._runs_told)
+        self.session.runs_changed.connect(self._runs_changed)
         self._list.chosen_changed.connect(self._chosen_changed)
         self._list.evaluate_wanted.connect(self._press_evaluate)
         self._list.export_wanted.connect(self._open_export)
@@ -363,12 +363,12 @@ class CheckpointsPage(Page):
         self._list.delete_wanted.connect(self._delete)
         self._list.add_wanted.connect(self._add_model)
         self._list.forget_wanted.connect(self._forget)
-        self._list.refused.connect(self.session.said)
+        self._list.refused.connect(self.session.notice)
         self._list.fetch_wanted.connect(self._fetch)
         self._fetches.changed.connect(self._show_coming)
         self._fetches.fetched.connect(self._look_again)
         self._arena.before = self._before_talk
-        self._desk.changed.connect(self._show_evaluation)
+        self._evaluation.changed.connect(self._show_evaluation)
         self._compare.attempts_wanted.connect(self._open_attempts)
         self._empty.action_requested.connect(self._begin)
         self._empty.second_requested.connect(lambda: self._actions.trigger("go.run"))

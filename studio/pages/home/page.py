@@ -15,7 +15,7 @@ from studio.pages.home.samples import SampleGallery
 from studio.pages.page import Page, scrolled
 from studio.pages.run.strip import cells_of, ramp_ends
 from studio.services.session import Session
-from studio.store.projects.draft import is_begun
+from studio.store.projects.draft import is_draft
 from studio.store.runs.eta import remaining_seconds
 from studio.store.runs.status_words import script_of, steps_of
 from studio.text import formatting
@@ -164,8 +164,8 @@ class HomePage(Page):
     def _open_row(self, row: ProjectRow) -> None:
         if row.missing:
             self._actions.trigger("project.open")
-        elif begun := [v for v in self.session.projects if v.path == row.path and is_begun(v)]:
-            self.writing_wanted.emit(begun[0])
+        elif drafts := [v for v in self.session.projects if v.path == row.path and is_draft(v)]:
+            self.writing_wanted.emit(drafts[0])
         else:
             self.session.open_project(row.path)
 

@@ -265,7 +265,7 @@ class JudgePage(Page):
     def _saved(self, path: str, view: RubricView) -> None:
         self._show_rubric(path, view)
         number = view.versions[-1].number
-        self.session.said.emit(f"Rubric {number} is saved. The next run uses it.")
+        self.session.notice.emit(f"Rubric {number} is saved. The next run uses it.")
 
     def _choose(self, models: list[str], base_url: str | None) -> None:
         self._edit({"judge.models": models, "judge.base_url": base_url})
@@ -375,7 +375,7 @@ class JudgePage(Page):
 
     def _grade(self, place: Place | None) -> None:
         if place is None:
-            self.session.said.emit("Every stored group is graded, some of them twice.")
+            self.session.notice.emit("Every stored group is graded, some of them twice.")
         else:
             self.grading_wanted.emit(*place)
 

@@ -18,7 +18,7 @@ BOTTOM = Qt.AlignmentFlag.AlignBottom
 
 
 class DraftStep(QWidget):
-    """Editor of a draft: `show_told(told)` adds generated text; `draft()` returns the edited
+    """Editor of a draft: `show_generated(tick)` adds generated text; `draft()` returns the edited
     result.
     """
 
@@ -44,15 +44,15 @@ class DraftStep(QWidget):
         self._wire()
 
     @property
-    def begun(self) -> bool:
+    def has_content(self) -> bool:
         """Return whether a system prompt has been generated."""
         return self._generated is not None and bool(self._generated.draft.system)
 
     @property
     def whole(self) -> bool:
         """Return whether the generation has ended without a problem."""
-        told = self._generated
-        return told is not None and told.ended and told.problem is None
+        tick = self._generated
+        return tick is not None and tick.ended and tick.problem is None
 
     def begin(self) -> None:
         """Clear the draft for a new task."""
@@ -69,34 +69,34 @@ class DraftStep(QWidget):
         self._problem.hide()
         self._show()
 
-    def show_told(self, told: DraftTicked) -> None:
+    def show_generated(self, tick: DraftTicked) -> None:
         """Show the content generated so far; edits by the user are kept."""
-        if self._generated is not None and self._is_behind(told):
-            self._say(draft.progress_words(told), "text")
-            self.refuse(told.problem)
+        if self._generated is not None and self._is_behind(tick):
+            self._say(draft.progress_words(tick), "text")
+            self.refuse(tick.problem)
             return
         before = self._generated.draft if self._generated else Draft()
         if self.title.value() == before.title:
-            self.title.set_value(told.draft.title)
+            self.title.set_value(tick.draft.title)
         for part, old, new in (
-            (self.system, before.system, told.draft.system),
-            (self.rubric, before.rubric, told.draft.rubric),
+            (self.system, before.system, tick.draft.system),
+            (self.rubric, before.rubric, tick.draft.rubric),
         ):
             if part.text() == old:
                 part.set_text(new)
-        self.scenarios.model.take(told.draft.scenarios)
-        self._generated = told
-        self._say(draft.progress_words(told), "text")
-        self._left_out.set_words(draft.left_out_words(told.left_out))
-        self.refuse(told.problem)
+        self.scenarios.model.take(tick.draft.scenarios)
+        self._generated = tick
+        self._say(draft.progress_words(tick), "text")
+        self._left_out.set_words(draft.left_out_words(tick.left_out))
+        self.refuse(tick.problem)
         self._show()
 
-    def _is_behind(self, told: DraftTicked) -> bool:
+    def _is_behind(self, tick: DraftTicked) -> bool:
         """Return whether a repeated generation has not yet reached the content shown."""
         assert self._generated is not None
-        fewer = len(told.draft.scenarios) < len(self._generated.draft.scenarios)
-        lacks = bool(self._generated.draft.system) and not told.draft.system
-        return (fewer or lacks) and (not told.ended or told.problem is not None)
+        fewer = len(tick.draft.scenarios) < len(self._generated.draft.scenarios)
+        lacks = bool(self._generated.draft.system) and not tick.draft.system
+        return (fewer or lacks) and (not tick.ended or tick.problem is not None)
 
     def refuse(self, problem: Problem | None) -> None:
         """Show why the generation ended early; None clears the message."""

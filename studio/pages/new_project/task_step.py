@@ -148,7 +148,7 @@ class TaskStep(QWidget):
             row.edited.connect(self._edited)
         self.writer.edited.connect(self.edited)
         self.tools.changed.connect(self.edited)
-        self.tools.begun.connect(self._lock)
+        self.tools.created.connect(self._lock)
 
     def _edited(self, key: str, _: object) -> None:
         self._rows[key].set_problem("")

@@ -30,27 +30,27 @@ class ToolsPart(QWidget):
     """
 
     changed = Signal()
-    begun = Signal()
+    created = Signal()
 
     def __init__(
         self, session: Session, tasks: TaskScope, host: QWidget, folder: Callable[[], str]
     ) -> None:
         super().__init__()
         self._session, self._tasks, self._folder_of = session, tasks, folder
-        self._folder, self._looked = "", False
+        self._folder, self._is_listed = "", False
         self.wanted = Toggle("The agent uses tools from MCP servers")
         self._words = Text(WORDS, "label", 400, "muted", wrap=True)
         self._file = Button("Choose an mcp.json…", "outlined", icon="folder-open")
         self._one = Button("Add a server…", "outlined", icon="plus")
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
-        self._tools = AgentTools(session, tasks, host, self._asked_for)
+        self._tools = AgentTools(session, tasks, host, self._requirements)
         self.servers, self._packages = self._tools.servers, self._tools.packages
         self._build()
         self._wire()
 
     def begin(self, folder: str = "") -> None:
         """Start with a new project, or with an existing `folder`."""
-        self._folder, self._looked = folder, False
+        self._folder, self._is_listed = folder, False
         self.wanted.setChecked(bool(folder))
         self._say(None)
         self._tools.look()
@@ -64,7 +64,7 @@ class ToolsPart(QWidget):
 
     def bring(self, file: str) -> None:
         """Add the servers of an mcp.json file (path) to the project."""
-        self._looked = False
+        self._is_listed = False
         self._make(file, lambda: None)
 
     def _build(self) -> None:
@@ -77,7 +77,7 @@ class ToolsPart(QWidget):
         self._one.clicked.connect(lambda: self._make("", self.servers.add))
         self._tools.changed.connect(self._tools_changed)
 
-    def _asked_for(self) -> tuple[str, str]:
+    def _requirements(self) -> tuple[str, str]:
         return self._folder, REQUIREMENTS if self._folder else ""
 
     def _choose(self) -> None:
@@ -98,7 +98,7 @@ class ToolsPart(QWidget):
             self.servers.show_views(views)
             self._packages.look()
             self._show()
-            self.begun.emit()
+            self.created.emit()
             done()
 
         call = self._session.client.begin_with_tools(request)
@@ -106,8 +106,8 @@ class ToolsPart(QWidget):
 
     def _tools_changed(self) -> None:
         """List the tools once the packages are installed."""
-        if self._ready and not self._looked:
-            self._looked = True
+        if self._ready and not self._is_listed:
+            self._is_listed = True
             self.servers.look()
         self.changed.emit()
 

@@ -131,9 +131,9 @@ class DescribeSheet(Sheet):
 
     async def _tell(self, request: DescribeTask) -> None:
         await self._session.lend_keys([request.writer.model])
-        async with aclosing(self._session.client.write_draft(request)) as told:
-            async for one in told:
-                self.draft.show_told(one)
+        async with aclosing(self._session.client.write_draft(request)) as ticks:
+            async for one in ticks:
+                self.draft.show_generated(one)
                 self._show_foot()
 
     def _ended(self, _: object) -> None:
@@ -144,7 +144,7 @@ class DescribeSheet(Sheet):
     def _refused(self, problem: Problem) -> None:
         """Show a problem; return to step 1 if nothing was generated."""
         self.writing = False
-        if self.draft.begun:
+        if self.draft.has_content:
             self.draft.refuse(problem)
             self._show_foot()
         else:
@@ -200,7 +200,7 @@ class DescribeSheet(Sheet):
         """Stop the generation when the sheet is closed, to avoid further cost."""
         if self.writing:
             self._halt()
-            self._session.said.emit(f"Generation was stopped. {draft.KEPT}")
+            self._session.notice.emit(f"Generation was stopped. {draft.KEPT}")
 
     # State
 
@@ -260,13 +260,13 @@ class DescribeSheet(Sheet):
         self.task.edited.connect(self._show_foot)
         self.draft.edited.connect(self._show_foot)
         servers = self.task.tools.servers
-        servers.looked.connect(lambda: self.bring_into_view(servers))
+        servers.listed.connect(lambda: self.bring_into_view(servers))
         self.closed.connect(self._left)
         go_on = QShortcut(QKeySequence(NEXT_KEY), self)
         go_on.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         go_on.activated.connect(self._press)
 
 
-def _subject(asked: DescribeTask) -> tuple[object, ...]:
+def _subject(request: DescribeTask) -> tuple[object, ...]:
     """Return the values that identify a draft; others may change when generation is resumed."""
-    return asked.folder, asked.description, [tool.name for tool in asked.tools]
+    return request.folder, request.description, [tool.name for tool in request.tools]

@@ -64,7 +64,7 @@ class WriterFields(QWidget):
 
     def writer(self) -> Writer | None:
         """Return the entered model, or None if it is invalid."""
-        wrong = {key: said for key, said in self._wrong().items() if said}
+        wrong = {key: error for key, error in self._wrong().items() if error}
         for key, row in self._rows.items():
             row.set_problem(wrong.get(key, ""))
         if wrong:

@@ -41,9 +41,9 @@ class BranchStart(QObject):
         """Handle the end of the start: success, refusal or cancellation."""
         if job != JOB or busy or self._before is None:
             return
-        begun, self._before = self._session.run.run_id != self._before, None
-        if begun and self._problem is None:
-            self._sheet.begun()
+        is_started, self._before = self._session.run.run_id != self._before, None
+        if is_started and self._problem is None:
+            self._sheet.close_started()
             return
         self._sheet.refuse(self._problem)
         if self._problem is not None and not self._sheet.is_open():

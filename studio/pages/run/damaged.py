@@ -75,17 +75,17 @@ class DamagedRun(QWidget):
             if text.strip():
                 self._copied(text)
             else:
-                self._session.said.emit("This run has no log.")
+                self._session.notice.emit("This run has no log.")
 
         self._tasks.run("log", self._session.client.log(self._session.run.run_id), show)
 
     def _copied(self, text: str) -> None:
         QApplication.clipboard().setText(text)
-        self._session.said.emit("Copied to the clipboard.")
+        self._session.notice.emit("Copied to the clipboard.")
 
 
 def known_words(run: RunSummary) -> str:
     """Return start time, number of planned steps and model of a damaged run."""
-    begun = datetime.fromtimestamp(run.started_at).strftime("%d %b %Y, %H:%M")
+    started_at = datetime.fromtimestamp(run.started_at).strftime("%d %b %Y, %H:%M")
     steps = f"{run.steps:,} steps planned" if run.steps else ""
-    return " · ".join(part for part in (begun, steps, run.model) if part)
+    return " · ".join(part for part in (started_at, steps, run.model) if part)

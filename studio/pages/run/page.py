@@ -185,8 +185,8 @@ class RunPage(Page):
         state = self._run.state
         self.charts.set_planned(state.planned)
         if kind == "time" and state.steps:
-            begun = state.spec.started_at if state.spec else state.steps[0].at
-            self.charts.set_axis("time", {0: 0.0} | {r.step: r.at - begun for r in state.steps})
+            start = state.spec.started_at if state.spec else state.steps[0].at
+            self.charts.set_axis("time", {0: 0.0} | {r.step: r.at - start for r in state.steps})
         elif kind == "tokens" and state.steps:
             total, at = 0.0, {0: 0.0}
             for record in state.steps:
@@ -230,7 +230,7 @@ class RunPage(Page):
         problem = self._run.state.problem
         if problem is not None:
             QApplication.clipboard().setText(f"{problem}\n\n{problem.detail}")
-            self.session.said.emit("The report was copied to the clipboard.")
+            self.session.notice.emit("The report was copied to the clipboard.")
 
     def open_branch(self, step: int | None = None) -> None:
         """Open the branch sheet at the selected step or the newest checkpoint."""
@@ -380,13 +380,13 @@ class RunPage(Page):
         elif view is not None and view.config is not None:
             known = [c.model_dump(exclude_defaults=True) for c in view.config.reward.constraints]
             if any(c["part"] == metric for c in known):
-                self.session.said.emit(f"A constraint on {metric} already exists.")
+                self.session.notice.emit(f"A constraint on {metric} already exists.")
                 return
             values = {"reward.constraints": [*known, {"part": metric, "above": 0.0}]}
             message = f"From the next run on, trajectories with {metric} above 0 are vetoed."
             self.session.edit(
                 EditProject(values=values),
-                lambda _: self.session.said.emit(message),
+                lambda _: self.session.notice.emit(message),
                 self.session.problem_raised.emit,
             )
 

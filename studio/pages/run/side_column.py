@@ -92,8 +92,8 @@ def _held_out(state: RunState) -> Fact:
 def _ends(state: RunState, left: float | None) -> str:
     if not state.ended:
         return formatting.duration(left)
-    begun = state.spec.started_at if state.spec else state.at
-    return formatting.duration(max(0.0, state.at - begun))
+    started_at = state.spec.started_at if state.spec else state.at
+    return formatting.duration(max(0.0, state.at - started_at))
 
 
 def _phase_words(state: RunState) -> str:
@@ -351,12 +351,12 @@ class SideColumn(QScrollArea):
         self._run_id, self._restarted = state.run_id, len(state.restarts)
         return None if self._hushed == (state.run_id, len(state.restarts)) else restarts(state)
 
-    def _show_notices(self, findings: list[Finding], told: tuple[str, str] | None) -> None:
-        self._shown, self._restarts = findings, told
+    def _show_notices(self, findings: list[Finding], restart: tuple[str, str] | None) -> None:
+        self._shown, self._restarts = findings, restart
         for card in self._diagnoses:
             self._column.removeWidget(card)
             card.deleteLater()
-        self._diagnoses = [self._restart_card(*told)] if told else []
+        self._diagnoses = [self._restart_card(*restart)] if restart else []
         self._diagnoses += [self._card(finding) for finding in findings]
         for place, card in enumerate(self._diagnoses):
             self._column.insertWidget(2 + place, card)

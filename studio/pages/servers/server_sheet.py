@@ -55,8 +55,8 @@ class HostSheet(Sheet):
         self._edit = Button("Edit", "quiet", icon="pencil", height=28)
         set_tip(self._edit, "Edit address, connection, folder or engine")
         self._build()
-        self._hosts.changed.connect(self._heard)
-        session.runs_changed.connect(self._heard)
+        self._hosts.changed.connect(self._show_if_open)
+        session.runs_changed.connect(self._show_if_open)
 
     def show_host(self, name: str) -> None:
         self._name = name
@@ -65,7 +65,7 @@ class HostSheet(Sheet):
         self.open()
 
     @Slot()
-    def _heard(self) -> None:
+    def _show_if_open(self) -> None:
         if self.is_open():
             self._show()
 

@@ -87,12 +87,12 @@ class MoveSheet(Sheet):
 
     async def _move(self, run: RunSummary) -> None:
         await self._session.hosts.ready(self._server)
-        async with aclosing(self._told(run)) as told:
-            async for one in told:
+        async with aclosing(self._transfer(run)) as ticks:
+            async for one in ticks:
                 if isinstance(one, MoveTicked) and one.total:
                     self._show(amount_words(one.done, one.total), one.done / one.total)
 
-    def _told(self, run: RunSummary) -> AsyncGenerator[MoveTicked | Moved, None]:
+    def _transfer(self, run: RunSummary) -> AsyncGenerator[MoveTicked | Moved, None]:
         client = self._session.client
         if self._to:
             return client.send_run(run.id, SendRun(host=self._to))
@@ -102,7 +102,7 @@ class MoveSheet(Sheet):
         run = self._run
         assert run is not None
         where = f"on {self._to}" if self._to else "on this machine"
-        self._session.said.emit(f"{run.name} is {where} now.")
+        self._session.notice.emit(f"{run.name} is {where} now.")
         self._session.refresh()
         self._show("")
         self.close_sheet()

@@ -158,7 +158,7 @@ class AddServerSheet(Sheet):
     # State
 
     @Slot()
-    def _heard(self) -> None:
+    def _hosts_changed(self) -> None:
         view = self._hosts.view(self._name)
         if view is not None and view.state in (*UNDER_WAY, "connected"):
             self._requested = False
@@ -169,7 +169,7 @@ class AddServerSheet(Sheet):
     @Slot()
     def _waited(self) -> None:
         self._requested = False
-        self._heard()
+        self._hosts_changed()
 
     def _now(self) -> Step | Literal["address"]:
         if not self._name:
@@ -263,7 +263,7 @@ class AddServerSheet(Sheet):
         add(self.foot, self._back, self._later, STRETCH, self._again, self._main)
 
     def _wire(self) -> None:
-        self._hosts.changed.connect(self._heard)
+        self._hosts.changed.connect(self._hosts_changed)
         self._stale.timeout.connect(self._waited)
         self._form.entered.connect(self._connect)
         self._main.clicked.connect(self._press)

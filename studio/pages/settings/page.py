@@ -195,7 +195,7 @@ class SettingsPage(Page):
     def _set_python(self, path: str) -> None:
         self.session.settings.update(engine_python=path)
         self.session.link.python = path or None
-        self.session.said.emit("The engine uses it after its next start.")
+        self.session.notice.emit("The engine uses it after its next start.")
 
     def _choose_python(self) -> None:
         dialog = QFileDialog(self, "Choose a Python interpreter")

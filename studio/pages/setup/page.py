@@ -70,7 +70,7 @@ class SetupPage(Page):
         self._title = Text(TITLES[0], "title")
         self._tabs = Segmented(TABS, "Setup view")
         self._form, self._toml = ChoicesForm(), TomlTab()
-        self._tools = AgentTools(session, self.tasks, self, self._asked_for)
+        self._tools = AgentTools(session, self.tasks, self, self._requirements)
         self._form.add_tools(self._tools)
         self._scenarios = ScenariosTab(session, self.tasks)
         self._teacher = TeacherSheet(self)
@@ -180,7 +180,7 @@ class SetupPage(Page):
         self._show_readiness()
         self._show_baseline()
 
-    def _asked_for(self) -> tuple[str, str]:
+    def _requirements(self) -> tuple[str, str]:
         """Return project folder and requirements file of the agent."""
         project = self.session.project
         config = project.view.config if project.view else None

@@ -77,7 +77,7 @@ class TeacherSheet(OrderSheet):
         self.price_out.set_value(usual.price_completion)
 
     def request(self) -> StartEvaluation:
-        said: dict[str, Any] = {
+        overrides: dict[str, Any] = {
             "evaluate.budget_usd": self.budget.value(),
             "evaluate.price_prompt": self.price_in.value(),
             "evaluate.price_completion": self.price_out.value(),
@@ -88,7 +88,7 @@ class TeacherSheet(OrderSheet):
             attempts=self.attempts.value(),
             scenarios="train",
             demonstrate=SelectDemonstrations(keep=str(self.keep.value())),
-            overrides={key: value for key, value in said.items() if value is not None},
+            overrides={key: value for key, value in overrides.items() if value is not None},
             queue=True,
             key=uuid.uuid4().hex,
         )

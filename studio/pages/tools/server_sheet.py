@@ -130,16 +130,16 @@ class ServerSheet(Sheet):
             wrong["name"] = NAME
         elif name in self._taken:
             wrong["name"] = f"A server named {name} already exists."
-        if said := self.timeout.problem():
-            wrong["timeout"] = said
+        if text := self.timeout.problem():
+            wrong["timeout"] = text
         try:
             McpServer.model_validate({**self._values(), "timeout_s": 30})
         except ValueError as error:
             first = "required" if not str(getattr(self, way).value()).strip() else str(error)
-            wrong[way] = self._said(first)
+            wrong[way] = self._error_text(first)
         return wrong
 
-    def _said(self, error: str) -> str:
+    def _error_text(self, error: str) -> str:
         if "quot" in error.lower():
             return "A quotation mark is not closed."
         if self.way.value() == "url":

@@ -27,7 +27,7 @@ class ToolServers(Card):
     """
 
     changed = Signal()
-    looked = Signal()
+    listed = Signal()
     """Emitted when the servers have listed their tools."""
 
     def __init__(
@@ -83,7 +83,7 @@ class ToolServers(Card):
 
     def _seen(self, views: ServerViews) -> None:
         self._show(views)
-        self.looked.emit()
+        self.listed.emit()
 
     def add(self) -> None:
         self.sheet.begin({view.name for view in self.views.servers})

@@ -15,7 +15,7 @@ class NoTrajectories(EmptyPage):
 
     def show_state(self, run: RunModel, groups: GroupListModel, has_source: bool) -> bool:
         """Show why the list is empty. Returns whether it is empty or the page has no source."""
-        nothing = groups.asked_once and not groups.total
+        nothing = groups.is_loaded and not groups.total
         if run.damaged:
             self.say_damaged()
         elif nothing and groups.query != TrajectoryQuery():

@@ -77,7 +77,7 @@ class TrajectoriesPage(Page):
         self._proof = EvidenceController(
             session, self.tasks, self._columns, self._reader, self._body
         )
-        self._desk = LabelController(session, self.tasks, self._columns, self._bar, self._body)
+        self._labels = LabelController(session, self.tasks, self._columns, self._bar, self._body)
         self._wire()
         self._wire_labels()
         self._keys = PageKeys(self, self._handlers())
@@ -111,7 +111,7 @@ class TrajectoriesPage(Page):
         self._view, self._base = mode, ""
         self._head.set_view(mode)
         self._body.setCurrentIndex(mode)
-        for over in (self._proof.sheet, self._desk.toast):
+        for over in (self._proof.sheet, self._labels.toast):
             over.raise_()
         self._fold()
         self._keys.mute(muted_in(mode))
@@ -176,14 +176,14 @@ class TrajectoriesPage(Page):
         self._review.groups_wanted.connect(
             lambda step: self._open_query(TrajectoryQuery(split="train", step=step))
         )
-        desk = self._desk
-        desk.waiting_changed.connect(self._fold)
-        desk.group_changed.connect(self._changed_group)
+        labels = self._labels
+        labels.waiting_changed.connect(self._fold)
+        labels.group_changed.connect(self._changed_group)
         self._columns.focus_changed.connect(lambda _: self._read())
 
     def _handlers(self) -> Handlers:
         columns, panel = self._columns, self._panel
-        return self._desk.handlers(self._home) | {
+        return self._labels.handlers(self._home) | {
             "label.discard": self._escape,
             "label.blind": self.grading_wanted.emit,
             "view.search": panel.search.setFocus,
@@ -202,10 +202,11 @@ class TrajectoriesPage(Page):
 
     def _escape(self) -> None:
         """Discard the draft, or close the sheet, or leave the view or blind mode."""
-        if self._blind and not self._desk.labelling.draft and self._siblings:
+        if self._blind and not self._labels.labelling.draft and self._siblings:
             self._open_group(self._siblings.group)
             return
-        if not self._proof.close() and not self._desk.labelling.discard() and self._view != COLUMNS:
+        closed = self._proof.close() or self._labels.labelling.discard()
+        if not closed and self._view != COLUMNS:
             self.set_mode(COLUMNS)
 
     def _toggle_mode(self, mode: int) -> None:
@@ -259,7 +260,7 @@ class TrajectoriesPage(Page):
         self.tasks.cancel("siblings")
         for part in (self._columns, self._reader, self._compare, self._head):
             part.clear()
-        self._desk.show_group(None)
+        self._labels.show_group(None)
         self._proof.show_group(None, {})
         if self._view in (READER, COMPARE):
             self.set_mode(COLUMNS)
@@ -273,7 +274,7 @@ class TrajectoriesPage(Page):
         self._panel.set_total(count)
         state = self.session.run.state
         self._groups.set_labelled(state.labelled)
-        self._desk.show_run()
+        self._labels.show_run()
         label_state = (
             len(state.labelled),
             len(state.relabelled),
@@ -348,7 +349,7 @@ class TrajectoriesPage(Page):
         self._proof.show_group(shown, weights, run_id)
         self._head.show_group(shown.group, shown.trajectories, weights, blind)
         self._columns.show_group(shown, weights, blind)
-        self._desk.show_group(siblings, run_id, blind)
+        self._labels.show_group(siblings, run_id, blind)
         self._fold()
         if self._wanted_index is not None:
             self._columns.focus_index(self._wanted_index)
@@ -378,7 +379,7 @@ class TrajectoriesPage(Page):
                 Qt.FocusReason.OtherFocusReason
             )  # keep the keyboard focus on the page
         self._panel.setVisible(shown)
-        waiting = bool(self._desk.labelling.draft) and self._view in (READER, COMPARE)
+        waiting = bool(self._labels.labelling.draft) and self._view in (READER, COMPARE)
         self._bar.setVisible(self._view == COLUMNS or waiting)
         self.update()
 

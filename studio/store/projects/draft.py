@@ -27,12 +27,12 @@ def name_problem(name: str, projects: Sequence[ProjectView]) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         return "Use letters, digits, dot, dash and underscore; start with a letter or digit."
     taken = [view for view in projects if view.path.rpartition("/")[2] == name]
-    if taken and not is_begun(taken[0]):
+    if taken and not is_draft(taken[0]):
         return f"A project named {name} already exists."
     return ""
 
 
-def is_begun(view: ProjectView) -> bool:
+def is_draft(view: ProjectView) -> bool:
     """Return whether the generation of a project was started and not completed."""
     return view.toml.startswith(BEGUN)
 

@@ -55,7 +55,7 @@ class FormRow(QWidget):
         self.set_help(help)
         field.edited.connect(lambda value: self.edited.emit(self.key, value))
         self.entry.entered.connect(lambda value: self.entered.emit(self.key, value))
-        self.entry.said.connect(self.set_problem)
+        self.entry.problem_changed.connect(self.set_problem)
 
     def set_help(self, help: str) -> None:
         """Set the tooltip, for pointer and F1; plain text."""

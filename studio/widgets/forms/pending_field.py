@@ -2,8 +2,8 @@
 
 Input: what the user types, the stored value, the result of an edit. Output: `entered(value)` once a
 change is finished (Return, loss of focus, a pause; immediately if selected rather than typed), and
-`said(words)` for an invalid value. Text being typed, sent or refused is never redrawn unless a
-different value is stored.
+`problem_changed(words)` for an invalid value. Text being typed, sent or refused is never redrawn
+unless a different value is stored.
 """
 
 from typing import Any, Final
@@ -22,7 +22,7 @@ class Entry(QObject):
     after each `entered`. `at_once` emits every valid change, also while typing."""
 
     entered = Signal(object)
-    said = Signal(str)
+    problem_changed = Signal(str)
 
     def __init__(self, field: Field, at_once: bool = False) -> None:
         super().__init__(field)
@@ -105,13 +105,13 @@ class Entry(QObject):
 
     def _refuse(self, words: str) -> None:
         self.refused = True
-        self.said.emit(words)
+        self.problem_changed.emit(words)
 
     def _settle(self) -> None:
         """Mark the shown value as stored and valid."""
         if self.refused:
             self.refused = False
-            self.said.emit("")
+            self.problem_changed.emit("")
 
     def _draw(self) -> None:
         self._pause.stop()

@@ -13,9 +13,9 @@ from studio.widgets.text.text import Text
 class OrderSheet(Sheet):
     """Base of sheets that start a run.
 
-    Emits `ordered(request)`; the receiver calls `begun` or `refuse`. Entries that were not
-    submitted are kept for the next time on the same subject. Subclasses implement `request` and
-    call `show_command` with the equivalent command line.
+    `ordered(request)` is emitted once; the receiver calls `close_started` or `refuse`. Entries
+    that were not submitted are kept for the next time on the same subject. Subclasses implement
+    `request` and call `show_command` with the equivalent command line.
     """
 
     ordered = Signal(object)
@@ -32,7 +32,7 @@ class OrderSheet(Sheet):
     def request(self) -> object:
         raise NotImplementedError
 
-    def begun(self) -> None:
+    def close_started(self) -> None:
         """Close the sheet after the engine has accepted the request."""
         self._about = None
         self._go.set_busy(None)

@@ -36,7 +36,7 @@ class TagChart(QWidget):
 
     def set_rows(self, rows: Sequence[TagRow], low: float = 0.0, high: float = 1.0) -> None:
         self._rows, self._low, self._high = tuple(rows), low, high
-        self.setAccessibleName("; ".join(_told(row) for row in rows))
+        self.setAccessibleName("; ".join(_row_words(row) for row in rows))
         self.updateGeometry()
         self.update()
 
@@ -74,7 +74,7 @@ class TagChart(QWidget):
                 top += height
 
 
-def _told(row: TagRow) -> str:
+def _row_words(row: TagRow) -> str:
     values = [
         f"{item.words} {formatting.number(item.value)} from {formatting.number(item.low)} to "
         f"{formatting.number(item.high)}"

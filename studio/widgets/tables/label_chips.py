@@ -24,7 +24,7 @@ class LabelChip:
     tone: str = "human"
     pending: bool = False
 
-    def told(self) -> str:
+    def spoken_words(self) -> str:
         """Text for screen readers."""
         return f"{self.words}, not applied yet" if self.pending else self.words
 

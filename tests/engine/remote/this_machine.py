@@ -20,7 +20,7 @@ class ThisMachine:
         self,
         command: str,
         input: bytes | AsyncIterable[bytes] | None = None,
-        heard: Callable[[bytes], None] | None = None,
+        on_stdout: Callable[[bytes], None] | None = None,
     ) -> Done:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
@@ -34,8 +34,8 @@ class ThisMachine:
             async for block in input:
                 process.stdin.write(block)
         out, err = await process.communicate()
-        if heard:
-            heard(out)
+        if on_stdout:
+            on_stdout(out)
         assert process.returncode is not None
         return Done(process.returncode, out, err)
 

@@ -79,8 +79,8 @@ async def tried(stage: Stage) -> None:
 
 async def evaluated(stage: Stage) -> None:
     page = await pair(stage)
-    await stage.until(lambda: page._desk.active is None, 60)
-    await stage.until(lambda: page._desk.result is not None, 60)
+    await stage.until(lambda: page._evaluation.active is None, 60)
+    await stage.until(lambda: page._evaluation.result is not None, 60)
 
 
 async def export(stage: Stage) -> Any:

@@ -69,7 +69,7 @@ async def writing(stage: Stage) -> None:
         fields(stage, shown.task, "third")
         shown.task.count.set_value(60)
         shown._press()
-    await stage.until(lambda: shown.writing and shown.draft.begun)
+    await stage.until(lambda: shown.writing and shown.draft.has_content)
 
 
 async def cut_off(stage: Stage) -> None:

@@ -50,7 +50,7 @@ async def trusting(stage: Stage) -> None:
 
 async def said(stage: Stage) -> None:
     stage.page("home")
-    stage.studio.notifier.say("Done.", undo=lambda: stage.session.said.emit("Undone."))
+    stage.studio.notifier.say("Done.", undo=lambda: stage.session.notice.emit("Undone."))
 
 
 async def settings(stage: Stage) -> None:

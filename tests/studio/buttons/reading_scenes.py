@@ -69,19 +69,19 @@ async def pending(stage: Stage) -> None:
     page = await reading(stage)
     await stage.until(lambda: page._groups.total and not page.tasks.busy("siblings"))
     for _ in range(20):  # a key that comes before the group is there says nothing
-        if page._desk.labelling.draft:
+        if page._labels.labelling.draft:
             break
         press_key(stage, page, Key.Key_2)
         await asyncio.sleep(0.1)
-    await stage.until(lambda: page._desk.labelling.preview)
+    await stage.until(lambda: page._labels.labelling.preview)
 
 
 async def applied(stage: Stage) -> None:
     page = await reading(stage)
-    if not page._desk.toast.isVisible():
+    if not page._labels.toast.isVisible():
         await pending(stage)
         stage.press("Apply label")
-        await stage.until(lambda: page._desk.toast.isVisible())
+        await stage.until(lambda: page._labels.toast.isVisible())
 
 
 async def evidence(stage: Stage) -> None:

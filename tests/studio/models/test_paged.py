@@ -41,7 +41,7 @@ async def shown(engine: FakeEngine, job: Any) -> None:
         table = TrajectoryTableModel(tasks)
         table.set_source(partial(client.trajectories, RUN))
         try:
-            await until(lambda: table.asked_once)
+            await until(lambda: table.is_loaded)
             await job(table)
         finally:
             await tasks.close()
@@ -66,12 +66,12 @@ def test_the_engine_sorts_filters_and_searches(filled: FakeEngine, run: Run) -> 
     async def job(table: TrajectoryTableModel) -> None:
         reward = [column.title for column in COLUMNS].index("Reward")
         table.sort(reward, Qt.SortOrder.AscendingOrder)
-        await until(lambda: table.asked_once)
+        await until(lambda: table.is_loaded)
         asked = filled.asked[-1]
         assert (asked.sort, asked.descending) == ("reward", False)
         assert (asked.offset, asked.limit) == (0, PAGE)
         table.set_query(TrajectoryQuery(state="unscored", search="nda"))
-        await until(lambda: table.asked_once)
+        await until(lambda: table.is_loaded)
         assert filled.asked[-1].search == "nda"
         assert table.total == sum(
             row.reward is None and "NDA" in row.title for row in filled.runs[RUN].trajectories
@@ -139,7 +139,7 @@ def test_groups(filled: FakeEngine, run: Run, qtmodeltester: Any) -> None:
         async with EngineClient(filled.port, TOKEN) as client:
             groups = GroupListModel(tasks)
             groups.set_source(partial(client.groups, RUN))
-            await until(lambda: groups.asked_once)
+            await until(lambda: groups.is_loaded)
             assert groups.total == 64
             first = groups.record(0)
             assert first is not None
@@ -162,7 +162,7 @@ def test_closing_the_scope_leaves_nothing(filled: FakeEngine, run: Run) -> None:
             table.set_source(partial(client.trajectories, RUN))
             await asyncio.sleep(0.05)
             await tasks.close()
-        assert not table.asked_once
+        assert not table.is_loaded
 
     run(job())
 
@@ -172,7 +172,7 @@ def test_pages_that_are_not_on_screen_are_asked_anew_after_a_refresh(
 ) -> None:
     async def job(table: TrajectoryTableModel) -> None:
         table.sort(0, Qt.SortOrder.DescendingOrder)
-        await until(lambda: table.asked_once)
+        await until(lambda: table.is_loaded)
         await look(table)
         simulation = Simulation(run_id=RUN, train=TRAIN)
         simulation.made = filled.runs[RUN]

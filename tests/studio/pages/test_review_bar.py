@@ -51,7 +51,7 @@ def test_a_review_is_opened_counted_and_sent_on(
             bar._open.click()
             assert page._groups.query == TrajectoryQuery(split="train", step=2)
             assert page._view == COLUMNS
-            await until(lambda: page._groups.asked_once and page._siblings.group.step == 2)
+            await until(lambda: page._groups.is_loaded and page._siblings.group.step == 2)
             await until(lambda: not page.tasks.busy("siblings"))
             page._home().setFocus()
             press(page, Qt.Key.Key_F)

@@ -74,12 +74,12 @@ def test_a_change_of_run_clears_the_pages_and_labels_stay_with_their_run(
             await open_group(studio, page, first.id, 1)
             names = [one.id for one in page._siblings.trajectories]
             press(page, Key.Key_2)
-            assert page._desk.labelling.draft
+            assert page._labels.labelling.draft
 
             session.select_run(second.id)  # the draft was of the first run
             assert page._siblings is None
-            assert not page._desk.labelling.draft
-            assert not page._desk.labelling.attempts
+            assert not page._labels.labelling.draft
+            assert not page._labels.labelling.attempts
             assert "2" not in page._head.accessibleName()
             for key in (Key.Key_2, Key.Key_Return):
                 press(page, key)

@@ -46,7 +46,7 @@ async def pending(page: Any) -> None:
     press(page, Key.Key_6)
     press(page, Key.Key_8, SHIFT)
     press(page, Key.Key_G)
-    await wait_for(lambda: page._desk.labelling.preview)
+    await wait_for(lambda: page._labels.labelling.preview)
 
 
 async def asking(page: Any) -> None:
@@ -58,10 +58,10 @@ async def committed(page: Any) -> None:
     press(page, Key.Key_Escape)
     page._home().setFocus()
     press(page, Key.Key_X)
-    await wait_for(lambda: page._desk.labelling.preview)
+    await wait_for(lambda: page._labels.labelling.preview)
     press(page, Key.Key_Return)
     await settle()
-    await wait_for(lambda: page._desk.toast.words())
+    await wait_for(lambda: page._labels.toast.words())
     await wait_for(lambda: not page.tasks.busy("siblings"))
     press(page, Key.Key_V)
     press(page, Key.Key_4)

@@ -85,9 +85,9 @@ class Client(asyncssh.SSHClient):
     ) -> list[str]:
         """Answer a keyboard-interactive challenge; one without prompts only displays text."""
         self._rounds += bool(prompts)
-        told = [text for text in (name, instructions) if text.strip()]
+        texts = [text for text in (name, instructions) if text.strip()]
         return [
-            await self._secret("\n".join([*told, prompt]), echo, theirs=prompt)
+            await self._secret("\n".join([*texts, prompt]), echo, theirs=prompt)
             for prompt, echo in prompts
         ]
 

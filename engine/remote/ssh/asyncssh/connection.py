@@ -87,8 +87,8 @@ class Hop:
             assert before is not None
             raise before.leads_nowhere(error, self._settings) from error
         except (asyncssh.Error, OSError, ValueError) as error:
-            if self._proxy and (said := await self._proxy.failed()) is not None:
-                raise problems.proxy_failed(self.place, self._proxy.command, said) from error
+            if self._proxy and (output := await self._proxy.failed()) is not None:
+                raise problems.proxy_failed(self.place, self._proxy.command, output) from error
             host = self._settings.host
             raise explain(error, self.place, host, self.client, self._keys.tried, clock) from error
 
@@ -209,32 +209,32 @@ class AsyncSSHConnection(Connection):
         self,
         command: str,
         input: bytes | AsyncIterable[bytes] | None = None,
-        heard: Callable[[bytes], None] | None = None,
+        on_stdout: Callable[[bytes], None] | None = None,
     ) -> Done:
         fed = input is not None
         process = await self._process(by_sh(command, announce=True), fed)
-        said = bytearray()
+        stderr = bytearray()
         stdin = process.stdin if fed else None
         try:
             out, err = await run_with_input(
-                stdin, process.stdout, process.stderr, input, heard, said.extend
+                stdin, process.stdout, process.stderr, input, on_stdout, stderr.extend
             )
             await process.wait_closed()
         except BaseException as error:
             if self._lost.done() and isinstance(error, asyncssh.Error | ConnectionError):
                 raise problems.lost(self.server, self._why()) from error
-            await asyncio.shield(self._end(process, said))
+            await asyncio.shield(self._end(process, stderr))
             raise
         finally:
             process.close()
         return Done(self._code(process), out, PROCESS.sub(b"", err, count=1))
 
-    async def _end(self, process: asyncssh.SSHClientProcess[bytes], said: bytearray) -> None:
+    async def _end(self, process: asyncssh.SSHClientProcess[bytes], stderr: bytearray) -> None:
         """End a command that is no longer wanted."""
         if self._lost.done() or process.exit_status is not None:
             return
         with contextlib.suppress(asyncssh.Error, OSError, LaunchError, TimeoutError):
-            number = await number_of(process.stderr, said)
+            number = await number_of(process.stderr, stderr)
             if number is not None:
                 async with asyncio.timeout(ENDING_S):
                     killing = await self._process(by_sh(end_group(number)), False)

@@ -23,7 +23,7 @@ def explain(
     if isinstance(error, LaunchError):
         return error
     if isinstance(error, asyncssh.Error):
-        return _said(error, place, client, tried)
+        return _ssh(error, place, client, tried)
     if isinstance(error, TimeoutError) and error.errno is None:
         return _late(place, client, clock.allowed_s)
     if isinstance(error, ConfigParseError):
@@ -57,7 +57,7 @@ def _network(error: OSError, place: Place, host: str) -> LaunchError:
     return problems.unreachable(place, os.strerror(number) if number else str(error))
 
 
-def _said(error: asyncssh.Error, place: Place, client: Client | None, tried: Tried) -> LaunchError:
+def _ssh(error: asyncssh.Error, place: Place, client: Client | None, tried: Tried) -> LaunchError:
     reason, banner = error.reason, client.banner if client else ""
     for text in (reason, banner):
         if problems.EXPIRED.search(text):

@@ -15,7 +15,7 @@ class Proxy:
     def __init__(self, command: str) -> None:
         self.command = command
         self._process: asyncio.subprocess.Process | None = None
-        self._said = bytearray()
+        self._stderr = bytearray()
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> socket.socket:
@@ -43,8 +43,8 @@ class Proxy:
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
         while chunk := await process.stderr.read(4096):
-            self._said += chunk
-            del self._said[:-8192]
+            self._stderr += chunk
+            del self._stderr[:-8192]
 
     async def failed(self) -> str | None:
         """Last output of the command if it has ended by itself; None while it runs."""
@@ -56,8 +56,8 @@ class Proxy:
             return None
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._listening), 0.5)
-        said = self._said.decode(errors="replace").strip()
-        return said or f"exit {self._process.returncode}"
+        output = self._stderr.decode(errors="replace").strip()
+        return output or f"exit {self._process.returncode}"
 
     async def close(self) -> None:
         if self._process is None or self._listening is None:

@@ -21,8 +21,8 @@ def main() -> int:
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(os.environ[SOCKET])
         line.sendall(json.dumps(question).encode() + b"\n")
-        with line.makefile("rb") as said:
-            answer = json.loads(said.readline() or b"null")
+        with line.makefile("rb") as reader:
+            answer = json.loads(reader.readline() or b"null")
     if answer is None:
         return 1
     sys.stdout.write(f"{answer}\n")

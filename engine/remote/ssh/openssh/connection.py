@@ -145,10 +145,10 @@ class SshRoute:
         was, where = (describe(known[0].key), known[0].where) if known else ("another kind", "")
         return problems.host_key_changed(place, was, shown, where, f"ssh-keygen -R '{name}'")
 
-    def why(self, said: str, prompts: Prompts) -> LaunchError:
+    def why(self, stderr: str, prompts: Prompts) -> LaunchError:
         if key := prompts.passphrase_failed():
             return problems.passphrase_wrong(self.goal, key, 3)
-        error = explain(said, self.places, self.goal, self.resolved.keys, bool(prompts.typed))
+        error = explain(stderr, self.places, self.goal, self.resolved.keys, bool(prompts.typed))
         if error.problem.code == "ssh.no_key_accepted" and (expired := self._expired()):
             return problems.certificate_expired(self.goal, [*self.resolved.keys, *expired])
         return error
@@ -191,7 +191,7 @@ async def _attempt(way: SshRoute, master: Master, asker: Asker) -> bool:
         raise problems.auth_timed_out(way.goal, seconds) from None
     finally:
         await prompts.close()
-    error = way.why(master.said, prompts)
+    error = way.why(master.stderr, prompts)
     if prompts.confirmed and error.problem.code == "ssh.closed":
         await master.close()
         return False
@@ -209,27 +209,27 @@ class OpenSSHConnection(Connection):
         self,
         command: str,
         input: bytes | AsyncIterable[bytes] | None = None,
-        heard: Callable[[bytes], None] | None = None,
+        on_stdout: Callable[[bytes], None] | None = None,
     ) -> Done:
         process = await self._through(
             "-T", line=by_sh(command, announce=True), fed=input is not None
         )
-        said = bytearray()
+        stderr = bytearray()
         assert process.stdout
         assert process.stderr
         try:
             out, err = await run_with_input(
-                process.stdin, process.stdout, process.stderr, input, heard, said.extend
+                process.stdin, process.stdout, process.stderr, input, on_stdout, stderr.extend
             )
             code = await process.wait()
         except BaseException:
-            await asyncio.shield(self._end(process, said))
+            await asyncio.shield(self._end(process, stderr))
             raise
-        found = PROCESS.search(said)
+        found = PROCESS.search(stderr)
         if code == 255 and not found:
             raise await self._failed(err)
-        if code == 255 and not await self._lives():
-            raise problems.lost(self.server, last_line(self._master.said))
+        if code == 255 and not await self._is_alive():
+            raise problems.lost(self.server, last_line(self._master.stderr))
         return Done(code, out, PROCESS.sub(b"", err, count=1))
 
     async def _through(
@@ -237,7 +237,7 @@ class OpenSSHConnection(Connection):
     ) -> asyncio.subprocess.Process:
         """Start an `ssh` process that uses the ControlMaster and never connects by itself."""
         if not self._master.alive:
-            raise problems.lost(self.server, last_line(self._master.said))
+            raise problems.lost(self.server, last_line(self._master.stderr))
         own = ["-S", str(self._way.ssh.control), "-o", "BatchMode=yes", "-o", "ProxyCommand=false"]
         words = [*own, *options, *self._way.to, *([line] if line else [])]
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
@@ -250,10 +250,10 @@ class OpenSSHConnection(Connection):
             start_new_session=True,
         )
 
-    async def _end(self, process: asyncio.subprocess.Process, said: bytearray) -> None:
+    async def _end(self, process: asyncio.subprocess.Process, stderr: bytearray) -> None:
         """End a command that is no longer wanted, here and on the server."""
         assert process.stderr
-        number = await number_of(process.stderr, said) if self._master.alive else None
+        number = await number_of(process.stderr, stderr) if self._master.alive else None
         if number is not None and process.returncode is None and self._master.alive:
             killing = await self._through("-T", line=by_sh(end_group(number)))
             with contextlib.suppress(TimeoutError):
@@ -261,7 +261,7 @@ class OpenSSHConnection(Connection):
             await _stop(killing)
         await _stop(process)
 
-    async def _lives(self) -> bool:
+    async def _is_alive(self) -> bool:
         """Whether the ControlMaster answers; a breaking connection takes a moment to end."""
         if not self._master.alive:
             return False
@@ -271,8 +271,8 @@ class OpenSSHConnection(Connection):
 
     async def _failed(self, err: bytes) -> LaunchError:
         """Problem of a command that could not be started."""
-        if not await self._lives():
-            return problems.lost(self.server, last_line(self._master.said))
+        if not await self._is_alive():
+            return problems.lost(self.server, last_line(self._master.stderr))
         return problems.no_session(self.server, last_line(err.decode(errors="replace")))
 
     async def forward(self, port: int, socket: Path) -> None:
@@ -286,19 +286,19 @@ class OpenSSHConnection(Connection):
 
     async def _try_forwarding(self, port: int) -> None:
         """Check that forwarding is allowed, by the stderr of the ControlMaster."""
-        before = len(self._master.said)
+        before = len(self._master.stderr)
         trying = await self._through("-W", f"127.0.0.1:{port}")
         await trying.communicate()
-        if not await self._lives():
-            raise problems.lost(self.server, last_line(self._master.said))
-        if trying.returncode and "administratively prohibited" in self._master.said[before:]:
+        if not await self._is_alive():
+            raise problems.lost(self.server, last_line(self._master.stderr))
+        if trying.returncode and "administratively prohibited" in self._master.stderr[before:]:
             raise problems.forwarding_forbidden(self.server, port)
 
     async def wait_closed(self) -> Problem | None:
         await self._master.ended()
         if self._closing:
             return None
-        return problems.lost(self.server, last_line(self._master.said)).problem
+        return problems.lost(self.server, last_line(self._master.stderr)).problem
 
     async def close(self) -> None:
         self._closing = True

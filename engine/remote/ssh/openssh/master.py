@@ -28,7 +28,7 @@ class Master:
     def __init__(self, ssh: OpenSSH) -> None:
         self._ssh = ssh
         self._process: asyncio.subprocess.Process | None = None
-        self._said = bytearray()
+        self._stderr = bytearray()
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -36,9 +36,9 @@ class Master:
         return self._process.pid if self._process else 0
 
     @property
-    def said(self) -> str:
+    def stderr(self) -> str:
         """Last output of its stderr."""
-        return self._said.decode(errors="replace")
+        return self._stderr.decode(errors="replace")
 
     @property
     def alive(self) -> bool:
@@ -91,5 +91,5 @@ class Master:
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr
         while chunk := await process.stderr.read(4096):
-            self._said += chunk
-            del self._said[:-KEPT_BYTES]
+            self._stderr += chunk
+            del self._stderr[:-KEPT_BYTES]

@@ -95,9 +95,9 @@ class Prompts:
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
 
-    async def _answer(self, asked: dict[str, str | int]) -> str | None:
-        prompt, hint = str(asked["prompt"]), asked["hint"]
-        place = await self._place_of(int(asked["process"]))
+    async def _answer(self, question: dict[str, str | int]) -> str | None:
+        prompt, hint = str(question["prompt"]), question["hint"]
+        place = await self._place_of(int(question["process"]))
         person = QuestionService(self._asker, place, self._clock)
         if found := UNKNOWN_KEY.search(prompt):
             return await self._host_key(person, prompt, f"{found['kind']} SHA256:{found['print']}")

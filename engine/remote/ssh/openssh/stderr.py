@@ -31,15 +31,15 @@ _NOISE = re.compile(
 )
 
 
-def config_problem(said: str) -> LaunchError:
+def config_problem(stderr: str) -> LaunchError:
     """Problem for a configuration that `ssh -G` could not read."""
-    found = _AT.search(said)
+    found = _AT.search(stderr)
     where = f"{found['file']}:{found['line']}" if found else ""
-    return problems.config_broken(where, found["why"] if found else last_line(said))
+    return problems.config_broken(where, found["why"] if found else last_line(stderr))
 
 
 def explain(
-    said: str, places: Mapping[str, Place], goal: Place, keys: Sequence[str], typed: bool
+    stderr: str, places: Mapping[str, Place], goal: Place, keys: Sequence[str], typed: bool
 ) -> LaunchError:
     """Problem for the stderr of `ssh`. `places` maps every name that `ssh` may use to a server of
     the route. `keys` are the offered keys. `typed`: whether a person typed a password or code."""
@@ -47,41 +47,41 @@ def explain(
     def place(*names: str) -> Place:
         return next((places[name] for name in names if name in places), goal)
 
-    if found := _KEY_OF.search(said):
-        return _host_key(said, place(found["name"]), found["name"])
-    if found := _NO_KEY.search(said):
+    if found := _KEY_OF.search(stderr):
+        return _host_key(stderr, place(found["name"]), found["name"])
+    if found := _NO_KEY.search(stderr):
         return problems.host_key_unknown(place(found["name"]), f"of kind {found['kind']}")
-    if found := _NAME.search(said):
+    if found := _NAME.search(stderr):
         return problems.name_not_found(place(found["host"]), found["host"])
-    if found := _CONNECT.search(said):
+    if found := _CONNECT.search(stderr):
         return _connect(place(f"{found['host']}:{found['port']}", found["host"]), found["why"])
-    for line in said.splitlines():
+    for line in stderr.splitlines():
         if problems.EXPIRED.search(line):
             return problems.account_expired(goal, line)
-    if "oo many authentication failures" in said:
+    if "oo many authentication failures" in stderr:
         return problems.too_many_failures(goal, keys)
-    if found := _DENIED.search(said):
+    if found := _DENIED.search(stderr):
         host = found["host"].rpartition("@")[2]
         return _denied(place(found["host"], host), keys, typed)
-    if found := _ONWARD.search(said):
+    if found := _ONWARD.search(stderr):
         return _onward(places, goal, found["kind"], found["why"])
-    if found := _NEGOTIATE.search(said):
+    if found := _NEGOTIATE.search(stderr):
         return problems.no_common_algorithm(goal, found[0])
-    if _BANNER.search(said):
+    if _BANNER.search(stderr):
         return problems.no_response(goal)
-    return problems.closed(goal, last_line(said))
+    return problems.closed(goal, last_line(stderr))
 
 
-def last_line(said: str) -> str:
+def last_line(text: str) -> str:
     """Last line that is not empty."""
-    lines = [line for line in said.splitlines() if not _NOISE.match(line)]
+    lines = [line for line in text.splitlines() if not _NOISE.match(line)]
     return lines[-1] if lines else ""
 
 
-def _host_key(said: str, place: Place, name: str) -> LaunchError:
-    offending, now = _OFFENDING.search(said), _CHANGED.search(said)
+def _host_key(stderr: str, place: Place, name: str) -> LaunchError:
+    offending, now = _OFFENDING.search(stderr), _CHANGED.search(stderr)
     where = f"{offending['file']}:{offending['line']}" if offending else ""
-    if not offending or "was revoked" in said or "marked as revoked" in said:
+    if not offending or "was revoked" in stderr or "marked as revoked" in stderr:
         return problems.host_key_revoked(place, where)
     shown = f"{now['kind']} {now['print']}" if now else "another key"
     remove = f"ssh-keygen -R '{name}' -f {offending['file']}"

@@ -78,10 +78,10 @@ def check(plan: EvaluationPlan) -> None:
         )
 
 
-def store_earlier_demonstrations(folders: Sequence[Path], asked: SelectDemonstrations) -> None:
+def store_earlier_demonstrations(folders: Sequence[Path], selection: SelectDemonstrations) -> None:
     """Store demonstrations of earlier runs, oldest first, by the current selection rule."""
     for folder in reversed(folders):
-        demonstrate(folder, asked)
+        demonstrate(folder, selection)
 
 
 async def store_demonstrations(run: Run) -> None:

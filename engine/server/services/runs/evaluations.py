@@ -77,7 +77,7 @@ def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
         keys_at_home=request.keys_at_home,
     )
     planned = PlannedEvaluation(spec, scenarios)
-    return _not_yet_asked(project, request, planned) if request.demonstrate else planned
+    return _limit_to_missing(project, request, planned) if request.demonstrate else planned
 
 
 async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> None:
@@ -90,7 +90,7 @@ async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> Non
         await evaluate(run, hall, distillation.store_demonstrations)
 
 
-def _not_yet_asked(
+def _limit_to_missing(
     project: Path, request: StartEvaluation, planned: PlannedEvaluation
 ) -> PlannedEvaluation:
     """Limit the plan to a teacher's missing scenarios, and store demonstrations of earlier runs by

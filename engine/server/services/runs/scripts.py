@@ -28,10 +28,10 @@ class ScriptRuns:
         self._workspace, self._library = workspace, library
         self._lifecycle, self._resources = lifecycle, resources
 
-    async def open(self, asked: OpenOutside) -> OutsideRun:
+    async def open(self, request: OpenOutside) -> OutsideRun:
         """Begin or resume the run of a script. Raises Refused if another script trains it, or the
         device is busy."""
-        spec, session, notes = await self._opened(asked)
+        spec, session, notes = await self._opened(request)
         step = await session.ready()
         return OutsideRun(
             run=self._lifecycle.summary(spec.id),
@@ -52,44 +52,44 @@ class ScriptRuns:
             )
         return session
 
-    async def close(self, run_id: str, asked: CloseOutside) -> RunSummary:
+    async def close(self, run_id: str, request: CloseOutside) -> RunSummary:
         """End the session of a finished script, and wait for the end of the run."""
         session = self._resources.script_sessions.get(run_id)
-        if session is not None and session.script.key == asked.key:
-            session.leave("Its script has ended.", asked.finished)
+        if session is not None and session.script.key == request.key:
+            session.leave("Its script has ended.", request.finished)
             await self._lifecycle.ended(run_id)
         return self._lifecycle.summary(run_id)
 
-    async def _opened(self, asked: OpenOutside) -> tuple[RunSpec, ScriptSession, list[str]]:
+    async def _opened(self, request: OpenOutside) -> tuple[RunSpec, ScriptSession, list[str]]:
         async with self._lifecycle.starting:
-            project = await asyncio.to_thread(project_for, self._workspace, asked)
-            found = await asyncio.to_thread(known_run, project, asked.model)
+            project = await asyncio.to_thread(project_for, self._workspace, request)
+            found = await asyncio.to_thread(known_run, project, request.model)
             if found is None:
-                spec = await asyncio.to_thread(spec_for, project, asked, versions())
+                spec = await asyncio.to_thread(spec_for, project, request, versions())
                 await self._lifecycle.require_free()
                 folder, notes = make_folder(project, spec), []
             else:
                 folder, spec = found
-                notes = await asyncio.to_thread(differences, spec, asked, project)
-                if session := await self._still_open(spec, asked):
+                notes = await asyncio.to_thread(differences, spec, request, project)
+                if session := await self._still_open(spec, request):
                     return spec, session, notes
                 await self._lifecycle.require_free()
-                if asked.again:
+                if request.again:
                     await asyncio.to_thread(_refuse_ended, spec, folder)
             self._library.remember(spec.id, folder)
-            session = await asyncio.to_thread(ScriptSession, folder, spec, Script(asked))
+            session = await asyncio.to_thread(ScriptSession, folder, spec, Script(request))
             await self._lifecycle.begin_script(folder, session)
             return spec, session, notes
 
-    async def _still_open(self, spec: RunSpec, asked: OpenOutside) -> ScriptSession | None:
+    async def _still_open(self, spec: RunSpec, request: OpenOutside) -> ScriptSession | None:
         """Open session of the same script; that of an ended script is closed first. Raises Refused
         while another script trains the run."""
         session = self._resources.script_sessions.get(spec.id)
         if session is None:
             return None
-        if session.left is None and asked.key == session.script.key:
+        if session.left is None and request.key == session.script.key:
             return session
-        if session.left is None and session.script.alive and session.script.pid != asked.pid:
+        if session.left is None and session.script.alive and session.script.pid != request.pid:
             raise Refused.of(
                 "outside.taken",
                 f"Another script is already training {spec.name} (process {session.script.pid}).",

@@ -82,7 +82,7 @@ class Edits:
         def saved(view: ProjectView) -> None:
             tab.saved(path, text, view.files.get(FILE, ""))
             self._show(view)
-            self._session.said.emit("project.toml saved.")
+            self._session.notice.emit("project.toml saved.")
 
         def refused(problem: Problem) -> None:
             if path == self.path and problem.code == CHANGED:

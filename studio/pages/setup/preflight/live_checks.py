@@ -34,7 +34,7 @@ class ProjectChecks(QWidget):
         self._view: ProjectView | None = None
         self._attempt: Trajectory | None = None
         self._answers: JudgeCheck | None = None
-        self._begun, self._title = 0.0, ""
+        self._started_at, self._title = 0.0, ""
         self._tested: dict[CheckRow, dict[str, str]] = {}
         """File → fingerprint, at the time of each check."""
         self._outdated: set[CheckRow] = set()
@@ -108,7 +108,7 @@ class ProjectChecks(QWidget):
     def _test_agent(self) -> None:
         if self._view is None:
             return
-        self._begun, self._title = time.monotonic(), ""
+        self._started_at, self._title = time.monotonic(), ""
         self._attempt = None
         self._begin(self.agent)
         self._tell_time()
@@ -128,9 +128,9 @@ class ProjectChecks(QWidget):
         seed = time.time_ns() % MOST_SEED
         request = AskArena(project=view.path, models=["base"], scenario=first.id, seed=seed)
         made: Trajectory | None = None
-        async with aclosing(client.ask_arena(request)) as answers:
-            async for told in answers:
-                made = told.trajectory or made
+        async with aclosing(client.ask_arena(request)) as ticks:
+            async for tick in ticks:
+                made = tick.trajectory or made
         if made is None:
             raise check_results.nothing_made()
         return made
@@ -152,7 +152,7 @@ class ProjectChecks(QWidget):
         self._show(self.agent, check_results.AGENT_OPEN)
 
     def _tell_time(self) -> None:
-        seconds = time.monotonic() - self._begun
+        seconds = time.monotonic() - self._started_at
         words = check_results.running_words(self._title, seconds)
         self._show(self.agent, Outcome("running", words))
 

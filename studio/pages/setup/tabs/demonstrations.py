@@ -191,13 +191,13 @@ class DemonstrationsTab(QWidget):
             await session.lend_keys(request.models)
             return await session.client.start_evaluation(request)
 
-        def begun(run: Any) -> None:
-            self._sheet.begun()
+        def show(run: Any) -> None:
+            self._sheet.close_started()
             session.take_run(run)
             if request.project != session.project.path:
                 return
             if run.state == "finished":
-                session.said.emit("All replies were cached, so this is free.")
+                session.notice.emit("All replies were cached, so this is free.")
                 self.load()
             else:
                 self._teacher_run = run.id
@@ -208,7 +208,7 @@ class DemonstrationsTab(QWidget):
             if not self._sheet.is_open():
                 session.problem_raised.emit(problem)
 
-        self._tasks.run("teacher", work(), begun, refused)
+        self._tasks.run("teacher", work(), show, refused)
 
     def _follow_teacher(self) -> None:
         run = self._session.runs.summary(self._teacher_run) if self._teacher_run else None
@@ -232,7 +232,7 @@ class DemonstrationsTab(QWidget):
         def kept(found: Selection) -> None:
             left = sum(found.left_out.values())
             message = f"{formatting.plural(found.kept, 'demonstration')} kept, {left} excluded."
-            self._session.said.emit(message)
+            self._session.notice.emit(message)
             self.load()
 
         ask = self._session.client.demonstrate(run.id, SelectDemonstrations())

@@ -229,7 +229,7 @@ class ScenariosTab(QWidget):
         self._models[file].set_written(rows)
         info = next((one for one in view.splits if one.split == file[1]), None)
         self._marks[file] = view.files.get(info.path, "") if info else ""
-        self._session.said.emit(f"{formatting.plural(len(rows), 'scenario')} saved.")
+        self._session.notice.emit(f"{formatting.plural(len(rows), 'scenario')} saved.")
         if view.path == self._session.project.path:
             self.changed.emit(view)
 

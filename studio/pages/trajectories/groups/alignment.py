@@ -16,13 +16,13 @@ TURNS_MOST = 400
 @dataclass(frozen=True)
 class _Turn:
     number: int
-    said: Message
+    reply: Message
     results: tuple[Message, ...]
 
     def signature(self) -> tuple[str, ...]:
         """Return the key by which turns are matched: tool names and whether there is text."""
-        content_kind = "words" if self.said.content.strip() else ""
-        return (content_kind, *(call_words(call)[0] for call in self.said.tool_calls))
+        content_kind = "words" if self.reply.content.strip() else ""
+        return (content_kind, *(call_words(call)[0] for call in self.reply.tool_calls))
 
 
 def rows_of(left: Trajectory, right: Trajectory) -> list[PairRow]:
@@ -56,7 +56,7 @@ def _turns(record: Trajectory) -> list[_Turn]:
             turns.append((message, []))
         elif turns:
             turns[-1][1].append(message)
-    return [_Turn(i, said, tuple(results)) for i, (said, results) in enumerate(turns, 1)]
+    return [_Turn(i, reply, tuple(results)) for i, (reply, results) in enumerate(turns, 1)]
 
 
 def _aligned(left: list[_Turn], right: list[_Turn]) -> Iterator[tuple[_Turn | None, _Turn | None]]:
@@ -77,9 +77,9 @@ def _turn_rows(left: _Turn | None, right: _Turn | None) -> list[PairRow]:
 def _sides(turn: _Turn | None) -> list[Side]:
     if turn is None:
         return []
-    sides = [Side(f"Turn {turn.number}", turn.said.content, "turn")]
+    sides = [Side(f"Turn {turn.number}", turn.reply.content, "turn")]
     results = {message.tool_call_id: message for message in turn.results}
-    for call in turn.said.tool_calls:
+    for call in turn.reply.tool_calls:
         name, arguments = call_words(call)
         sides.append(Side(name, arguments, "call"))
         if (result := results.pop(call.get("id"), None)) is not None:

@@ -69,7 +69,7 @@ class ColumnHead(QWidget):
         self._facts = facts
         height = _TOP + _BAND_PX + _REASON_PX * facts.judged + _WORD_PX * facts.spoken
         self.setFixedHeight(height)
-        self.setAccessibleName(told(facts))
+        self.setAccessibleName(spoken_words(facts))
         self.update()
 
     def set_focused(self, focused: bool) -> None:
@@ -198,11 +198,11 @@ def change_words(record: Trajectory) -> str:
     return f"reward before the label {formatting.number(before.reward)}"
 
 
-def told(facts: HeadFacts) -> str:
+def spoken_words(facts: HeadFacts) -> str:
     """Return the header content as text for screen readers."""
     record = facts.record
     if facts.blind:
-        chips = [chip.told() for chip in facts.chips]
+        chips = [chip.spoken_words() for chip in facts.chips]
         return ", ".join([f"Trajectory {record.index + 1}", "hidden until you commit", *chips])
     words = [
         f"Trajectory {record.index + 1}",
@@ -210,7 +210,7 @@ def told(facts: HeadFacts) -> str:
         f"advantage {formatting.signed(record.advantage)}",
         rank_words(facts),
         change_words(record),
-        *(chip.told() for chip in facts.chips),
+        *(chip.spoken_words() for chip in facts.chips),
     ]
     if facts.verdict and facts.verdict.reason:
         words.append(f"judge: {facts.verdict.reason[:REASON_MOST]}")

@@ -24,7 +24,7 @@ def blinded(siblings: Siblings) -> Siblings:
     return Siblings(group=group, trajectories=bare)
 
 
-def told(label: Label, siblings: Siblings) -> str:
+def agreement_words(label: Label, siblings: Siblings) -> str:
     """Describe in how many pairs the judge agrees with a label; without scores, the reward."""
     numbers = {one.id: one.index + 1 for one in siblings.trajectories}
     pairs = preferences(label.words, list(numbers))

@@ -14,7 +14,7 @@ from engine.protocol.records.labels import Label, Labelled
 from engine.protocol.requests.runs import Siblings
 from studio.pages.trajectories.groups.columns import ColumnsView
 from studio.pages.trajectories.keys import Handlers
-from studio.pages.trajectories.labels.blind_grading import told
+from studio.pages.trajectories.labels.blind_grading import agreement_words
 from studio.pages.trajectories.labels.draft import MARKS
 from studio.pages.trajectories.labels.label_bar import LabelBar
 from studio.pages.trajectories.labels.label_session import LabelSession
@@ -53,7 +53,7 @@ class LabelController(QObject):
         given, self._given = self._given, None
         self._after = BLIND if blind else ""
         if given is not None and siblings is not None and _is_of(given, siblings):
-            self._after = told(given, siblings)
+            self._after = agreement_words(given, siblings)
         self.labelling.show_group(siblings, run_id)
         self.labelling.set_blind(blind)
         if not self.labelling.draft:

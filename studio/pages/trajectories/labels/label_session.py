@@ -247,7 +247,7 @@ class LabelSession(QObject):
             self.committed.emit(answer, words)
         else:
             run = self._session.runs.summary(run_id)
-            self._session.said.emit(f"{run.name}: {words}" if run else words)
+            self._session.notice.emit(f"{run.name}: {words}" if run else words)
 
     def _label(self, label_id: str) -> Label | None:
         words = self._words()

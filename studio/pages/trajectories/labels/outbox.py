@@ -33,10 +33,10 @@ class PendingLabel:
 class LabelRequest:
     """Queued request: `ask` sends it, `done(response)` or `failed(problem, unsent)` is called.
 
-    `said` is None for undo and redo. `unsent` is the number of dropped undos and redos.
+    `pending` is None for undo and redo. `unsent` is the number of dropped undos and redos.
     """
 
-    said: PendingLabel | None
+    pending: PendingLabel | None
     ask: Callable[[], Coroutine[Any, Any, Any]]
     done: Callable[[Any], None]
     failed: Callable[[Problem, int], None]
@@ -48,33 +48,33 @@ class LabelQueue(QObject):
     def __init__(self, tasks: TaskScope, parent: QObject) -> None:
         super().__init__(parent)
         self._tasks = tasks
-        self._letters: deque[LabelRequest] = deque()
+        self._requests: deque[LabelRequest] = deque()
         tasks.busy_changed.connect(self._go_on)
 
-    def put(self, letter: LabelRequest) -> None:
-        self._letters.append(letter)
+    def put(self, request: LabelRequest) -> None:
+        self._requests.append(request)
         if not self._tasks.busy(JOB):
             self._send()
 
-    def holds(self, said: PendingLabel) -> bool:
+    def holds(self, pending: PendingLabel) -> bool:
         """Return whether a draft is queued or being sent."""
-        return any(letter.said == said for letter in self._letters)
+        return any(request.pending == pending for request in self._requests)
 
     def _send(self) -> None:
-        letter = self._letters[0]
-        self._tasks.run(JOB, letter.ask(), self._done, self._failed)
+        request = self._requests[0]
+        self._tasks.run(JOB, request.ask(), self._done, self._failed)
 
     def _done(self, answer: Any) -> None:
-        self._letters.popleft().done(answer)
+        self._requests.popleft().done(answer)
 
     def _failed(self, problem: Problem) -> None:
-        letter, unsent = self._letters.popleft(), 0
-        while letter.said is not None and self._letters and self._letters[0].said is None:
-            self._letters.popleft()
+        request, unsent = self._requests.popleft(), 0
+        while request.pending is not None and self._requests and self._requests[0].pending is None:
+            self._requests.popleft()
             unsent += 1
-        letter.failed(problem, unsent)
+        request.failed(problem, unsent)
 
     @Slot(str, bool)
     def _go_on(self, job: str, busy: bool) -> None:
-        if job == JOB and not busy and self._letters:
+        if job == JOB and not busy and self._requests:
             self._send()

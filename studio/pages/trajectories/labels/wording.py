@@ -140,7 +140,7 @@ def gist(label: Label, numbers: dict[str, int]) -> str:
     elif orders:
         layers = [_named(layer, numbers) for layer in orders[-1]]
         parts.append(f"ranked {', '.join(layers)}")
-    parts += [_told(word, numbers) for word in label.words if word.kind != "order"]
+    parts += [_word_text(word, numbers) for word in label.words if word.kind != "order"]
     whole = ", ".join(parts)
     return whole[:1].upper() + whole[1:]
 
@@ -150,7 +150,7 @@ def _named(names: Iterable[str], numbers: dict[str, int]) -> str:
     return " and ".join(known)
 
 
-def _told(word: Word, numbers: dict[str, int]) -> str:
+def _word_text(word: Word, numbers: dict[str, int]) -> str:
     who = _named([word.trajectory_id], numbers) if word.trajectory_id else "the group"
     if word.kind == "score":
         return f"{who} scored {formatting.number(word.value)}"

@@ -108,7 +108,7 @@ class EvidencePanel(QWidget):
         parts: list[QWidget] = []
         if record.problem:
             parts.append(Text(plain(str(record.problem)), "label", 400, "warn", wrap=True))
-        parts += [self._said(one, evidence) for one in _about(evidence) if one.holds()]
+        parts += [self._label_card(one, evidence) for one in _about(evidence) if one.holds()]
         for one in sorted(own, key=lambda verdict: verdict is not chief):
             view = VerdictView(one, one is chief)
             view.passage_wanted.connect(self.passage_wanted)
@@ -118,7 +118,7 @@ class EvidencePanel(QWidget):
             parts.append(Text(words, "label", 400, "muted", wrap=True))
         return parts
 
-    def _said(self, label: Label, evidence: Evidence) -> QWidget:
+    def _label_card(self, label: Label, evidence: Evidence) -> QWidget:
         card = Card(tone="human")
         card.body.addWidget(label_entry(label, evidence.numbers))
         return card

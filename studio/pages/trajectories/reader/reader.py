@@ -36,8 +36,8 @@ class Reader(QWidget):
         self._shown: Evidence | None = None
         self._items: list[Item] = []
         self._build()
-        self._tint.chosen.connect(lambda i: self.set_tint(TINTS[i][1], told=True))
-        self.transcript.tint_chosen.connect(lambda name: self.set_tint(name, told=True))
+        self._tint.chosen.connect(lambda i: self.set_tint(TINTS[i][1], notify=True))
+        self.transcript.tint_chosen.connect(lambda name: self.set_tint(name, notify=True))
         self._outline.row_wanted.connect(self.transcript.focus_row)
         self.transcript.row_focused.connect(self._outline.show_row)
         self.evidence.passage_wanted.connect(self.show_passage)
@@ -75,12 +75,12 @@ class Reader(QWidget):
         if places:
             self.transcript.focus_row((after or places)[0])
 
-    def set_tint(self, name: str, told: bool = False) -> None:
+    def set_tint(self, name: str, notify: bool = False) -> None:
         names = [key for _, key in TINTS]
         if name in names:
             self._tint.set_index(names.index(name))
             self.transcript.set_tint(name)
-            if told:
+            if notify:
                 self.tint_chosen.emit(name)
 
     def _build(self) -> None:

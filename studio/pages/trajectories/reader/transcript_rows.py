@@ -226,10 +226,10 @@ def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory])
             best, companion = common, other
     if companion < 0:
         return "Turn 1: diverges from the start"
-    with_whom = siblings[companion].index + 1
+    number = siblings[companion].index + 1
     if best >= len(mine):
-        return f"Identical to {with_whom} to the end"
-    return f"Turn {best + 1}: identical to {with_whom} until turn {best}"
+        return f"Identical to {number} to the end"
+    return f"Turn {best + 1}: identical to {number} until turn {best}"
 
 
 def question_of(trajectory: Trajectory) -> str:

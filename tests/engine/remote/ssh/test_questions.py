@@ -18,7 +18,7 @@ def test_the_time_of_a_person_does_not_count() -> None:
         async with clock:
             both = (person.ask("code", "first"), person.ask("code", "second"))
             assert sorted(await asyncio.gather(*both)) == ["1", "2"]  # type: ignore[type-var]
-        assert person.asked == 2
+        assert person.question_count == 2
 
     asyncio.run(work())
 

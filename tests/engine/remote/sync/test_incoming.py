@@ -53,7 +53,7 @@ def bring(incoming: Incoming, source: Path, asked: SyncFolder, cut: int = 0) -> 
     for sha256 in incoming.missing(asked).sha256:
         data = (source / files[sha256].path).read_bytes()
         for piece in (data[:cut], data[cut:]):
-            asyncio.run(incoming.take(sha256, incoming.begun(sha256), pieces(piece)))
+            asyncio.run(incoming.take(sha256, incoming.received_bytes(sha256), pieces(piece)))
         incoming.finish(sha256, len(data))
     incoming.commit(asked)
 
@@ -102,7 +102,7 @@ def test_a_damaged_content_is_not_taken(tmp_path: Path) -> None:
     asyncio.run(incoming.take(digest, 0, wrong()))
     with pytest.raises(Refused, match="damaged"):
         incoming.finish(digest, 5)
-    assert incoming.begun(digest) == 0
+    assert incoming.received_bytes(digest) == 0
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_an_evaluation_says_better_only_where_it_is(
             shown = [line.words() for line in page._compare._lines]
             assert "measured during training" in shown[0]
             QTest.mouseClick(page._evaluate, Qt.MouseButton.LeftButton)
-            await until(lambda: page._desk.result is not None)
+            await until(lambda: page._evaluation.result is not None)
             (line,) = page._compare._lines
             assert "is better than base, +0.33" in line.words()
             assert line.property("tone") == "good"

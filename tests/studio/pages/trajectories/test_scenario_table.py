@@ -41,7 +41,7 @@ def test_a_key_shows_them_a_header_sorts_and_enter_opens_the_groups(
             QTest.keyClick(page._home(), Qt.Key.Key_P)
             await until(lambda: page._view == SCENARIOS)
             table, rows = page._scenarios, page._scenarios.rows
-            await until(lambda: rows.asked_once)
+            await until(lambda: rows.is_loaded)
             trained = [t for t in simulation.made.trajectories if t.split == "train"]
             assert rows.total == len({t.scenario_id for t in trained})
             assert engine.reading.curves_asked[0].sort == "difficulty"
@@ -49,7 +49,7 @@ def test_a_key_shows_them_a_header_sorts_and_enter_opens_the_groups(
             assert hard == sorted(hard, reverse=True)
 
             table.sortByColumn(GAIN, Qt.SortOrder.DescendingOrder)
-            await until(lambda: rows.asked_once)
+            await until(lambda: rows.is_loaded)
             assert rows.query.sort == "gain"
             gains = [rows.record(row).gain for row in range(rows.total)]
             assert gains == sorted(gains, reverse=True)
@@ -58,12 +58,12 @@ def test_a_key_shows_them_a_header_sorts_and_enter_opens_the_groups(
             wanted = rows.record(1).scenario_id
             QTest.keyClick(table, Qt.Key.Key_Return)
             assert page._view == IN_COLUMNS
-            await until(lambda: page._groups.asked_once)
+            await until(lambda: page._groups.is_loaded)
             shown = {group.scenario_id for group in page._groups._pages[0]}
             assert shown == {wanted}
             assert page._panel._step.isVisible()
             page._panel._step.removed.emit()
-            await until(lambda: page._groups.asked_once)
+            await until(lambda: page._groups.is_loaded)
             assert page._groups.query.scenario_id is None
 
     run(job())

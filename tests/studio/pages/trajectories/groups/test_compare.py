@@ -79,7 +79,7 @@ def test_c_compares_and_arrows_walk(
             press(page, Key.Key_Right)
             assert page._compare._shown == (best, page._columns.record().id)
             press(page, Key.Key_V)
-            assert page._desk.labelling.draft, "one may label what one compares"
+            assert page._labels.labelling.draft, "one may label what one compares"
             assert not page._bar.isHidden()
             press(page, Key.Key_Escape)
             press(page, Key.Key_C)

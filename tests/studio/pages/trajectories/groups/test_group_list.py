@@ -109,6 +109,6 @@ def test_a_group_that_is_told_late_is_not_shown_under_another_run(
             held.on.set()
             await asyncio.wait([asking])
             assert page._siblings is None
-            assert not page._desk.labelling.attempts
+            assert not page._labels.labelling.attempts
 
     run(job())

@@ -11,7 +11,7 @@ from engine.protocol.records.judging import Verdict
 from engine.protocol.records.labels import Label, Word
 from engine.protocol.records.runs import GroupSummary, Trajectory
 from engine.protocol.requests.runs import Siblings
-from studio.pages.trajectories.labels.blind_grading import blinded, told
+from studio.pages.trajectories.labels.blind_grading import agreement_words, blinded
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.pages.trajectories.labels.test_labels import (
@@ -60,13 +60,15 @@ def test_nothing_of_what_others_said_is_left() -> None:
 
 def test_after_it_the_judge_is_compared_pair_by_pair() -> None:
     best = Word(kind="best", trajectory_id="t0")
-    assert told(label(best), group(0.9, 0.2, 0.4)).startswith("The judge agrees in all 2 pairs")
-    words = told(label(best), group(0.5, 0.2, 0.8))
+    assert agreement_words(label(best), group(0.9, 0.2, 0.4)).startswith(
+        "The judge agrees in all 2 pairs"
+    )
+    words = agreement_words(label(best), group(0.5, 0.2, 0.8))
     assert words.startswith("The judge agrees in 1 of 2 pairs: it scores 3 at 0.80 and 1 at 0.50.")
     unjudged = group(0.9, 0.2).model_copy(update={"verdicts": []})
-    assert told(label(best), unjudged).startswith("The reward agrees in all 1 pair")
+    assert agreement_words(label(best), unjudged).startswith("The reward agrees in all 1 pair")
     flag = Word(kind="flag", trajectory_id="t0")
-    assert "has no preference for these pairs" in told(label(flag), group(0.9, 0.2))
+    assert "has no preference for these pairs" in agreement_words(label(flag), group(0.9, 0.2))
 
 
 def test_a_group_is_graded_blind_by_keys_and_then_told(
@@ -75,7 +77,7 @@ def test_a_group_is_graded_blind_by_keys_and_then_told(
     async def job() -> None:
         async with reading(judged, qapp, tmp_path) as (_, page):
             press(page, Key.Key_B)
-            await until(lambda: page._blind and page._desk.labelling.blind)
+            await until(lambda: page._blind and page._labels.labelling.blind)
             await until(lambda: not page.tasks.busy("siblings"))
             heads = [column.head.accessibleName() for column in page._columns._columns]
             assert all("hidden until you commit" in told for told in heads)
@@ -89,7 +91,7 @@ def test_a_group_is_graded_blind_by_keys_and_then_told(
             press(page, Key.Key_2)
             press(page, Key.Key_1, SHIFT)
             await until(lambda: "after Enter" in page._bar.sentence())
-            assert not page._desk.labelling.outcomes(), "no preview: it would tell"
+            assert not page._labels.labelling.outcomes(), "no preview: it would tell"
             press(page, Key.Key_Return)
             await until(lambda: len(held(judged)) == 1 and not page._blind)
             await until(lambda: "agrees in" in page._bar.sentence())
@@ -122,6 +124,6 @@ def test_from_the_judge_page_the_group_opens_blind_and_stays_so(
             await until(lambda: page._groups.total)
             await asyncio.sleep(0.2)
             assert page._blind
-            assert page._desk.labelling.blind
+            assert page._labels.labelling.blind
 
     run(job())

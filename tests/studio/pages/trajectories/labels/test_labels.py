@@ -69,7 +69,7 @@ def held(engine: FakeEngine) -> list[Label]:
 
 async def applied(page: TrajectoriesPage, engine: FakeEngine, count: int) -> None:
     press(page, Key.Key_Return)
-    await until(lambda: len(held(engine)) == count and not page._desk.labelling.draft)
+    await until(lambda: len(held(engine)) == count and not page._labels.labelling.draft)
     await until(lambda: not (page.tasks.busy("label") or page.tasks.busy("siblings")))
 
 
@@ -78,7 +78,7 @@ def test_a_label_by_keys_is_previewed_committed_shown_and_undone(
 ) -> None:
     async def job() -> None:
         async with reading(judged, qapp, tmp_path) as (studio, page):
-            bar, labelling = page._bar, page._desk.labelling
+            bar, labelling = page._bar, page._labels.labelling
             before = [one.advantage for one in labelling.attempts]
             press(page, Key.Key_2)
             press(page, Key.Key_3, SHIFT)
@@ -93,7 +93,7 @@ def test_a_label_by_keys_is_previewed_committed_shown_and_undone(
             kinds = [(word.kind, word.trajectory_id) for word in held(judged)[0].words]
             names = [one.id for one in labelling.attempts]
             assert kinds == [("best", names[1]), ("worst", names[2])]
-            assert page._desk.toast.words().startswith(
+            assert page._labels.toast.words().startswith(
                 "2 labelled best, 3 labelled worst. Advantages"
             )
             assert page._siblings.labels
@@ -113,7 +113,7 @@ def test_keys_are_taken_back_one_by_one_and_all_at_once(
 ) -> None:
     async def job() -> None:
         async with reading(judged, qapp, tmp_path) as (_, page):
-            draft = lambda: page._desk.labelling.draft  # noqa: E731
+            draft = lambda: page._labels.labelling.draft  # noqa: E731
             focused = page._columns.record().id
             press(page, Key.Key_V)
             press(page, Key.Key_G)
@@ -150,9 +150,9 @@ def test_letters_typed_into_a_field_are_no_labels(
             focused = page._columns.record().id
             press(page, Key.Key_N)
             QTest.keyClicks(QApplication.focusWidget(), "very good x 1")
-            assert not page._desk.labelling.draft
+            assert not page._labels.labelling.draft
             press(page, Key.Key_Return)
-            assert page._desk.labelling.draft.notes == {focused: "very good x 1"}
+            assert page._labels.labelling.draft.notes == {focused: "very good x 1"}
             press(page, Key.Key_S)
             QTest.keyClicks(QApplication.focusWidget(), "7x")
             press(page, Key.Key_Return)
@@ -160,15 +160,15 @@ def test_letters_typed_into_a_field_are_no_labels(
             QApplication.focusWidget().clear()
             QTest.keyClicks(QApplication.focusWidget(), "85")
             press(page, Key.Key_Return)
-            assert page._desk.labelling.draft.scores == {focused: 0.85}
+            assert page._labels.labelling.draft.scores == {focused: 0.85}
             press(page, Key.Key_S)
             press(page, Key.Key_Escape)
-            assert page._desk.labelling.draft, "Escape in the field leaves only the field"
+            assert page._labels.labelling.draft, "Escape in the field leaves only the field"
             await applied(page, judged, 1)
             assert [word.kind for word in held(judged)[0].words] == ["score", "note"]
             press(page, Key.Key_Slash)
             QTest.keyClicks(QApplication.focusWidget(), "vg")
-            assert not page._desk.labelling.draft
+            assert not page._labels.labelling.draft
             page._panel.search.clear()
 
     run(job())
@@ -182,14 +182,14 @@ def test_an_order_by_keys_and_an_effect(
             order = [one.id for one in page._columns.order()]
             press(page, Key.Key_Right, CTRL)
             expected = [order[1], order[0], *order[2:]]
-            assert [layer[0] for layer in page._desk.labelling.draft.order] == expected
+            assert [layer[0] for layer in page._labels.labelling.draft.order] == expected
             page._bar.effect_chosen.emit("none")
             await until(lambda: "Agreement only" in page._bar.sentence())
             press(page, Key.Key_L)
             await applied(page, judged, 1)
             label = held(judged)[0]
             assert (label.effect, label.teaches) == ("none", True)
-            assert page._desk.labelling.effect == "reward", "chosen for each label"
+            assert page._labels.labelling.effect == "reward", "chosen for each label"
 
     run(job())
 
@@ -206,7 +206,7 @@ def test_a_refusal_is_said_once_at_the_bar(
             await until(lambda: "cannot be scored" in page._bar.sentence())
             await until(lambda: not page.tasks.busy("label"))
             assert not studio.notifier.words()
-            assert page._desk.labelling.draft, "what was said is kept"
+            assert page._labels.labelling.draft, "what was said is kept"
             judged.refuse.clear()
             press(page, Key.Key_Escape)
             press(page, Key.Key_U)
@@ -224,7 +224,7 @@ def test_keys_belong_to_their_view_and_to_the_sheet(
             assert page._view == TABLE
             assert page._bar.isHidden()
             press(page, Key.Key_V)
-            assert not page._desk.labelling.draft
+            assert not page._labels.labelling.draft
             press(page, Key.Key_Escape)
             assert page._view == COLUMNS
             press(page, Key.Key_R)
@@ -234,7 +234,7 @@ def test_keys_belong_to_their_view_and_to_the_sheet(
             assert not page._bar.isHidden(), "what waits for Enter is in sight"
             press(page, Key.Key_Escape)
             page.show_query(TrajectoryQuery(labelled=False))
-            await until(lambda: page._groups.asked_once and page._groups.total == 6)
+            await until(lambda: page._groups.is_loaded and page._groups.total == 6)
         listed = {spec.id for spec in ACTIONS}
         assert {row.id for row in TRAJECTORIES} <= listed
 
@@ -255,7 +255,7 @@ def test_a_head_is_dragged_to_its_rank(
             QTest.mouseMove(head, end)
             assert columns._drop == 2
             QTest.mouseRelease(head, Qt.MouseButton.LeftButton, pos=end)
-            layers = [layer[0] for layer in page._desk.labelling.draft.order]
+            layers = [layer[0] for layer in page._labels.labelling.draft.order]
             assert layers == [order[1], order[0], *order[2:]]
             assert columns._drop == -1
 
@@ -272,7 +272,7 @@ def test_a_slow_preview_never_blocks_and_a_fast_enter_commits_once(
                 press(page, Key.Key_Return)
             await applied(page, judged, 1)
             assert len(judged.labels[RUN].kept) == 1
-            assert "Advantage" in page._desk.toast.words()
+            assert "Advantage" in page._labels.toast.words()
 
     run(job())
 
@@ -284,14 +284,14 @@ def test_what_another_one_says_is_shown_and_the_draft_kept(
         async with reading(judged, qapp, tmp_path) as (studio, page):
             await until(lambda: page._seen[1] is not None)
             press(page, Key.Key_F)
-            await until(lambda: page._desk.labelling.preview)
-            group, first = page._siblings.group, page._desk.labelling.attempts[0]
+            await until(lambda: page._labels.labelling.preview)
+            group, first = page._siblings.group, page._labels.labelling.attempts[0]
             word = Word(kind="veto", trajectory_id=first.id)
             said = Label(id="cli", step=group.step, group=group.group, words=(word,), who="ada")
             await studio.session.client.add_label(RUN, said)
             await until(lambda: page._siblings.labels)
-            assert page._desk.labelling.attempts[0].reward == 0
-            assert page._desk.labelling.draft
-            await until(lambda: page._desk.labelling.preview)
+            assert page._labels.labelling.attempts[0].reward == 0
+            assert page._labels.labelling.draft
+            await until(lambda: page._labels.labelling.preview)
 
     run(job())

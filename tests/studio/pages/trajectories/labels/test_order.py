@@ -52,12 +52,12 @@ def test_an_answer_leaves_the_draft_of_the_next_group(
     async def job() -> None:
         async with storing(judged, qapp, tmp_path) as (_, page, slow):
             press(page, Key.Key_1)
-            draft = page._desk.labelling.draft
+            draft = page._labels.labelling.draft
             assert draft
             assert not page._bar._apply.is_busy(), "nothing of this group is on its way"
             slow.on.set()
             await until(lambda: len(held(judged)) == 1 and not page.tasks.busy("label"))
-            assert page._desk.labelling.draft == draft
+            assert page._labels.labelling.draft == draft
 
     run(job())
 
@@ -72,7 +72,7 @@ def test_an_enter_meanwhile_is_sent_after_it(
                 press(page, Key.Key_Return)
             assert page._bar._apply.is_busy()
             slow.on.set()
-            await until(lambda: len(held(judged)) == 2 and not page._desk.labelling.draft)
+            await until(lambda: len(held(judged)) == 2 and not page._labels.labelling.draft)
             assert not page._bar._apply.is_busy()
             assert groups(judged) == [2, 1], "as they were said"
             await until(lambda: page._siblings.labels)
@@ -88,7 +88,7 @@ def test_an_undo_meanwhile_is_of_what_is_being_stored(
             press(page, Key.Key_U)
             slow.on.set()
             await until(lambda: judged.labels[RUN].kept and not held(judged))
-            await until(lambda: page._desk.toast.words().startswith("Undone: 2 labelled best"))
+            await until(lambda: page._labels.toast.words().startswith("Undone: 2 labelled best"))
 
     run(job())
 
@@ -122,7 +122,7 @@ def test_a_late_refusal_says_which_group_and_keeps_the_undo_from_another_label(
             assert "Nothing was undone" in words
             assert not undone.asked.is_set()
             assert len(held(judged)) == 1
-            assert page._desk.labelling.draft, "what is said of the second group stays"
+            assert page._labels.labelling.draft, "what is said of the second group stays"
 
     run(job())
 
@@ -133,7 +133,7 @@ def test_a_label_stored_after_another_run_was_chosen_is_told_by_its_run(
     async def job() -> None:
         async with storing(judged, qapp, tmp_path) as (studio, page, slow):
             changed: list[Any] = []
-            page._desk.group_changed.connect(changed.append)
+            page._labels.group_changed.connect(changed.append)
             studio.session.select_run("")
             slow.on.set()
             await until(lambda: "amber-kestrel: 2 labelled best" in studio.notifier.words())
@@ -149,11 +149,11 @@ def test_the_undo_of_the_confirmation_is_of_its_label(
     async def job() -> None:
         async with storing(judged, qapp, tmp_path) as (_, page, slow):
             press(page, Key.Key_1)
-            draft = page._desk.labelling.draft
+            draft = page._labels.labelling.draft
             slow.on.set()
-            await until(lambda: page._desk.toast.words().startswith("2 labelled best"))
-            page._desk.toast.undo_requested.emit()
+            await until(lambda: page._labels.toast.words().startswith("2 labelled best"))
+            page._labels.toast.undo_requested.emit()
             await until(lambda: judged.labels[RUN].kept and not held(judged))
-            assert page._desk.labelling.draft == draft
+            assert page._labels.labelling.draft == draft
 
     run(job())
