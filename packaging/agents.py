@@ -17,7 +17,7 @@ class KeptPlace(AgentPlace):
         self.download_bytes = self.installed_bytes = 0
         self._lay_out("agent", "the agent")
         note = self._note()
-        self.asked, self.locked = Path(note.get("asked", "")), True
+        self.requirements, self.locked = Path(note.get("requirements", "")), True
         self.lock = self.kept / "lock.txt"
 
     def _note(self) -> dict[str, str]:
@@ -28,7 +28,7 @@ class KeptPlace(AgentPlace):
     def wanted(self) -> bool:
         """Whether the file that it was made for still asks for just this."""
         try:
-            return AgentPlace(self.asked, self.venv).key == self.key
+            return AgentPlace(self.requirements, self.venv).key == self.key
         except (OSError, UnicodeDecodeError):
             return False
 
@@ -60,7 +60,7 @@ def status(place: KeptPlace) -> dict[str, object]:
         "homes": [str(one) for one in homes],
         "unfit": "",
         "busy": is_busy(place.turnstile),
-        "asked": str(place.asked) if home else "",
+        "requirements": str(place.requirements) if home else "",
         "wanted": place.wanted,
     }
 

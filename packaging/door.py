@@ -138,14 +138,14 @@ def act(here: place.Place, action: str, spared: list[Path], tell: "Teller") -> N
         environments.sweep(here, spared, tell)
 
 
-def place_of(name: str, asked: "Path | None" = None) -> place.Place:
+def place_of(name: str, requirements: "Path | None" = None) -> place.Place:
     """Raises Refusal where an agent's requirements cannot be read."""
     if name.startswith(agents.BEGINS):
         return agents.KeptPlace(name, VENV)
     if name != AGENT:
         return place.Place(name, LOCKS, VENV)
     try:
-        return place.AgentPlace(Path(asked or ""), VENV)
+        return place.AgentPlace(Path(requirements or ""), VENV)
     except (OSError, UnicodeDecodeError) as error:
         raise place.Refusal(
             "agent.requirements_unreadable",

@@ -172,10 +172,12 @@ def mark(place: Place, home: Path, packages: int) -> None:
     size = sum(one.lstat().st_size for one in home.rglob("*") if not one.is_symlink())
     if hasattr(os, "sync"):
         os.sync()
-    asked = {"asked": str(place.asked.resolve())} if isinstance(place, AgentPlace) else {}
+    requirements = (
+        {"requirements": str(place.requirements.resolve())} if isinstance(place, AgentPlace) else {}
+    )
     values = {
-        **asked, "name": place.name, "key": place.key, "engine": place.kind.engine, "bytes": size,
-        "packages": packages, "at": time.time(),
+        **requirements, "name": place.name, "key": place.key, "engine": place.kind.engine,
+        "bytes": size, "packages": packages, "at": time.time(),
     }  # fmt: skip
     write_whole(home / READY, json.dumps(values))
 
@@ -300,7 +302,7 @@ def asked_packages(place: Place) -> int:
     if place.lock.exists():
         return len(read_lock(place.lock))
     assert isinstance(place, AgentPlace)
-    lines = place.asked.read_text(encoding="utf-8").splitlines()
+    lines = place.requirements.read_text(encoding="utf-8").splitlines()
     return sum(bool(line.strip()) and line.lstrip()[0] not in "#-" for line in lines)
 
 

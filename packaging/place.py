@@ -164,25 +164,25 @@ class AgentPlace(Place):
     """Where the packages that a project's agent asks for live: of a lock with hashes, or of what
     pip makes of a plain requirements file on the day it is installed."""
 
-    def __init__(self, asked: Path, venv: Path) -> None:
-        self.kind, self.venv, self.asked = Kind(""), venv, asked
+    def __init__(self, requirements: Path, venv: Path) -> None:
+        self.kind, self.venv, self.requirements = Kind(""), venv, requirements
         parts = [".".join(version_of(venv)[:2]), sys.platform, platform.machine()]
-        parts = [sha256(asked), *parts, *(sha256(one) for one in referred(asked)[1:])]
+        parts = [sha256(requirements), *parts, *(sha256(one) for one in referred(requirements)[1:])]
         self.key = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
         self.download_bytes, self.installed_bytes = 0, int(AGENT_BYTES)
         self._lay_out("agent", "the agent")
-        self.locked = is_locked(asked)
-        self.lock = asked if self.locked else self.kept / "lock.txt"
+        self.locked = is_locked(requirements)
+        self.lock = requirements if self.locked else self.kept / "lock.txt"
 
     def older(self) -> list[Path]:
         """None: those of other keys are other agents', see agents.py."""
         return []
 
 
-def referred(asked: Path) -> list[Path]:
+def referred(requirements: Path) -> list[Path]:
     """A requirements file and those that it names by -r or -c, and they in turn, each once. What is
     not there has pip's word for it."""
-    found = [asked.resolve()]
+    found = [requirements.resolve()]
     for file in found:  # which grows meanwhile
         for name in REFERRED.findall(file.read_text(encoding="utf-8").replace("\\\n", " ")):
             other = (file.parent / name.strip("'\"")).resolve()
@@ -191,9 +191,9 @@ def referred(asked: Path) -> list[Path]:
     return found
 
 
-def is_locked(asked: Path) -> bool:
+def is_locked(requirements: Path) -> bool:
     """Whether every package of a requirements file is pinned by hash."""
-    lines = asked.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    lines = requirements.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     wanted = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     return bool(wanted) and all("==" in line and "--hash=sha256:" in line for line in wanted)
 

@@ -111,9 +111,9 @@ def resolve(place: AgentPlace, tell: Tell, held: int) -> None:
     came = place.arriving / "files"
     came.mkdir(parents=True)
     (place.arriving / "tmp").mkdir()
-    tell("resolving", 0, 1, f"what {place.asked.name} comes to")
+    tell("resolving", 0, 1, f"what {place.requirements.name} comes to")
     asked = ["download", "--no-cache-dir", "--prefer-binary", "--dest", str(came)]
-    pip(place, python_of(place.venv), [*asked, "-r", str(place.asked)], held, lambda _: None)
+    pip(place, python_of(place.venv), [*asked, "-r", str(place.requirements)], held, lambda _: None)
     place.wheels.mkdir(parents=True, exist_ok=True)
     pins = []
     for file in sorted(came.iterdir()):

@@ -8,7 +8,7 @@ import tomlkit
 from engine.protocol.config.project import JudgeConfig, ProjectConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import RunSpec
-from engine.protocol.requests.drafts import BEGUN, DescribeTask, Writer
+from engine.protocol.requests.drafts import DRAFT_MARK, DescribeTask, Writer
 from engine.runtime.files import replace_file
 from engine.runtime.ids import ulid
 from engine.storage.project import FILE
@@ -45,7 +45,7 @@ async def open_draft(wanted: DescribeTask) -> Path:
         return found
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / FILE).exists():
-        replace_file(folder / FILE, BEGUN)
+        replace_file(folder / FILE, DRAFT_MARK)
         trust_new_project(folder)
     _keep_description(folder, wanted.description)
     spec = RunSpec(
@@ -94,4 +94,4 @@ def _keep_description(folder: Path, words: str) -> None:
 
 def _is_unfinished(folder: Path) -> bool:
     file = folder / FILE
-    return file.is_file() and file.read_text(encoding="utf-8").startswith(BEGUN)
+    return file.is_file() and file.read_text(encoding="utf-8").startswith(DRAFT_MARK)

@@ -12,7 +12,7 @@ from engine.integrations.mcp_servers import check_file
 from engine.models.registry import STARTERS
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError
-from engine.protocol.requests.drafts import BEGUN, LEAST, Draft, FinishProject, Writer
+from engine.protocol.requests.drafts import DRAFT_MARK, LEAST, Draft, FinishProject, Writer
 from engine.runtime.files import replace_file
 from engine.runtime.paths import RESOURCES
 from engine.storage.project import FILE, load_config, load_scenarios, write_scenarios
@@ -71,7 +71,7 @@ def begin_with_tools(folder: Path, servers: Path | None) -> None:
     if servers is not None and servers.resolve() != (folder / MCP).resolve():
         shutil.copy(servers, folder / MCP)
     if not (folder / FILE).exists():
-        text = f'{BEGUN}[agent]\nrequirements = "requirements.txt"\n'
+        text = f'{DRAFT_MARK}[agent]\nrequirements = "requirements.txt"\n'
         replace_file(folder / FILE, text)
         trust_new_project(folder)
 

@@ -130,11 +130,13 @@ class SyncCalls(Transport):
 
     async def home_requests(self, wait_s: float) -> list[HomeRequest]:
         """Open home requests; waits until there is one."""
-        page = await self._ask("GET", "/errands", HomeRequestList, params={"wait": wait_s})
-        return page.errands
+        page = await self._ask("GET", "/home-requests", HomeRequestList, params={"wait": wait_s})
+        return page.requests
 
     async def answer_home_request(self, request_id: str, response: HomeResponse) -> None:
-        await self._send("POST", f"/errands/{request_id}", json=response.model_dump(mode="json"))
+        await self._send(
+            "POST", f"/home-requests/{request_id}", json=response.model_dump(mode="json")
+        )
 
     async def hand_over(self, run_id: str) -> None:
         """Delete a run on the server after it was moved here completely. Raises Refused while it is

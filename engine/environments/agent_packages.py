@@ -54,7 +54,7 @@ def packages_view(name: str) -> EnvironmentView:
 
 
 def view_of(status: Status) -> EnvironmentView:
-    kept = status.model_dump(exclude={"homes", "busy", "asked", "wanted"})
+    kept = status.model_dump(exclude={"homes", "busy", "requirements", "wanted"})
     return EnvironmentView(
         **kept,
         title=TITLE,

@@ -47,7 +47,7 @@ class Status(BaseModel):
     """All its folders, including those replaced by newer ones."""
     unfit: str
     busy: bool
-    asked: str = ""
+    requirements: str = ""
     """Requirements file that an agent environment was installed for."""
     wanted: bool = True
     """Whether the file still has exactly these requirements."""

@@ -75,7 +75,7 @@ def environments(card_lacks: str = "") -> EnvironmentList:
 
 
 def _view(status: Status, words: Words, card: str) -> EnvironmentView:
-    kept = status.model_dump(exclude={"homes", "busy", "asked", "wanted"})
+    kept = status.model_dump(exclude={"homes", "busy", "requirements", "wanted"})
     return EnvironmentView(
         **kept,
         title=words.title,

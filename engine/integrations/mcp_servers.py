@@ -141,7 +141,7 @@ async def discover_tools(project: Path, name: str = "") -> ServerViews:
                 name=key,
                 server=server,
                 tools=(tools := [ToolView.model_validate(tool) for tool in found[key]["tools"]]),
-                looked=True,
+                is_listed=True,
                 problem=_problem(str(found[key].get("wrong", ""))) or _missing(key, server, tools),
             )
             for key, server in servers.items()

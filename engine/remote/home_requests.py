@@ -286,7 +286,7 @@ def _size(value: Any) -> int:
 
 def _refused(host: str, request: HomeRequest, why: str) -> Refused:
     return Refused.of(
-        "errand.refused",
+        "home_request.refused",
         f"{host} requested a judge for run {request.run_id} and was refused: {why}.",
         "Nothing was sent to a provider. If this was not you, check what runs on that server.",
     )

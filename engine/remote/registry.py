@@ -202,8 +202,8 @@ class HostService:
             if self._judge is None or not self._judge.alive:
                 if self._judge:
                     await self._judge.close()
-                log = Path(platformdirs.user_log_dir("atelier")) / "errands.log"
+                log = Path(platformdirs.user_log_dir("atelier")) / "home-requests.log"
                 log.parent.mkdir(parents=True, exist_ok=True)
-                self._judge = await start_worker("errands", log)
+                self._judge = await start_worker("home requests", log)
             await self._judge.ask("keys", keys=dict(self._keys))
             return self._judge

@@ -161,7 +161,7 @@ class Host:
         try:
             answer = HomeResponse(answer=await self.home.run_home_request(self.spec.name, request))
         except AtelierError as error:
-            if error.problem.code == "errand.refused":
+            if error.problem.code == "home_request.refused":
                 self.notice(error.problem)
             answer = HomeResponse(problem=error.problem)
         with contextlib.suppress(AtelierError):  # handed out again to whoever comes next
@@ -210,8 +210,8 @@ class Host:
             return {"keys_at_home": True}
         needed = providers_of(config, models)
         return {
-            "lent": {name: key for name, key in self.home.keys.items() if name in needed},
-            "lent_addresses": [one for one in confirmed_addresses() if one.provider in needed],
+            "provider_keys": {name: key for name, key in self.home.keys.items() if name in needed},
+            "confirmed_addresses": [one for one in confirmed_addresses() if one.provider in needed],
         }
 
     async def _prepare(

@@ -177,7 +177,7 @@ def _unrecorded(
             hint="Check the messages and results of this scenario.",
         ),
         duration_s=timing.duration_s,
-        begun_at=timing.started_at,
+        started_at=timing.started_at,
         policy_version=timing.version,
         seed=seed,
     )
@@ -224,7 +224,7 @@ def _recorded(
         marked=metrics[ADDRESSES_JUDGE] > 0,
         tools=replace_surrogates(conversation.tools),
         output=replace_surrogates(result.output),
-        begun_at=timing.started_at,
+        started_at=timing.started_at,
         policy_version=timing.version,
         seed=seed,
         contestant=stage.contestant,

@@ -30,7 +30,7 @@ ROUTES: tuple[tuple[str, str, int], ...] = (
     ("POST", r"/arena", 8 * MB),
     ("POST", r"/drafts(/tools)?", 8 * MB),
     ("PUT", r"/drafts", 64 * MB),
-    ("POST", r"/errands/[^/]+", 16 * MB),
+    ("POST", r"/home-requests/[^/]+", 16 * MB),
     ("POST", r"/sync/(missing|commit)", 64 * MB),
 )
 """Method, path and size limit of routes whose bodies may be longer than `DEFAULT_BYTES`."""

@@ -261,7 +261,7 @@ def test_hostile_server_changes_nothing_takes_no_key_and_stops_nobody(
     assert not two.evil_provider.asked
     assert {h.get("authorization") for h in two.script.headers} == {f"Bearer {SECRET}"}
     assert len(two.script.asked) > asked, "the honest run's judge was not asked meanwhile"
-    assert any(one.code == "errand.refused" for one in two.notices), "nobody was told"
+    assert any(one.code == "home_request.refused" for one in two.notices), "nobody was told"
     assert peak < MOST_MEMORY
     finish(two, run)
 

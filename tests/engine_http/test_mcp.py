@@ -20,7 +20,7 @@ from engine.protocol.config.mcp import ServerViews, SetServer
 from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.problems import Refused
 from engine.protocol.requests.drafts import (
-    BEGUN,
+    DRAFT_MARK,
     BeginWithTools,
     DescribeTask,
     FinishProject,
@@ -228,7 +228,7 @@ def test_a_project_is_begun_for_tools_and_written_over_http(
         return engine.call(lambda client: client.begin_with_tools(asked))
 
     views = begin(folder, str(file))
-    assert (views.read, [view.looked for view in views.servers]) == (True, [False])
+    assert (views.read, [view.is_listed for view in views.servers]) == (True, [False])
     chosen = SetServer(name="library", server={**LIBRARY, "tools": ["find_book"]})
     engine.call(lambda client: client.set_server(folder, chosen))
     kept = json.loads((workspace / "window" / "mcp.json").read_text())["mcpServers"]["library"]
@@ -243,12 +243,12 @@ def test_a_project_is_begun_for_tools_and_written_over_http(
     last = write(engine, asked)[-1]
     assert (last.problem, len(last.draft.scenarios)) == (None, 10)
     view = engine.call(lambda client: client.project(folder))
-    assert view.toml.startswith(BEGUN), "it is not finished, and says so"
+    assert view.toml.startswith(DRAFT_MARK), "it is not finished, and says so"
     assert view.description == text
     done = FinishProject(folder=folder, draft=last.draft, judge=writer, tools=True)
     view = engine.call(lambda client: client.finish_project(done))
     assert view.problems == []
-    assert not view.toml.startswith(BEGUN)
+    assert not view.toml.startswith(DRAFT_MARK)
 
     (workspace / "mine").mkdir()
     (workspace / "mine" / "notes.txt").write_text("mine")

@@ -271,7 +271,7 @@ def test_agents_do_not_stand_in_each_other_s_way(checkout: Checkout, tmp_path: P
     other = make_agent(tmp_path / "other", "pyarrow\n")
     for project in (one, other):
         assert checkout.run("environments", "install", str(project), "--trust").returncode == 0
-    known = {Path(each["asked"]).parent.name: each for each in kept(checkout).values()}
+    known = {Path(each["requirements"]).parent.name: each for each in kept(checkout).values()}
     assert [known[name]["wanted"] for name in ("one", "other")] == [True, True]
     name = known["other"]["name"]
     python = Path(known["other"]["home"]) / "bin" / "python"

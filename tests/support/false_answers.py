@@ -138,9 +138,9 @@ def errands(run_ids: list[str], url: str, true_url: str) -> Iterator[Lie]:
             ("price", {"model": {"x": url}}),
         ):
             errand = {"id": "0" * 32, "run_id": run_id, "op": op, "fields": fields}
-            yield Lie(json.dumps({"errands": [errand] * 3}).encode())
-    yield Lie(json.dumps({"errands": [{"id": "../../x", "run_id": "../x", "op": "ask"}]}).encode())
-    yield Lie(json.dumps({"errands": [{}] * 2000}).encode())
+            yield Lie(json.dumps({"requests": [errand] * 3}).encode())
+    yield Lie(json.dumps({"requests": [{"id": "../../x", "run_id": "../x", "op": "ask"}]}).encode())
+    yield Lie(json.dumps({"requests": [{}] * 2000}).encode())
 
 
 def pages(true: bytes) -> Iterator[Lie]:

@@ -27,7 +27,7 @@ KINDS: dict[str, str] = {
     r"GET /runs/\w+/changes": "changes",
     r"GET /runs/\w+/ticks": "ticks",
     r"GET /runs/\w+": "run",
-    r"GET /errands": "errands",
+    r"GET /home-requests": "errands",
     r"POST /runs/\w+/command": "command",
 }
 """Messages of the protocol between a home machine and a server, by method and path."""

@@ -77,11 +77,11 @@ def _state(one: EnvironmentView, found: EnvironmentList) -> str:
 
 def _whose(one: AgentPackages) -> str:
     """Requirements file for which packages were installed, and whether it still needs them."""
-    if not one.asked:
+    if not one.requirements:
         return "unused: its installation was cut off"
     if not one.wanted:
-        return f"unused: {one.asked} is gone, or asks for others now"
-    return f"for {one.asked}"
+        return f"unused: {one.requirements} is gone, or asks for others now"
+    return f"for {one.requirements}"
 
 
 def _amount(size: int) -> str:

@@ -40,7 +40,7 @@ class Completion(BaseModel):
     sampled: list[int]
     logprobs: list[float]
     """Natural logarithm, one per sampled token."""
-    said: str
+    digest: str
     """Digest of the request's messages and the answer."""
     raw: str
     """The answer exactly as sampled, without the end token."""
@@ -95,7 +95,7 @@ class CompletionIndex:
     def add(self, one: Entry) -> None:
         name = one.completion.id
         self.entries[name] = one
-        self._by_words[one.completion.said] = name
+        self._by_words[one.completion.digest] = name
         self._by_sampling[one.sampling] = name
         self.tokens += one.tokens
 

@@ -64,7 +64,7 @@ class SharedConversation(Conversation):
                 prompt=prompt.tokens[begin:],
                 sampled=[token.token for token in sampled],
                 logprobs=[token.logprob for token in sampled],
-                said=digest(self._digest(prompt.messages, len(prompt.messages)), turn.returned),
+                digest=digest(self._digest(prompt.messages, len(prompt.messages)), turn.returned),
                 raw=raw,
                 text=turn.text[len(parent.text) if parent else 0 :],
                 temperature=self._temperature,

@@ -33,7 +33,7 @@ class TraceContext:
 
     def spans(self, one: Trajectory, verdicts: Sequence[Verdict], at: float) -> list[Span]:
         """Return the spans, root first. `at` is when the group was scored, in Unix seconds."""
-        started_at = one.begun_at or at - one.duration_s
+        started_at = one.started_at or at - one.duration_s
         calls = _calls(one)
         root: Span = {
             **self._ids(one, "agent"),

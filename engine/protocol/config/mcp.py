@@ -45,7 +45,7 @@ class ServerView(Value):
     server: McpServer
     tools: list[ToolView] = Field(default_factory=list)
     """All tools of the server, selected or not; empty before the first check."""
-    looked: bool = False
+    is_listed: bool = False
     problem: Problem | None = None
     """Why the server cannot be used."""
 

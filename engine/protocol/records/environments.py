@@ -98,7 +98,7 @@ class AgentPackages(Value):
 
     name: str
     """Name with a hash of the requirements: `agent-0f5c1d2e3b4a`."""
-    asked: str
+    requirements: str
     """Requirements file that it was installed for; empty if the installation never finished."""
     wanted: bool
     """Whether the file still has exactly these requirements."""

@@ -155,7 +155,7 @@ class Trajectory(TrajectorySummary):
     tools: list[dict[str, Any]] = Field(default_factory=list)
     output: str = ""
     """Printed output of the agent, limited in size."""
-    begun_at: float = 0.0
+    started_at: float = 0.0
     """Unix time in seconds; 0 if unknown."""
     policy_version: int = 0
     """Number of updates of the weights that sampled it."""

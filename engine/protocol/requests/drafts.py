@@ -7,7 +7,7 @@ from pydantic import Field
 from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
 
-BEGUN = '# Being written: see "New project from a description".\n'
+DRAFT_MARK = '# Being written: see "New project from a description".\n'
 """First line of the project.toml of an unfinished project."""
 LEAST = 8
 """Minimum number of scenarios, for training and validation together."""

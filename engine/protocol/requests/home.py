@@ -12,7 +12,7 @@ from engine.protocol.base import Request, Value
 from engine.protocol.identifiers import RunId
 from engine.protocol.problems import Problem
 
-MOST_ERRANDS = 1000
+MOST_REQUESTS = 1000
 """Maximum number of HomeRequests in one response."""
 MOST_TEXT_BYTES = 2**23
 """Maximum size in bytes of one request."""
@@ -32,7 +32,7 @@ class HomeRequest(Value):
 
 
 class HomeRequestList(Value):
-    errands: list[HomeRequest] = Field(max_length=MOST_ERRANDS)
+    requests: list[HomeRequest] = Field(max_length=MOST_REQUESTS)
 
 
 class Fields(BaseModel):

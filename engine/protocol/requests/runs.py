@@ -158,9 +158,9 @@ class StartWork(Request):
     Otherwise the local machine calls the judges, and judging waits while it is disconnected."""
     keys_at_home: bool = False
     """Whether the local machine calls the judges and keeps the API keys."""
-    lent: dict[str, str] = Field(default_factory=dict, repr=False)
+    provider_keys: dict[str, str] = Field(default_factory=dict, repr=False)
     """API keys by provider, for this run only, held in memory."""
-    lent_addresses: list[AddressConfirmation] = Field(default_factory=list)
+    confirmed_addresses: list[AddressConfirmation] = Field(default_factory=list)
     """Addresses confirmed on the local machine for these keys."""
     key: str = ""
     """Idempotency key: the same key starts one run, however often it is sent."""

@@ -35,7 +35,7 @@ LINGER_S = 60.0
 LOOK_S = 10.0
 """Seconds between two requests for the list of runs there."""
 SHORTEST_S = 0.05
-BEGUN_S = 10.0
+FIRST_EVENT_S = 10.0
 AGAIN_S = 60.0
 """Seconds until a run that could not be copied is tried again."""
 MOST_RUNS = 5000
@@ -290,10 +290,10 @@ class Mirrors:
         return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
 
     async def until_here(self, run_id: str, seq: int) -> None:
-        """Wait up to `BEGUN_S` seconds until an event is in the replica. Raises LaunchError if the
-        run is no longer mirrored because the connection was lost."""
+        """Wait up to `FIRST_EVENT_S` seconds until an event is in the replica. Raises LaunchError
+        if the run is no longer mirrored because the connection was lost."""
         try:
-            async with asyncio.timeout(BEGUN_S):
+            async with asyncio.timeout(FIRST_EVENT_S):
                 while followed := self._followed.get(run_id):
                     if followed.replica.seq >= seq:
                         return

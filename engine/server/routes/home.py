@@ -44,8 +44,8 @@ class HomeRoutes:
             ("DELETE", "/runs/{run}/files", self.forget_files),
             ("GET", "/runs/{run}/file", self.file),
             ("POST", "/runs/{run}/hand_over", self.hand_over),
-            ("GET", "/errands", self.home_requests),
-            ("POST", "/errands/{errand}", self.answer_home_request),
+            ("GET", "/home-requests", self.home_requests),
+            ("POST", "/home-requests/{request_id}", self.answer_home_request),
         ]
 
     async def lease(self, request: Request) -> Response:
@@ -125,11 +125,11 @@ class HomeRoutes:
     async def home_requests(self, request: Request) -> Response:
         """Open home requests; waits until there is one."""
         wait = min(number_of(request, "wait"), LONGEST_WAIT_S)
-        return json_of(HomeRequestList(errands=await self._requests.waiting(wait)))
+        return json_of(HomeRequestList(requests=await self._requests.waiting(wait)))
 
     async def answer_home_request(self, request: Request) -> Response:
         done = await body_of(request, HomeResponse)
-        self._requests.done(request.path_params["errand"], done)
+        self._requests.done(request.path_params["request_id"], done)
         return Response(status_code=204)
 
 

@@ -28,7 +28,9 @@ class Credentials:
 
     def lend_to_run(self, run_id: str, request: StartRun | StartEvaluation) -> None:
         """Keep the keys and addresses of a start request until `forget_run`."""
-        self._by_run[run_id] = LentKeys(request.lent, frozenset(request.lent_addresses))
+        self._by_run[run_id] = LentKeys(
+            request.provider_keys, frozenset(request.confirmed_addresses)
+        )
 
     def forget_run(self, run_id: str) -> None:
         self._by_run.pop(run_id, None)

@@ -56,7 +56,7 @@ class HomeRequests:
     def done(self, request_id: str, response: HomeResponse) -> None:
         """Store the result of a request. Raises Refused if the request has expired."""
         if request_id not in self._open:
-            raise Refused.of("errand.unknown", "This request has expired.")
+            raise Refused.of("home_request.unknown", "This request has expired.")
         _, future = self._open[request_id]
         if not future.done():
             if response.problem:

@@ -12,7 +12,7 @@ import apsw
 
 from engine.storage.run_db.schema import open_reader, open_writer
 
-TOLD = (
+COPIED = (
     "warmup.finished",
     "step.started",
     "step.extended",
@@ -45,7 +45,7 @@ def copy_until(source: Path, target: Path, run_id: str, step: int, rubrics: bool
         db.execute("VACUUM INTO ?", (str(target),))
     with contextlib.closing(open_writer(target)) as db, db:
         _drop_rows(db, step)
-        _renumber(db, run_id, step, (*TOLD, "rubric.changed") if rubrics else TOLD)
+        _renumber(db, run_id, step, (*COPIED, "rubric.changed") if rubrics else COPIED)
         _give_answers(db)
 
 

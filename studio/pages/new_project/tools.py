@@ -113,7 +113,7 @@ class ToolsPart(QWidget):
 
     @property
     def _ready(self) -> bool:
-        unseen = [view for view in self.servers.views.servers if not view.looked]
+        unseen = [view for view in self.servers.views.servers if not view.is_listed]
         return bool(self._folder and unseen and self._packages.known and not self._tools.lacking)
 
     def _say(self, problem: Problem | None) -> None:

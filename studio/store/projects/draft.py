@@ -4,7 +4,14 @@ import re
 from collections.abc import Sequence
 
 from engine.protocol.records.runs import ProjectView
-from engine.protocol.requests.drafts import BEGUN, LEAST, Draft, DraftScenario, DraftTicked, Writer
+from engine.protocol.requests.drafts import (
+    DRAFT_MARK,
+    LEAST,
+    Draft,
+    DraftScenario,
+    DraftTicked,
+    Writer,
+)
 
 LEAST_WORDS = 20
 """Minimum length of a description in characters."""
@@ -34,7 +41,7 @@ def name_problem(name: str, projects: Sequence[ProjectView]) -> str:
 
 def is_draft(view: ProjectView) -> bool:
     """Return whether the generation of a project was started and not completed."""
-    return view.toml.startswith(BEGUN)
+    return view.toml.startswith(DRAFT_MARK)
 
 
 def description_problem(text: str) -> str:

@@ -15,7 +15,7 @@ def chip_of(view: ServerView) -> tuple[str, str, str]:
     """Return text, tone and icon of the chip of a server."""
     if view.problem is not None:
         return "problem", "bad", "octagon-alert"
-    if not view.looked:
+    if not view.is_listed:
         return "not checked", "neutral", "circle-dashed"
     offered, has = len(view.offered), formatting.plural(len(view.tools), "tool")
     if offered == len(view.tools):
@@ -39,7 +39,7 @@ def not_ready(views: ServerViews) -> str:
     for view in views.servers:
         if view.problem is not None:
             return f"{view.name} cannot be used. Fix or remove it."
-        if not view.looked:
+        if not view.is_listed:
             return "Check the servers first. Scenarios are written for their tools."
     return "" if offered(views) else "Select at least one tool."
 
@@ -50,7 +50,7 @@ def kept_looks(now: ServerViews, before: ServerViews) -> ServerViews:
 
     def merged(view: ServerView) -> ServerView:
         old = views.get(view.name)
-        if view.looked or old is None or _way(old.server) != _way(view.server):
+        if view.is_listed or old is None or _way(old.server) != _way(view.server):
             return view
         return old.model_copy(update={"server": view.server})
 

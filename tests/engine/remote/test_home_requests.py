@@ -95,7 +95,7 @@ class House:
         before = len(self.speaker.asked)
         with pytest.raises(Refused, match=why) as caught:
             self.answer(op, **more)
-        assert caught.value.problem.code == "errand.refused"
+        assert caught.value.problem.code == "home_request.refused"
         assert len(self.speaker.asked) == before
 
 

@@ -48,7 +48,7 @@ VALUES: tuple[object, ...] = (
     {"folder": "p", "run": RUN, "place": "workspace", "manifest": {"files": [FILE]}},
     {"sha256": [HASH], "bytes": 3},
     {"path": "/a", "changed": 1, "removed": 0},
-    {"errands": [{"id": "0" * 32, "run_id": RUN, "op": "ask", "fields": ASKED}]},
+    {"requests": [{"id": "0" * 32, "run_id": RUN, "op": "ask", "fields": ASKED}]},
     {"home": "0" * 32, "name": "me", "take_over": False, "fresh": True},
     ASKED | {"messages": MESSAGES, "max_tokens": 10, "temperature": 0.5},
     ASKED | {"request": {"messages": MESSAGES, "max_tokens": 10, "stop": ["a"]}},

@@ -12,7 +12,7 @@ from engine.protocol.config.mcp import McpServer, ServerView, ServerViews, SetSe
 from engine.protocol.problems import Problem
 from engine.protocol.records.runs import ProjectView
 from engine.protocol.requests.drafts import (
-    BEGUN,
+    DRAFT_MARK,
     BeginWithTools,
     DescribeTask,
     Draft,
@@ -144,7 +144,7 @@ class FakeAuthoring:
     def _begin_project(self, folder: str, description: str) -> None:
         if folder not in self._homes.projects:
             name = Path(folder).name
-            self._homes.add(name, toml=BEGUN, description=description)
+            self._homes.add(name, toml=DRAFT_MARK, description=description)
 
     async def _begin(self, request: Request) -> Any:
         asked = BeginWithTools.model_validate(await request.json())
@@ -160,14 +160,14 @@ class FakeAuthoring:
         server = McpServer(command="python", args=("servers/library_server.py",))
         self.servers.setdefault(folder, {})[name] = server
 
-    def _views(self, folder: str, looked: bool = False) -> ServerViews:
+    def _views(self, folder: str, listed: bool = False) -> ServerViews:
         views = [
             ServerView(
                 name=name,
                 server=server,
-                looked=looked,
-                tools=LIBRARY if looked and name not in self.gone else [],
-                problem=GONE if looked and name in self.gone else None,
+                is_listed=listed,
+                tools=LIBRARY if listed and name not in self.gone else [],
+                problem=GONE if listed and name in self.gone else None,
             )
             for name, server in self.servers.get(folder, {}).items()
         ]
@@ -190,4 +190,4 @@ class FakeAuthoring:
         self.looks += 1
         if self.problem is not None:
             return JSONResponse(self.problem.model_dump(), 409)
-        return self._views(request.query_params["path"], looked=True)
+        return self._views(request.query_params["path"], listed=True)

@@ -39,7 +39,7 @@ StreamLocalBindUnlink yes
 Tunnel no
 UpdateHostKeys no
 """
-ASKED = "StrictHostKeyChecking ask\n"
+ASK_KEYS = "StrictHostKeyChecking ask\n"
 """Setting if the configuration lacks `yes`: an unknown host key is never accepted silently."""
 
 
@@ -98,7 +98,7 @@ class OpenSSH:
         elif not self._config:
             files = " ".join(_quoted(_own(name)) for name in ("known_hosts", "known_hosts2"))
             lines.append(f"Match all\nUserKnownHostsFile {files}\n")
-        self._file.write_text(INSISTED + (ASKED if ask else "") + "".join(lines))
+        self._file.write_text(INSISTED + (ASK_KEYS if ask else "") + "".join(lines))
         self._file.chmod(0o600)
 
     def command(self, *options: str) -> list[str]:

@@ -53,7 +53,7 @@ def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
     scenarios = _scenarios(project, config, request.scenarios)
     contestants = find_contestants(project, config, request.models)
     remote = [one.model for one in contestants if one.kind == "provider"]
-    check_addresses(config, remote, request.lent_addresses)
+    check_addresses(config, remote, request.confirmed_addresses)
     evaluation = EvaluationPlan(
         contestants=contestants,
         variants=request.systems,

@@ -60,7 +60,7 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     config = origin.config if origin else load_config(project, request.overrides)
     refuse_outside(config)
     check_files(project, config)
-    check_addresses(config, more=request.lent_addresses)
+    check_addresses(config, more=request.confirmed_addresses)
     model = find_model(config.model.name)
     data = None
     if request.kind == "sft":

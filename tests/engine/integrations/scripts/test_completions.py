@@ -20,7 +20,7 @@ def answer(name: str, parent: str = "", version: int = 0, size: int = 2) -> Comp
         prompt=[1, 2],
         sampled=[ord(name[0])] * size,
         logprobs=[-0.1 * len(name)] * size,
-        said=f"said {name}",
+        digest=f"said {name}",
         raw=name,
         text=f"<{name}>",
         temperature=1.0,

@@ -12,7 +12,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments"
 TWO_TURNS = Trajectory(
     id="t00001-000-000", split="train", step=1, group=0, index=0, scenario_id="s1", title="One",
     reward=0.5, advantage=-0.25, parts={"rules": 0.5}, turns=2, sampled_tokens=5, duration_s=3.0,
-    begun_at=100.0, metrics={"moves": 2.0},
+    started_at=100.0, metrics={"moves": 2.0},
     messages=[
         Message(role="user", content="Find it."),
         Message(role="assistant", tool_calls=[CALL]),

@@ -8,7 +8,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from engine.protocol.problems import Problem
-from engine.protocol.requests.drafts import BEGUN, Writer
+from engine.protocol.requests.drafts import DRAFT_MARK, Writer
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.drafts import LIBRARY, SYSTEM
 from tests.studio.fakes.engine import FakeEngine
@@ -201,7 +201,7 @@ def test_closing_it_stops_and_loses_nothing(
 
             sheet._forget()
             sheet.close_sheet()
-            await until(lambda: any(v.toml == BEGUN for v in studio.session.projects))
+            await until(lambda: any(v.toml == DRAFT_MARK for v in studio.session.projects))
             home = studio.pages["home"]
             studio.window.show_page("home")
             home._refresh()

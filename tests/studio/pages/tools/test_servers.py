@@ -26,14 +26,14 @@ SERVER = McpServer(command="python", args=("s.py",))
     ("changes", "words"),
     [
         ({}, "not checked"),
-        ({"looked": True, "tools": LIBRARY}, "4 tools"),
-        ({"looked": True, "problem": GONE}, "problem"),
+        ({"is_listed": True, "tools": LIBRARY}, "4 tools"),
+        ({"is_listed": True, "problem": GONE}, "problem"),
     ],
 )
 def test_every_state_has_its_words(changes: dict[str, Any], words: str) -> None:
     assert chip_of(ServerView(name="x", server=SERVER, **changes))[0] == words
     few = SERVER.model_copy(update={"tools": ("find_book",)})
-    view = ServerView(name="x", server=few, looked=True, tools=LIBRARY)
+    view = ServerView(name="x", server=few, is_listed=True, tools=LIBRARY)
     assert chip_of(view)[0] == "1 of 4 tools"
 
 
