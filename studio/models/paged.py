@@ -51,7 +51,8 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         self._tasks = tasks
         self._fetch: Fetch | None = None
         self._pages: OrderedDict[int, list[R]] = OrderedDict()
-        self._requested: set[int] = set()
+        self._requested: dict[int, None] = {}
+        """Pages that are not loaded, the newest request last."""
         self._stale: set[int] = set()
         self._name = f"{type(self).__name__}-{id(self)}"
         self._timer = QTimer(self)
@@ -130,8 +131,9 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._want(0)
 
     def _want(self, page: int) -> None:
-        if self._fetch is not None and page not in self._requested:
-            self._requested.add(page)
+        if self._fetch is not None:
+            self._requested.pop(page, None)
+            self._requested[page] = None
             if not self._timer.isActive():
                 self._timer.start(0)
 
@@ -146,14 +148,14 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._fetch_requested()
 
     async def _fetch_all(self, fetch: Fetch) -> None:
-        """Fetch requested and stale pages, the last page first: fast scrolling down does not wait
-        for pages that were passed."""
-        while pages := self._requested | self._stale:
-            page = max(pages)
+        """Fetch requested pages, the newest request first, then stale ones: fast scrolling does not
+        wait for pages that were passed."""
+        while pages := [*sorted(self._stale), *self._requested]:
+            page = pages[-1]
             self._stale.discard(page)
             limits = {"offset": page * PAGE, "limit": PAGE}
             answer = await fetch(self.query.model_copy(update=limits))
-            self._requested.discard(page)
+            self._requested.pop(page, None)
             self._put(page, answer.items, answer.total)
 
     def _fail(self, problem: Problem) -> None:

@@ -62,6 +62,20 @@ def test_pages_come_when_looked_at(filled: FakeEngine, run: Run, qtmodeltester: 
     run(shown(filled, job))
 
 
+def test_the_page_on_screen_is_fetched_before_those_that_were_passed(
+    filled: FakeEngine, run: Run
+) -> None:
+    async def job(table: TrajectoryTableModel) -> None:
+        asked = len(filled.asked)
+        for page in (4, 3, 2):  # scrolled up
+            assert table.record(page * PAGE) is None
+        await until(lambda: len(filled.asked) == asked + 3)
+        assert [query.offset for query in filled.asked[asked:]] == [2 * PAGE, 3 * PAGE, 4 * PAGE]
+        await until(lambda: not table._requested)
+
+    run(shown(filled, job))
+
+
 def test_the_engine_sorts_filters_and_searches(filled: FakeEngine, run: Run) -> None:
     async def job(table: TrajectoryTableModel) -> None:
         reward = [column.title for column in COLUMNS].index("Reward")
