@@ -33,14 +33,15 @@ def test_hello_learns(tmp_path: Path) -> None:
 
     project = tmp_path / "hello"
     assert engine("new", str(project), "--sample", "hello").returncode == 0
-    done = engine("train", str(project), "--json")
+    steps, reached = (15, 0.6) if os.environ.get("ATELIER_LONG") else (8, 0.35)
+    done = engine("train", str(project), "--steps", str(steps), "--json")
     events = [decode(line) for line in done.stdout.splitlines()]
     last = events[-1]
     assert isinstance(last, RunFinished), done.stderr
     rewards = [e.metrics["reward/mean"] for e in events if isinstance(e, StepFinished)]
-    assert len(rewards) == 15
+    assert len(rewards) == steps
     assert rewards[0] < 0.15
-    assert max(rewards) >= 0.6
+    assert max(rewards) >= reached
     assert last.validation is not None
     assert last.baseline is not None
     assert last.validation.low > last.baseline.high

@@ -154,7 +154,6 @@ class Host:
                 detail(error),
             ) from error
         finally:
-            gc.freeze()
             gc.enable()
 
     def function(self, file, name):

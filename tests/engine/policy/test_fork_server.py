@@ -152,6 +152,7 @@ def test_other_variables_need_a_process_of_their_own(tmp_path: Path) -> None:
             policy = await TorchPolicy.start(
                 tmp_path / "log", "tiny", variables, start=fork_server.launcher()
             )
+            await policy.hold()  # it runs: while it was being executed it had no variables
             assert psutil.Process(policy.pids[0]).environ()["OMP_NUM_THREADS"] == "3"
             await policy.close()
 
