@@ -1,4 +1,3 @@
 """Actions and keyboard shortcuts as data.
 
-Importable by every room of the studio.
-"""
+Importable by every room of the studio."""

@@ -1,4 +1,3 @@
 """Connection to an engine: calls, event streams and reconnection. Free of Qt.
 
-Imported by models, services and above.
-"""
+Imported by models, services and above."""

@@ -1,7 +1,6 @@
 """Connection to the engine of a local workspace: find or start it, send requests, stream runs.
 
-`client` belongs to the caller's event loop (the studio's Qt loop); streams belong to the pump.
-"""
+`client` belongs to the caller's event loop (the studio's Qt loop); streams belong to the pump."""
 
 import asyncio
 import os

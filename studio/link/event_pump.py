@@ -2,8 +2,7 @@
 
 Input: runs to follow, each with its last `seq`. Output, called in the pump's thread: batches of
 events at most 30 times a second, the state of the connection, runs that the engine refuses to
-stream, and the list of servers after every change. The composition root passes these to Qt.
-"""
+stream, and the list of servers after every change. The composition root passes these to Qt."""
 
 import asyncio
 import contextlib

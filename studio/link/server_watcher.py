@@ -21,8 +21,7 @@ class HostWatcher:
     """Long poll of the list of servers; `run` it in the pump's loop.
 
     `client` raises LaunchError while there is no engine; `broken` is called when the connection is
-    lost.
-    """
+    lost."""
 
     def __init__(
         self,

@@ -1,4 +1,3 @@
 """Qt item models over the store and the paged queries of the engine.
 
-Imported by services, pages and above.
-"""
+Imported by services, pages and above."""

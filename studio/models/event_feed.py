@@ -2,8 +2,7 @@
 slices.
 
 Input: calls by the event pump, in its thread. Output: signals in the GUI thread, at most 30 times
-a second per run. Wired by the composition root; the models of the pages listen.
-"""
+a second per run. Wired by the composition root; the models of the pages listen."""
 
 import logging
 import time

@@ -73,8 +73,7 @@ class ScenarioTableModel(QAbstractTableModel):
     """Editable table of scenarios.
 
     Edits go through `undo`; `rows` is the content to be written. Emits `loaded` after a file was
-    read. If the untrained model was measured, a read-only last column shows the results.
-    """
+    read. If the untrained model was measured, a read-only last column shows the results."""
 
     rejected = Signal(object)
     edited = Signal()

@@ -1,4 +1,3 @@
 """Services of the studio: session, servers, API keys, settings, notifications.
 
-Imported by pages and above.
-"""
+Imported by pages and above."""

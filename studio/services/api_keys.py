@@ -1,7 +1,6 @@
 """API keys in the operating system's keyring, which may be slow, locked or missing.
 
-Every call runs in a thread with a timeout. Keys are stored nowhere else.
-"""
+Every call runs in a thread with a timeout. Keys are stored nowhere else."""
 
 import asyncio
 from collections.abc import Callable

@@ -22,8 +22,7 @@ async def lend(
     """Pass the keys of a project's judges and trackers, and of `others` (LiteLLM model names), to
     the engine.
 
-    Returns the problem of a failed keyring if a judge key is needed and not in the environment.
-    """
+    Returns the problem of a failed keyring if a judge key is needed and not in the environment."""
     await lend_to_trackers(client, config)
     judge = config.judge if config else None
     models = (*(judge.models if judge and judge.enabled else ()), *others)

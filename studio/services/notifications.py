@@ -1,8 +1,7 @@
 """Notifications: a toast at the bottom, a banner above the page, and dialogs.
 
 Refused actions are shown as a toast; a problem of the whole window (no engine) as a banner until it
-is resolved; questions in a dialog that does not block the rest of the window.
-"""
+is resolved; questions in a dialog that does not block the rest of the window."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,7 +1,6 @@
 """Remote servers: their list, the server on which each project trains, and actions on a server.
 
-The engine on this machine keeps the connections. `changed` is emitted when the list changes.
-"""
+The engine on this machine keeps the connections. `changed` is emitted when the list changes."""
 
 import asyncio
 import contextlib
@@ -42,8 +41,7 @@ class Hosts(QObject):
     """Remote servers of a session.
 
     `changed` is also emitted once a second while a countdown is shown; `run_states_changed` when
-    a run on a server was started, resumed or ended.
-    """
+    a run on a server was started, resumed or ended."""
 
     changed = Signal()
     run_states_changed = Signal()

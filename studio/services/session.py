@@ -1,8 +1,7 @@
 """Session of the studio: one engine, one project, one run, and the actions on them.
 
 Methods are the actions; signals report what changed, to the window and the pages. Calls to the
-engine run in `tasks`, by name; failures are emitted as `problem_raised`.
-"""
+engine run in `tasks`, by name; failures are emitted as `problem_raised`."""
 
 import asyncio
 import time

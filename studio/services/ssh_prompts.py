@@ -1,8 +1,7 @@
 """SSH prompts of servers, shown one dialog at a time.
 
 Secrets that a person wants to keep are stored in the system's keyring, by server and prompt: saved
-after a successful login, used once per connection, and deleted if they were wrong.
-"""
+after a successful login, used once per connection, and deleted if they were wrong."""
 
 import hashlib
 from dataclasses import dataclass, field

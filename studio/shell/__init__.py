@@ -1,4 +1,3 @@
 """Shell of the window: palette, menus, help, and connections between pages and window.
 
-Imported by `app` alone.
-"""
+Imported by `app` alone."""

@@ -1,7 +1,6 @@
 """Import of trajectories: ask for project and file, import through the engine, open the run.
 
-The task scope of the session owns the job, from the dialog to the opened run.
-"""
+The task scope of the session owns the job, from the dialog to the opened run."""
 
 import asyncio
 import time

@@ -1,4 +1,3 @@
 """State of the studio, folded from events by plain Python. No Qt, no network.
 
-Imported by models, services and above.
-"""
+Imported by models, services and above."""

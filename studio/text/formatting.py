@@ -1,8 +1,7 @@
 """Formatting of numbers: rewards, money, durations, counts. Pure functions.
 
 True minus (U+2212), two decimals for rewards, a comma as thousands separator, a space before % and
-units. Values that are not finite are written as an en dash: missing, never 0.
-"""
+units. Values that are not finite are written as an en dash: missing, never 0."""
 
 import math
 

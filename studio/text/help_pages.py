@@ -1,8 +1,7 @@
 """Documentation pages of `resources/help`: order, titles, text, links and search; no Qt.
 
 `resources/help/zensical.toml` decides order and groups, for the help window and for the static site
-that `packaging/docs.py` builds. Standard library only, so that any Python can render the pages.
-"""
+that `packaging/docs.py` builds. Standard library only, so that any Python can render the pages."""
 
 import posixpath
 import re

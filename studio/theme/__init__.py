@@ -1,4 +1,3 @@
 """Theme: colour tokens, fonts, icons, tooltips and item roles.
 
-Imported by widgets, models and above.
-"""
+Imported by widgets, models and above."""

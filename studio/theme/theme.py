@@ -2,8 +2,7 @@
 
 `Theme.install(app)` is called once by the composition root. Widgets then call `theme()`, which is
 to colours what `QApplication.palette()` is; they repaint on `changed` or on Qt's own PaletteChange.
-This is the only module that calls setStyleSheet.
-"""
+This is the only module that calls setStyleSheet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,3 @@
 """Checkpoints page: list, comparison, arena and export.
 
-Imported by `shell.page_registry`.
-"""
+Imported by `shell.page_registry`."""

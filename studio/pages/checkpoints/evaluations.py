@@ -65,8 +65,7 @@ class EvaluationController(QObject):
     def start(self, models: Sequence[str], host: str = "") -> None:
         """Start an evaluation on the validation scenarios, queued after active runs.
 
-        `host` names a remote server; empty means this machine.
-        """
+        `host` names a remote server; empty means this machine."""
         request = StartEvaluation(
             project=self._session.project.path,
             models=list(models),

@@ -64,8 +64,7 @@ PHASES = {
 class ExportSheet(Sheet):
     """Sheet for an export: `show_checkpoint(…)`, then `open()`.
 
-    Emits `exported()` when files were created.
-    """
+    Emits `exported()` when files were created."""
 
     exported = Signal()
 
@@ -100,8 +99,7 @@ class ExportSheet(Sheet):
     def show_checkpoint(self, run_id: str, name: str, step: int, sizes: dict[str, float]) -> None:
         """Select a checkpoint; ignored while an export is running.
 
-        `sizes`: format and precision ("gguf q8_0") → file size in bytes, where known in advance.
-        """
+        `sizes`: format and precision ("gguf q8_0") → file size in bytes, where known in advance."""
         if self._tasks.busy("export"):
             return
         self._run_id, self._step, self._name = run_id, step, name

@@ -1,4 +1,3 @@
 """Home page: active run, recent projects, samples.
 
-Imported by `shell.page_registry`.
-"""
+Imported by `shell.page_registry`."""

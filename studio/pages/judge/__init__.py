@@ -1,4 +1,3 @@
 """Judge page: rubric, judge settings, agreement, blind grading.
 
-Imported by `shell.page_registry`.
-"""
+Imported by `shell.page_registry`."""

@@ -1,4 +1,3 @@
 """Wizard for a project from a description.
 
-Imported by pages and shell.
-"""
+Imported by pages and shell."""

@@ -54,6 +54,7 @@ class FinishStep(QWidget):
         self.learner.set_choices([one.name for one in models])
 
     def set_options(self, options: Sequence[JudgeOption], used: Sequence[str]) -> None:
+        """Set the suggestions for the judge model: `used` before, then those found here."""
         self.judge.set_options(options, used)
 
     def show_draft(self, draft: Draft, writer: Writer) -> None:

@@ -1,4 +1,3 @@
 """Run page: step strip, charts, side column, log.
 
-Imported by `shell.page_registry`.
-"""
+Imported by `shell.page_registry`."""

@@ -1,4 +1,3 @@
 """Remote servers: wizard, list and sheet.
 
-Imported by pages and shell.
-"""
+Imported by pages and shell."""

@@ -1,4 +1,3 @@
 """Settings page: appearance, engines, API keys, shortcuts.
 
-Imported by `shell.page_registry`.
-"""
+Imported by `shell.page_registry`."""

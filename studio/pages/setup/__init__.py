@@ -1,4 +1,3 @@
 """Setup page: form, project.toml, scenarios and preflight.
 
-Imported by `shell.page_registry`.
-"""
+Imported by `shell.page_registry`."""

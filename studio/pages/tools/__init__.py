@@ -1,4 +1,3 @@
 """Tools of an agent: Python packages and MCP servers.
 
-Imported by pages and shell.
-"""
+Imported by pages and shell."""

@@ -1,4 +1,3 @@
 """Trajectories page: groups, reader, table, labels.
 
-Imported by `shell.page_registry`.
-"""
+Imported by `shell.page_registry`."""

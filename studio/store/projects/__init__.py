@@ -1,4 +1,3 @@
 """State of a project: configuration, checks, drafts, environments, rubric.
 
-Imported by models, services and above.
-"""
+Imported by models, services and above."""

@@ -1,8 +1,7 @@
 """Explanation of each [backend] setting on this engine, with warnings. Free of I/O.
 
 Input: the project's settings and the engine's backends (None until loaded). Output: a note for each
-setting.
-"""
+setting."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

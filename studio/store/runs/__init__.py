@@ -1,4 +1,3 @@
 """State of runs: the fold of events, series, estimates and status texts.
 
-Imported by models, services and above.
-"""
+Imported by models, services and above."""

@@ -1,4 +1,3 @@
 """State of remote servers, and the rows that show them.
 
-Imported by models, services and above.
-"""
+Imported by models, services and above."""

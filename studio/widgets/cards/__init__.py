@@ -1,4 +1,3 @@
 """Cards, sheets, notices and empty pages.
 
-Imported by widgets above it, services and pages.
-"""
+Imported by widgets above it, services and pages."""

@@ -33,8 +33,7 @@ class Preparation:
 class EmptyPage(QWidget):
     """Empty state: `EmptyPage(heading, sentences)`, then `set_preparations`, `set_actions`.
 
-    Drawings: run, rows, none.
-    """
+    Drawings: run, rows, none."""
 
     action_requested = Signal()
     second_requested = Signal()

@@ -1,4 +1,3 @@
 """Charts on pyqtgraph: cards with panes that share one crosshair.
 
-Imported by widgets above it, services and pages.
-"""
+Imported by widgets above it, services and pages."""

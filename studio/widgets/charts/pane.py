@@ -1,7 +1,6 @@
 """Pane of a chart: grid, series, and an overlay for limits, events and the crosshair.
 
-The data layer is cached as a pixmap: moving the crosshair redraws only the overlay.
-"""
+The data layer is cached as a pixmap: moving the crosshair redraws only the overlay."""
 
 import math
 from collections.abc import Callable, Sequence

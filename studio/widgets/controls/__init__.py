@@ -1,4 +1,3 @@
 """Controls: buttons, inputs, toggles, segments.
 
-Imported by widgets above it, services and pages.
-"""
+Imported by widgets above it, services and pages."""

@@ -30,8 +30,7 @@ class TrainButton(Button):
     A click emits train_requested, resume_requested or train_more_requested. While queued, starting
     or training it opens a menu and emits menu_chosen with extend, stop_now, stop_after_step,
     change_setting or cancel. Its right end, or the Down key, opens further choices if there are
-    any.
-    """
+    any."""
 
     train_requested = Signal()
     resume_requested = Signal()

@@ -1,4 +1,3 @@
 """Forms: rows, editors and fields that keep what a person types.
 
-Imported by widgets above it, services and pages.
-"""
+Imported by widgets above it, services and pages."""

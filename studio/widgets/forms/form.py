@@ -19,8 +19,7 @@ class FormRow(QWidget):
 
     Signals: `edited(key, value)` for each change by the user, `entered(key, value)` for each
     finished one (`at_once`: for each valid one), `link_activated(name)` for the link of a note. The
-    owner calls `show_stored` with the stored value and `answer` with the result of an edit.
-    """
+    owner calls `show_stored` with the stored value and `answer` with the result of an edit."""
 
     edited = Signal(str, object)
     entered = Signal(str, object)

@@ -1,7 +1,6 @@
 """Editors of a form: spin box, number, text, choice, segmented, toggle, path.
 
-Each has value, set_value and edited; typed fields also signal when typing is finished.
-"""
+Each has value, set_value and edited; typed fields also signal when typing is finished."""
 
 import math
 from collections.abc import Sequence
@@ -21,8 +20,7 @@ class Field(QWidget):
     """Base class of form editors.
 
     `edited(value)` is emitted after a change by the user, never by set_value; `finished()` when
-    typing ends with Return or loss of focus.
-    """
+    typing ends with Return or loss of focus."""
 
     edited = Signal(object)
     finished = Signal()

@@ -3,8 +3,7 @@
 Input: what the user types, the stored value, the result of an edit. Output: `entered(value)` once a
 change is finished (Return, loss of focus, a pause; immediately if selected rather than typed), and
 `problem_changed(words)` for an invalid value. Text being typed, sent or refused is never redrawn
-unless a different value is stored.
-"""
+unless a different value is stored."""
 
 from typing import Any, Final
 

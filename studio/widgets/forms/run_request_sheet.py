@@ -15,8 +15,7 @@ class OrderSheet(Sheet):
 
     `ordered(request)` is emitted once; the receiver calls `close_started` or `refuse`. Entries
     that were not submitted are kept for the next time on the same subject. Subclasses implement
-    `request` and call `show_command` with the equivalent command line.
-    """
+    `request` and call `show_command` with the equivalent command line."""
 
     ordered = Signal(object)
 

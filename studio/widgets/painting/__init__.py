@@ -1,4 +1,3 @@
 """Painting: boxes, marks, focus ring and motion.
 
-Imported by widgets above it, services and pages.
-"""
+Imported by widgets above it, services and pages."""

@@ -2,8 +2,7 @@
 
 A widget cannot paint outside itself, so one transparent overlay per window is moved to the focused
 widget. `KeyboardFocus` is mixed into every interactive widget; rows and cells set `ring_inside =
-True` and draw their own with `paint.focus_ring`.
-"""
+True` and draw their own with `paint.focus_ring`."""
 
 from typing import TYPE_CHECKING
 

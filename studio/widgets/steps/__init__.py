@@ -1,4 +1,3 @@
 """Step strip and phases of a step.
 
-Imported by widgets above it, services and pages.
-"""
+Imported by widgets above it, services and pages."""

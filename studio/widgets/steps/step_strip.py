@@ -41,8 +41,7 @@ class StepStrip(KeyboardFocus, QWidget):
 
     Signals: `step_hovered(step | None)` moves the shared crosshair, `step_chosen(step)` selects a
     cell, `step_opened(step)` (Enter, double click) opens its trajectories, `branch_wanted(step)`
-    (B) branches a run there.
-    """
+    (B) branches a run there."""
 
     step_hovered = Signal(object)
     step_chosen = Signal(int)

@@ -1,4 +1,3 @@
 """Tables, and the small charts in their cells.
 
-Imported by widgets above it, services and pages.
-"""
+Imported by widgets above it, services and pages."""

@@ -31,8 +31,7 @@ def place_dots(
     """Swarm placement: overlapping dots are moved up or down by half a dot.
 
     Unscored rewards (None, nan) are hollow dots past the end of the axis. Equal rewards (no signal)
-    are piled up.
-    """
+    are piled up."""
     scored = [r for r in rewards if r is not None and math.isfinite(r)]
     span = (high - low) or 1.0
     mean = sum(scored) / len(scored) if scored else 0.0

@@ -1,7 +1,6 @@
 """Base of every table: QTableView with 36 px rows, and a delegate that draws by kind of column.
 
-Models provide plain values and the roles of `studio.theme.item_roles`.
-"""
+Models provide plain values and the roles of `studio.theme.item_roles`."""
 
 from typing import Any
 
@@ -43,8 +42,7 @@ _PAD = 12
 class Table(QTableView):
     """Table with rows of 36 px (`row_px`), hairlines, hover, selection, and sorting by the header.
 
-    Signals: `row_opened(row)` on double click and Enter, `row_marked(row)` on Space.
-    """
+    Signals: `row_opened(row)` on double click and Enter, `row_marked(row)` on Space."""
 
     row_opened = Signal(int)
     row_marked = Signal(int)
@@ -81,8 +79,7 @@ class Table(QTableView):
         """Set width in pixels (None stretches) and kind of a column.
 
         Kinds: text, strong, figure, mono, check, advantage, dots, sparkline, parts, meter,
-        interval.
-        """
+        interval."""
         mode = QHeaderView.ResizeMode
         head = self.horizontalHeader()
         head.setSectionResizeMode(column, mode.Stretch if width is None else mode.Interactive)

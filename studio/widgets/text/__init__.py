@@ -1,4 +1,3 @@
 """Text: labels, phrases, chips and tooltips.
 
-Imported by widgets above it, services and pages.
-"""
+Imported by widgets above it, services and pages."""

@@ -1,7 +1,6 @@
 """Chips: short text in a 20 px box.
 
-A plain chip is informative; a filter chip can be removed.
-"""
+A plain chip is informative; a filter chip can be removed."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent

@@ -1,7 +1,6 @@
 """Phrase: a line or paragraph of plain spans, each with its own tone, weight and optional link.
 
-Replaces rich text: nothing is parsed, so untrusted text stays text.
-"""
+Replaces rich text: nothing is parsed, so untrusted text stays text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -2,8 +2,7 @@
 
 Text is never parsed. Control and bidirectional characters are replaced by visible ones, one for
 one, so that token offsets stay valid; lines over 2 000 characters are broken before Qt lays them
-out.
-"""
+out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,8 +37,7 @@ class Token:
 class Message:
     """Message of a turn: role (system user assistant), heading, facts and text.
 
-    `tokens`, if given, are the text and can be tinted.
-    """
+    `tokens`, if given, are the text and can be tinted."""
 
     role: str
     text: str = ""

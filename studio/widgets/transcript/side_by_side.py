@@ -1,7 +1,6 @@
 """Comparison of two texts side by side, row by row, with differing words tinted and underlined.
 
-Rows are laid out and compared when visible. Nothing is parsed as markup.
-"""
+Rows are laid out and compared when visible. Nothing is parsed as markup."""
 
 import bisect
 from collections.abc import Sequence

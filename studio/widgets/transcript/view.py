@@ -1,7 +1,6 @@
 """Transcript: virtual rows of plain text, with tinted tokens and a tooltip for each.
 
-Only visible rows are laid out; the others have estimated heights. Nothing is parsed as markup.
-"""
+Only visible rows are laid out; the others have estimated heights. Nothing is parsed as markup."""
 
 import bisect
 import re
@@ -49,8 +48,7 @@ class Transcript(QAbstractScrollArea):
     """Transcript: `set_items(items)`, `set_tint("advantage")`.
 
     Signals: `row_focused(index)`, `token_hovered(Token | None)`, `tint_chosen(str)` for Alt 1–5.
-    Keys: ↑ ↓ scroll, J K rows, Shift ← → tokens, M more of the focused row.
-    """
+    Keys: ↑ ↓ scroll, J K rows, Shift ← → tokens, M more of the focused row."""
 
     row_focused = Signal(int)
     token_hovered = Signal(object)

@@ -1,4 +1,3 @@
 """Parts of the window frame: sidebar, header, engine pill.
 
-Imported by widgets above it, services and pages.
-"""
+Imported by widgets above it, services and pages."""

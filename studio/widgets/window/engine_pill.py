@@ -1,7 +1,6 @@
 """Engine pill: status dot and name of the engine's machine.
 
-A click shows latency, version, memory and reconnection.
-"""
+A click shows latency, version, memory and reconnection."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPaintEvent

@@ -1,4 +1,3 @@
 """Charts of the Run page.
 
-Imported by pages and shell.
-"""
+Imported by pages and shell."""

@@ -1,4 +1,3 @@
 """Form of the Setup page.
 
-Imported by pages and shell.
-"""
+Imported by pages and shell."""

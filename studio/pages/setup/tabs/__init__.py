@@ -1,4 +1,3 @@
 """Tabs of the Setup page: project.toml, scenarios, demonstrations.
 
-Imported by pages and shell.
-"""
+Imported by pages and shell."""

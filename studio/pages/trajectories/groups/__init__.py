@@ -1,4 +1,3 @@
 """Groups of the Trajectories page: list, columns, comparison.
 
-Imported by pages and shell.
-"""
+Imported by pages and shell."""

@@ -1,4 +1,3 @@
 """Labels on the Trajectories page: draft, preview, commit, undo.
 
-Imported by pages and shell.
-"""
+Imported by pages and shell."""

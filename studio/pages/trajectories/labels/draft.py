@@ -1,8 +1,7 @@
 """Uncommitted label of a group (pure, immutable).
 
 Each change returns a new Draft, so that undo can restore the previous one. Arguments named `name`
-are trajectory ids.
-"""
+are trajectory ids."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -92,8 +91,7 @@ class Draft:
         """Return the draft as the words of a Label; `siblings` are the trajectories of the group.
 
         A tie is stored as one order per other scored trajectory: the tied ones, then the other.
-        The order among the others stays unspecified.
-        """
+        The order among the others stays unspecified."""
         entries = [_word("score", name, value=value) for name, value in self.scores.items()]
         if self.order:
             entries.append(Word(kind="order", order=self.order))

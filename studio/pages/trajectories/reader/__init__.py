@@ -1,4 +1,3 @@
 """Reader of one trajectory: outline, transcript, evidence.
 
-Imported by pages and shell.
-"""
+Imported by pages and shell."""
