@@ -30,10 +30,9 @@ class DraftRow:
 
 
 class DraftTableModel(RowsModel[DraftRow]):
-    """Editable scenarios of a draft.
-
-    `take(scenarios)` shows the scenarios generated so far and preserves the person's changes,
-    unchecked rows and deletions. Emits `edited` on a change by the person."""
+    """Editable scenarios of a draft. `take(scenarios)` shows the scenarios generated so far and
+    preserves the person's changes, unchecked rows and deletions. Emits `edited` on a change by the
+    person."""
 
     columns = ("Keep", "Input", "Difficulty", "Split")
     edited = Signal()

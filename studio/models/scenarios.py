@@ -70,10 +70,9 @@ def is_silent(curve: ScenarioCurve) -> bool:
 
 
 class ScenarioTableModel(QAbstractTableModel):
-    """Editable table of scenarios.
-
-    Edits go through `undo`; `rows` is the content to be written. Emits `loaded` after a file was
-    read. If the untrained model was measured, a read-only last column shows the results."""
+    """Editable table of scenarios. Edits go through `undo`; `rows` is the content to be written.
+    Emits `loaded` after a file was read. If the untrained model was measured, a read-only last
+    column shows the results."""
 
     rejected = Signal(object)
     edited = Signal()

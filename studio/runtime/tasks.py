@@ -17,10 +17,9 @@ Failed = Callable[[Problem], None]
 
 
 class TaskScope(QObject):
-    """Jobs of one page or dialog. A new job replaces a running one of the same name.
-
-    A job ends in one of three ways: `done(result)`, `failed(problem)` (its handler, else the
-    signal), or without a call when it is cancelled."""
+    """Jobs of one page or dialog. A new job replaces a running one of the same name. A job ends in
+    one of three ways: `done(result)`, `failed(problem)` (its handler, else the signal), or without
+    a call when it is cancelled."""
 
     busy_changed = Signal(str, bool)
     failed = Signal(str, object)

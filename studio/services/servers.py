@@ -38,10 +38,8 @@ STALE_S = 1.0
 
 
 class Hosts(QObject):
-    """Remote servers of a session.
-
-    `changed` is also emitted once a second while a countdown is shown; `run_states_changed` when
-    a run on a server was started, resumed or ended."""
+    """Remote servers of a session. `changed` is also emitted once a second while a countdown is
+    shown; `run_states_changed` when a run on a server was started, resumed or ended."""
 
     changed = Signal()
     run_states_changed = Signal()

@@ -24,9 +24,8 @@ MARKS = {" ": ("muted", None), "+": ("text", "accent-soft"), "-": ("muted", "bad
 
 
 class RubricEditor(QWidget):
-    """Rubric editor: `turn_to(path)` selects a project, `show_view(view)` its rubric.
-
-    Emits `edited(source)` on typing and `save_wanted(source)`. Unsaved text is kept per project and
+    """Rubric editor: `turn_to(path)` selects a project, `show_view(view)` its rubric. Emits
+    `edited(source)` on typing and `save_wanted(source)`. Unsaved text is kept per project and
     restored when the project is opened again."""
 
     edited = Signal(str)

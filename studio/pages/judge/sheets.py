@@ -128,7 +128,7 @@ class SuggestionSheet(Sheet):
         add(self.foot, STRETCH, self._take)
 
     def show_suggestion(self, found: Suggestion, now: str) -> None:
-        """Show a suggested rubric as a diff to the current rubric text `now`, or why there is none."""
+        """Show a suggested rubric as a diff to the current text `now`, or why there is none."""
         self._source = found.source
         self._take.setEnabled(bool(found.source))
         cases = formatting.plural(found.cases, "disagreement")

@@ -48,7 +48,7 @@ class ToolsPart(QWidget):
         self._wire()
 
     def begin(self, folder: str = "") -> None:
-        """Edit the tools of the project in `folder`; empty: of a new project without a folder yet."""
+        """Edit the tools of the project in `folder` (empty: of a new project without a folder)."""
         self._folder, self._is_listed = folder, False
         self.wanted.setChecked(bool(folder))
         self._say(None)
@@ -62,7 +62,7 @@ class ToolsPart(QWidget):
         return self._tools.lacking or mcp.not_ready(self.servers.views)
 
     def bring(self, file: str) -> None:
-        """Add the servers of the mcp.json at path `file` to the project, creating it if necessary."""
+        """Add the servers of the mcp.json at path `file` to the project, created if necessary."""
         self._is_listed = False
         self._make(file, lambda: None)
 

@@ -32,10 +32,9 @@ def validations_left(state: RunState) -> int:
 
 
 def remaining_seconds(state: RunState, now: float) -> float | None:
-    """Estimate the seconds until the run ends; None while unknown or after its end.
-
-    `now` is the engine's clock (Unix seconds). Time spent in the current step counts as done, up to
-    the usual duration of a step."""
+    """Estimate the seconds until the run ends; None while unknown or after its end. `now` is the
+    engine's clock (Unix seconds). Time spent in the current step counts as done, up to the usual
+    duration of a step."""
     usual = step_seconds(state.steps)
     if usual is None or not state.active or not state.planned:
         return None

@@ -78,10 +78,9 @@ class RunStore:
 
 
 def overlay(summary: RunSummary, state: RunState) -> RunSummary:
-    """Return the summary updated with the folded state if that is newer.
-
-    While the stream replays events that the summary includes, the summary takes precedence. Its
-    status holds until a newer status event."""
+    """Return the summary updated with the folded state if that is newer. While the stream replays
+    events that the summary includes, the summary takes precedence. Its status holds until a newer
+    status event."""
     if state.seq <= summary.seq:
         return summary
     wins = summary.seq >= state.status_seq

@@ -46,10 +46,9 @@ _TONES = {
 
 
 class Card(QWidget):
-    """Card with a header: `card = Card("Groups in flight"); card.body.addWidget(...)`.
-
-    Tones: plain, warn, bad, accent, human (they carry meaning, never decoration). A selected card
-    has an accent edge."""
+    """Card with a header: `card = Card("Groups in flight"); card.body.addWidget(...)`. Tones:
+    plain, warn, bad, accent, human (they carry meaning, never decoration). A selected card has an
+    accent edge."""
 
     def __init__(
         self,

@@ -32,7 +32,6 @@ class Preparation:
 
 class EmptyPage(QWidget):
     """Empty state: `EmptyPage(heading, sentences)`, then `set_preparations`, `set_actions`.
-
     Drawings: run, rows, none."""
 
     action_requested = Signal()

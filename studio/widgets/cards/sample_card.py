@@ -15,9 +15,8 @@ _PLAIN = "own-agent"
 
 
 class SampleCard(Pressable, QWidget):
-    """Sample: `SampleCard("yes-no-maybe", "Yes, no, maybe", "4 min · CPU", "Learns to say …")`.
-
-    A plain drawing is used if resources/icons/samples has none of that name. `badge` marks the
+    """Sample: `SampleCard("yes-no-maybe", "Yes, no, maybe", "4 min · CPU", "Learns to say …")`. A
+    plain drawing is used if resources/icons/samples has none of that name. `badge` marks the
     recommended first sample."""
 
     chosen = Signal(str)

@@ -150,9 +150,8 @@ class ChartCard(QWidget):
         self._panes[pane].set_y(low, high, zero=zero, unit=unit, log=log)
 
     def set_about(self, about: Sequence[Metric], words: str = "") -> None:
-        """Set the metrics explained by the ⓘ, and an optional line of text under the title.
-
-        With text, the ⓘ is in the header; otherwise in the corner of the axes."""
+        """Set the metrics explained by the ⓘ, and an optional line of text under the title. With
+        text, the ⓘ is in the header; otherwise in the corner of the axes."""
         if words:
             self._head.insertWidget(self._head.indexOf(self._change) + 1, self._info)
         self._info.set_about(self._title, about, always=bool(words))

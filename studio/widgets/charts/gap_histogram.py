@@ -17,9 +17,7 @@ _BARS, _FOOT = 64, 20
 
 class GapHistogram(QWidget):
     """Histogram: `set_counts(edges, counts, limit)`; `counts[i]` values lie in [edges[i], edges[i +
-    1]).
-
-    All bins are drawn equally wide, so geometrically growing edges give a logarithmic axis."""
+    1]). All bins are drawn equally wide, so geometrically growing edges give a logarithmic axis."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -12,10 +12,8 @@ X_KINDS = ("step", "time", "tokens", "cost")
 
 
 class ChartLink(QObject):
-    """Link between the charts and the step strip of one page.
-
-    Signals: `crosshair_moved(step | None)`, `range_changed((x0, x1) | None)`, `axis_changed()`,
-    `smoothing_changed()`."""
+    """Link between the charts and the step strip of one page. Signals: `crosshair_moved(step |
+    None)`, `range_changed((x0, x1) | None)`, `axis_changed()`, `smoothing_changed()`."""
 
     crosshair_moved = Signal(object)
     range_changed = Signal(object)

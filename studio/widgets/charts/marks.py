@@ -116,9 +116,8 @@ def _is_dense(plot: Plot, ys: Array) -> bool:
 
 
 def _draw_columns(painter: QPainter, plot: Plot, xs: Array, ys: Array, color: QColor) -> None:
-    """Draw one column per pixel, from its minimum to its maximum; gaps stay empty.
-
-    Drawn as one image, since blending thousands of thin strokes is slow."""
+    """Draw one column per pixel, from its minimum to its maximum; gaps stay empty. Drawn as one
+    image, since blending thousands of thin strokes is slow."""
     width, height = int(plot.area.width()), int(plot.area.height())
     columns = np.floor(plot.xs(xs) - plot.area.left()).astype(int)
     inside = np.isfinite(ys) & (columns >= 0) & (columns < width)

@@ -18,7 +18,6 @@ _GAP = 7
 
 class Button(KeyboardFocus, QAbstractButton):
     """Button: `Button("Re-judge 24 groups", "primary", icon="scale", price="48 calls · ≈ $0.31")`.
-
     The signal is `clicked` of QAbstractButton. `set_busy` shows a text and a thin progress bar and
     ignores clicks."""
 

@@ -28,9 +28,8 @@ class _Key(KeyCap):
 
 
 class KeyLine(QWidget):
-    """Line of keys: `add("veto", "V", "veto", "Veto: reward 0", rank=3)`; `key_clicked(id)`.
-
-    The highest rank is hidden first if there is no room."""
+    """Line of keys: `add("veto", "V", "veto", "Veto: reward 0", rank=3)`; `key_clicked(id)`. The
+    highest rank is hidden first if there is no room."""
 
     key_clicked = Signal(str)
 

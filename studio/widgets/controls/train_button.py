@@ -25,10 +25,9 @@ _MENU = {
 
 
 class TrainButton(Button):
-    """Button with the states Train, Queued, Starting…, Training 46 of 120, Resume, Train more.
-
-    A click emits train_requested, resume_requested or train_more_requested. While queued, starting
-    or training it opens a menu and emits menu_chosen with extend, stop_now, stop_after_step,
+    """Button with the states Train, Queued, Starting…, Training 46 of 120, Resume, Train more. A
+    click emits train_requested, resume_requested or train_more_requested. While queued, starting or
+    training it opens a menu and emits menu_chosen with extend, stop_now, stop_after_step,
     change_setting or cancel. Its right end, or the Down key, opens further choices if there are
     any."""
 

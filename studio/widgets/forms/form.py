@@ -15,11 +15,10 @@ from studio.widgets.text.text import Text
 
 class FormRow(QWidget):
     """Form row: `FormRow("learning_rate", "Learning rate", NumberField("Learning rate"),
-    help="…")`.
-
-    Signals: `edited(key, value)` for each change by the user, `entered(key, value)` for each
-    finished one (`at_once`: for each valid one), `link_activated(name)` for the link of a note. The
-    owner calls `show_stored` with the stored value and `answer` with the result of an edit."""
+    help="…")`. Signals: `edited(key, value)` for each change by the user, `entered(key, value)` for
+    each finished one (`at_once`: for each valid one), `link_activated(name)` for the link of a
+    note. The owner calls `show_stored` with the stored value and `answer` with the result of an
+    edit."""
 
     edited = Signal(str, object)
     entered = Signal(str, object)

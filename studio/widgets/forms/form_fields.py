@@ -17,10 +17,8 @@ from studio.widgets.controls.toggle import Toggle
 
 
 class Field(QWidget):
-    """Base class of form editors.
-
-    `edited(value)` is emitted after a change by the user, never by set_value; `finished()` when
-    typing ends with Return or loss of focus."""
+    """Base class of form editors. `edited(value)` is emitted after a change by the user, never by
+    set_value; `finished()` when typing ends with Return or loss of focus."""
 
     edited = Signal(object)
     finished = Signal()

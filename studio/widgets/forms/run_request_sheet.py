@@ -11,11 +11,10 @@ from studio.widgets.text.text import Text
 
 
 class OrderSheet(Sheet):
-    """Base of sheets that start a run.
-
-    `ordered(request)` is emitted once; the receiver calls `close_started` or `refuse`. Entries
-    that were not submitted are kept for the next time on the same subject. Subclasses implement
-    `request` and call `show_command` with the equivalent command line."""
+    """Base of sheets that start a run. `ordered(request)` is emitted once; the receiver calls
+    `close_started` or `refuse`. Entries that were not submitted are kept for the next time on the
+    same subject. Subclasses implement `request` and call `show_command` with the equivalent command
+    line."""
 
     ordered = Signal(object)
 

@@ -10,9 +10,7 @@ SHEET_MS = 180
 
 
 class Glide(QVariantAnimation):
-    """Animated number that repaints its widget.
-
-    With reduced motion it jumps to the target."""
+    """Animated number that repaints its widget. With reduced motion it jumps to the target."""
 
     def __init__(self, widget: QWidget, duration_ms: int = HOVER_MS, value: float = 0.0) -> None:
         super().__init__(widget)

@@ -37,11 +37,10 @@ _STATE_WORDS = {
 
 
 class StepStrip(KeyboardFocus, QWidget):
-    """Step strip: cells, validation diamonds, checkpoint bars and branch forks.
-
-    Signals: `step_hovered(step | None)` moves the shared crosshair, `step_chosen(step)` selects a
-    cell, `step_opened(step)` (Enter, double click) opens its trajectories, `branch_wanted(step)`
-    (B) branches a run there."""
+    """Step strip: cells, validation diamonds, checkpoint bars and branch forks. Signals:
+    `step_hovered(step | None)` moves the shared crosshair, `step_chosen(step)` selects a cell,
+    `step_opened(step)` (Enter, double click) opens its trajectories, `branch_wanted(step)` (B)
+    branches a run there."""
 
     step_hovered = Signal(object)
     step_chosen = Signal(int)

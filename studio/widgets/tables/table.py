@@ -41,7 +41,6 @@ _PAD = 12
 
 class Table(QTableView):
     """Table with rows of 36 px (`row_px`), hairlines, hover, selection, and sorting by the header.
-
     Signals: `row_opened(row)` on double click and Enter, `row_marked(row)` on Space."""
 
     row_opened = Signal(int)
@@ -76,10 +75,8 @@ class Table(QTableView):
         self.doubleClicked.connect(lambda index: self.row_opened.emit(index.row()))
 
     def set_column(self, column: int, width: int | None, kind: str = "text") -> None:
-        """Set width in pixels (None stretches) and kind of a column.
-
-        Kinds: text, strong, figure, mono, check, advantage, dots, sparkline, parts, meter,
-        interval."""
+        """Set width in pixels (None stretches) and kind of a column. Kinds: text, strong, figure,
+        mono, check, advantage, dots, sparkline, parts, meter, interval."""
         mode = QHeaderView.ResizeMode
         head = self.horizontalHeader()
         head.setSectionResizeMode(column, mode.Stretch if width is None else mode.Interactive)

@@ -35,9 +35,8 @@ class Token:
 
 @dataclass(frozen=True)
 class Message:
-    """Message of a turn: role (system user assistant), heading, facts and text.
-
-    `tokens`, if given, are the text and can be tinted."""
+    """Message of a turn: role (system user assistant), heading, facts and text. `tokens`, if given,
+    are the text and can be tinted."""
 
     role: str
     text: str = ""

@@ -45,10 +45,9 @@ Place = tuple[int, int, int]  # row, block, token
 
 
 class Transcript(QAbstractScrollArea):
-    """Transcript: `set_items(items)`, `set_tint("advantage")`.
-
-    Signals: `row_focused(index)`, `token_hovered(Token | None)`, `tint_chosen(str)` for Alt 1–5.
-    Keys: ↑ ↓ scroll, J K rows, Shift ← → tokens, M more of the focused row."""
+    """Transcript: `set_items(items)`, `set_tint("advantage")`. Signals: `row_focused(index)`,
+    `token_hovered(Token | None)`, `tint_chosen(str)` for Alt 1–5. Keys: ↑ ↓ scroll, J K rows, Shift
+    ← → tokens, M more of the focused row."""
 
     row_focused = Signal(int)
     token_hovered = Signal(object)

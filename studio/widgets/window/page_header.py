@@ -16,9 +16,8 @@ NARROW_PX = 1100  # width of the window
 
 
 class PageHeader(QWidget):
-    """Header: project / run, engine pill, state chip; Pause, Stop, Branch and Train.
-
-    The parts are public (`pill`, `chip`, `train`) so that their own setters are used. On Home use
+    """Header: project / run, engine pill, state chip; Pause, Stop, Branch and Train. The parts are
+    public (`pill`, `chip`, `train`) so that their own setters are used. On Home use
     `set_place("Home")`, `show_run_actions(False)` and `add_action(button)`."""
 
     project_requested = Signal()

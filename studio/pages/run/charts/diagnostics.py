@@ -134,7 +134,7 @@ def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def norm_limit(run: RunModel) -> Limit | None:
-    """Return the limit line at the maximum gradient norm; None until the run has a configuration."""
+    """Return the limit line at the maximum gradient norm; None before the run's `spec`."""
     spec = run.state.spec
     return Limit(spec.config.train.algorithm.max_grad_norm, "clipped above") if spec else None
 

@@ -24,9 +24,8 @@ class Part(Protocol):
 
 
 class Edits:
-    """Edits of one project: `turn(path)` selects it, `put`, `write` and `save` send changes.
-
-    Calls `moved()` when `under_way()` changes."""
+    """Edits of one project: `turn(path)` selects it, `put`, `write` and `save` send changes. Calls
+    `moved()` when `under_way()` changes."""
 
     def __init__(self, session: Session, tasks: TaskScope, moved: Callable[[], None]) -> None:
         self._session, self._tasks, self._moved = session, tasks, moved

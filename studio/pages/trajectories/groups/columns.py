@@ -71,9 +71,8 @@ class _Shown:
 
 
 class ColumnsView(QWidget):
-    """Columns of a group, with paging if they do not all fit.
-
-    Emits `ranked(ids)`, best first, when headers are dragged or moved by keys."""
+    """Columns of a group, with paging if they do not all fit. Emits `ranked(ids)`, best first, when
+    headers are dragged or moved by keys."""
 
     focus_changed = Signal(int)
     opened = Signal(int)

@@ -34,7 +34,6 @@ class CompareView(QWidget):
 
     def show_focused(self, columns: ColumnsView, base: str, before: str) -> str:
         """Compare the focused trajectory with the one whose id is `base`; return the id used.
-
         Without a valid reference, `base_of` picks one; `before` is the previously focused id."""
         focused = columns.record()
         if focused is None:

@@ -136,7 +136,8 @@ class LabelBar(QWidget):
         self._ask("score", f"Score of {number}", "0 to 1, or percent: 85 is 0.85", "")
 
     def ask_note(self, number: int, known: str) -> None:
-        """Open the entry field for a note on trajectory `number` (from 1), with its `known` text."""
+        """Open the entry field for a note on trajectory `number` (from 1); `known` is the old
+        note."""
         self._ask("note", f"Note on {number}", "Enter saves, Esc cancels", known)
 
     def asking(self) -> bool:

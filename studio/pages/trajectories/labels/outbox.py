@@ -31,7 +31,6 @@ class PendingLabel:
 @dataclass(frozen=True)
 class LabelRequest:
     """Queued request: `ask` sends it, `done(response)` or `failed(problem, unsent)` is called.
-
     `pending` is None for undo and redo. `unsent` is the number of dropped undos and redos."""
 
     pending: PendingLabel | None
