@@ -73,7 +73,7 @@ class Plot:
 
 
 def draw(painter: QPainter, plot: Plot, series: Series, link: ChartLink) -> None:
-    """Draw one series. The pane decides the order of the series."""
+    """Draw one series on a plot; `link` converts steps to x and has the smoothing weight."""
     if len(series.steps) == 0:
         return
     if isinstance(series, LineSeries):
@@ -87,7 +87,7 @@ def draw(painter: QPainter, plot: Plot, series: Series, link: ChartLink) -> None
 
 
 def draw_ghost(painter: QPainter, plot: Plot, series: LineSeries, link: ChartLink) -> None:
-    """Draw the raw values behind all lines; nothing if smoothing is 0."""
+    """Draw the raw values of a smoothed line; nothing if it has no ghost or smoothing is 0."""
     if not series.ghost or series.behind or link.smoothing <= 0 or len(series.steps) == 0:
         return
     xs, ys = _visible(plot, link.to_x(series.steps), series.values)
@@ -293,6 +293,7 @@ def _visible_diamonds(plot: Plot, series: ValidationSeries, places: Array) -> li
 
 
 def diamond(painter: QPainter, at: QPointF, half: float = 5.5) -> None:
-    """Draw the mark of a validation result with the painter's pen and brush."""
+    """Draw the diamond of a validation result, `half` pixels from its centre `at` to each corner,
+    with the painter's pen and brush."""
     around = (QPointF(0, -half), QPointF(half, 0), QPointF(0, half), QPointF(-half, 0))
     painter.drawPolygon(QPolygonF([at + offset for offset in around]))

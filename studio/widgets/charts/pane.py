@@ -76,8 +76,8 @@ class Pane(pg.GraphicsWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Set the ends of the axis (None: automatic); `zero` starts it at 0, `log` makes it
-        logarithmic."""
+        """Set the ends of the axis (None: automatic). `zero` includes 0 in an automatic axis,
+        `unit` labels the ticks, `log` makes the axis logarithmic."""
         self._y_fixed, self._y_zero, self.unit, self._log = (low, high), zero, unit, log
         self.refresh()
 

@@ -46,6 +46,7 @@ class Segmented(KeyboardFocus, QWidget):
         self.update()
 
     def set_choices(self, choices: Sequence[str]) -> None:
+        """Replace the choices; the selected index stays."""
         self._choices = tuple(choices)
         self.set_index(self._index)
         self.updateGeometry()

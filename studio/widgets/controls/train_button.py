@@ -51,8 +51,9 @@ class TrainButton(Button):
         self.clicked.connect(self._pressed)
 
     def set_state(self, state: str, done: int = 0, planned: int = 0, words: str = "") -> None:
-        """Set the state: ready, queued, starting (with text and progress), training (done of
-        planned), paused, finished, or none (disabled, with the reason as text)."""
+        """Set the state: ready, queued, starting, training, paused, finished or none (disabled).
+        `done` of `planned` is the progress; `words` are the text while starting, or the reason for
+        none."""
         label = {
             "ready": "Train",
             "none": "Train",

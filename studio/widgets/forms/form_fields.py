@@ -36,6 +36,7 @@ class Field(QWidget):
         self.setFocusProxy(editor)
 
     def value(self) -> Any:
+        """Return the entered value in the type of the setting; None if there is none."""
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:

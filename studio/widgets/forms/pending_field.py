@@ -64,6 +64,7 @@ class Entry(QObject):
         self._unsent = self._touched = self.refused = False
 
     def finish(self) -> None:
+        """Send the edit now, as at the end of typing."""
         self._pause.stop()
         if not self._touched:
             return

@@ -26,7 +26,7 @@ class Glide(QVariantAnimation):
         return self._value
 
     def to(self, target: float) -> None:
-        """Animate from the current value to a target."""
+        """Animate from the current value to `target`; with reduced motion, jump."""
         if target == self._target:
             return
         self._target = target

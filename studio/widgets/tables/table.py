@@ -119,7 +119,7 @@ class CellDelegate(QStyledItemDelegate):
         self.kinds: dict[int, str] = {}
 
     def paint_cell(self, painter: QPainter, rect: QRectF, kind: str, index: Index) -> None:
-        """Draw the content of one cell inside its padding."""
+        """Draw the content of one cell inside its padding, by the `kind` of its column."""
         value = index.data(VALUE_ROLE)
         middle = rect.center().y()
         match kind:
@@ -203,7 +203,7 @@ class CellDelegate(QStyledItemDelegate):
 
 
 def paint_check(painter: QPainter, rect: QRectF, state: Any) -> None:
-    """Draw the check box of a row; `state` is a Qt.CheckState or None."""
+    """Draw a check box; `state` is a Qt.CheckState or None (unchecked)."""
     on = Qt.CheckState(state) == Qt.CheckState.Checked if state is not None else False
     cell = QRectF(rect.left(), rect.center().y() - 7, 14, 14)
     paint.box(painter, cell, "accent-soft" if on else "raised", "accent" if on else "faint", 3)

@@ -28,7 +28,7 @@ class EnginePill(Pressable, QAbstractButton):
         self.set_engine(words, state)
 
     def set_engine(self, words: str, state: str) -> None:
-        """Change the text and the state of the dot."""
+        """Change the text and the state of the dot, a key of `status_dot.DOTS`."""
         self._state = state
         self.setText(words)
         self.setAccessibleName(f"Engine {words}, {STATE_TEXTS[state]}")

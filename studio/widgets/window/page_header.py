@@ -49,7 +49,8 @@ class PageHeader(QWidget):
         self.set_place("")
 
     def set_place(self, place: str, run: str = "") -> None:
-        """Set the location: `set_place("inbox-scout", "amber-kestrel")`, or `set_place("Home")`."""
+        """Set project (or page) and run (empty: none): `set_place("inbox-scout", "amber-kestrel")`,
+        `set_place("Home")`."""
         self._place.set_words(place)
         self._slash.setVisible(bool(run))
         self._run.setVisible(bool(run))
