@@ -1,7 +1,5 @@
-"""Table of all user actions.
-
-Buttons, shortcuts, the command palette (Ctrl K) and the shortcut sheet (?) are built from
-`ACTIONS`. The composition root binds a handler to each id."""
+"""Table of all user actions. Buttons, shortcuts, the command palette (Ctrl K) and the shortcut
+sheet (?) are built from `ACTIONS`. The composition root binds a handler to each id."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -147,6 +145,7 @@ class Actions(QObject):
                 self._actions[spec.id].setEnabled(spec.when in self._true)
 
     def holds(self, condition: str) -> bool:
+        """Return whether a condition (see `set_conditions`) is met now."""
         return condition in self._true
 
     def __getitem__(self, action_id: str) -> QAction:

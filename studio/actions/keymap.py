@@ -69,6 +69,7 @@ TRAJECTORIES: tuple[PageKey, ...] = (
 
 
 def key_of(key_id: str) -> PageKey:
+    """Return the shortcut with the id `key_id`."""
     return next(row for row in TRAJECTORIES if row.id == key_id)
 
 

@@ -1,6 +1,5 @@
-"""Trust in the open project: a bar above the pages, and its confirmation dialog.
-
-The engine decides what is refused; the bar shows the reason and lets the user confirm."""
+"""Trust in the open project: a bar above the pages, and its confirmation dialog. The engine decides
+what is refused; the bar shows the reason and lets the user confirm."""
 
 from pydantic import TypeAdapter, ValidationError
 from PySide6.QtCore import QObject, QPointF, QRectF, Slot

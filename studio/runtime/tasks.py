@@ -36,7 +36,9 @@ class TaskScope(QObject):
         done: Done | None = None,
         failed: Failed | None = None,
     ) -> "asyncio.Task[None] | None":
-        """Start a job on the running loop. Returns its task, or None if the scope is closed."""
+        """Start a job on the running loop; `done(result)` or `failed(problem)` is called at its
+        end, None ignores it or emits the signal. Returns its task, or None if the scope is
+        closed."""
         if self._closed:
             job.close()
             return None

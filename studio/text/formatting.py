@@ -122,7 +122,7 @@ def size(byte_count: float | None) -> str:
 
 
 def plural(amount: int, one: str, many: str = "") -> str:
-    """Format a count with its noun: 1 notice, 2 notices; `many` is an irregular plural."""
+    """Format a count with its noun: 1 notice, 2 notices; `many` is the plural (empty: add s)."""
     return f"{count(amount)} {one if amount == 1 else many or one + 's'}"
 
 

@@ -1,7 +1,5 @@
-"""Wizard that creates a project from a task description in three steps.
-
-Closing it stops the generation; generated text is stored in the project, and the wizard reopens at
-the same place."""
+"""Wizard that creates a project from a task description in three steps. Closing it stops the
+generation; generated text is stored in the project, and the wizard reopens at the same place."""
 
 from contextlib import aclosing
 from pathlib import Path

@@ -1,6 +1,5 @@
-"""Wizard that adds a server: address, connection, survey, installation, ready.
-
-Each step shows the state of the server. Closing the sheet stops nothing."""
+"""Wizard that adds a server: address, connection, survey, installation, ready. Each step shows the
+state of the server. Closing the sheet stops nothing."""
 
 from typing import Literal
 

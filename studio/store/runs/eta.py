@@ -16,6 +16,7 @@ def step_seconds(steps: Sequence[StepRecord]) -> float | None:
 
 
 def validation_seconds(state: RunState) -> float:
+    """Return the median duration of the last three validations; 0 without any."""
     recent = [record.seconds for record in state.validations[-3:]]
     return median(recent) if recent else 0.0
 

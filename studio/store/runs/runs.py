@@ -46,6 +46,7 @@ class RunStore:
         return run_id in self._summaries
 
     def forget(self, run_id: str) -> None:
+        """Drop the folded events of a run; its summary stays."""
         self._states.pop(run_id, None)
         self._overlaid.pop(run_id, None)
 
@@ -67,9 +68,11 @@ class RunStore:
         return [summary for run_id in self._summaries if (summary := self.summary(run_id))]
 
     def of(self, project_path: str) -> list[RunSummary]:
+        """Return the runs of a project, newest first."""
         return [run for run in self.all() if run.project_path == project_path]
 
     def active(self) -> list[RunSummary]:
+        """Return all runs that have not ended, newest first."""
         return [run for run in self.all() if run.state in ACTIVE_STATES]
 
     def active_here(self) -> list[RunSummary]:

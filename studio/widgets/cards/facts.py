@@ -32,7 +32,6 @@ class FactRow(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_facts(self, facts: Sequence[Fact]) -> None:
-        """Replace the facts."""
         self._facts = tuple(facts)
         texts = (" ".join(p for p in (f.caption, f.figure, f.after, f.below) if p) for f in facts)
         self.setAccessibleName("; ".join(texts))

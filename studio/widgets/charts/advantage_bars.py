@@ -43,7 +43,6 @@ class AdvantageBars(QWidget):
         self.setMinimumSize(120, 56)
 
     def set_bars(self, bars: Sequence[AdvantageBar]) -> None:
-        """Replace the bars."""
         self._bars = tuple(bars)
         self.setAccessibleName(
             f"Advantages: {', '.join(bar.accessible_text() for bar in bars) or 'none'}"

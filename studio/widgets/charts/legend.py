@@ -33,7 +33,6 @@ class Legend(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
 
     def set_entries(self, entries: Sequence[Entry]) -> None:
-        """Replace all entries."""
         self._entries = tuple(entries)
         self.setAccessibleName("Legend: " + ", ".join(entry.words for entry in entries))
         self.updateGeometry()

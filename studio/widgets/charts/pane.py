@@ -1,6 +1,5 @@
-"""Pane of a chart: grid, series, and an overlay for limits, events and the crosshair.
-
-The data layer is cached as a pixmap: moving the crosshair redraws only the overlay."""
+"""Pane of a chart: grid, series, and an overlay for limits, events and the crosshair. The data
+layer is cached as a pixmap: moving the crosshair redraws only the overlay."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -300,5 +299,4 @@ class _Layer(pg.GraphicsObject):
 
 
 def series_in(panes: Sequence[Pane]) -> list[Series]:
-    """Series of several panes, in order."""
     return [series for pane in panes for series in pane.series]

@@ -1,6 +1,5 @@
-"""Series of a chart: lines, bands, stacked bars and validation diamonds, each with its data.
-
-A series holds numpy arrays by step and emits changes; `marks.py` draws it."""
+"""Series of a chart: lines, bands, stacked bars and validation diamonds, each with its data. A
+series holds numpy arrays by step and emits changes; `marks.py` draws it."""
 
 from collections.abc import Callable, Sequence
 

@@ -40,13 +40,12 @@ class PriceButton(QWidget):
         self._button.set_busy(f"{words} \u00b7 {doing}")
 
     def set_free(self, words: str, why: str = "free") -> None:
-        """Enable a free action; `why` is shown in place of the price, such as "all 48 cached ·
-        free"."""
+        """Enable a free action; `why` replaces the price: "all 48 cached · free"."""
         self._show(words, why)
 
     def set_over_budget(self, words: str, price: str, left: str) -> None:
-        """Disable an action with its price and a link to the budget; `left` is "$0.31 of $0.12
-        left"."""
+        """Disable an action with its price; the note `left`, "$0.31 of $0.12 left", precedes a
+        button for the budget."""
         self._show(words, price, enabled=False)
         self._note.set_words(left)
         self._note.show()

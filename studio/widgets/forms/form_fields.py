@@ -1,6 +1,5 @@
-"""Editors of a form: spin box, number, text, choice, segmented, toggle, path.
-
-Each has value, set_value and edited; typed fields also signal when typing is finished."""
+"""Editors of a form: spin box, number, text, choice, segmented, toggle, path. Each has value,
+set_value and edited; typed fields also signal when typing is finished."""
 
 import math
 from collections.abc import Sequence

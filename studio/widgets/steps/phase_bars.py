@@ -36,7 +36,6 @@ class PhaseBars(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_phases(self, phases: Sequence[Phase]) -> None:
-        """Replace all phases."""
         self._phases = tuple(phases)
         self.setAccessibleName(
             "Phases: "

@@ -1,5 +1,4 @@
 """Base of every table: QTableView with 36 px rows, and a delegate that draws by kind of column.
-
 Models provide plain values and the roles of `studio.theme.item_roles`."""
 
 from typing import Any

@@ -1,6 +1,4 @@
-"""Chips: short text in a 20 px box.
-
-A plain chip is informative; a filter chip can be removed."""
+"""Chips: short text in a 20 px box. A plain chip is informative; a filter chip can be removed."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent
@@ -55,7 +53,6 @@ class Chip(QWidget):
         self.update()
 
     def words(self) -> str:
-        """Text of the chip."""
         return self._words
 
     def _icon_px(self) -> int:

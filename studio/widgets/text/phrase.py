@@ -1,5 +1,4 @@
 """Phrase: a line or paragraph of plain spans, each with its own tone, weight and optional link.
-
 Replaces rich text: nothing is parsed, so untrusted text stays text."""
 
 from collections.abc import Sequence

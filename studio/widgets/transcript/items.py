@@ -154,8 +154,8 @@ def tint_of(token: Token, tint: str, largest: float) -> str | None:
 
 
 def largest_of(items: Sequence[Item], tint: str) -> float:
-    """Return the end of the scale of a tint: the largest absolute value of all tokens, 1 for a tint
-    without values."""
+    """Return the end of the scale of a tint: the largest absolute value of all tokens; 1 for the
+    tints mask and none."""
     field = {"advantage": "advantage", "logprob": "logprob", "entropy": "entropy"}.get(tint)
     if field is None:
         return 1.0

@@ -1,5 +1,4 @@
 """Comparison of two texts side by side, row by row, with differing words tinted and underlined.
-
 Rows are laid out and compared when visible. Nothing is parsed as markup."""
 
 import bisect

@@ -1,6 +1,5 @@
-"""Transcript: virtual rows of plain text, with tinted tokens and a tooltip for each.
-
-Only visible rows are laid out; the others have estimated heights. Nothing is parsed as markup."""
+"""Transcript: virtual rows of plain text, with tinted tokens and a tooltip for each. Only visible
+rows are laid out; the others have estimated heights. Nothing is parsed as markup."""
 
 import bisect
 import re

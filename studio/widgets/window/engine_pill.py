@@ -1,6 +1,5 @@
-"""Engine pill: status dot and name of the engine's machine.
-
-A click shows latency, version, memory and reconnection."""
+"""Engine pill: status dot and name of the engine's machine. A click shows latency, version, memory
+and reconnection."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPaintEvent

@@ -1,7 +1,5 @@
-"""Sidebar: logo, Home, the five pages of the project with one live figure each, Settings.
-
-208 px wide; collapsed 56 px, with icons and tooltips. The card of the active run is above Settings.
-"""
+"""Sidebar: logo, Home, the five pages of the project with one live figure each, Settings. 208 px
+wide; collapsed 56 px, with icons and tooltips. The card of the active run is above Settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,7 +93,6 @@ class Sidebar(QWidget):
         self.now_training.set_folded(folded)
 
     def is_folded(self) -> bool:
-        """Whether only icons are shown."""
         return self._folded
 
     def _build(self) -> None:

@@ -1,6 +1,5 @@
-"""Diagnostic charts: update composition, trainer vs. sampler, hardware utilization.
-
-The metric registry provides the help texts."""
+"""Diagnostic charts: update composition, trainer vs. sampler, hardware utilization. The metric
+registry provides the help texts."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

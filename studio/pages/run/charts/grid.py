@@ -1,7 +1,5 @@
-"""Grid of chart cards: 1 column below 620 px, 2 up to 1,320 px, 3 above; at least 180 px high.
-
-The main charts fill the view. Sections with smaller charts follow; the first heading stays visible.
-"""
+"""Grid of chart cards: 1 column below 620 px, 2 up to 1,320 px, 3 above; at least 180 px high. The
+main charts fill the view. Sections with smaller charts follow; the first heading stays visible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

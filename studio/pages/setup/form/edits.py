@@ -1,6 +1,5 @@
-"""Pending edits of the Setup page, validated by the engine before they are written.
-
-Each response belongs to the project of its request and is shown only while that project is open."""
+"""Pending edits of the Setup page, validated by the engine before they are written. Each response
+belongs to the project of its request and is shown only while that project is open."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

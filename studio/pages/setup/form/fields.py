@@ -1,6 +1,5 @@
-"""Form rows generated from the pydantic model of the project configuration.
-
-The documentation of a field is its tooltip, and its bounds limit its editor."""
+"""Form rows generated from the pydantic model of the project configuration. The documentation of a
+field is its tooltip, and its bounds limit its editor."""
 
 import types
 from collections.abc import Iterator

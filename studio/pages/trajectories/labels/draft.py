@@ -1,7 +1,5 @@
-"""Uncommitted label of a group (pure, immutable).
-
-Each change returns a new Draft, so that undo can restore the previous one. Arguments named `name`
-are trajectory ids."""
+"""Uncommitted label of a group (pure, immutable). Each change returns a new Draft, so that undo can
+restore the previous one. Arguments named `name` are trajectory ids."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

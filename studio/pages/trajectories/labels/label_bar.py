@@ -1,6 +1,5 @@
-"""Label bar: keys, a sentence on the effect of the label, preview and Apply.
-
-The bar displays and emits user actions; `LabelSession` holds the state."""
+"""Label bar: keys, a sentence on the effect of the label, preview and Apply. The bar displays and
+emits user actions; `LabelSession` holds the state."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,5 @@
-"""Queue of label requests (apply, undo, redo), sent to the engine one at a time in order.
-
-Each request reports its outcome. After a failed label, its queued undo and redo are not sent."""
+"""Queue of label requests (apply, undo, redo), sent to the engine one at a time in order. Each
+request reports its outcome. After a failed label, its queued undo and redo are not sent."""
 
 from collections import deque
 from collections.abc import Callable, Coroutine

@@ -1,6 +1,5 @@
-"""Evidence of a trajectory: verdicts with verified quotes, reward, labels, raw exchange.
-
-Each tab is built when it is first shown."""
+"""Evidence of a trajectory: verdicts with verified quotes, reward, labels, raw exchange. Each tab
+is built when it is first shown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
