@@ -26,6 +26,7 @@ class DraftRow:
 
     @property
     def touched(self) -> bool:
+        """Return whether a person added or changed the scenario."""
         return self.now != self.written
 
 

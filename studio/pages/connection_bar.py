@@ -41,6 +41,7 @@ class AwayBar(QWidget):
         self.hide()
 
     def words(self) -> str:
+        """Return the text of the notice."""
         return self._words.words()
 
     @Slot()
@@ -83,9 +84,8 @@ def judge_waits(state: RunState) -> bool:
 def away_spans(
     view: HostView, since: float | None, run: RunSummary, waits: bool, now: float
 ) -> list[Span]:
-    """Build the notice for a disconnected server: the time of the disconnection `since` (Unix
-    seconds; None: the run's last change) and, if `waits`, that judge calls wait for this machine.
-    """
+    """Build the notice for a disconnected server: the time `since` (Unix seconds; None: the run's
+    last change) and, if `waits`, that judge calls wait for this machine."""
     name = view.spec.name
     if since is not None:
         begin = f"{name} is disconnected since {_clock(since)}"

@@ -85,6 +85,7 @@ class TrustBar(QWidget):
             self.button.setAccessibleName(BUTTONS[wanted.kind])
 
     def words(self) -> str:
+        """Return the text of the notice."""
         return self._words.words()
 
     def paintEvent(self, event: QPaintEvent) -> None:

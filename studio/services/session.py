@@ -87,6 +87,7 @@ class Session(QObject):
 
     @property
     def client(self) -> EngineClient:
+        """Return the client of the engine. Raises LaunchError while no engine is open."""
         return self.link.client
 
     @property

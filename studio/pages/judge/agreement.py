@@ -62,8 +62,8 @@ class AgreementCard(Card):
         canaries: Sequence[bool] = (),
     ) -> None:
         """Show agreements, newest first, the first two on the axis. `words_of`: rubric version →
-        title; `disagreements`: their number; `canaries`: per canary, whether the judge detected it.
-        """
+        title; `disagreements`: their number; `canaries`: for each, whether the judge detected
+        it."""
         now = rows[0] if rows else None
         assert self.header is not None
         self._compare.setVisible(len(rows) > 1)

@@ -397,4 +397,5 @@ def presets() -> list[tuple[str, str]]:
 
 
 def text_of(file: str) -> str:
+    """Return the text of a rubric template by its file name."""
     return resource("rubrics", file).read_text(encoding="utf-8")

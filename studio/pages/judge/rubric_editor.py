@@ -121,6 +121,7 @@ class RubricEditor(QWidget):
 
     @property
     def dirty(self) -> bool:
+        """Return whether the text has unsaved changes."""
         return self._view is not None and self.source != self._view.source
 
     def turn_to(self, path: str) -> None:

@@ -74,5 +74,6 @@ class FinishStep(QWidget):
         self.measure.setChecked(True)
 
     def refuse(self, problem: Problem | None) -> None:
+        """Show why no project was created; None clears the message."""
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)

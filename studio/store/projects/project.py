@@ -12,6 +12,7 @@ class ProjectStore:
 
     @property
     def path(self) -> str:
+        """Return the folder of the open project; empty without one."""
         return self.view.path if self.view else ""
 
     @property

@@ -51,6 +51,7 @@ class RunStore:
         self._overlaid.pop(run_id, None)
 
     def summary(self, run_id: str) -> RunSummary | None:
+        """Return the summary of a run, updated by its events; None if it is not listed."""
         summary = self._summaries.get(run_id)
         state = self._states.get(run_id)
         return self._with_state(summary, state) if summary and state and state.seq else summary

@@ -174,6 +174,7 @@ class SharedStart(QWidget):
         self._link.link_activated.connect(lambda _: self._toggle())
 
     def show_start(self, records: Sequence[Trajectory]) -> None:
+        """Show the messages and length of the prefix shared by the trajectories of a group."""
         self._words.set_words(shared_words(records[0]) if records else "")
         count = shared_tokens(records)
         once = f", computed once for {len(records)}" if len(records) > 1 else ""

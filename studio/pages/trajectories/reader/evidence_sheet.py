@@ -47,6 +47,7 @@ class EvidenceController(QObject):
             self.close()
 
     def evidence(self) -> Evidence | None:
+        """Return the evidence of the focused trajectory; None without a group."""
         record, siblings = self._columns.record(), self._siblings
         if record is None or siblings is None:
             return None
