@@ -1,8 +1,7 @@
 """Composition root: application, loop, settings, theme, link, stores, models, window, wiring.
 
 `main` returns when the window is closed and all tasks of the studio have ended; the engine and its
-runs continue.
-"""
+runs continue."""
 
 import asyncio
 import logging

@@ -1,4 +1,1 @@
-"""Actions and keyboard shortcuts as data.
-
-Importable by every room of the studio.
-"""
+"""Actions and keyboard shortcuts as data. Importable by every room of the studio."""

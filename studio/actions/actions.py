@@ -1,8 +1,5 @@
-"""Table of all user actions.
-
-Buttons, shortcuts, the command palette (Ctrl K) and the shortcut sheet (?) are built from
-`ACTIONS`. The composition root binds a handler to each id.
-"""
+"""Table of all user actions. Buttons, shortcuts, the command palette (Ctrl K) and the shortcut
+sheet (?) are built from `ACTIONS`. The composition root binds a handler to each id."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -141,14 +138,14 @@ class Actions(QObject):
     def set_conditions(self, conditions: Iterable[str]) -> None:
         """Enable only actions whose condition is in `conditions`: engine, project, trainable, run,
         living, stoppable, branchable, resumable, extendable, trackable, server, lendable,
-        remote, sendable.
-        """
+        remote, sendable."""
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:
                 self._actions[spec.id].setEnabled(spec.when in self._true)
 
     def holds(self, condition: str) -> bool:
+        """Return whether a condition (see `set_conditions`) is met now."""
         return condition in self._true
 
     def __getitem__(self, action_id: str) -> QAction:

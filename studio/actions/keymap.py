@@ -1,8 +1,7 @@
 """Table of the keyboard shortcuts of pages.
 
 A page binds its handlers by id; the shortcut sheet (?) lists the table. `shown` is the text for
-the user and `sequences` the Qt key sequences, empty where a widget handles the key itself.
-"""
+the user and `sequences` the Qt key sequences, empty where a widget handles the key itself."""
 
 from dataclasses import dataclass
 
@@ -70,6 +69,7 @@ TRAJECTORIES: tuple[PageKey, ...] = (
 
 
 def key_of(key_id: str) -> PageKey:
+    """Return the shortcut with the id `key_id`."""
     return next(row for row in TRAJECTORIES if row.id == key_id)
 
 

@@ -18,4 +18,5 @@ class Backoff:
         return min(LAST_S, FIRST_S * 2.0 ** min(self.failures - 1, 10))
 
     def worked(self) -> None:
+        """Reset the delay after a success."""
         self.failures = 0

@@ -1,7 +1,5 @@
 """Connection to the engine of a local workspace: find or start it, send requests, stream runs.
-
-`client` belongs to the caller's event loop (the studio's Qt loop); streams belong to the pump.
-"""
+`client` belongs to the caller's event loop (the studio's Qt loop); streams belong to the pump."""
 
 import asyncio
 import os
@@ -39,17 +37,18 @@ class EngineLink:
         return self._client
 
     async def find(self) -> Endpoint | None:
+        """Find the running engine of the workspace; None if there is none."""
         return await local.find(self.workspace)
 
     async def open(self) -> Endpoint:
-        """Find the running engine, or start one. Raises LaunchError with its output."""
+        """Find the running engine, or start one. Raises LaunchError with the engine's output."""
         endpoint = await local.find_or_start(self.workspace, self.python)
         await self._use(endpoint)
         self.pump.nudge()
         return endpoint
 
     async def reopen(self) -> bool:
-        """Connect to the running engine after a reconnection. Returns False if there is none."""
+        """Connect to the running engine again after a loss. Returns False if there is none."""
         endpoint = await self.find()
         if endpoint is not None:
             await self._use(endpoint)

@@ -2,8 +2,7 @@
 
 Input: runs to follow, each with its last `seq`. Output, called in the pump's thread: batches of
 events at most 30 times a second, the state of the connection, runs that the engine refuses to
-stream, and the list of servers after every change. The composition root passes these to Qt.
-"""
+stream, and the list of servers after every change. The composition root passes these to Qt."""
 
 import asyncio
 import contextlib
@@ -74,10 +73,12 @@ class EventPump:
             self._thread.join(timeout_s)
 
     def follow(self, run_id: str, after: int = 0) -> None:
-        """Stream the events of a run after seq `after`; no effect if it is followed already."""
+        """Stream the events of a run that come after the sequence number `after`; no effect if the
+        run is followed already."""
         self._call(self._follow, run_id, after)
 
     def forget(self, run_id: str) -> None:
+        """Stop following a run."""
         self._call(self._forget, run_id)
 
     def nudge(self) -> None:

@@ -18,11 +18,8 @@ LEAST_S = 0.1
 
 
 class HostWatcher:
-    """Long poll of the list of servers; `run` it in the pump's loop.
-
-    `client` raises LaunchError while there is no engine; `broken` is called when the connection is
-    lost.
-    """
+    """Long poll of the list of servers; `run` it in the pump's loop. `client` raises LaunchError
+    while there is no engine; `broken` is called when the connection is lost."""
 
     def __init__(
         self,

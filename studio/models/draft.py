@@ -26,15 +26,14 @@ class DraftRow:
 
     @property
     def touched(self) -> bool:
+        """Return whether a person added or changed the scenario."""
         return self.now != self.written
 
 
 class DraftTableModel(RowsModel[DraftRow]):
-    """Editable scenarios of a draft.
-
-    `take(scenarios)` shows the scenarios generated so far and preserves the person's changes,
-    unchecked rows and deletions. Emits `edited` on a change by the person.
-    """
+    """Editable scenarios of a draft. `take(scenarios)` shows the scenarios generated so far and
+    preserves the person's changes, unchecked rows and deletions. Emits `edited` on a change by the
+    person."""
 
     columns = ("Keep", "Input", "Difficulty", "Split")
     edited = Signal()
@@ -45,6 +44,7 @@ class DraftTableModel(RowsModel[DraftRow]):
 
     @property
     def kept(self) -> list[DraftScenario]:
+        """Return the scenarios of all checked rows, as edited."""
         return [row.now for row in self.rows if row.keep]
 
     def begin(self) -> None:
@@ -94,6 +94,7 @@ class DraftTableModel(RowsModel[DraftRow]):
         self.edited.emit()
 
     def switch_split(self, places: Collection[int]) -> None:
+        """Move each of these rows to the other split, training or validation."""
         for place in places:
             split = "train" if self.rows[place].now.split == "validation" else "validation"
             self._put(place, SPLIT, split=split)
@@ -110,6 +111,7 @@ class DraftTableModel(RowsModel[DraftRow]):
             self._put(place, DIFFICULTY, difficulty=difficulty or None)
 
     def set_input(self, place: int, text: str) -> None:
+        """Set the input text of the scenario in row `place`."""
         self._put(place, INPUT, input=text)
 
     def _put(self, place: int, column: int, **values: Any) -> None:

@@ -2,8 +2,7 @@
 slices.
 
 Input: calls by the event pump, in its thread. Output: signals in the GUI thread, at most 30 times
-a second per run. Wired by the composition root; the models of the pages listen.
-"""
+a second per run. Wired by the composition root; the models of the pages listen."""
 
 import logging
 import time
@@ -64,7 +63,7 @@ class Feed(QObject):
         self._hosts.connect(self.hosts_changed, queued)
 
     def set_link(self, state: LinkState) -> None:
-        """Set a connection state from the GUI thread, such as starting."""
+        """Set and emit the state of the engine connection from the GUI thread, such as starting."""
         self._take_link(state)
 
     # Called by the pump in its thread
@@ -76,9 +75,11 @@ class Feed(QObject):
         self._linked.emit(state)
 
     def receive_loss(self, run_id: str, problem: Problem) -> None:
+        """Pass on from the pump's thread that the events of a run cannot be streamed."""
         self._lost.emit(run_id, problem)
 
     def receive_hosts(self, found: HostList) -> None:
+        """Pass on a newer list of servers from the pump's thread."""
         self._hosts.emit(found)
 
     # In the GUI thread

@@ -14,7 +14,7 @@ from studio.theme.item_roles import ICON_ROLE
 
 
 def group_words(group: GroupSummary) -> str:
-    """Return the step of a group, with unscored trajectories or missing signal."""
+    """Describe a group by its step, then its number of unscored trajectories or "no signal"."""
     place = (
         f"Step {group.step}" if group.split == "train" else f"Validation after step {group.step}"
     )
@@ -58,6 +58,7 @@ class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
         return None
 
     def row_of(self, step: int, group: int, split: str = "train") -> int | None:
+        """Return the row of a group among the loaded pages; None if it is not loaded."""
         for page, records in self._pages.items():
             for place, record in enumerate(records):
                 if (record.split, record.step, record.group) == (split, step, group):

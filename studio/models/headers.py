@@ -16,7 +16,8 @@ def head(
     orientation: Qt.Orientation,
     role: int,
 ) -> Any:
-    """Return `headerData` for these column titles; columns in `right` are right-aligned."""
+    """Return `headerData` of a table with these column titles for a Qt role; columns in `right`
+    (indices) are right-aligned. None for other roles and row headers."""
     if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(columns):
         return None
     if role == Qt.ItemDataRole.TextAlignmentRole:

@@ -1,7 +1,5 @@
-"""Table over a paged query of the engine: visible pages are fetched and cached.
-
-Sorting, filtering and search change the query; rows are never sorted here.
-"""
+"""Table over a paged query of the engine: visible pages are fetched and cached. Sorting, filtering
+and search change the query; rows are never sorted here."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable

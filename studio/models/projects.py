@@ -85,7 +85,7 @@ class ProjectListModel(RowsModel[ProjectRow]):
             self.search(self._search)
 
     def search(self, words: str) -> None:
-        """Filter the projects by words in name or description."""
+        """Show only projects with this text in name or description; empty shows all."""
         self.beginResetModel()
         self._search = words
         wanted = words.casefold()
@@ -118,6 +118,7 @@ class ProjectListModel(RowsModel[ProjectRow]):
 
 
 def state_of(row: ProjectRow) -> StateWords:
+    """Return the state of the project's run, or of the project if it has none or is missing."""
     if row.missing:
         return StateWords("Folder not found", "warn", "folder")
     if row.run is not None:

@@ -13,11 +13,8 @@ R = TypeVar("R")
 
 
 class RowsModel(QAbstractTableModel, Generic[R]):
-    """Table of rows in memory.
-
-    Subclasses define `columns` (titles) and `right` (right-aligned ones), and implement `cell`.
-    `UserRole` returns the row.
-    """
+    """Table of rows in memory. Subclasses define `columns` (titles) and `right` (right-aligned
+    ones), and implement `cell`. `UserRole` returns the row."""
 
     columns: ClassVar[Sequence[str]] = ()
     right: ClassVar[Collection[int]] = ()

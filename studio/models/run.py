@@ -26,10 +26,12 @@ class RunModel(QObject):
 
     @property
     def state(self) -> RunState:
+        """Return the state folded from the run's events; an empty one without a run."""
         return self._store.state(self.run_id)
 
     @property
     def summary(self) -> RunSummary | None:
+        """Return the engine's summary of the run; None without a run."""
         return self._store.summary(self.run_id)
 
     @property
@@ -46,10 +48,12 @@ class RunModel(QObject):
 
     @property
     def parent_name(self) -> str:
+        """Return the name of the parent run of a branch; otherwise empty."""
         parent = self.summary.parent if self.summary else None
         return parent.name if parent else ""
 
     def parent_series(self, name: str) -> tuple[Floats, Floats]:
+        """Return steps and values of a metric of the parent run; both empty if there are none."""
         series = self.origin.series.get(name) if self.origin else None
         if series is None:
             return np.empty(0), np.empty(0)
@@ -63,7 +67,7 @@ class RunModel(QObject):
             self.changed.emit()
 
     def tell(self) -> None:
-        """Emit `changed` after a change of the summary without events."""
+        """Emit `changed`, after the run's summary was replaced without new events."""
         self.changed.emit()
 
     def series(self, name: str) -> tuple[Floats, Floats]:
@@ -74,8 +78,8 @@ class RunModel(QObject):
         return np.array(series.xs), np.array(series.ys)
 
     def aligned(self, first: str, *others: str) -> list[Floats]:
-        """Return the steps of metric `first`, its values, and the values of `others` at these
-        steps (nan: missing)."""
+        """Return the steps of metric `first`, its values, then the values of each of `others` at
+        these steps (nan: missing)."""
         xs, ys = self.series(first)
         rows = [xs, ys]
         for name in others:

@@ -20,7 +20,8 @@ ROUNDING = 1e-6
 
 
 def read_jsonl(text: str, name: str = "") -> tuple[list[Row], list[Problem]]:
-    """Parse JSON Lines into objects, with one problem per invalid line."""
+    """Parse JSON Lines into objects, with one problem per invalid line; `name` is the file name in
+    the problems."""
     rows: list[Row] = []
     problems: list[Problem] = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -53,7 +54,8 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def is_of(curve: ScenarioCurve, row: Row) -> bool:
-    """Return whether a measurement is of this row: its title (may be cut) is still a text in it."""
+    """Return whether a measurement is of this scenario row: its title is a text in the row, its
+    start if the title was cut."""
     title, cut = curve.title.removesuffix("…"), curve.title.endswith("…")
     texts = [" ".join(value.split()) for value in row.values() if isinstance(value, str)]
     if cut:
@@ -70,11 +72,9 @@ def is_silent(curve: ScenarioCurve) -> bool:
 
 
 class ScenarioTableModel(QAbstractTableModel):
-    """Editable table of scenarios.
-
-    Edits go through `undo`; `rows` is the content to be written. Emits `loaded` after a file was
-    read. If the untrained model was measured, a read-only last column shows the results.
-    """
+    """Editable table of scenarios. Edits go through `undo`; `rows` is the content to be written.
+    Emits `loaded` after a file was read. If the untrained model was measured, a read-only last
+    column shows the results."""
 
     rejected = Signal(object)
     edited = Signal()
@@ -112,6 +112,7 @@ class ScenarioTableModel(QAbstractTableModel):
         self.undo.push(_Replace(self, [*self.rows, self._blank()], "Add scenario"))
 
     def remove(self, places: Iterable[int]) -> None:
+        """Delete the rows at these indices as one undoable step."""
         gone = set(places)
         kept = [row for place, row in enumerate(self.rows) if place not in gone]
         if gone:
@@ -168,12 +169,15 @@ class ScenarioTableModel(QAbstractTableModel):
     # Called by the undo commands
 
     def replace(self, rows: list[Row]) -> None:
+        """Show other rows and emit `edited`; called by the undo commands."""
         self.beginResetModel()
         self.rows, self.columns = rows, columns_of(rows)
         self.endResetModel()
         self.edited.emit()
 
     def put(self, row: int, key: str, value: Any) -> None:
+        """Set the value of a cell (None removes the key) and emit `edited`; called by the undo
+        commands."""
         changed = dict(self.rows[row])
         if value is None:
             changed.pop(key, None)

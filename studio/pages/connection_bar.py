@@ -41,6 +41,7 @@ class AwayBar(QWidget):
         self.hide()
 
     def words(self) -> str:
+        """Return the text of the notice."""
         return self._words.words()
 
     @Slot()
@@ -83,7 +84,8 @@ def judge_waits(state: RunState) -> bool:
 def away_spans(
     view: HostView, since: float | None, run: RunSummary, waits: bool, now: float
 ) -> list[Span]:
-    """Build the notice for a disconnected server. Times in Unix seconds (`since` None: unknown)."""
+    """Build the notice for a disconnected server: the time `since` (Unix seconds; None: the run's
+    last change) and, if `waits`, that judge calls wait for this machine."""
     name = view.spec.name
     if since is not None:
         begin = f"{name} is disconnected since {_clock(since)}"
@@ -97,7 +99,7 @@ def away_spans(
 
 
 def catching_up(view: HostView) -> list[Span]:
-    """Build the notice for a mirror that is behind; empty while it is up to date."""
+    """Build the notice for a server whose local mirror is behind; empty while it is up to date."""
     if view.behind <= BEHIND:
         return []
     return [

@@ -16,7 +16,8 @@ class OfferLine(QHBoxLayout):
         self._offers: tuple[Offer, ...] = ()
 
     def show_offers(self, offers: tuple[Offer, ...], about: str) -> list[Button]:
-        """Show buttons of the row `about`; returns new ones, or an empty list without a change."""
+        """Show the buttons of the row named `about`. Returns the new buttons, or an empty list if
+        the offers are unchanged."""
         if offers == self._offers:
             return []
         self._offers = offers

@@ -49,6 +49,7 @@ class ReviewBar(QWidget):
         self.hide()
 
     def words(self) -> str:
+        """Return the text of the notice."""
         return self._words.words()
 
     @Slot()

@@ -1,7 +1,5 @@
-"""Trust in the open project: a bar above the pages, and its confirmation dialog.
-
-The engine decides what is refused; the bar shows the reason and lets the user confirm.
-"""
+"""Trust in the open project: a bar above the pages, and its confirmation dialog. The engine decides
+what is refused; the bar shows the reason and lets the user confirm."""
 
 from pydantic import TypeAdapter, ValidationError
 from PySide6.QtCore import QObject, QPointF, QRectF, Slot
@@ -79,7 +77,7 @@ class TrustBar(QWidget):
         self.hide()
 
     def show_confirmation(self, wanted: Confirmation | None, words: str) -> None:
-        """Show a confirmation in the bar; None hides the bar."""
+        """Show the missing confirmation in the bar, described by `words`; None hides the bar."""
         self.setVisible(wanted is not None)
         if wanted is not None:
             self._words.set_words(words)
@@ -87,6 +85,7 @@ class TrustBar(QWidget):
             self.button.setAccessibleName(BUTTONS[wanted.kind])
 
     def words(self) -> str:
+        """Return the text of the notice."""
         return self._words.words()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -126,8 +125,7 @@ class TrustController(QObject):
     @Slot(object)
     def _refused(self, problem: Problem) -> None:
         """Show a confirmation that is missing in the project view, after a request was refused for
-        lack of it.
-        """
+        lack of it."""
         if (wanted := confirmation_of(problem)) is not None:
             self._wanted = wanted
             self._bar.show_confirmation(wanted, problem.message)

@@ -2,8 +2,7 @@
 
 A QObject in a reference cycle is destroyed by whichever thread triggers the collector, but Qt
 objects with timers or windows must not be destroyed in the event pump's thread. Automatic
-collection is therefore off, and a timer collects instead.
-"""
+collection is therefore off, and a timer collects instead."""
 
 import gc
 

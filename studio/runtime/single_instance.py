@@ -23,7 +23,8 @@ class SingleInstance(QObject):
         self._callers: list[QLocalSocket] = []
 
     def raise_first(self, project: str) -> bool:
-        """Ask a running studio to show its window with a project; return False if none runs."""
+        """Ask a running studio to show its window with a project (path; empty: none). Returns False
+        if no studio runs."""
         socket = QLocalSocket()
         socket.connectToServer(self._name)
         if not socket.waitForConnected(WAIT_MS):

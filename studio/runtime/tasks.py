@@ -17,11 +17,9 @@ Failed = Callable[[Problem], None]
 
 
 class TaskScope(QObject):
-    """Jobs of one page or dialog. A new job replaces a running one of the same name.
-
-    A job ends in one of three ways: `done(result)`, `failed(problem)` (its handler, else the
-    signal), or without a call when it is cancelled.
-    """
+    """Jobs of one page or dialog. A new job replaces a running one of the same name. A job ends in
+    one of three ways: `done(result)`, `failed(problem)` (its handler, else the signal), or without
+    a call when it is cancelled."""
 
     busy_changed = Signal(str, bool)
     failed = Signal(str, object)
@@ -38,7 +36,9 @@ class TaskScope(QObject):
         done: Done | None = None,
         failed: Failed | None = None,
     ) -> "asyncio.Task[None] | None":
-        """Start a job on the running loop. Returns its task, or None if the scope is closed."""
+        """Start a job on the running loop; `done(result)` or `failed(problem)` is called at its
+        end, None ignores it or emits the signal. Returns its task, or None if the scope is
+        closed."""
         if self._closed:
             job.close()
             return None

@@ -1,4 +1,2 @@
-"""Services of the studio: session, servers, API keys, settings, notifications.
-
-Imported by pages and above.
-"""
+"""Services of the studio: session, servers, API keys, settings, notifications. Imported by pages
+and above."""

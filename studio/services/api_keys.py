@@ -1,7 +1,5 @@
-"""API keys in the operating system's keyring, which may be slow, locked or missing.
-
-Every call runs in a thread with a timeout. Keys are stored nowhere else.
-"""
+"""API keys in the operating system's keyring, which may be slow, locked or missing. Every call runs
+in a thread with a timeout. Keys are stored nowhere else."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,6 +26,7 @@ async def get(name: str) -> str | None:
 
 
 async def put(name: str, key: str) -> None:
+    """Store a key under a name. Raises KeyringError if the keyring fails."""
     await _ask(lambda ring: ring.set_password(SERVICE, name, key))
 
 

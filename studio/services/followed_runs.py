@@ -1,7 +1,5 @@
 """Selection of the runs whose events are streamed: active runs, shown runs, and some recent ones.
-
-Each stream holds a connection while it is open, so the number of streams is limited.
-"""
+Each stream holds a connection while it is open, so the number of streams is limited."""
 
 from collections.abc import Callable
 

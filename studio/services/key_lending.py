@@ -19,11 +19,9 @@ def tracker_slot(name: str) -> str:
 async def lend(
     client: EngineClient, config: ProjectConfig | None, others: Sequence[str]
 ) -> Problem | None:
-    """Pass the keys of a project's judges and trackers, and of `others` (LiteLLM model names), to
-    the engine.
-
-    Returns the problem of a failed keyring if a judge key is needed and not in the environment.
-    """
+    """Pass the keys of a project's judges and trackers (`config` None: no project), and of `others`
+    (LiteLLM model names), to the engine. Returns the problem of a failed keyring if a judge key is
+    needed and not in the environment, else None."""
     await lend_to_trackers(client, config)
     judge = config.judge if config else None
     models = (*(judge.models if judge and judge.enabled else ()), *others)

@@ -1,8 +1,7 @@
 """Notifications: a toast at the bottom, a banner above the page, and dialogs.
 
 Refused actions are shown as a toast; a problem of the whole window (no engine) as a banner until it
-is resolved; questions in a dialog that does not block the rest of the window.
-"""
+is resolved; questions in a dialog that does not block the rest of the window."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -132,8 +131,8 @@ class Question(QDialog):
 async def ask(
     parent: QWidget, title: str, words: str, choices: Sequence[Choice], field: Field | None = None
 ) -> tuple[str | None, Any]:
-    """Ask a question; return the key of the chosen button (None: Escape) and the value of the
-    field."""
+    """Ask a question in a dialog, with an optional field. Returns the key of the chosen button
+    (None: Escape) and the value of the field (None: no field)."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[tuple[str | None, Any]] = loop.create_future()
     question = Question(parent, title, words, choices, field)

@@ -6,10 +6,8 @@ from engine.protocol.records.runs import ProjectView
 
 
 async def read_project(client: EngineClient, path: str) -> ProjectView:
-    """Load a project. An unreadable one is taken from the engine's list, with its problems.
-
-    Raises the engine's error if the folder is not listed either.
-    """
+    """Load a project. An unreadable one is taken from the engine's list, with its problems. Raises
+    the engine's error if the folder is not listed either."""
     try:
         return await client.project(path)
     except AtelierError:

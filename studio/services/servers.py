@@ -1,7 +1,5 @@
-"""Remote servers: their list, the server on which each project trains, and actions on a server.
-
-The engine on this machine keeps the connections. `changed` is emitted when the list changes.
-"""
+"""Remote servers: their list, the server on which each project trains, and actions on a server. The
+engine on this machine keeps the connections. `changed` is emitted when the list changes."""
 
 import asyncio
 import contextlib
@@ -39,11 +37,8 @@ STALE_S = 1.0
 
 
 class Hosts(QObject):
-    """Remote servers of a session.
-
-    `changed` is also emitted once a second while a countdown is shown; `run_states_changed` when
-    a run on a server was started, resumed or ended.
-    """
+    """Remote servers of a session. `changed` is also emitted once a second while a countdown is
+    shown; `run_states_changed` when a run on a server was started, resumed or ended."""
 
     changed = Signal()
     run_states_changed = Signal()
@@ -72,6 +67,7 @@ class Hosts(QObject):
         return self.store.hosts
 
     def view(self, name: str) -> HostView | None:
+        """Return the state of a server; None if it is not in the list."""
         return self.store.view(name)
 
     def words(self, name: str) -> HostWords:
@@ -97,6 +93,7 @@ class Hosts(QObject):
 
     @Slot(object)
     def take(self, found: HostList) -> None:
+        """Store a newer list of servers, and emit what has changed."""
         run_states = self.store.run_states()
         self.store.take(found)
         self._tick.start() if self.store.counts_down else self._tick.stop()
@@ -134,6 +131,7 @@ class Hosts(QObject):
     def act(
         self, name: str, action: HostAction, done: Done | None = None, failed: Failed | None = None
     ) -> None:
+        """Send an action to a server; then `done(result)` or `failed(problem)` is called."""
         self.tasks.run(f"{action} {name}", self._act(name, action), done, failed)
 
     async def _act(self, name: str, action: HostAction) -> None:
@@ -143,7 +141,8 @@ class Hosts(QObject):
             self.changed.emit()
 
     def add(self, spec: HostSpec, done: Done | None = None, failed: Failed | None = None) -> None:
-        """Add a server or change its settings, and connect to it."""
+        """Add a server or change its settings, and connect to it; then `done(result)` or
+        `failed(problem)` is called."""
         self.tasks.run(f"add {spec.name}", self._add(spec), done, failed)
 
     async def _add(self, spec: HostSpec) -> None:
@@ -181,8 +180,8 @@ class Hosts(QObject):
                     await self._news.wait()
 
     async def begin(self, name: str, ask: Callable[[EngineClient], Awaitable[T]]) -> T:
-        """Connect to a server and return `ask(client)`. While project or model are uploaded,
-        timeouts repeat `ask`, which must be idempotent. Raises AtelierError."""
+        """Connect to the server `name` and return `ask(client)`. While project or model are
+        uploaded, timeouts repeat `ask`, which must be idempotent. Raises AtelierError."""
         await self.ready(name)
         while True:
             try:

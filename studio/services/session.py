@@ -1,8 +1,7 @@
 """Session of the studio: one engine, one project, one run, and the actions on them.
 
 Methods are the actions; signals report what changed, to the window and the pages. Calls to the
-engine run in `tasks`, by name; failures are emitted as `problem_raised`.
-"""
+engine run in `tasks`, by name; failures are emitted as `problem_raised`."""
 
 import asyncio
 import time
@@ -88,6 +87,7 @@ class Session(QObject):
 
     @property
     def client(self) -> EngineClient:
+        """Return the client of the engine. Raises LaunchError while no engine is open."""
         return self.link.client
 
     @property
@@ -106,6 +106,7 @@ class Session(QObject):
         await self.link.close()
 
     def open_engine(self, project: str = "", place: str = "") -> None:
+        """Find or start the engine, then open a project (path; empty: none) on the page `place`."""
         self.feed.set_link(LinkState("starting", self.feed.link.info))
         self.tasks.run("engine", self._open_engine(project, place), failed=self._engine_failed)
 
@@ -170,6 +171,7 @@ class Session(QObject):
             await self._ask_all()
 
     def open_project(self, path: str, place: str = "setup") -> None:
+        """Open the project at `path` and show the page `place`."""
         self.tasks.run("project", self._open_project(path, place))
 
     async def _open_project(self, path: str, place: str) -> None:
@@ -185,6 +187,9 @@ class Session(QObject):
             self.place_wanted.emit("run" if living and place == "setup" else place)
 
     def create_project(self, folder: str, sample: str | None) -> None:
+        """Create a project in `folder`, from a sample (None: the template), and show its Setup
+        page."""
+
         async def create() -> None:
             request = CreateProject(folder=folder, sample=sample)
             await self.show_made(await self.client.create_project(request))
@@ -263,15 +268,17 @@ class Session(QObject):
         show: bool = True,
         lend: bool = False,
     ) -> None:
-        """Start a run of the open project with its current settings, on the project's server;
-        `overrides`: setting → value. `lend` passes the judges' API keys to that server."""
+        """Start a run of the open project with its current settings, on the project's server.
+        `overrides`: setting → value for this run only; `show` opens the run's page; `lend` passes
+        the judges' API keys to that server."""
         request = StartRun(
             project=self.project.path, kind=kind, overrides=overrides or {}, queue=True
         )
         self.start_run(request.model_copy(update={"lend_keys": lend}), show)
 
     def start_run(self, request: StartRun, show: bool = True, failed: Failed | None = None) -> None:
-        """Start a run, or queue it if the device is busy. Ignored while another one is starting."""
+        """Start a run, or queue it if the device is busy. Ignored while another one is starting.
+        `show` opens the run's page; `failed(problem)` replaces the general notification."""
         if not self.tasks.busy("train"):
             host = self.place_of(request)
             request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
@@ -339,8 +346,9 @@ class Session(QObject):
     def command(
         self, action: str, steps: int | None = None, run_id: str = "", rubric: str = ""
     ) -> None:
-        """Send a command to a run: pause, continue, reviewed, use_rubric, stop_after_step,
-        stop_now, resume, extend, keep. The commands of a run are sent in order."""
+        """Send a command to a run (empty id: the selected one): pause, continue, reviewed,
+        use_rubric (with `rubric`, its text), stop_after_step, stop_now, resume, extend (to `steps`
+        in total), keep. The commands of a run are sent in order."""
         wanted = run_id or self.run.run_id
         fields = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
         order = Command.model_validate(fields)

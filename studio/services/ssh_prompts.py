@@ -1,8 +1,7 @@
 """SSH prompts of servers, shown one dialog at a time.
 
 Secrets that a person wants to keep are stored in the system's keyring, by server and prompt: saved
-after a successful login, used once per connection, and deleted if they were wrong.
-"""
+after a successful login, used once per connection, and deleted if they were wrong."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -149,13 +148,15 @@ class HostPrompts(QObject):
 
 
 def key_name(name: str, question: Question) -> str:
-    """Return the keyring entry of a secret: server, kind of prompt, hash of host and prompt."""
+    """Return the keyring entry of a secret for the server `name`: server, kind of prompt, hash of
+    host and prompt."""
     digest = hashlib.sha256(f"{question.host}\n{question.prompt}".encode()).hexdigest()
     return f"ssh:{name}:{question.kind}:{digest[:16]}"
 
 
 def question_words(question: Question, was_wrong: bool = False) -> str:
-    """Return the text of the dialog; text sent by the server is shown verbatim."""
+    """Return the text of the dialog; text sent by the server is shown verbatim. `was_wrong`: a
+    stored secret was refused."""
     via = f", reached through {question.via}" if question.via else ""
     prompt = question.prompt[:LONGEST].strip()
     if question.kind == "host_key":

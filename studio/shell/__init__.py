@@ -1,4 +1,2 @@
-"""Shell of the window: palette, menus, help, and connections between pages and window.
-
-Imported by `app` alone.
-"""
+"""Shell of the window: palette, menus, help, and connections between pages and window. Imported by
+`app` alone."""

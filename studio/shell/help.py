@@ -59,7 +59,8 @@ class PageListModel(RowsModel[Page | str]):
     columns = ("Page",)
 
     def show_pages(self, pages: list[Page], grouped: bool) -> None:
-        """Replace all rows; without `grouped`, the pages alone in the given order."""
+        """Replace all rows by the pages in the given order; `grouped` puts a title before each
+        group."""
         rows: list[Page | str] = []
         group = ""
         for page in pages:
@@ -125,6 +126,7 @@ class GuideBrowser(QTextBrowser):
         self.setFont(theme().font("body"))
 
     def show_page(self, markdown: str) -> None:
+        """Show the Markdown text of a page from its start."""
         self.setMarkdown(markdown)
         cursor = QTextCursor(self.document())
         while True:
@@ -215,7 +217,8 @@ class HelpDialog(QDialog):
         hbox(side, (self._browser, 1), parent=self, spacing=1)
 
     def show_path(self, path: str, anchor: str = "") -> None:
-        """Show a page, and one of its headings. Raises KeyError for an unknown page."""
+        """Show the page at `path` in the help folder, at the heading `anchor` (empty: its start).
+        Raises KeyError for an unknown page."""
         page = next((one for one in self.pages if one.path == path), None)
         if page is None:
             raise KeyError(f"no help page {path!r}")

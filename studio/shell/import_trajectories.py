@@ -1,7 +1,5 @@
-"""Import of trajectories: ask for project and file, import through the engine, open the run.
-
-The task scope of the session owns the job, from the dialog to the opened run.
-"""
+"""Import of trajectories: ask for project and file, import through the engine, open the run. The
+task scope of the session owns the job, from the dialog to the opened run."""
 
 import asyncio
 import time
@@ -62,7 +60,8 @@ class Importer(QObject):
         return dialog
 
     async def bring(self, project: str, source: str) -> None:
-        """Import a file or folder, report progress and open the run."""
+        """Import a file or folder (`source`) into a project (path), report progress and open the
+        run."""
         request = ImportRun(source=source)
         importing = asyncio.ensure_future(self._session.client.import_run(project, request))
         try:

@@ -39,6 +39,7 @@ class CommandListModel(RowsModel[ActionSpec]):
         self.set_rows(specs)
 
     def search(self, words: str) -> None:
+        """Show only the actions that match the text."""
         wanted = words.casefold().split()
         self.set_rows([s for s in self._all if all(w in _haystack(s) for w in wanted)])
 

@@ -1,4 +1,2 @@
-"""State of the studio, folded from events by plain Python. No Qt, no network.
-
-Imported by models, services and above.
-"""
+"""State of the studio, folded from events by plain Python. No Qt, no network. Imported by models,
+services and above."""

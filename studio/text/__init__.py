@@ -1,4 +1,2 @@
 """Text without Qt: formatting of numbers, durations and sizes; word differences; help pages.
-
-Importable by every package of the studio.
-"""
+Importable by every package of the studio."""

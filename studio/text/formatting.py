@@ -1,8 +1,7 @@
 """Formatting of numbers: rewards, money, durations, counts. Pure functions.
 
 True minus (U+2212), two decimals for rewards, a comma as thousands separator, a space before % and
-units. Values that are not finite are written as an en dash: missing, never 0.
-"""
+units. Values that are not finite are written as an en dash: missing, never 0."""
 
 import math
 
@@ -123,7 +122,7 @@ def size(byte_count: float | None) -> str:
 
 
 def plural(amount: int, one: str, many: str = "") -> str:
-    """Format a count with its noun: 1 notice, 2 notices; `many` is an irregular plural."""
+    """Format a count with its noun: 1 notice, 2 notices; `many` is the plural (empty: add s)."""
     return f"{count(amount)} {one if amount == 1 else many or one + 's'}"
 
 

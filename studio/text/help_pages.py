@@ -1,8 +1,7 @@
 """Documentation pages of `resources/help`: order, titles, text, links and search; no Qt.
 
 `resources/help/zensical.toml` decides order and groups, for the help window and for the static site
-that `packaging/docs.py` builds. Standard library only, so that any Python can render the pages.
-"""
+that `packaging/docs.py` builds. Standard library only, so that any Python can render the pages."""
 
 import posixpath
 import re
@@ -82,7 +81,7 @@ def navigation(folder: Path) -> list[tuple[str, str]]:
 
 
 def resolve(page: Page, target: str) -> tuple[str, str]:
-    """Return (path, anchor) of a link on a page; the path is empty for an external link."""
+    """Return (path, anchor) of the link `target` on a page; both are empty for an external link."""
     if "://" in target or target.startswith("mailto:"):
         return "", ""
     path, _, anchor = target.partition("#")

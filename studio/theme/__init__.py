@@ -1,4 +1,2 @@
-"""Theme: colour tokens, fonts, icons, tooltips and item roles.
-
-Imported by widgets, models and above.
-"""
+"""Theme: colour tokens, fonts, icons, tooltips and item roles. Imported by widgets, models and
+above."""

@@ -2,8 +2,7 @@
 
 `TONE_ROLE` is a text tone, `ICON_ROLE` an icon name, `VALUE_ROLE` the value of a drawn column
 (dots, parts, sparkline, meter, interval), `BELOW_ROLE` a second line, `CHIPS_ROLE` chips after the
-text: (text, tone) pairs.
-"""
+text: (text, tone) pairs."""
 
 from PySide6.QtCore import Qt
 

@@ -10,11 +10,9 @@ LONGEST = 2000
 
 
 def plain_tip(words: str) -> str:
-    """Format text as a tooltip that shows every character literally.
-
-    Text without markup characters is returned unchanged; anything else is escaped inside a rich
-    text that preserves line breaks. Models return this for `ToolTipRole`.
-    """
+    """Format text as a tooltip that shows every character literally. Text without markup characters
+    is returned unchanged; anything else is escaped inside a rich text that preserves line breaks.
+    Models return this for `ToolTipRole`."""
     words = words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
     if "<" not in words and "&" not in words:
         return words

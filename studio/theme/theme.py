@@ -2,8 +2,7 @@
 
 `Theme.install(app)` is called once by the composition root. Widgets then call `theme()`, which is
 to colours what `QApplication.palette()` is; they repaint on `changed` or on Qt's own PaletteChange.
-This is the only module that calls setStyleSheet.
-"""
+This is the only module that calls setStyleSheet."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ class Theme(QObject):
         self._apply(mode if mode != "system" else _system_scheme(self._app))
 
     def color(self, token: str, alpha: float = 1.0) -> QColor:
-        """Colour of a token; alpha only for the chart fills listed in tokens.md."""
+        """Colour of a token. Alpha is for the chart fills listed in tokens.md only."""
         color = self._colors.get(token)
         if color is None:
             color = self._colors[token] = QColor(self._tokens[token])
@@ -95,19 +94,22 @@ class Theme(QObject):
         return faded
 
     def font(self, style: str, weight: int | None = None) -> QFont:
-        """Font of the type scale: display title heading body label caption mono mono-small."""
+        """Font of the type scale: display title heading body label caption mono mono-small;
+        `weight` (400, 500, 600) overrides that of the style."""
         key = (style, weight)
         if key not in self._fonts:
             self._fonts[key] = make_font(style, weight)
         return self._fonts[key]
 
     def pixmap(self, name: str, token: str, size_px: int = 16, ratio: float = 0.0) -> QPixmap:
-        """Lucide icon tinted with a token."""
+        """Lucide icon in the colour of a token; `ratio` is the device pixel ratio (0: the
+        screen's)."""
         ratio = ratio or self._app.devicePixelRatio()
         return self._icons.icon(name, self._tokens[token], size_px, ratio)
 
     def drawing(self, path: str, size: QSize, ratio: float = 0.0) -> QPixmap:
-        """Drawing of resources/icons with token placeholders: "mark", "samples/2048"."""
+        """Drawing of resources/icons with token placeholders: "mark", "samples/2048". `ratio` is
+        the device pixel ratio (0: the screen's)."""
         ratio = ratio or self._app.devicePixelRatio()
         return self._icons.drawing(path, self._tokens, size, ratio)
 

@@ -1,7 +1,5 @@
-"""Colour tokens: reads resources/theme/*.toml and computes with their colours. Free of Qt.
-
-A token is a name ("accent-soft") of an opaque colour; both themes define the same names.
-"""
+"""Colour tokens: reads resources/theme/*.toml and computes with their colours. Free of Qt. A token
+is a name ("accent-soft") of an opaque colour; both themes define the same names."""
 
 import math
 import re

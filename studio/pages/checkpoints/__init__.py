@@ -1,4 +1,1 @@
-"""Checkpoints page: list, comparison, arena and export.
-
-Imported by `shell.page_registry`.
-"""
+"""Checkpoints page: list, comparison, arena and export. Imported by `shell.page_registry`."""

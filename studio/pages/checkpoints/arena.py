@@ -80,7 +80,8 @@ class ArenaCard(Card):
         await self._tasks.close()
 
     def show_models(self, names: Sequence[str], words: dict[str, str]) -> None:
-        """Select the models of the chat. `words`: name → title. Other names start a new chat."""
+        """Select the models of the chat, by name; other `names` than before start a new chat.
+        `words`: model name → displayed title."""
         self._words = words
         if [side.name for side in self._talk.sides] != list(names):
             self._begin(names)

@@ -36,6 +36,8 @@ class SideColumn(QWidget):
                 painter.fillRect(0, 0, 1, self.height(), theme().color("border"))
 
     def show_side(self, side: Side, name: str, tone: str, nameless: bool, waits: bool) -> None:
+        """Show one model's chat under the heading `name`, muted or accented by `tone`. `nameless`
+        (blind mode) hides rewards and figures; `waits`: its response is pending."""
         self._name.set_words(name)
         self._name.set_tone("text" if tone == "muted" else "accent")
         facts = ("answers…" if side.text else "waits…") if waits else facts_of(side)
@@ -69,6 +71,7 @@ def verdict_words(side: Side) -> str:
 
 
 def facts_of(side: Side) -> str:
+    """Describe model calls, tokens and duration of the last rollout; empty without one."""
     attempt = side.attempt
     if attempt is None:
         return ""

@@ -60,7 +60,8 @@ class ListCard(Card):
         kept: Sequence[KeptCheckpoint],
         providers: Sequence[str],
     ) -> None:
-        """Show the checkpoints of a run, newest first, the base model and provider models."""
+        """Show the checkpoints of a run (`kept`), newest first, then the base model and
+        `providers`, names of models of API providers."""
         rows = [
             Contender(
                 name=f"{summary.id}@{one.checkpoint.step}",
@@ -89,7 +90,9 @@ class ListCard(Card):
     def choose_first(
         self, run_id: str, kept: Sequence[KeptCheckpoint], remote: bool = False
     ) -> None:
-        """Select the base model and the best checkpoint, or the newest if none is validated."""
+        """Select the base model and the best checkpoint of `kept`, or the newest if none is
+        validated. `remote`: the run is on a server, so that checkpoints without local files count
+        too."""
         best = best_of(kept, remote)
         steps = [one.checkpoint.step for one in kept]
         step = best if best is not None else max(steps, default=None)
@@ -116,14 +119,17 @@ class ListCard(Card):
         self._fit()
 
     def toggle(self, row: int) -> None:
+        """Toggle the selection of a row; emit `refused` if four models are selected already."""
         if not self.model.toggle(row):
             self.refused.emit("At most four models can be compared. Deselect one first.")
 
     def toggle_name(self, name: str) -> None:
+        """Toggle the selection of the row with the model name `name`; see `toggle`."""
         self.toggle(next(n for n, row in enumerate(self.model.rows) if row.name == name))
 
     def want_export(self, row: int) -> None:
-        """Request the export of the checkpoint in a row, or of the best one if it has none."""
+        """Request the export of the checkpoint in a row, or of the best checkpoint if the row is
+        none."""
         rows = self.model.rows
         if not 0 <= row < len(rows) or not rows[row].is_checkpoint:
             row = next((n for n, one in enumerate(rows) if "best" in one.marks), 0)

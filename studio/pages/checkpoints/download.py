@@ -19,8 +19,7 @@ from studio.text import formatting
 
 class DownloadQueue(QObject):
     """Queue of checkpoint downloads. Emits `changed` on progress and `fetched` after the
-    verification of a download.
-    """
+    verification of a download."""
 
     changed = Signal()
     fetched = Signal()
@@ -51,7 +50,8 @@ class DownloadQueue(QObject):
         self._end()
 
     async def bring(self, rows: Sequence[Contender]) -> None:
-        """Download the checkpoints of all rows. Raises AtelierError if a download fails."""
+        """Download the checkpoints of all rows and return when all are complete. Raises
+        AtelierError if a download fails."""
         async with self._turn:
             try:
                 for row in rows:
@@ -61,9 +61,8 @@ class DownloadQueue(QObject):
         self.fetched.emit()
 
     async def agree(self, rows: Sequence[Contender], what: str, there: str = "") -> str:
-        """Ask whether to fetch checkpoints for the action `what` or, with a button labelled
-        `there`, do it on the server. Returns `fetch`, `there` or an empty string (cancel).
-        """
+        """Ask whether to fetch the checkpoints of `rows` for the action named `what` or, with a
+        button labelled `there`, do it on the server. Returns `fetch`, `there` or "" (cancel)."""
         host = rows[0].elsewhere
         names = " and ".join(row.words for row in rows)
         size = formatting.size(sum(row.kept.checkpoint.bytes for row in rows if row.kept))

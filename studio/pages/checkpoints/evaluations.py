@@ -63,10 +63,8 @@ class EvaluationController(QObject):
             self.follow()
 
     def start(self, models: Sequence[str], host: str = "") -> None:
-        """Start an evaluation on the validation scenarios, queued after active runs.
-
-        `host` names a remote server; empty means this machine.
-        """
+        """Start an evaluation on the validation scenarios, queued after active runs. `host` names a
+        remote server; empty means this machine."""
         request = StartEvaluation(
             project=self._session.project.path,
             models=list(models),

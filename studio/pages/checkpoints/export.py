@@ -62,10 +62,8 @@ PHASES = {
 
 
 class ExportSheet(Sheet):
-    """Sheet for an export: `show_checkpoint(…)`, then `open()`.
-
-    Emits `exported()` when files were created.
-    """
+    """Sheet for an export: `show_checkpoint(…)`, then `open()`. Emits `exported()` when files were
+    created."""
 
     exported = Signal()
 
@@ -98,10 +96,8 @@ class ExportSheet(Sheet):
         await self._tasks.close()
 
     def show_checkpoint(self, run_id: str, name: str, step: int, sizes: dict[str, float]) -> None:
-        """Select a checkpoint; ignored while an export is running.
-
-        `sizes`: format and precision ("gguf q8_0") → file size in bytes, where known in advance.
-        """
+        """Select a checkpoint; ignored while an export is running. `sizes`: format and precision
+        ("gguf q8_0") → file size in bytes, where known in advance."""
         if self._tasks.busy("export"):
             return
         self._run_id, self._step, self._name = run_id, step, name

@@ -60,7 +60,8 @@ class CheckpointsPage(Page):
         self._wire()
 
     def enter(self) -> None:
-        """Select the newest training run if the selected run is none (evaluation, chat); reload."""
+        """Reload the page. If the selected run is not a training (but an evaluation or a chat),
+        first select the newest training run."""
         summary = self._run.summary
         if summary is not None and summary.kind not in TRAINING_KINDS:
             runs = self.session.runs.of(self.session.project.path)

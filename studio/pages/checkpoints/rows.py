@@ -56,10 +56,8 @@ class Contender:
 
 
 class CheckpointModel(RowsModel[Contender]):
-    """Table model of the contenders, some of them selected.
-
-    `chosen()` keeps the order of selection; the first row is the reference of the comparison.
-    """
+    """Table model of the contenders, some of them selected. `chosen()` keeps the order of
+    selection; the first row is the reference of the comparison."""
 
     chosen_changed = Signal()
     columns = ("", "Name", "Mean", "Validation, 95 %", "KL", "Size", "Age")
@@ -97,7 +95,7 @@ class CheckpointModel(RowsModel[Contender]):
         self._tell()
 
     def toggle(self, row: int) -> bool:
-        """Toggle the selection of a row; returns False if the limit is reached."""
+        """Toggle the selection of a row. Returns False if it would exceed the limit of rows."""
         name = self.rows[row].name
         if name in self._chosen:
             self._chosen.remove(name)

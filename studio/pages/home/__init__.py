@@ -1,4 +1,1 @@
-"""Home page: active run, recent projects, samples.
-
-Imported by `shell.page_registry`.
-"""
+"""Home page: active run, recent projects, samples. Imported by `shell.page_registry`."""

@@ -48,6 +48,7 @@ class SampleGallery(QWidget):
         self._say()
 
     def set_samples(self, samples: Sequence[Sample], first_start: bool) -> None:
+        """Show the samples; on the `first_start`, without any project, with a recommendation."""
         if list(samples) == self._samples and first_start == self._first_start:
             return
         self._samples, self._first_start = list(samples), first_start
@@ -55,6 +56,7 @@ class SampleGallery(QWidget):
         self._fill()
 
     def set_columns(self, most: int) -> None:
+        """Lay out the cards in at most `most` columns."""
         if most != self._most:
             self._most = most
             self._place()
@@ -99,7 +101,6 @@ class SampleGallery(QWidget):
 
 def even_columns(count: int, most: int) -> int:
     """Return the fewest columns that need as many rows as `most` columns do: 6 cards are 3 + 3,
-    not 4 + 2.
-    """
+    not 4 + 2."""
     rows = max(1, math.ceil(count / most))
     return max(1, math.ceil(count / rows))

@@ -1,4 +1,2 @@
-"""Judge page: rubric, judge settings, agreement, blind grading.
-
-Imported by `shell.page_registry`.
-"""
+"""Judge page: rubric, judge settings, agreement, blind grading. Imported by
+`shell.page_registry`."""

@@ -61,7 +61,9 @@ class AgreementCard(Card):
         disagreements: int,
         canaries: Sequence[bool] = (),
     ) -> None:
-        """Show agreements, newest first, two of them on the axis. `words_of`: version → title."""
+        """Show agreements, newest first, the first two on the axis. `words_of`: rubric version →
+        title; `disagreements`: their number; `canaries`: for each, whether the judge detected
+        it."""
         now = rows[0] if rows else None
         assert self.header is not None
         self._compare.setVisible(len(rows) > 1)

@@ -86,6 +86,7 @@ class JudgeChoice(Card):
         self._say()
 
     def show_spent(self, spent: float, budget: float | None) -> None:
+        """Show the judge cost of the run and its `budget` (None: no limit), in US dollars."""
         of = f" of ${budget:.2f}" if budget is not None else ""
         self._spent = f"${spent:.2f}{of} spent on this run"
         self._say()
@@ -109,10 +110,12 @@ class JudgeChoice(Card):
         self._time.set_words(f"about {formatting.duration(max(1.0, price.seconds))}")
 
     def show_running(self, done: int, total: int) -> None:
+        """Show the progress of re-judging, in groups."""
         self._time.set_words("")
         self.price.set_running(f"Judging {done} of {total}", done / max(1, total))
 
     def show_measuring(self, groups: int) -> None:
+        """Show that the cost of re-judging `groups` groups is being estimated."""
         words = f"Re-judge {formatting.plural(groups, 'group')}" if groups else "Re-judge"
         self._time.set_words("")
         self.price.set_measuring(words)

@@ -44,8 +44,7 @@ LEFT = Qt.AlignmentFlag.AlignLeft
 
 class JudgePage(Page):
     """Judge page; emits `group_wanted(split, step, group)` to open a group and
-    `grading_wanted(split, step, group)` to grade it blind.
-    """
+    `grading_wanted(split, step, group)` to grade it blind."""
 
     group_wanted = Signal(str, int, int)
     grading_wanted = Signal(str, int, int)
@@ -398,4 +397,5 @@ def presets() -> list[tuple[str, str]]:
 
 
 def text_of(file: str) -> str:
+    """Return the text of a rubric template by its file name."""
     return resource("rubrics", file).read_text(encoding="utf-8")

@@ -15,8 +15,7 @@ from studio.widgets.text.text import Text
 
 class TrialCard(Card):
     """Card with the preview: `show_tried(…)`. Emits `group_opened(split, step, group)` on a
-    click.
-    """
+    click."""
 
     group_opened = Signal(str, int, int)
 

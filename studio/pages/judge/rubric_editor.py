@@ -24,11 +24,9 @@ MARKS = {" ": ("muted", None), "+": ("text", "accent-soft"), "-": ("muted", "bad
 
 
 class RubricEditor(QWidget):
-    """Rubric editor: `turn_to(path)` selects a project, `show_view(view)` its rubric.
-
-    Emits `edited(source)` on typing and `save_wanted(source)`. Unsaved text is kept per project and
-    restored when the project is opened again.
-    """
+    """Rubric editor: `turn_to(path)` selects a project, `show_view(view)` its rubric. Emits
+    `edited(source)` on typing and `save_wanted(source)`. Unsaved text is kept per project and
+    restored when the project is opened again."""
 
     edited = Signal(str)
     save_wanted = Signal(str)
@@ -123,6 +121,7 @@ class RubricEditor(QWidget):
 
     @property
     def dirty(self) -> bool:
+        """Return whether the text has unsaved changes."""
         return self._view is not None and self.source != self._view.source
 
     def turn_to(self, path: str) -> None:
@@ -158,6 +157,7 @@ class RubricEditor(QWidget):
         self.text.set_text(source)
 
     def show_sent(self, messages: list[dict[str, str]]) -> None:
+        """Set the content of the view "prompt": the chat messages that the judge receives."""
         self._sent = messages
         if self._shown == "sent":
             self._show_sent()

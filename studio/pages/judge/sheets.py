@@ -74,6 +74,7 @@ class JudgeTableModel(RowsModel[Agreement]):
         self._words_of: Callable[[str], str] = str
 
     def show_rows(self, rows: Sequence[Agreement], words_of: Callable[[str], str]) -> None:
+        """Replace all rows. `words_of`: rubric version → title."""
         self._words_of = words_of
         self.set_rows(rows)
 
@@ -102,6 +103,7 @@ class ComparisonSheet(Sheet):
         self.body.addWidget(table, 1)
 
     def show_rows(self, rows: Sequence[Agreement], words_of: Callable[[str], str]) -> None:
+        """Replace all rows. `words_of`: rubric version → title."""
         self._model.show_rows(rows, words_of)
 
 
@@ -126,6 +128,7 @@ class SuggestionSheet(Sheet):
         add(self.foot, STRETCH, self._take)
 
     def show_suggestion(self, found: Suggestion, now: str) -> None:
+        """Show a suggested rubric as a diff to the current text `now`, or why there is none."""
         self._source = found.source
         self._take.setEnabled(bool(found.source))
         cases = formatting.plural(found.cases, "disagreement")

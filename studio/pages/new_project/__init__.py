@@ -1,4 +1,1 @@
-"""Wizard for a project from a description.
-
-Imported by pages and shell.
-"""
+"""Wizard for a project from a description. Imported by pages and shell."""

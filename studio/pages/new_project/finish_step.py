@@ -54,6 +54,7 @@ class FinishStep(QWidget):
         self.learner.set_choices([one.name for one in models])
 
     def set_options(self, options: Sequence[JudgeOption], used: Sequence[str]) -> None:
+        """Set the suggestions for the judge model: `used` before, then those found here."""
         self.judge.set_options(options, used)
 
     def show_draft(self, draft: Draft, writer: Writer) -> None:
@@ -73,5 +74,6 @@ class FinishStep(QWidget):
         self.measure.setChecked(True)
 
     def refuse(self, problem: Problem | None) -> None:
+        """Show why no project was created; None clears the message."""
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)

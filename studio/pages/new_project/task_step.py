@@ -85,6 +85,7 @@ class TaskStep(QWidget):
         self._lock()
 
     def set_options(self, options: Sequence[JudgeOption], used: Sequence[str]) -> None:
+        """Set the suggestions for the writer model: `used` before, then those found here."""
         self.writer.set_options(options, used)
 
     def refuse(self, problem: Problem | None) -> None:

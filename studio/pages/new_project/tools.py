@@ -26,8 +26,7 @@ WORDS = (
 
 class ToolsPart(QWidget):
     """Editor of the tools. `folder()` returns the project folder, or shows an error and returns
-    an empty string.
-    """
+    an empty string."""
 
     changed = Signal()
     created = Signal()
@@ -49,7 +48,7 @@ class ToolsPart(QWidget):
         self._wire()
 
     def begin(self, folder: str = "") -> None:
-        """Start with a new project, or with an existing `folder`."""
+        """Edit the tools of the project in `folder` (empty: of a new project without a folder)."""
         self._folder, self._is_listed = folder, False
         self.wanted.setChecked(bool(folder))
         self._say(None)
@@ -63,7 +62,7 @@ class ToolsPart(QWidget):
         return self._tools.lacking or mcp.not_ready(self.servers.views)
 
     def bring(self, file: str) -> None:
-        """Add the servers of an mcp.json file (path) to the project."""
+        """Add the servers of the mcp.json at path `file` to the project, created if necessary."""
         self._is_listed = False
         self._make(file, lambda: None)
 

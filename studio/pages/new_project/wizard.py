@@ -1,8 +1,5 @@
-"""Wizard that creates a project from a task description in three steps.
-
-Closing it stops the generation; generated text is stored in the project, and the wizard reopens at
-the same place.
-"""
+"""Wizard that creates a project from a task description in three steps. Closing it stops the
+generation; generated text is stored in the project, and the wizard reopens at the same place."""
 
 from contextlib import aclosing
 from pathlib import Path
@@ -39,8 +36,7 @@ NEXT_KEY = "Ctrl+Return"
 
 class DescribeSheet(Sheet):
     """Wizard sheet: `begin()` opens it, `go_on(view)` resumes a draft. Emits `made(view,
-    measure)` for the new project, `measure` being whether to measure the baseline.
-    """
+    measure)` for the new project, `measure` being whether to measure the baseline."""
 
     made = Signal(object, bool)
 

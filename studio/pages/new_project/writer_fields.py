@@ -91,6 +91,7 @@ class WriterFields(QWidget):
             self._rows[key].set_problem("No known price for this model")
 
     def unfold(self, shown: bool) -> None:
+        """Show or hide the fields of the base URL and the prices."""
         for key in ("url", "price_in", "price_out"):
             self._rows[key].setVisible(shown)
         self._fold.set_icon("chevron-down" if shown else "chevron-right")

@@ -1,4 +1,1 @@
-"""Run page: step strip, charts, side column, log.
-
-Imported by `shell.page_registry`.
-"""
+"""Run page: step strip, charts, side column, log. Imported by `shell.page_registry`."""

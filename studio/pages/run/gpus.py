@@ -85,6 +85,7 @@ class CardBlock(QWidget):
         return line
 
     def show_history(self, history: CardHistory, several: bool) -> None:
+        """Show a GPU's state and recent use; its name only if the run has `several`."""
         card = history.card
         self._name.set_words(f"GPU {card.index} · {card.name}")
         self._name.setVisible(several)

@@ -37,8 +37,7 @@ from studio.widgets.layouts import add, hbox, vbox
 
 class RunPage(Page):
     """Run page. Emits `trajectories_wanted(query)` when the user opens a point, cell, group or
-    notice.
-    """
+    notice."""
 
     trajectories_wanted = Signal(object)
 
@@ -233,7 +232,8 @@ class RunPage(Page):
             self.session.notice.emit("The report was copied to the clipboard.")
 
     def open_branch(self, step: int | None = None) -> None:
-        """Open the branch sheet at the selected step or the newest checkpoint."""
+        """Open the branch sheet with the checkpoint of `step`; None: of the step under the
+        crosshair, or the newest."""
         summary, state = self._run.summary, self._run.state
         if summary is None or state.spec is None:
             return

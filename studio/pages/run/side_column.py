@@ -332,6 +332,7 @@ class SideColumn(QScrollArea):
         self._column.insertWidget(self._column.count() - 1, card)
 
     def set_ticking(self, ticking: bool) -> None:
+        """Start or stop the once-a-second update of elapsed times."""
         self._clock.start() if ticking else self._clock.stop()
 
     def show_run(self, state: RunState) -> None:

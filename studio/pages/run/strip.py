@@ -75,7 +75,8 @@ def measure_of(state: RunState) -> str:
 
 
 def ramp_ends(state: RunState) -> tuple[float, float]:
-    """Return the ends of the colour ramp: percentiles 2 and 98; at least 0 to 1 for few values."""
+    """Return the metric values at the ends of the colour ramp: percentiles 2 and 98. With few
+    steps, minimum and maximum, widened to include 0 to 1."""
     series = state.series.get(measure_of(state))
     if series is None or not len(series):
         return 0.0, 1.0

@@ -45,10 +45,12 @@ class TrackersCard(Card):
         self.hide()
 
     def look(self) -> None:
+        """Start polling the state of the trackers."""
         self._looks = True
         self._again()
 
     def rest(self) -> None:
+        """Stop polling while the card is hidden."""
         self._looks = False
         self._tasks.cancel("trackers")
 

@@ -1,4 +1,1 @@
-"""Remote servers: wizard, list and sheet.
-
-Imported by pages and shell.
-"""
+"""Remote servers: wizard, list and sheet. Imported by pages and shell."""

@@ -36,8 +36,7 @@ WRONG = {
 
 class AddressForm(QWidget):
     """Address form; `spec()` returns its values. Emits `entered()` when Enter is pressed in a
-    field.
-    """
+    field."""
 
     entered = Signal()
 
@@ -89,6 +88,7 @@ class AddressForm(QWidget):
         self.unfold(spec is not None and spec != HostSpec(name=spec.name, address=spec.address))
 
     def set_known(self, aliases: Sequence[str]) -> None:
+        """Set the suggestions for the address: host aliases of the SSH configuration."""
         self.address.set_choices(aliases)
 
     def unfold(self, shown: bool) -> None:

@@ -226,6 +226,7 @@ class Section(QWidget):
         self._note.setVisible(bool(words))
 
     def add_left(self, widget: QWidget) -> None:
+        """Append a widget at its own width, left-aligned."""
         line = hbox(widget, STRETCH)
         self.column.addLayout(line)
 

@@ -32,8 +32,7 @@ KEPT = "Transferred files are kept; the next transfer resumes."
 
 class MoveSheet(Sheet):
     """Sheet for a move: `bring_home(run)` downloads, `send(run, name)` uploads, after
-    confirmation.
-    """
+    confirmation."""
 
     def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Move", host)
@@ -53,9 +52,11 @@ class MoveSheet(Sheet):
         self._go.clicked.connect(self._begin)
 
     def bring_home(self, run: RunSummary) -> None:
+        """Prepare to move a run from its server to this machine."""
         self._prepare(run, "", "Move to this machine", "download")
 
     def send(self, run: RunSummary, name: str) -> None:
+        """Prepare to move a run to the server `name`."""
         self._prepare(run, name, f"Move to {name}", "upload")
 
     def _prepare(self, run: RunSummary, to: str, does: str, icon: str) -> None:

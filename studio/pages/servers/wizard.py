@@ -1,7 +1,5 @@
-"""Wizard that adds a server: address, connection, survey, installation, ready.
-
-Each step shows the state of the server. Closing the sheet stops nothing.
-"""
+"""Wizard that adds a server: address, connection, survey, installation, ready. Each step shows the
+state of the server. Closing the sheet stops nothing."""
 
 from typing import Literal
 
@@ -41,8 +39,7 @@ CUT_OFF = "The installation was interrupted. Transferred files are kept; Install
 
 class AddServerSheet(Sheet):
     """Wizard: `begin()` opens step 1, `go_on(name)` the current step of a server, and
-    `change(name)` edits its address and settings.
-    """
+    `change(name)` edits its address and settings."""
 
     def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Add a server", host)
@@ -295,6 +292,8 @@ class LiveStep(QWidget):
         )
 
     def show_view(self, title: str, view: HostView | None, words: str) -> None:
+        """Show the current operation on a server (`view` None: not listed yet); `words` describe
+        its state while no progress is reported."""
         tick = view.tick if view else None
         self._title.set_words(title)
         self._title.set_tone("text")
@@ -309,7 +308,8 @@ class LiveStep(QWidget):
         self._kept.setVisible(True)
 
     def show_problem(self, words: str, problem: Problem | None) -> None:
-        """Show a failure; `words` count down to an automatic retry."""
+        """Show a failed connection or installation. `words` are the state, with a countdown to a
+        retry; `problem` None shows them alone."""
         self._title.set_words(words[:1].upper() + words[1:])
         self._title.set_tone("bad")
         self._title.setWordWrap(True)
@@ -341,6 +341,8 @@ class ReadyStep(QWidget):
         )
 
     def show_view(self, view: HostView, project: str, here: bool) -> None:
+        """Show a server with an engine. `here` checks "train there" for `project` (name; empty:
+        none open)."""
         name = view.spec.name
         self._title.set_words(f"{name} is ready")
         facts = [("Device", view.info.device if view.info else "")]

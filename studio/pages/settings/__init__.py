@@ -1,4 +1,1 @@
-"""Settings page: appearance, engines, API keys, shortcuts.
-
-Imported by `shell.page_registry`.
-"""
+"""Settings page: appearance, engines, API keys, shortcuts. Imported by `shell.page_registry`."""

@@ -1,4 +1,1 @@
-"""Setup page: form, project.toml, scenarios and preflight.
-
-Imported by `shell.page_registry`.
-"""
+"""Setup page: form, project.toml, scenarios and preflight. Imported by `shell.page_registry`."""

@@ -1,6 +1,5 @@
 """Setup page: form, project.toml, scenarios and demonstrations; preflight and Train on the
-right.
-"""
+right."""
 
 from functools import partial
 from pathlib import Path
@@ -55,8 +54,7 @@ PRICED_AFTER_MS = 120
 
 class SetupPage(Page):
     """Setup page; edits are validated before writing, and refused ones stay visible with a
-    reason.
-    """
+    reason."""
 
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
@@ -95,10 +93,12 @@ class SetupPage(Page):
         (*tabs, self._demonstrations.finish)[self._tabs.index()]()
 
     def show_scenarios(self, split: Split) -> None:
+        """Switch to the Scenarios tab and a split."""
         self._choose(SCENARIOS)
         self._scenarios.show_split(split)
 
     def show_demonstrations(self, teacher: bool = False) -> None:
+        """Switch to the Demonstrations tab; `teacher` opens the teacher sheet there."""
         self._choose(DEMONSTRATIONS)
         if teacher:
             self._demonstrations.open_teacher()
@@ -254,8 +254,7 @@ class SetupPage(Page):
 
     def _unknown(self, problem: Problem) -> None:
         """Handle a failed request, as of an older engine without this route: no capabilities are
-        shown.
-        """
+        shown."""
         self._form.show_facts(None)
 
     # Preflight

@@ -31,8 +31,7 @@ LABEL_PX = 132
 
 class TeacherSheet(OrderSheet):
     """Teacher sheet: `show_project(config, scenarios)`, then `open()`;
-    `ordered(StartEvaluation)`.
-    """
+    `ordered(StartEvaluation)`."""
 
     def __init__(self, host: QWidget) -> None:
         go = Button("Generate", "primary", icon="sparkles", height=32)
@@ -60,7 +59,8 @@ class TeacherSheet(OrderSheet):
         self._build()
 
     def show_project(self, config: ProjectConfig, scenarios: int) -> None:
-        """Fill the fields with the teacher settings and budget of the project."""
+        """Fill the fields with the teacher settings and budget of the project; `scenarios` is the
+        number of its training scenarios."""
         self._config, self._scenarios = config, scenarios
         if self.turn_to((self.project, config)):
             self._fill(config)

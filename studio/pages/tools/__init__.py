@@ -1,4 +1,1 @@
-"""Tools of an agent: Python packages and MCP servers.
-
-Imported by pages and shell.
-"""
+"""Tools of an agent: Python packages and MCP servers. Imported by pages and shell."""

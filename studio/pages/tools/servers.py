@@ -21,10 +21,8 @@ from studio.widgets.text.text import Text
 
 
 class ToolServers(Card):
-    """Card of the MCP servers in mcp.json, shown if the agent reads this file.
-
-    Emits `changed()` when servers or tools change.
-    """
+    """Card of the MCP servers in mcp.json, shown if the agent reads this file. Emits `changed()`
+    when servers or tools change."""
 
     changed = Signal()
     listed = Signal()

@@ -1,4 +1,1 @@
-"""Trajectories page: groups, reader, table, labels.
-
-Imported by `shell.page_registry`.
-"""
+"""Trajectories page: groups, reader, table, labels. Imported by `shell.page_registry`."""

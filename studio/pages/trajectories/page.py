@@ -47,8 +47,7 @@ TINTS = ("advantage", "logprob", "mask", "none")
 
 class TrajectoriesPage(Page):
     """Trajectories page of the selected run. Emits `grading_wanted` when the user asks for the next
-    group to grade.
-    """
+    group to grade."""
 
     grading_wanted = Signal()
 
@@ -92,6 +91,7 @@ class TrajectoriesPage(Page):
         self._refresh_timer.stop()
 
     def show_query(self, query: TrajectoryQuery) -> None:
+        """Show the trajectories of a query, in the table if it filters by state."""
         self._blind = False
         self._panel.hold(False)
         self._panel.set_query(query)
@@ -100,12 +100,15 @@ class TrajectoriesPage(Page):
             self.set_mode(TABLE)
 
     def show_group(self, split: Split, step: int, group: int, blind: bool = False) -> None:
+        """Load a group and show its columns; `blind` hides rewards, verdicts and labels."""
         self._blind = blind
         self._panel.hold(True)
         self.set_mode(COLUMNS)
         self._fetch(split, step, group)
 
     def set_mode(self, mode: int) -> None:
+        """Switch to a view: an index from `views` (COLUMNS, READER, TABLE …). While grading blind,
+        only COLUMNS is allowed."""
         if mode != COLUMNS and self._blind:
             return  # all other views reveal the ranking
         self._view, self._base = mode, ""

@@ -27,4 +27,5 @@ def key_of(group: GroupSummary) -> tuple[Split, int, int]:
 
 
 def total_of(rewards: Iterable[float | None]) -> float:
+    """Return the sum of the rewards, without the unscored (None)."""
     return sum(reward for reward in rewards if reward is not None)

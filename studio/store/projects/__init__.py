@@ -1,4 +1,2 @@
-"""State of a project: configuration, checks, drafts, environments, rubric.
-
-Imported by models, services and above.
-"""
+"""State of a project: configuration, checks, drafts, environments, rubric. Imported by models,
+services and above."""

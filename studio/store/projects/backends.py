@@ -1,8 +1,7 @@
 """Explanation of each [backend] setting on this engine, with warnings. Free of I/O.
 
 Input: the project's settings and the engine's backends (None until loaded). Output: a note for each
-setting.
-"""
+setting."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,11 +27,13 @@ class Note:
 
     @property
     def matters(self) -> bool:
+        """Return whether the note is shown in the preflight check."""
         return bool(self.short)
 
 
 def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
-    """Return dotted key → note of all backend settings; `facts` is None until loaded."""
+    """Return dotted setting key → note of all backend settings. `facts` are the capabilities of the
+    engine (None: not loaded)."""
     notes_by_key = {
         "backend.sampler": _sampler(config, facts),
         "backend.trainer": _trainer(config, facts),
@@ -81,7 +82,8 @@ def summary(config: ProjectConfig) -> str:
 
 
 def checks(notes_by_key: dict[str, Note]) -> list[tuple[str, str]]:
-    """Return (state, text) lines for the preflight, most severe first, from key → note."""
+    """Return preflight lines as (state, text), most severe first; `notes_by_key` is from
+    `notes`."""
     states = {"bad": "bad", "warn": "warn", "info": "open"}
     lines = [(states[n.tone], n.short) for n in notes_by_key.values() if n.matters]
     return sorted(lines, key=lambda line: ("bad", "warn", "open").index(line[0]))

@@ -24,22 +24,25 @@ CHANGED = Outcome("open", "The project has changed since the last test.")
 
 
 def no_scenario() -> ConfigError:
+    """Return the error of a test in a project without scenarios."""
     return ConfigError.of(
         "scenarios.none", "The project has no scenario to test with.", "Add one under Scenarios."
     )
 
 
 def nothing_made() -> Refused:
+    """Return the error of a test that ended without a rollout."""
     return Refused.of("arena.nothing", "The engine ended the test without a rollout.", "Try again.")
 
 
 def failed(problem: Problem) -> Outcome:
+    """Return the outcome of a test that ended with a problem."""
     where = f"{problem.where}: " if problem.where else ""
     return Outcome("bad", f"{where}{problem.message}", problem.hint)
 
 
 def agent_outcome(attempt: Trajectory, judged: bool) -> Outcome:
-    """Return the outcome of the agent's test. `judged`: the reward comes from the judge, so the
+    """Return the outcome of the agent's test rollout. `judged`: rewards come from the judge, so the
     agent need not return one."""
     problem = attempt.problem
     if problem is not None and not (judged and problem.code.startswith("reward.")):
@@ -81,6 +84,7 @@ def answer_words(answer: JudgeAnswer) -> str:
 
 
 def short_name(model: str) -> str:
+    """Return the model name without its provider."""
     return model.rpartition("/")[2]
 
 

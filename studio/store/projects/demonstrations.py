@@ -13,12 +13,13 @@ EMPTY = (
 
 
 def bad_lines(demonstrations: Demonstrations) -> list[BadLine]:
-    """Return the invalid lines of all files; the engine lists only some of many."""
+    """Return the invalid lines of all files, as far as the engine lists them."""
     return [line for file in demonstrations.files for line in file.bad]
 
 
 def bad_words(files: Sequence[DemonstrationFile], skips: bool) -> str:
-    """Describe the effect of invalid lines; empty without any. `skips`: training skips them."""
+    """Describe the effect of invalid lines; empty without any. `skips`: training skips them instead
+    of refusing to start."""
     count = sum(file.bad_count for file in files)
     if not count:
         return ""
@@ -42,6 +43,7 @@ def facts_of(demonstrations: Demonstrations) -> list[tuple[str, str]]:
 
 
 def tally_words(tally: Tally) -> str:
+    """Describe the number of demonstrations and their trained tokens; "none" without any."""
     count = formatting.plural(tally.examples, "demonstration")
     return f"{count}, {tally.trained:,} tokens" if tally.examples else "none"
 

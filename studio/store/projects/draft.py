@@ -45,11 +45,13 @@ def is_draft(view: ProjectView) -> bool:
 
 
 def description_problem(text: str) -> str:
+    """Return why the task description is too short; else empty."""
     lacking = LEAST_WORDS - len(text.strip())
     return "Describe inputs, expected outputs and criteria in one paragraph." * (lacking > 0)
 
 
 def writer_problem(writer: Writer) -> str:
+    """Return why the writer model is not valid; else empty."""
     if not writer.model:
         return "Select the model that writes."
     return "" if "/" in writer.model else "Enter PROVIDER/MODEL, such as openai/gpt-5.4."
@@ -63,6 +65,8 @@ def progress_words(progress: DraftTicked) -> str:
 
 
 def spent_words(progress: DraftTicked | None, budget: float | None) -> str:
+    """Describe the cost so far and the `budget` (US dollars; None: no limit); empty before a
+    generation."""
     if progress is None:
         return ""
     of = f" of {dollars(budget)}" if budget is not None else ""
@@ -75,11 +79,13 @@ def dollars(value: float) -> str:
 
 
 def left_out_words(left_out: dict[str, int]) -> str:
+    """Describe discarded scenarios (reason → number); empty without any."""
     text = " · ".join(f"{count} {why}" for why, count in left_out.items())
     return f"Left out: {text}" if text else ""
 
 
 def counts_words(scenarios: Sequence[DraftScenario], wanted: int) -> str:
+    """Describe the scenarios per split, and if they are fewer than `wanted`."""
     validation = sum(one.split == "validation" for one in scenarios)
     training = len(scenarios) - validation
     text = f"{training} for training, {validation} for validation"

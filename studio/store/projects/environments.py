@@ -44,6 +44,7 @@ class Row:
 
 
 def built_in_row(environments: EnvironmentList) -> Row:
+    """Return the row of the built-in engine."""
     current, running = environments.choice.current.built_in, environments.running.built_in
     return Row(
         BUILT_IN,
@@ -55,7 +56,7 @@ def built_in_row(environments: EnvironmentList) -> Row:
 
 
 def row_of(view: EnvironmentView, environments: EnvironmentList) -> Row:
-    """Row of an environment."""
+    """Return the row of one environment in the list."""
     current = bool(view.home) and view.home == environments.choice.current.home
     running = bool(view.home) and view.home == environments.running.home
     busy = view.action is not None
@@ -73,7 +74,7 @@ def row_of(view: EnvironmentView, environments: EnvironmentList) -> Row:
 
 
 def packages_row(view: EnvironmentView, file: str) -> Row:
-    """Row of the packages that a project's agent requires in `file`."""
+    """Return the row of the packages that a project's agent requires in `file` (its name)."""
     busy = view.action is not None
     count = formatting.plural(view.packages, "package")
     size = f" · {formatting.size(view.bytes)} on disk" if view.state == "ready" else ""

@@ -24,6 +24,7 @@ def chip_of(view: ServerView) -> tuple[str, str, str]:
 
 
 def problem_words(view: ServerView) -> str:
+    """Return problem and hint of a server; empty without a problem."""
     return f"{view.problem.message} {view.problem.hint}".strip() if view.problem else ""
 
 
@@ -75,7 +76,8 @@ def values_of(server: McpServer) -> dict[str, Any]:
 
 
 def entered_values(command: str, url: str, timeout_s: float) -> dict[str, Any]:
-    """Parse the typed command line or URL of a server. Raises ValueError for an unclosed quote."""
+    """Return the mcp.json entry for the typed URL or, without one, command line. Raises ValueError
+    for an unclosed quote."""
     values: dict[str, Any] = {"timeout_s": timeout_s}
     if url.strip():
         return values | {"url": url.strip()}

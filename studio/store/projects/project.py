@@ -12,6 +12,7 @@ class ProjectStore:
 
     @property
     def path(self) -> str:
+        """Return the folder of the open project; empty without one."""
         return self.view.path if self.view else ""
 
     @property
@@ -25,6 +26,8 @@ class ProjectStore:
         self.view = None
 
     def split(self, split: Split) -> SplitInfo | None:
+        """Return file, number of scenarios and problems of a split; None without a project or if it
+        has no such split."""
         matches = (info for info in (self.view.splits if self.view else ()) if info.split == split)
         return next(matches, None)
 
@@ -43,6 +46,7 @@ class ProjectStore:
 
     @property
     def trainable(self) -> bool:
+        """Return whether Train can start: trusted, without problems, no external script."""
         view = self.view
         ready = view is not None and view.config is not None and view.trusted
         return ready and not self.problems and not self.outside

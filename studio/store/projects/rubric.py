@@ -49,8 +49,9 @@ def shares(parts: Sequence[Part]) -> list[float]:
 
 
 def moved(parts: Sequence[Part], boundary: int, share: float) -> list[Part]:
-    """Move weight between neighbours, so that criteria 0 to `boundary` together have `share` of
-    the total. Weights become whole percents; each keeps at least one."""
+    """Move weight between the criteria `boundary` and `boundary` + 1, so that those up to
+    `boundary` have `share` (0 to 1) of the total. Weights become whole percents; each keeps at
+    least one."""
     percents = [max(1, round(100 * part)) for part in shares(parts)]
     before = sum(percents[:boundary])
     pair = percents[boundary] + percents[boundary + 1]
@@ -74,7 +75,7 @@ def changed_lines(before: str, now: str) -> set[int]:
 
 
 def diff(before: str, now: str) -> list[tuple[Sign, str]]:
-    """Return the lines of both versions, marked as kept, removed or added, in reading order."""
+    """Return the lines of both versions as (sign, line), kept " ", removed "-" or added "+"."""
     lines: list[tuple[Sign, str]] = []
     for line in difflib.ndiff(before.splitlines(), now.splitlines()):
         sign = line[0]

@@ -1,4 +1,2 @@
-"""State of runs: the fold of events, series, estimates and status texts.
-
-Imported by models, services and above.
-"""
+"""State of runs: the fold of events, series, estimates and status texts. Imported by models,
+services and above."""

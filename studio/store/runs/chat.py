@@ -43,7 +43,7 @@ class Talk:
     asking: bool = False
 
     def begin(self, names: Sequence[str], order: Sequence[int]) -> None:
-        """Start a new chat with the models `names`, displayed in `order`."""
+        """Start a new chat with the models `names`; `order` lists their indices, left to right."""
         self.sides = [Side(name) for name in names]
         self.order = list(order)
         self.group, self.voted, self.asking = None, False, False
@@ -63,6 +63,7 @@ class Talk:
             side.text, side.attempt, side.verdict, side.messages = "", None, None, []
 
     def take(self, update: ArenaTicked) -> None:
+        """Apply an update of the rollouts: streamed text or finished trajectories."""
         if update.run_id:
             self.run_id = update.run_id
         if update.kind == "said":
@@ -88,7 +89,8 @@ class Talk:
         return self.group is not None and not self.voted and len(answered) == len(self.sides) == 2
 
     def vote(self, choice: str, label_id: str) -> Label:
-        """Record a vote (`left`, `right` or `tie`, as displayed) and return its label."""
+        """Record a vote (`left`, `right` or `tie`, as displayed) and return its label with the id
+        `label_id`."""
         assert self.group is not None
         left, right = (self.sides[place].attempt for place in self.order)
         assert left is not None

@@ -19,7 +19,8 @@ def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
 
 
 def marks_of(kept: Sequence[KeptCheckpoint], step: int, remote: bool = False) -> tuple[str, ...]:
-    """Return the marks of the checkpoint of a step: `best`, `newest`, both or none."""
+    """Return the marks of the checkpoint of a step: `best`, `newest`, both or none. `remote`: the
+    run's files need not be local."""
     newest = max(one.checkpoint.step for one in kept)
     marks = ["best"] if step == best_of(kept, remote) else []
     return (*marks, *(["newest"] if step == newest else []))

@@ -16,6 +16,7 @@ def step_seconds(steps: Sequence[StepRecord]) -> float | None:
 
 
 def validation_seconds(state: RunState) -> float:
+    """Return the median duration of the last three validations; 0 without any."""
     recent = [record.seconds for record in state.validations[-3:]]
     return median(recent) if recent else 0.0
 
@@ -32,11 +33,9 @@ def validations_left(state: RunState) -> int:
 
 
 def remaining_seconds(state: RunState, now: float) -> float | None:
-    """Estimate the seconds until the run ends; None while unknown or after its end.
-
-    `now` is the engine's clock (Unix seconds). Time spent in the current step counts as done, up to
-    the usual duration of a step.
-    """
+    """Estimate the seconds until the run ends; None while unknown or after its end. `now` is the
+    engine's clock (Unix seconds). Time spent in the current step counts as done, up to the usual
+    duration of a step."""
     usual = step_seconds(state.steps)
     if usual is None or not state.active or not state.planned:
         return None

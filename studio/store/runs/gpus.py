@@ -22,6 +22,7 @@ class CardHistory:
     """Recent shares of time with a running kernel."""
 
     def take(self, card: Card) -> None:
+        """Append the measurement of a card to its history."""
         self.card = card
         total, used, busy = card.total_bytes, card.used_bytes, card.busy_percent
         self.memory.append(used / total if total and used is not None else float("nan"))
@@ -37,7 +38,8 @@ class CardWatch:
     _seen: tuple[Card, ...] = ()
 
     def take(self, run_id: str, tick: ProgressTicked | None) -> bool:
-        """Store the measurement of a tick; return whether it is new, since ticks may repeat one."""
+        """Store the measurement of a tick (None: none yet); return whether it is new, since ticks
+        may repeat one."""
         if run_id != self.run_id:
             self.run_id, self.cards, self._seen = run_id, {}, ()
         if tick is None or not tick.cards or tick.cards == self._seen:

@@ -42,10 +42,12 @@ class FlightGroup:
 
     @property
     def done(self) -> int:
+        """Return the number of finished trajectories, unscored ones included."""
         return len(self.rewards)
 
     @property
     def scored(self) -> list[float]:
+        """Return the rewards so far, without unscored trajectories."""
         return [reward for reward in self.rewards.values() if reward is not None]
 
 

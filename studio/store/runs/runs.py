@@ -46,10 +46,12 @@ class RunStore:
         return run_id in self._summaries
 
     def forget(self, run_id: str) -> None:
+        """Drop the folded events of a run; its summary stays."""
         self._states.pop(run_id, None)
         self._overlaid.pop(run_id, None)
 
     def summary(self, run_id: str) -> RunSummary | None:
+        """Return the summary of a run, updated by its events; None if it is not listed."""
         summary = self._summaries.get(run_id)
         state = self._states.get(run_id)
         return self._with_state(summary, state) if summary and state and state.seq else summary
@@ -67,9 +69,11 @@ class RunStore:
         return [summary for run_id in self._summaries if (summary := self.summary(run_id))]
 
     def of(self, project_path: str) -> list[RunSummary]:
+        """Return the runs of a project, newest first."""
         return [run for run in self.all() if run.project_path == project_path]
 
     def active(self) -> list[RunSummary]:
+        """Return all runs that have not ended, newest first."""
         return [run for run in self.all() if run.state in ACTIVE_STATES]
 
     def active_here(self) -> list[RunSummary]:
@@ -78,11 +82,9 @@ class RunStore:
 
 
 def overlay(summary: RunSummary, state: RunState) -> RunSummary:
-    """Return the summary updated with the folded state if that is newer.
-
-    While the stream replays events that the summary includes, the summary takes precedence. Its
-    status holds until a newer status event.
-    """
+    """Return the summary updated with the folded state if that is newer. While the stream replays
+    events that the summary includes, the summary takes precedence. Its status holds until a newer
+    status event."""
     if state.seq <= summary.seq:
         return summary
     wins = summary.seq >= state.status_seq

@@ -117,6 +117,7 @@ class RunState(RunProgress):
             self.phase = self.progress = self.review = None
 
     def fold(self, events: Iterable[StoredEvent]) -> "RunState":
+        """Apply events in order. Raises SequenceGap if events are missing."""
         for event in events:
             self.apply(event)
         return self
@@ -262,6 +263,7 @@ class RunState(RunProgress):
             self.resumes.append(event.resumed_from)
 
     def rewind(self, step: int) -> None:
+        """Drop the data of `step` and later ones, before they are repeated."""
         super().rewind(step)
         self.steps = [record for record in self.steps if record.step < step]
         self.step = self.done

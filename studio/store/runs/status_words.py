@@ -34,6 +34,7 @@ DAMAGED = StateWords("Damaged", "bad", "octagon-alert")
 
 
 def run_words(run: RunSummary) -> StateWords:
+    """Return the state of a run by its summary, for lists."""
     if run.state == "damaged":
         return DAMAGED
     if run.kind == "baseline":
@@ -83,7 +84,8 @@ def steps_of(done: int, planned: int) -> str:
 
 
 def no_train_words(run: RunSummary | None) -> str:
-    """Return why Train is disabled in a project that an external script trains."""
+    """Return why Train is disabled in a project that an external script trains; `run` is the one
+    that the script continues (None: none)."""
     behind = f"; {run.name} continues after step {run.step}" if run else ""
     return f"A script trains this project: start it{behind}."
 
@@ -114,7 +116,7 @@ def _evaluation(run: RunSummary) -> StateWords:
 
 
 def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
-    """Return the state of a run for the header, with its phase."""
+    """Return the state of a run for the header, with its phase. `summary` None: not listed."""
     if summary is not None and summary.kind == "evaluation":
         return _evaluation(summary)
     if summary is not None and summary.state == "stopping" and state.step:
@@ -139,6 +141,7 @@ def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
 
 
 def phase_words(phase: Phase, summary: RunSummary | None) -> str:
+    """Describe the phase of a step, by the kind of the run (`summary` None: unknown)."""
     if phase == "rolling_out" and summary is not None and summary.kind == "outside":
         return RUNS_ROLLOUTS
     return PHASES.get(phase, phase)

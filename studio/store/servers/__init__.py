@@ -1,4 +1,1 @@
-"""State of remote servers, and the rows that show them.
-
-Imported by models, services and above.
-"""
+"""State of remote servers, and the rows that show them. Imported by models, services and above."""

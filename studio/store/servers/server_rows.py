@@ -94,6 +94,7 @@ def _facts(view: HostView) -> str:
 
 
 def next_offers(view: HostView) -> tuple[Offer, ...]:
+    """Return the buttons of a server's row, by its state: the next step, if any."""
     code = view.problem.code if view.problem else ""
     match view.state:
         case "connected":
@@ -130,6 +131,7 @@ def all_offers(view: HostView) -> tuple[tuple[Offer, ...], tuple[Offer, ...], tu
 
 
 def install_offer(report: HostReport | None) -> Offer:
+    """Return the Install button, with the download size of a survey (None: not surveyed)."""
     price = formatting.size(report.download_bytes) if report else ""
     words = "Install the engine on the server; a cancelled installation can be resumed"
     return Offer("install", "Install", "download", words, price)

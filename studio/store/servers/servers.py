@@ -137,6 +137,7 @@ def _sentence(problem: Problem) -> str:
 
 
 def behind_words(view: HostView) -> str:
+    """Describe how many events are not mirrored yet."""
     return f"{formatting.plural(view.behind, 'event')} not mirrored"
 
 
@@ -161,7 +162,7 @@ def share_of(tick: HostTick | None) -> float | None:
 
 
 def start_words(view: HostView | None, name: str) -> str:
-    """Describe the next action needed before a run starts on a server (`view` None: not listed)."""
+    """Describe what the start of a run on the server `name` waits for (`view` None: not listed)."""
     if view is None or view.state in ("away", "connecting", "reconnecting"):
         return f"Connecting to {name}"
     if view.state == "asking":
@@ -185,7 +186,8 @@ class HostStore:
         return self.found.hosts
 
     def take(self, found: HostList, now: float | None = None) -> None:
-        """Replace the list. `now` is the time in Unix seconds (None: the clock)."""
+        """Replace the list and note lost connections at the time `now` (Unix seconds; None: the
+        clock)."""
         at = time.time() if now is None else now
         before = {view.spec.name for view in self.hosts if view.state == "connected"}
         for view in found.hosts:

@@ -1,4 +1,1 @@
-"""Cards, sheets, notices and empty pages.
-
-Imported by widgets above it, services and pages.
-"""
+"""Cards, sheets, notices and empty pages. Imported by widgets above it, services and pages."""

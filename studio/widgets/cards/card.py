@@ -46,11 +46,9 @@ _TONES = {
 
 
 class Card(QWidget):
-    """Card with a header: `card = Card("Groups in flight"); card.body.addWidget(...)`.
-
-    Tones: plain, warn, bad, accent, human (they carry meaning, never decoration). A selected card
-    has an accent edge.
-    """
+    """Card with a header: `card = Card("Groups in flight"); card.body.addWidget(...)`. Tones:
+    plain, warn, bad, accent, human (they carry meaning, never decoration). A selected card has an
+    accent edge."""
 
     def __init__(
         self,
@@ -86,7 +84,7 @@ class Card(QWidget):
         self.update()
 
     def set_chosen(self, chosen: bool) -> None:
-        """Show the card as selected, by an accent edge of the same width."""
+        """Show or hide the accent edge of a selected card."""
         self._chosen = chosen
         self.update()
 
@@ -127,7 +125,7 @@ class ChoiceCard(Pressable, Card):
         self.update()
 
     def set_chosen(self, chosen: bool) -> None:
-        """Show the card as selected, by accent edge and tint."""
+        """Show or hide accent edge and tint of a selected card."""
         super().set_chosen(chosen)
         self.set_tone("accent" if chosen else "raised")
 

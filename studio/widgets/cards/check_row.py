@@ -57,6 +57,7 @@ class CheckRow(QWidget):
         self._tested = False
 
     def words(self) -> str:
+        """Return the result on display."""
         return self._words.words()
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -32,9 +32,7 @@ class Preparation:
 
 class EmptyPage(QWidget):
     """Empty state: `EmptyPage(heading, sentences)`, then `set_preparations`, `set_actions`.
-
-    Drawings: run, rows, none.
-    """
+    Drawings: run, rows, none."""
 
     action_requested = Signal()
     second_requested = Signal()
@@ -79,7 +77,8 @@ class EmptyPage(QWidget):
     def set_actions(
         self, words: str, price: str = "", second: str = "", key: str = "", icon: str = ""
     ) -> None:
-        """Set the labels of the primary button (with price and shortcut) and a secondary one."""
+        """Set the buttons: `words`, `price` and `icon` of the primary one, `second` as label of
+        another, and `key`, the shortcut shown beside them. Empty texts omit their part."""
         while (item := self._foot.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.deleteLater()

@@ -25,6 +25,7 @@ class KeyValues(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_values(self, values: Sequence[tuple[str, str] | tuple[str, str, str]]) -> None:
+        """Replace all entries: (key, value), or (key, value, tone of the value)."""
         self._values = tuple(values)
         self.setAccessibleName("; ".join(f"{key} {value}" for key, value, *_ in values))
         self.updateGeometry()

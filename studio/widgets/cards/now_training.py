@@ -39,6 +39,8 @@ class NowTraining(Pressable, QWidget):
     def set_run(
         self, name: str, step: str, left: str, values: Sequence[float], paused: bool = False
     ) -> None:
+        """Show a run: name, current step and time `left` as texts, `values` as a sparkline.
+        `paused` turns the Pause button into Resume."""
         self._name, self._step, self._left = name, step, left
         self._values, self._paused = tuple(values), paused
         self._pause.set_icon("play" if paused else "pause")
@@ -53,7 +55,7 @@ class NowTraining(Pressable, QWidget):
         self.hide()
 
     def set_folded(self, folded: bool) -> None:
-        """Show only a dot, for the collapsed sidebar."""
+        """Reduce the widget to a dot, for the collapsed sidebar, or restore it."""
         self._folded = folded
         self.setFixedHeight(40 if folded else 88)
         self._pause.setVisible(not folded)

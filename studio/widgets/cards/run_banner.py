@@ -53,7 +53,8 @@ class RunBanner(QWidget):
         low: float = 0.0,
         high: float = 1.0,
     ) -> None:
-        """Set all contents; `low` and `high` are the rewards at the ends of the colour ramp."""
+        """Set all contents: title, a line of text, step cells with the rewards `low` and `high` at
+        the ends of their colour ramp, and a line of facts."""
         self._title.set_words(title)
         self._words.set_words(words)
         self._strip.set_steps(cells, low, high)

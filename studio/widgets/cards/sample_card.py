@@ -15,11 +15,9 @@ _PLAIN = "own-agent"
 
 
 class SampleCard(Pressable, QWidget):
-    """Sample: `SampleCard("yes-no-maybe", "Yes, no, maybe", "4 min · CPU", "Learns to say …")`.
-
-    A plain drawing is used if resources/icons/samples has none of that name. `badge` marks the
-    recommended first sample.
-    """
+    """Sample: `SampleCard("yes-no-maybe", "Yes, no, maybe", "4 min · CPU", "Learns to say …")`. A
+    plain drawing is used if resources/icons/samples has none of that name. `badge` marks the
+    recommended first sample."""
 
     chosen = Signal(str)
     ring_radius = 8.0

@@ -46,7 +46,7 @@ class Sheet(QWidget):
         self.hide()
 
     def bring_into_view(self, part: QWidget) -> None:
-        """Scroll to a widget after the next layout, when its size is known."""
+        """Scroll to the widget `part` after the next layout, when its size is known."""
         QTimer.singleShot(0, part, lambda: self._scroll.ensureWidgetVisible(part, 0, 16))
 
     def set_title(self, title: str) -> None:

@@ -72,8 +72,9 @@ class ChartCard(QWidget):
         in_legend: bool = True,
         form: Callable[[float], str] = formatting.number,
     ) -> LineSeries:
-        """Add a smoothed line over its raw values (`ghost=False`: raw only; `behind`: below other
-        lines, smoothed only). `form` formats values in tooltips."""
+        """Add a line in the colour `token` to a pane (index). `ghost` draws raw values behind the
+        smoothed line (without it, the line is raw); `filled` fills the area below; `behind` puts a
+        line, smoothed only, below all others. `form` formats values in tooltips."""
         line = LineSeries(
             name,
             token,
@@ -95,7 +96,8 @@ class ChartCard(QWidget):
         pane: int = 0,
         form: Callable[[float], str] = formatting.short,
     ) -> BandSeries:
-        """Add a percentile band behind all lines."""
+        """Add a band between two percentiles behind all lines of a pane (index); `form` formats
+        values in tooltips."""
         band = BandSeries(name, token, form)
         self._add(band, pane)
         return band
@@ -108,7 +110,8 @@ class ChartCard(QWidget):
         pane: int = 0,
         form: Callable[[float], str] = formatting.number,
     ) -> BarSeries:
-        """Add stacked bars, one name and colour token per part, bottom up."""
+        """Add stacked bars to a pane (index): one name and colour token per part, bottom up. `form`
+        formats values in tooltips."""
         bars = BarSeries(names, tokens, form)
         self._add(bars, pane)
         return bars
@@ -120,14 +123,15 @@ class ChartCard(QWidget):
         return diamonds
 
     def set_shown(self, line: LineSeries, name: str, shown: bool) -> None:
-        """Rename a line, and show or hide it in the legend."""
+        """Rename a line, and show or hide its entry in the legend; the line itself stays."""
         others = [one for one in self._entries if one.words not in (line.name, name)]
         line.name = name
         self._entries = others + (self._entries_of(line) if shown else [])
         self._legend.set_entries(self._entries)
 
     def set_last(self, value: str, change: str = "", good: bool | None = None) -> None:
-        """Set the last value and its change since the first logged one; `good` None is neutral."""
+        """Show the last value of the chart and its change since the first one, as texts. `good`
+        colours the change: improvement, deterioration or (None) neutral."""
         self._last.set_words(value)
         self._last.setVisible(bool(value))
         self._change.set_words(change)
@@ -145,15 +149,13 @@ class ChartCard(QWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Set the ends of an axis; None is automatic, above 0 only if not `zero`. `unit` labels it
-        ("%" shows shares as percentages); `log` makes it logarithmic."""
+        """Set the ends of a pane's axis (None: automatic). `zero` includes 0 in an automatic axis;
+        `unit` labels it ("%" shows shares as percentages); `log` makes it logarithmic."""
         self._panes[pane].set_y(low, high, zero=zero, unit=unit, log=log)
 
     def set_about(self, about: Sequence[Metric], words: str = "") -> None:
-        """Set the metrics explained by the ⓘ, and an optional line of text under the title.
-
-        With text, the ⓘ is in the header; otherwise in the corner of the axes.
-        """
+        """Set the metrics explained by the ⓘ, and an optional line of text under the title. With
+        text, the ⓘ is in the header; otherwise in the corner of the axes."""
         if words:
             self._head.insertWidget(self._head.indexOf(self._change) + 1, self._info)
         self._info.set_about(self._title, about, always=bool(words))
@@ -163,7 +165,7 @@ class ChartCard(QWidget):
         self.view.setAccessibleDescription(words or " ".join(metric.words for metric in about))
 
     def set_limits(self, limits: Sequence[Limit], pane: int = 0) -> None:
-        """Set dashed limit lines with labels."""
+        """Draw dashed limit lines with labels in a pane (index), replacing the previous ones."""
         self._panes[pane].limits = tuple(limits)
         self.view.schedule()
 

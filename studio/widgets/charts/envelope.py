@@ -9,10 +9,8 @@ Array = NDArray[np.float64]
 
 
 def envelope(xs: Array, ys: Array, buckets: int) -> tuple[Array, Array]:
-    """Reduce a curve to at most two points per bucket, its minimum and maximum, in order of x.
-
-    Up to 1 500 points are returned unchanged. A bucket that contains a nan ends with a nan.
-    """
+    """Reduce a curve to at most two points per bucket, its minimum and maximum, in order of x. Up
+    to 1 500 points are returned unchanged. A bucket that contains a nan ends with a nan."""
     if len(xs) <= ENVELOPE_ABOVE or buckets < 1:
         return xs, ys
     size = -(-len(xs) // buckets)

@@ -17,10 +17,7 @@ _BARS, _FOOT = 64, 20
 
 class GapHistogram(QWidget):
     """Histogram: `set_counts(edges, counts, limit)`; `counts[i]` values lie in [edges[i], edges[i +
-    1]).
-
-    All bins are drawn equally wide, so geometrically growing edges give a logarithmic axis.
-    """
+    1]). All bins are drawn equally wide, so geometrically growing edges give a logarithmic axis."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -32,7 +29,8 @@ class GapHistogram(QWidget):
     def set_counts(
         self, edges: Sequence[float], counts: Sequence[int], limit: float | None, words: str = ""
     ) -> None:
-        """Set bins and limit (None: no line); `words` is the text for screen readers."""
+        """Set the bins: `counts[i]` values lie in [`edges[i]`, `edges[i + 1]`). `limit` is the
+        value with a dashed line (None: no line); `words` is the text for screen readers."""
         self._edges, self._counts, self._limit = tuple(edges), tuple(counts), limit
         self.setAccessibleName(words)
         self.update()

@@ -29,6 +29,7 @@ class InfoMark(KeyboardFocus, QAbstractButton):
         self.clicked.connect(self._tell)
 
     def set_about(self, title: str, about: Sequence[Metric], always: bool) -> None:
+        """Set title and metrics of the tooltip; `always` keeps the mark visible."""
         self._always = always
         self._text = TipText(title, "", list(tooltip_lines(about)))
         self.setAccessibleName(f"About {title}")
@@ -41,6 +42,7 @@ class InfoMark(KeyboardFocus, QAbstractButton):
         self.update()
 
     def about(self) -> TipText:
+        """Return the content of the tooltip."""
         return self._text
 
     def _tell(self) -> None:

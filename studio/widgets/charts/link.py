@@ -12,11 +12,8 @@ X_KINDS = ("step", "time", "tokens", "cost")
 
 
 class ChartLink(QObject):
-    """Link between the charts and the step strip of one page.
-
-    Signals: `crosshair_moved(step | None)`, `range_changed((x0, x1) | None)`, `axis_changed()`,
-    `smoothing_changed()`.
-    """
+    """Link between the charts and the step strip of one page. Signals: `crosshair_moved(step |
+    None)`, `range_changed((x0, x1) | None)`, `axis_changed()`, `smoothing_changed()`."""
 
     crosshair_moved = Signal(object)
     range_changed = Signal(object)
@@ -82,7 +79,7 @@ class ChartLink(QObject):
 
     def set_axis(self, kind: str, places: Mapping[int, float] | None = None) -> None:
         """Set the unit of x: step, time, tokens or cost. `places`: step → seconds, tokens or
-        dollars at its end; None for steps. Raises ValueError for another unit."""
+        dollars at its end; None for the unit step. Raises ValueError for another unit."""
         if kind not in X_KINDS:
             raise ValueError(f"x axis is {kind!r}, expected one of {', '.join(X_KINDS)}")
         ordered = sorted((places or {}).items())
@@ -110,7 +107,7 @@ class ChartLink(QObject):
         return True
 
     def set_smoothing(self, weight: float) -> None:
-        """Set the shared smoothing weight; 0 hides the raw lines."""
+        """Set the smoothing weight (0 to 0.99) of all charts; 0 hides the raw lines behind them."""
         self._smoothing = min(0.99, max(0.0, weight))
         self.smoothing_changed.emit()
 
@@ -121,7 +118,7 @@ class ChartLink(QObject):
         return np.interp(steps, self._steps, self._places)
 
     def to_step(self, x: float) -> float:
-        """Step nearest to a position on the x axis."""
+        """Step at a position on the x axis, interpolated; may be fractional."""
         if self._kind == "step" or len(self._steps) == 0:
             return x
         return float(np.interp(x, self._places, self._steps))

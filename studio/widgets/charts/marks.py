@@ -73,7 +73,7 @@ class Plot:
 
 
 def draw(painter: QPainter, plot: Plot, series: Series, link: ChartLink) -> None:
-    """Draw one series. The pane decides the order of the series."""
+    """Draw one series on a plot; `link` converts steps to x and has the smoothing weight."""
     if len(series.steps) == 0:
         return
     if isinstance(series, LineSeries):
@@ -87,7 +87,7 @@ def draw(painter: QPainter, plot: Plot, series: Series, link: ChartLink) -> None
 
 
 def draw_ghost(painter: QPainter, plot: Plot, series: LineSeries, link: ChartLink) -> None:
-    """Draw the raw values behind all lines; nothing if smoothing is 0."""
+    """Draw the raw values of a smoothed line; nothing if it has no ghost or smoothing is 0."""
     if not series.ghost or series.behind or link.smoothing <= 0 or len(series.steps) == 0:
         return
     xs, ys = _visible(plot, link.to_x(series.steps), series.values)
@@ -116,10 +116,8 @@ def _is_dense(plot: Plot, ys: Array) -> bool:
 
 
 def _draw_columns(painter: QPainter, plot: Plot, xs: Array, ys: Array, color: QColor) -> None:
-    """Draw one column per pixel, from its minimum to its maximum; gaps stay empty.
-
-    Drawn as one image, since blending thousands of thin strokes is slow.
-    """
+    """Draw one column per pixel, from its minimum to its maximum; gaps stay empty. Drawn as one
+    image, since blending thousands of thin strokes is slow."""
     width, height = int(plot.area.width()), int(plot.area.height())
     columns = np.floor(plot.xs(xs) - plot.area.left()).astype(int)
     inside = np.isfinite(ys) & (columns >= 0) & (columns < width)
@@ -295,6 +293,7 @@ def _visible_diamonds(plot: Plot, series: ValidationSeries, places: Array) -> li
 
 
 def diamond(painter: QPainter, at: QPointF, half: float = 5.5) -> None:
-    """Draw the mark of a validation result with the painter's pen and brush."""
+    """Draw the diamond of a validation result, `half` pixels from its centre `at` to each corner,
+    with the painter's pen and brush."""
     around = (QPointF(0, -half), QPointF(half, 0), QPointF(0, half), QPointF(-half, 0))
     painter.drawPolygon(QPolygonF([at + offset for offset in around]))

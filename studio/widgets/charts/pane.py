@@ -1,7 +1,5 @@
-"""Pane of a chart: grid, series, and an overlay for limits, events and the crosshair.
-
-The data layer is cached as a pixmap: moving the crosshair redraws only the overlay.
-"""
+"""Pane of a chart: grid, series, and an overlay for limits, events and the crosshair. The data
+layer is cached as a pixmap: moving the crosshair redraws only the overlay."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -77,8 +75,8 @@ class Pane(pg.GraphicsWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Set the ends of the axis (None: automatic); `zero` starts it at 0, `log` makes it
-        logarithmic."""
+        """Set the ends of the axis (None: automatic). `zero` includes 0 in an automatic axis,
+        `unit` labels the ticks, `log` makes the axis logarithmic."""
         self._y_fixed, self._y_zero, self.unit, self._log = (low, high), zero, unit, log
         self.refresh()
 
@@ -301,5 +299,4 @@ class _Layer(pg.GraphicsObject):
 
 
 def series_in(panes: Sequence[Pane]) -> list[Series]:
-    """Series of several panes, in order."""
     return [series for pane in panes for series in pane.series]

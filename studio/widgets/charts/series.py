@@ -1,7 +1,5 @@
-"""Series of a chart: lines, bands, stacked bars and validation diamonds, each with its data.
-
-A series holds numpy arrays by step and emits changes; `marks.py` draws it.
-"""
+"""Series of a chart: lines, bands, stacked bars and validation diamonds, each with its data. A
+series holds numpy arrays by step and emits changes; `marks.py` draws it."""
 
 from collections.abc import Callable, Sequence
 
@@ -74,7 +72,8 @@ class LineSeries(Series):
         self.on_change()
 
     def smoothed(self, weight: float) -> Array:
-        """Smoothed values of the line; the raw ones if the series was created without `ghost`."""
+        """Values smoothed with a weight (0 to 0.99); raw ones if the line was created without
+        `ghost`."""
         if not self.ghost:
             return self.values
         if self._smoothed is None or self._smoothed[0] != weight:
@@ -138,8 +137,8 @@ class BarSeries(Series):
     def set_data(
         self, steps: ArrayLike, *parts: ArrayLike, newest_token: str | None = None
     ) -> None:
-        """Set one array per part; `newest_token` recolours the last bar (warn while a notice is
-        open)."""
+        """Set the steps and one array of values per part, bottom up. `newest_token` recolours the
+        bar of the last step (None: like the others)."""
         self.steps = _array(steps)
         self.stack = np.vstack([_array(part) for part in parts])
         self.newest_token = newest_token

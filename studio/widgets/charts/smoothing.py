@@ -13,10 +13,8 @@ Array = NDArray[np.float64]
 
 def smooth(values: Array, weight: float = DEFAULT_WEIGHT) -> Array:
     """Debiased exponential moving average with weight `weight` of the past; 0 returns the values.
-
     y_t = Σ w^(t-i) x_i / Σ w^(t-i) over the finite x_i, which is Adam's bias correction (Kingma and
-    Ba, 2015, section 3) of m_t = w m_(t-1) + (1-w) x_t. Gaps are preserved: nan in, nan out.
-    """
+    Ba, 2015, section 3) of m_t = w m_(t-1) + (1-w) x_t. Gaps are preserved: nan in, nan out."""
     return Smoother().smooth(values, weight)
 
 

@@ -54,7 +54,8 @@ def paint_sparkline(
     dot: bool = True,
     baseline: bool = True,
 ) -> None:
-    """Draw a sparkline in a rectangle; also used by delegates."""
+    """Draw values as a small line in the colour `token`, scaled to fill the rectangle; nan is a
+    gap. `dot` marks the last point, `baseline` draws the lower edge of the rectangle."""
     if baseline:
         painter.fillRect(
             QRectF(rect.left(), rect.bottom(), rect.width(), 1), theme().color("border")

@@ -11,7 +11,7 @@ _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def round_step(rough: float) -> float:
-    """Smallest of 1, 2, 2.5, 5 times a power of ten that is at least `rough`."""
+    """Distance of ticks: smallest of 1, 2, 2.5, 5 times a power of ten that is at least `rough`."""
     if rough <= 0 or not math.isfinite(rough):
         return 1.0
     power = 10.0 ** math.floor(math.log10(rough))
@@ -19,7 +19,7 @@ def round_step(rough: float) -> float:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Three to five round values within [low, high]."""
+    """Round values within [low, high] for ticks, about `most` of them."""
     if not high > low:
         return [low]
     step = round_step((high - low) / max(1, most))
@@ -29,7 +29,8 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def y_extent(low: float, high: float, zero: bool = True, most: int = 5) -> tuple[float, float]:
-    """Range of a vertical axis with round ends, starting at 0 with `zero`."""
+    """Range of a vertical axis that covers [low, high], with round ends for about `most` ticks;
+    `zero` includes 0."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return 0.0, 1.0
     if zero:
@@ -52,7 +53,8 @@ def powers(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def power_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Powers of ten between two exponents; with 2 and 5 times each if there are few."""
+    """Powers of ten between the exponents `low` and `high`, about `most`; with 2 and 5 times each
+    if there are few."""
     every = max(1, math.ceil((high - low) / max(1, most)))
     exponents = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1, every)
     values = [10.0**exponent for exponent in exponents]
@@ -62,8 +64,8 @@ def power_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def x_reach(last: float, planned: float = 0) -> float:
-    """End of the x axis for data up to `last`: rounded, slightly ahead, and not beyond the planned
-    steps."""
+    """End of the x axis for data up to `last`: rounded, slightly ahead, and not beyond the step
+    `planned` as the last one."""
     step = round_step(last / 10)
     reach = math.ceil(last / step + 0.1) * step
     if last <= 9:
@@ -73,7 +75,8 @@ def x_reach(last: float, planned: float = 0) -> float:
 
 
 def label(value: float, step: float, unit: str = "") -> str:
-    """Label of a tick: 0, 0.25, 8k, 100 s, 1e−5; with unit "%", shares as percentages."""
+    """Label of a tick, with decimals as needed for ticks `step` apart: 0, 0.25, 8k, 100 s, 1e−5.
+    The unit "%" formats shares as percentages."""
     if unit == "%":
         value, step = value * 100, step * 100
     if value == 0:

@@ -1,4 +1,2 @@
-"""Controls: buttons, inputs, toggles, segments.
-
-Imported by widgets above it, services and pages.
-"""
+"""Controls: buttons, inputs, toggles, segments. Imported by widgets above it, services and
+pages."""

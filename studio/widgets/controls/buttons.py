@@ -18,10 +18,8 @@ _GAP = 7
 
 class Button(KeyboardFocus, QAbstractButton):
     """Button: `Button("Re-judge 24 groups", "primary", icon="scale", price="48 calls · ≈ $0.31")`.
-
     The signal is `clicked` of QAbstractButton. `set_busy` shows a text and a thin progress bar and
-    ignores clicks.
-    """
+    ignores clicks."""
 
     def __init__(
         self,
@@ -86,7 +84,7 @@ class Button(KeyboardFocus, QAbstractButton):
         self.update()
 
     def set_text_style(self, style: str, weight: int) -> None:
-        """Use another style of the type scale, for a button that is a name (the run menu)."""
+        """Set style and weight (400, 500 or 600) of the label, as in the theme's type scale."""
         self._text_style = (style, weight)
         self.updateGeometry()
 

@@ -50,7 +50,7 @@ class CodeEditor(QPlainTextEdit):
         return self.toPlainText()
 
     def set_changed(self, lines: Collection[int]) -> None:
-        """Mark lines (from 0) that differ from the compared text."""
+        """Mark these lines (from 0) as changed, in the gutter."""
         self._changed = frozenset(lines)
         self._restyle()
 

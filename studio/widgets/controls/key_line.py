@@ -28,10 +28,8 @@ class _Key(KeyCap):
 
 
 class KeyLine(QWidget):
-    """Line of keys: `add("veto", "V", "veto", "Veto: reward 0", rank=3)`; `key_clicked(id)`.
-
-    The highest rank is hidden first if there is no room.
-    """
+    """Line of keys: `add("veto", "V", "veto", "Veto: reward 0", rank=3)`; `key_clicked(id)`. The
+    highest rank is hidden first if there is no room."""
 
     key_clicked = Signal(str)
 
@@ -43,19 +41,20 @@ class KeyLine(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def add(self, key_id: str, key: str, words: str, tip: str, rank: int = 0) -> None:
-        """Append a key, its text and tooltip; the highest `rank` is hidden first."""
+        """Append a key with the id `key_id`: its cap (such as "V"), action and tooltip. Keys with
+        the highest `rank` are hidden first if there is no room."""
         cap = _Key(key, words, tip, self)
         cap.clicked.connect(lambda: self.key_clicked.emit(key_id))
         self._keys[key_id] = (cap, rank)
         self._place()
 
     def set_pressed(self, pressed: Sequence[str]) -> None:
-        """Show the keys with these ids as active."""
+        """Show the keys with the ids `pressed` as active, and no others."""
         for key_id, (cap, _) in self._keys.items():
             cap.set_active(key_id in pressed)
 
     def set_key(self, key_id: str, key: str, words: str) -> None:
-        """Change the key and text of a cap."""
+        """Change the cap and action of the key with the id `key_id`."""
         self._keys[key_id][0].set_key(key, words)
         self._place()
 

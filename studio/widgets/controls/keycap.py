@@ -22,7 +22,7 @@ class KeyCap(QWidget):
         self.update()
 
     def set_key(self, key: str, words: str = "") -> None:
-        """Change the key and its text."""
+        """Change the key and its action (empty: only the key)."""
         self._key, self._words = key, words
         self.setAccessibleName(f"Key {key} {words}".strip())
         self.updateGeometry()

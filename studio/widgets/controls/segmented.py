@@ -46,6 +46,7 @@ class Segmented(KeyboardFocus, QWidget):
         self.update()
 
     def set_choices(self, choices: Sequence[str]) -> None:
+        """Replace the choices; the selected index stays if it still exists."""
         self._choices = tuple(choices)
         self.set_index(self._index)
         self.updateGeometry()
@@ -56,7 +57,6 @@ class Segmented(KeyboardFocus, QWidget):
         self.update()
 
     def index(self) -> int:
-        """Index of the selected choice."""
         return self._index
 
     def choice(self) -> str:

@@ -25,13 +25,11 @@ _MENU = {
 
 
 class TrainButton(Button):
-    """Button with the states Train, Queued, Starting…, Training 46 of 120, Resume, Train more.
-
-    A click emits train_requested, resume_requested or train_more_requested. While queued, starting
-    or training it opens a menu and emits menu_chosen with extend, stop_now, stop_after_step,
+    """Button with the states Train, Queued, Starting…, Training 46 of 120, Resume, Train more. A
+    click emits train_requested, resume_requested or train_more_requested. While queued, starting or
+    training it opens a menu and emits menu_chosen with extend, stop_now, stop_after_step,
     change_setting or cancel. Its right end, or the Down key, opens further choices if there are
-    any.
-    """
+    any."""
 
     train_requested = Signal()
     resume_requested = Signal()
@@ -53,8 +51,9 @@ class TrainButton(Button):
         self.clicked.connect(self._pressed)
 
     def set_state(self, state: str, done: int = 0, planned: int = 0, words: str = "") -> None:
-        """Set the state: ready, queued, starting (with text and progress), training (done of
-        planned), paused, finished, or none (disabled, with the reason as text)."""
+        """Set the state: ready, queued, starting, training, paused, finished or none (disabled).
+        `done` of `planned` is the progress; `words` are the text while starting, or the reason for
+        none."""
         label = {
             "ready": "Train",
             "none": "Train",

@@ -1,4 +1,2 @@
-"""Forms: rows, editors and fields that keep what a person types.
-
-Imported by widgets above it, services and pages.
-"""
+"""Forms: rows, editors and fields that keep what a person types. Imported by widgets above it,
+services and pages."""

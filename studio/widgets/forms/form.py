@@ -15,12 +15,10 @@ from studio.widgets.text.text import Text
 
 class FormRow(QWidget):
     """Form row: `FormRow("learning_rate", "Learning rate", NumberField("Learning rate"),
-    help="…")`.
-
-    Signals: `edited(key, value)` for each change by the user, `entered(key, value)` for each
-    finished one (`at_once`: for each valid one), `link_activated(name)` for the link of a note. The
-    owner calls `show_stored` with the stored value and `answer` with the result of an edit.
-    """
+    help="…")`. Signals: `edited(key, value)` for each change by the user, `entered(key, value)` for
+    each finished one (`at_once`: for each valid one), `link_activated(name)` for the link of a
+    note. The owner calls `show_stored` with the stored value and `answer` with the result of an
+    edit."""
 
     edited = Signal(str, object)
     entered = Signal(str, object)
@@ -63,27 +61,32 @@ class FormRow(QWidget):
         self.field.editor.setAccessibleDescription(help)
 
     def show_stored(self, value: Any, note: str = "", tone: str = "info") -> None:
-        """Show the stored value with a note; text being typed and refused values are kept."""
+        """Show the stored value, with a note in a theme tone under it (empty: none); text being
+        typed and refused values are kept."""
         self.entry.show(value)
         if not self.entry.refused:
             self.set_note(note, tone)
 
     def answer(self, words: str, link: tuple[str, str] = ("", "")) -> None:
-        """Show the result of an edit: why it was refused, or an empty text if it was stored."""
+        """Show the result of an edit: why it was refused, or empty `words` if it was stored. `link`
+        is text and name of a link after the reason."""
         self.entry.answered(bool(words))
         self.set_problem(words, link)
 
     def set_problem(self, words: str, link: tuple[str, str] = ("", "")) -> None:
-        """Show a problem in `bad`; empty text removes it. `link` is its text and name."""
+        """Show a problem in `bad`; empty text removes it. `link` is text and name of a link after
+        it."""
         self._say(words, "bad", link)
         self.field.set_problem(bool(words))
 
     def set_note(self, words: str, tone: str = "faint", link: tuple[str, str] = ("", "")) -> None:
-        """Show a note under the control: an explanation, or a suggestion (tone info)."""
+        """Show a note under the control in a theme tone (empty: none). `link` is text and name of a
+        link after it."""
         self._say(words, tone, link)
         self.field.set_problem(False)
 
     def note(self) -> str:
+        """Return the text under the control: a note or a problem."""
         return self._note.words()
 
     def problem(self) -> str:
@@ -91,7 +94,8 @@ class FormRow(QWidget):
         return self._note.words() if self._tone == "bad" else ""
 
     def set_locked(self, words: str) -> None:
-        """Disable the row with a reason ("a change starts with the next run · Branch")."""
+        """Disable the row with a reason ("a change starts with the next run · Branch"); empty
+        `words` enable it."""
         self.field.setEnabled(not words)
         self.set_note(words)
 

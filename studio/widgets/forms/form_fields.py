@@ -1,7 +1,5 @@
-"""Editors of a form: spin box, number, text, choice, segmented, toggle, path.
-
-Each has value, set_value and edited; typed fields also signal when typing is finished.
-"""
+"""Editors of a form: spin box, number, text, choice, segmented, toggle, path. Each has value,
+set_value and edited; typed fields also signal when typing is finished."""
 
 import math
 from collections.abc import Sequence
@@ -18,11 +16,8 @@ from studio.widgets.controls.toggle import Toggle
 
 
 class Field(QWidget):
-    """Base class of form editors.
-
-    `edited(value)` is emitted after a change by the user, never by set_value; `finished()` when
-    typing ends with Return or loss of focus.
-    """
+    """Base class of form editors. `edited(value)` is emitted after a change by the user, never by
+    set_value; `finished()` when typing ends with Return or loss of focus."""
 
     edited = Signal(object)
     finished = Signal()
@@ -40,6 +35,7 @@ class Field(QWidget):
         self.setFocusProxy(editor)
 
     def value(self) -> Any:
+        """Return the entered value in the type of the setting; None if there is none."""
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:

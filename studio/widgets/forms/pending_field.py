@@ -3,8 +3,7 @@
 Input: what the user types, the stored value, the result of an edit. Output: `entered(value)` once a
 change is finished (Return, loss of focus, a pause; immediately if selected rather than typed), and
 `problem_changed(words)` for an invalid value. Text being typed, sent or refused is never redrawn
-unless a different value is stored.
-"""
+unless a different value is stored."""
 
 from typing import Any, Final
 
@@ -65,6 +64,7 @@ class Entry(QObject):
         self._unsent = self._touched = self.refused = False
 
     def finish(self) -> None:
+        """Send the edit now, as at the end of typing."""
         self._pause.stop()
         if not self._touched:
             return

@@ -65,4 +65,5 @@ class SecretField(Field):
         return line
 
     def value(self) -> tuple[str, bool]:
+        """Return the typed secret, and whether to store it in the keyring."""
         return self._secret.value(), self._keep.isChecked()

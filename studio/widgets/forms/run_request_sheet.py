@@ -11,12 +11,10 @@ from studio.widgets.text.text import Text
 
 
 class OrderSheet(Sheet):
-    """Base of sheets that start a run.
-
-    `ordered(request)` is emitted once; the receiver calls `close_started` or `refuse`. Entries
-    that were not submitted are kept for the next time on the same subject. Subclasses implement
-    `request` and call `show_command` with the equivalent command line.
-    """
+    """Base of sheets that start a run. `ordered(request)` is emitted once; the receiver calls
+    `close_started` or `refuse`. Entries that were not submitted are kept for the next time on the
+    same subject. Subclasses implement `request` and call `show_command` with the equivalent command
+    line."""
 
     ordered = Signal(object)
 
@@ -30,6 +28,7 @@ class OrderSheet(Sheet):
         go.clicked.connect(self._accept)
 
     def request(self) -> object:
+        """Return the request to the engine, from the entered values."""
         raise NotImplementedError
 
     def close_started(self) -> None:
@@ -46,7 +45,9 @@ class OrderSheet(Sheet):
         self._problem.setVisible(problem is not None)
 
     def turn_to(self, about: object) -> bool:
-        """Set the subject. Returns True if it has changed, so that the fields must be filled."""
+        """Set the subject `about`, any comparable value such as run and step. Returns True if it
+        differs from the last one: a problem is then cleared, and the caller must fill the
+        fields."""
         if about == self._about:
             return False
         self._about = about

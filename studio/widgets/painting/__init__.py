@@ -1,4 +1,2 @@
-"""Painting: boxes, marks, focus ring and motion.
-
-Imported by widgets above it, services and pages.
-"""
+"""Painting: boxes, marks, focus ring and motion. Imported by widgets above it, services and
+pages."""

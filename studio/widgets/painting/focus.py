@@ -2,8 +2,7 @@
 
 A widget cannot paint outside itself, so one transparent overlay per window is moved to the focused
 widget. `KeyboardFocus` is mixed into every interactive widget; rows and cells set `ring_inside =
-True` and draw their own with `paint.focus_ring`.
-"""
+True` and draw their own with `paint.focus_ring`."""
 
 from typing import TYPE_CHECKING
 
@@ -40,7 +39,7 @@ class FocusRing(QWidget):
         self.hide()
 
     def surround(self, target: QWidget, radius: float) -> None:
-        """Show the ring around a widget and follow it."""
+        """Show the ring, with corners of `radius` pixels, around a widget and follow it."""
         self.release()
         self._target, self._radius = target, radius
         target.installEventFilter(self)

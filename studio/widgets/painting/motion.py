@@ -10,10 +10,7 @@ SHEET_MS = 180
 
 
 class Glide(QVariantAnimation):
-    """Animated number that repaints its widget.
-
-    With reduced motion it jumps to the target.
-    """
+    """Animated number that repaints its widget. With reduced motion it jumps to the target."""
 
     def __init__(self, widget: QWidget, duration_ms: int = HOVER_MS, value: float = 0.0) -> None:
         super().__init__(widget)
@@ -29,7 +26,7 @@ class Glide(QVariantAnimation):
         return self._value
 
     def to(self, target: float) -> None:
-        """Animate from the current value to a target."""
+        """Animate from the current value to `target`; with reduced motion, jump."""
         if target == self._target:
             return
         self._target = target

@@ -33,7 +33,8 @@ def box(
     radius: float = 6,
     width: float = 1,
 ) -> None:
-    """Draw a rounded rectangle with a crisp inner edge."""
+    """Draw a rounded rectangle with an edge inside it, `width` pixels wide. `fill` and `edge` are
+    colour tokens; None omits them."""
     inset = width / 2 if edge else 0
     shape = QRectF(rect).adjusted(inset, inset, -inset, -inset)
     painter.setBrush(theme().color(fill) if fill else Qt.BrushStyle.NoBrush)
@@ -51,7 +52,8 @@ def text(
     align: Qt.AlignmentFlag = LEFT,
     elide: bool = True,
 ) -> float:
-    """Draw one line of plain text; returns its width."""
+    """Draw one line of plain text; `tone` is a colour token, `style` and `weight` are of the type
+    scale (None: the style's). Unless `elide`, text may exceed the rectangle. Returns its width."""
     font = theme().font(style, weight)
     metrics = QFontMetricsF(font)
     rect = QRectF(rect)
@@ -65,8 +67,8 @@ def text(
 def paragraph(
     painter: QPainter, rect: QRectF, words: str, tone: str, style: str, most_lines: int
 ) -> float:
-    """Draw plain text wrapped to a maximum number of lines, the last one elided; returns its
-    height."""
+    """Draw plain text wrapped to at most `most_lines` lines, the last one elided; `tone` is a
+    colour token, `style` is of the type scale. Returns its height in pixels."""
     font = theme().font(style, 400)
     metrics = QFontMetricsF(font)
     pitch = {"caption": 16.0, "label": 18.0}.get(style, 20.0)
@@ -99,11 +101,12 @@ def elided(metrics: QFontMetricsF, words: str, width: float) -> str:
 
 
 def text_width(words: str, style: str = "label", weight: int | None = None) -> float:
+    """Return the width of a line in pixels; `weight` None is that of the style."""
     return QFontMetricsF(theme().font(style, weight)).horizontalAdvance(words)
 
 
 def icon(painter: QPainter, at: QPointF, name: str, tone: str, size_px: int = 16) -> None:
-    """Draw a tinted icon with its top left corner at a point."""
+    """Draw an icon in the colour token `tone`, with its top left corner at a point."""
     ratio = painter.device().devicePixelRatioF()
     painter.drawPixmap(at, theme().pixmap(name, tone, size_px, ratio))
 
@@ -117,7 +120,8 @@ def focus_ring(painter: QPainter, rect: QRect | QRectF, radius: float = 6) -> No
 
 
 def hatch(painter: QPainter, rect: QRect | QRectF, tone: str, radius: float = 2) -> None:
-    """Draw diagonal lines: skipped or hidden."""
+    """Fill a rounded rectangle with diagonal lines in the colour token `tone`: skipped or
+    hidden."""
     painter.save()
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QBrush(theme().color(tone), Qt.BrushStyle.BDiagPattern))
@@ -126,7 +130,7 @@ def hatch(painter: QPainter, rect: QRect | QRectF, tone: str, radius: float = 2)
 
 
 def mix(first: QColor, second: QColor, share: float) -> QColor:
-    """Colour between two others, at `share` of the way: for animated hover and toggles."""
+    """Interpolate two colours: 0 is `first`, 1 is `second`."""
     return QColor.fromRgbF(
         first.redF() + (second.redF() - first.redF()) * share,
         first.greenF() + (second.greenF() - first.greenF()) * share,

@@ -1,4 +1,1 @@
-"""Step strip and phases of a step.
-
-Imported by widgets above it, services and pages.
-"""
+"""Step strip and phases of a step. Imported by widgets above it, services and pages."""

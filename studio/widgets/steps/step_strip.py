@@ -37,12 +37,10 @@ _STATE_WORDS = {
 
 
 class StepStrip(KeyboardFocus, QWidget):
-    """Step strip: cells, validation diamonds, checkpoint bars and branch forks.
-
-    Signals: `step_hovered(step | None)` moves the shared crosshair, `step_chosen(step)` selects a
-    cell, `step_opened(step)` (Enter, double click) opens its trajectories, `branch_wanted(step)`
-    (B) branches a run there.
-    """
+    """Step strip: cells, validation diamonds, checkpoint bars and branch forks. Signals:
+    `step_hovered(step | None)` moves the shared crosshair, `step_chosen(step)` selects a cell,
+    `step_opened(step)` (Enter, double click) opens its trajectories, `branch_wanted(step)` (B)
+    branches a run there."""
 
     step_hovered = Signal(object)
     step_chosen = Signal(int)
@@ -77,7 +75,8 @@ class StepStrip(KeyboardFocus, QWidget):
         self._measure, self._falls = name, falls
 
     def set_steps(self, cells: Sequence[StepCell], low: float = 0.0, high: float = 1.0) -> None:
-        """Set all cells in order, planned ones included, and the ends of the reward ramp."""
+        """Set all cells in order, planned ones included; `low` and `high` are the rewards at the
+        ends of the colour ramp."""
         before, self._cells, self._range = self._cells, tuple(cells), (low, high)
         self._lay_out(before)
         alive = any(cell.state == "running" for cell in self._cells)
@@ -113,7 +112,8 @@ class StepStrip(KeyboardFocus, QWidget):
         checkpoints: Collection[int] = (),
         branches: Collection[int] = (),
     ) -> None:
-        """Set the steps marked below the cells."""
+        """Set the steps with validations, checkpoints and starts of branches, marked below the
+        cells."""
         self._marks = {
             "validation": frozenset(validations),
             "checkpoint": frozenset(checkpoints),
@@ -123,19 +123,19 @@ class StepStrip(KeyboardFocus, QWidget):
         self.update()
 
     def set_chosen(self, step: int | None) -> None:
-        """Select a step without emitting."""
+        """Select a step without emitting; None selects none."""
         self._chosen = step
         self._tell()
         self.update()
 
     def set_crosshair(self, step: int | None) -> None:
-        """Set the position of the shared crosshair."""
+        """Set the step of the shared crosshair; None hides it."""
         if step != self._crosshair:
             self._crosshair = step
             self.update()
 
     def chosen(self) -> int | None:
-        """Selected step."""
+        """Selected step, or None."""
         return self._chosen
 
     def _index_of(self, step: int | None) -> int:

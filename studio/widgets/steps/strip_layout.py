@@ -28,7 +28,8 @@ class Slot:
 
 
 def lay_out(count: int, width: float) -> list[Slot]:
-    """Distribute cells over the width; neighbours merge if cells would be narrower than 5 px."""
+    """Distribute `count` cells over `width` pixels; neighbours merge if cells would be narrower
+    than 5 px."""
     if count <= 0 or width <= 0:
         return []
     gap = 2 if width / count >= LEAST_CELL_PX + 2 else 1
@@ -49,7 +50,8 @@ def slot_of(slots: Sequence[Slot], index: int) -> int:
 
 
 def merged_cell(cells: Sequence[StepCell]) -> StepCell:
-    """Merge several cells: mean reward and most important state."""
+    """Merge cells into one: the first that stopped or is running, else the mean reward of the
+    finished ones."""
     for state in ("stopped", "running"):
         if any(cell.state == state for cell in cells):
             first = next(cell for cell in cells if cell.state == state)

@@ -1,4 +1,1 @@
-"""Tables, and the small charts in their cells.
-
-Imported by widgets above it, services and pages.
-"""
+"""Tables, and the small charts in their cells. Imported by widgets above it, services and pages."""

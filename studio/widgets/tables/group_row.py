@@ -31,7 +31,8 @@ class GroupRow(Pressable, QAbstractButton):
     def set_group(
         self, name: str, rewards: Sequence[float | None], tail: str, tone: str = "faint"
     ) -> None:
-        """Change all contents of the row."""
+        """Change the contents: title, rewards as dots, and the text `tail` in a theme tone at the
+        end."""
         self.setText(name)
         self._rewards, self._tail, self._tail_tone = tuple(rewards), tail, tone
         self.setAccessibleName(f"Group {name}, {tail}")

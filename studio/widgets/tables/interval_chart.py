@@ -35,6 +35,7 @@ class TagChart(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_rows(self, rows: Sequence[TagRow], low: float = 0.0, high: float = 1.0) -> None:
+        """Replace all rows; `low` and `high` are the values at the ends of the axis."""
         self._rows, self._low, self._high = tuple(rows), low, high
         self.setAccessibleName("; ".join(_row_words(row) for row in rows))
         self.updateGeometry()

@@ -1,7 +1,5 @@
-"""Label chips of a trajectory: filled if applied, outlined if pending.
-
-The first chip shows its text; the others shrink to icons if there is no room.
-"""
+"""Label chips of a trajectory: filled if applied, outlined if pending. The first chip shows its
+text; the others shrink to icons if there is no room."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

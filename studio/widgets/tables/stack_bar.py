@@ -51,8 +51,8 @@ class StackRow(QWidget):
     def set_stretches(
         self, stretches: Sequence[Stretch], figure: str, tone: str = "text", limit: float = 1.0
     ) -> None:
-        """Set the segments from left to right; shares beyond a sum of 1 are cut off. A limit below
-        1 is marked."""
+        """Set the segments from left to right; shares beyond a sum of 1 are cut off. `figure` is
+        the text after the bar, in a theme `tone`. A `limit` below 1 is marked on the bar."""
         self._limit = limit
         self._stretches, self._figure, self._tone = tuple(stretches), figure, tone
         self.setAccessibleName(f"{self._words} {figure}")
@@ -83,7 +83,7 @@ class StackRow(QWidget):
 
 
 def paint_segments(painter: QPainter, bar: QRectF, stretches: Sequence[Stretch]) -> None:
-    """Draw the segments of a stacked bar over its background."""
+    """Draw the segments of a stacked bar over its background; each has a share of its width."""
     clip = QPainterPath()
     clip.addRoundedRect(bar, 2, 2)
     painter.save()

@@ -28,6 +28,7 @@ ICON_PX, SHARP = 16, 2
 
 
 def paint_dot(painter: paint.QPainter, middle: QPointF, state: str) -> None:
+    """Draw the dot of a connection state, a key of `DOTS`."""
     token, filled = DOTS[state]
     color = theme().color(token)
     painter.setPen(Qt.PenStyle.NoPen if filled else paint.QPen(color, 1.5))
@@ -36,6 +37,7 @@ def paint_dot(painter: paint.QPainter, middle: QPointF, state: str) -> None:
 
 
 def dot_icon(state: str) -> QIcon:
+    """Return the dot of a connection state (a key of `DOTS`) as an icon for menus."""
     pixmap = QPixmap(QSize(ICON_PX, ICON_PX) * SHARP)
     pixmap.setDevicePixelRatio(SHARP)
     pixmap.fill(Qt.GlobalColor.transparent)
@@ -56,6 +58,7 @@ class Dot(QWidget):
         self.setFixedSize(10, 20)
 
     def set_state(self, state: str) -> None:
+        """Set the connection state, a key of `DOTS`."""
         self._state = state
         self.setAccessibleName(STATE_TEXTS[state])
         self.update()

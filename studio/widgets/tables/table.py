@@ -1,7 +1,5 @@
 """Base of every table: QTableView with 36 px rows, and a delegate that draws by kind of column.
-
-Models provide plain values and the roles of `studio.theme.item_roles`.
-"""
+Models provide plain values and the roles of `studio.theme.item_roles`."""
 
 from typing import Any
 
@@ -42,9 +40,7 @@ _PAD = 12
 
 class Table(QTableView):
     """Table with rows of 36 px (`row_px`), hairlines, hover, selection, and sorting by the header.
-
-    Signals: `row_opened(row)` on double click and Enter, `row_marked(row)` on Space.
-    """
+    Signals: `row_opened(row)` on double click and Enter, `row_marked(row)` on Space."""
 
     row_opened = Signal(int)
     row_marked = Signal(int)
@@ -78,11 +74,8 @@ class Table(QTableView):
         self.doubleClicked.connect(lambda index: self.row_opened.emit(index.row()))
 
     def set_column(self, column: int, width: int | None, kind: str = "text") -> None:
-        """Set width in pixels (None stretches) and kind of a column.
-
-        Kinds: text, strong, figure, mono, check, advantage, dots, sparkline, parts, meter,
-        interval.
-        """
+        """Set width in pixels (None stretches) and kind of a column. Kinds: text, strong, figure,
+        mono, check, advantage, dots, sparkline, parts, meter, interval."""
         mode = QHeaderView.ResizeMode
         head = self.horizontalHeader()
         head.setSectionResizeMode(column, mode.Stretch if width is None else mode.Interactive)
@@ -125,7 +118,7 @@ class CellDelegate(QStyledItemDelegate):
         self.kinds: dict[int, str] = {}
 
     def paint_cell(self, painter: QPainter, rect: QRectF, kind: str, index: Index) -> None:
-        """Draw the content of one cell inside its padding."""
+        """Draw the content of one cell inside its padding, by the `kind` of its column."""
         value = index.data(VALUE_ROLE)
         middle = rect.center().y()
         match kind:
@@ -209,7 +202,7 @@ class CellDelegate(QStyledItemDelegate):
 
 
 def paint_check(painter: QPainter, rect: QRectF, state: Any) -> None:
-    """Draw the check box of a row; `state` is a Qt.CheckState or None."""
+    """Draw a check box; `state` is a Qt.CheckState or None (unchecked)."""
     on = Qt.CheckState(state) == Qt.CheckState.Checked if state is not None else False
     cell = QRectF(rect.left(), rect.center().y() - 7, 14, 14)
     paint.box(painter, cell, "accent-soft" if on else "raised", "accent" if on else "faint", 3)

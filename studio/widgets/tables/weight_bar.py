@@ -38,6 +38,7 @@ class WeightBar(KeyboardFocus, QWidget):
         self.setSizePolicy(policy)
 
     def set_weights(self, names: Sequence[str], shares: Sequence[float]) -> None:
+        """Set the names of the criteria and their shares, which sum to 1."""
         self._names, self._shares = list(names), list(shares)
         self._grip = min(self._grip, max(0, len(names) - 2))
         text = ", ".join(f"{n} {s:.0%}" for n, s in zip(names, shares, strict=True))

@@ -1,4 +1,1 @@
-"""Text: labels, phrases, chips and tooltips.
-
-Imported by widgets above it, services and pages.
-"""
+"""Text: labels, phrases, chips and tooltips. Imported by widgets above it, services and pages."""

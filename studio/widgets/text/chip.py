@@ -1,7 +1,4 @@
-"""Chips: short text in a 20 px box.
-
-A plain chip is informative; a filter chip can be removed.
-"""
+"""Chips: short text in a 20 px box. A plain chip is informative; a filter chip can be removed."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent
@@ -46,7 +43,8 @@ class Chip(QWidget):
         self.set_state(words, tone, icon)
 
     def set_state(self, words: str, tone: str = "neutral", icon: str = "") -> None:
-        """Change text, tone and icon together."""
+        """Change text, tone (a key of `TONES`) and icon (empty: none). Raises ValueError for an
+        unknown tone."""
         if tone not in TONES:
             raise ValueError(f"chip tone is {tone!r}, expected one of {', '.join(TONES)}")
         self._words, self._tone, self._icon = words, tone, icon
@@ -55,7 +53,6 @@ class Chip(QWidget):
         self.update()
 
     def words(self) -> str:
-        """Text of the chip."""
         return self._words
 
     def _icon_px(self) -> int:
@@ -121,7 +118,7 @@ class FilterChip(KeyboardFocus, Chip):
         self.set_active(active)
 
     def set_active(self, active: bool) -> None:
-        """Show the filter as active or inactive."""
+        """Show the filter as active or inactive, without emitting."""
         self._active = active
         state = "on" if active else "off"
         self.setAccessibleName(f"Filter {self._words} {self._amount}, {state}".replace("  ", " "))

@@ -29,6 +29,7 @@ class ChipLine(QWidget):
         self._place()
 
     def shown(self) -> list[Chip]:
+        """Return the chips that fit and are visible."""
         return [chip for chip in self._chips if not chip.isHidden()]
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -1,7 +1,5 @@
 """Phrase: a line or paragraph of plain spans, each with its own tone, weight and optional link.
-
-Replaces rich text: nothing is parsed, so untrusted text stays text.
-"""
+Replaces rich text: nothing is parsed, so untrusted text stays text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,6 +69,7 @@ class Phrase(QWidget):
         self.set_spans(spans)
 
     def set_spans(self, spans: Sequence[Span] | str) -> None:
+        """Replace all spans; a string is one span in the default tone."""
         self._spans = (Span(spans),) if isinstance(spans, str) else tuple(spans)
         self.setAccessibleName(self.words())
         linked = any(span.link for span in self._spans)
@@ -221,7 +220,6 @@ class Phrase(QWidget):
 
 
 def cursor_x(line: QTextLine, position: int) -> float:
-    """Return the x of a character position in a line (PySide returns x, or x and the position
-    used)."""
+    """Return the x in pixels of a character position in a laid out line."""
     result: Any = line.cursorToX(position)
     return float(result[0] if isinstance(result, tuple) else result)

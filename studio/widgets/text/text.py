@@ -41,7 +41,6 @@ class Text(QLabel):
         self.set_words(words)
 
     def set_words(self, words: str) -> None:
-        """Change the text."""
         if words == self._words:
             return
         self._words = words

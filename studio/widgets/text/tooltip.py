@@ -102,7 +102,8 @@ class Tip(QWidget):
 
 
 def place_beside(anchor: QPoint, size: QSize, room: QRect) -> QPoint:
-    """Top left corner of a tooltip: left or right of the anchor, inside the room, never over it."""
+    """Top left corner of a tooltip of this size: left or right of the anchor point, inside the
+    rectangle `room`, never over the anchor."""
     right = anchor.x() + _AWAY
     left = anchor.x() - _AWAY - size.width()
     x = right if right + size.width() <= room.right() - 4 else left

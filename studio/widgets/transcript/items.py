@@ -2,8 +2,7 @@
 
 Text is never parsed. Control and bidirectional characters are replaced by visible ones, one for
 one, so that token offsets stay valid; lines over 2 000 characters are broken before Qt lays them
-out.
-"""
+out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,10 +35,8 @@ class Token:
 
 @dataclass(frozen=True)
 class Message:
-    """Message of a turn: role (system user assistant), heading, facts and text.
-
-    `tokens`, if given, are the text and can be tinted.
-    """
+    """Message of a turn: role (system user assistant), heading, facts and text. `tokens`, if given,
+    are the text and can be tinted."""
 
     role: str
     text: str = ""
@@ -108,8 +105,9 @@ def cap_lines(text: str, most: int) -> tuple[str, int]:
 
 
 def shown_part(text: str, lines: int, chars: int) -> tuple[str, int]:
-    """Return the start of a text, prepared for drawing, and the number of lines left out. The rest
-    is only counted, so that megabytes cost little."""
+    """Return the start of a text, at most `lines` lines and `chars` characters with control
+    characters made visible, and the number of lines left out. The rest is only counted, so that
+    megabytes cost little."""
     head, rest = text[:chars], text[chars:]
     words, left_out = cap_lines(break_long_lines(plain(head)), lines)
     if rest:
@@ -137,7 +135,9 @@ def join_tokens(tokens: Sequence[Token], longest: int = LONGEST_LINE) -> tuple[s
 
 
 def tint_of(token: Token, tint: str, largest: float) -> str | None:
-    """Return the theme colour behind a token, or None. Only trained tokens are tinted."""
+    """Return the colour token behind a token of text in the tint advantage, logprob, entropy, mask
+    or none; None for no colour. `largest` is the end of the scale. Only trained tokens are
+    tinted."""
     if tint == "none" or not token.trained:
         return None
     if tint == "mask":
@@ -154,7 +154,8 @@ def tint_of(token: Token, tint: str, largest: float) -> str | None:
 
 
 def largest_of(items: Sequence[Item], tint: str) -> float:
-    """Return the end of the tint scale: the largest absolute value of all tokens."""
+    """Return the end of the scale of a tint: the largest absolute value of all tokens; 1 for the
+    tints mask and none."""
     field = {"advantage": "advantage", "logprob": "logprob", "entropy": "entropy"}.get(tint)
     if field is None:
         return 1.0

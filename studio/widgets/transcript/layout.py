@@ -101,12 +101,13 @@ class Looks:
 
 
 def chars_at(shown: int, first: int) -> int:
-    """Number of characters to lay out for `shown` open lines; `first` if none was opened."""
+    """Number of characters to lay out when the person has opened `shown` more lines of a long text;
+    `first` if none."""
     return first if shown <= 0 else CHUNK_CHARS * (1 + shown // MORE_LINES)
 
 
 def estimate(item: Item, width: float) -> float:
-    """Estimate the height in pixels of a row that was not laid out."""
+    """Estimate the height in pixels of a row that was not laid out, at `width` pixels."""
     if isinstance(item, (Note, Outcome)):
         return 44.0 if isinstance(item, Note) else 84.0
     count = sum(len(t.text) for t in item.tokens) or len(getattr(item, "text", ""))
@@ -116,7 +117,8 @@ def estimate(item: Item, width: float) -> float:
 
 
 def lay_out_row(item: Item, looks: Looks, shown_lines: int) -> Row:
-    """Lay out an item; `shown_lines` is the number of open lines of a long text."""
+    """Lay out an item; `shown_lines` is the number of lines of a long text that the person has
+    opened (0: only its start)."""
     row = Row(item)
     if isinstance(item, Message):
         _message(row, item, looks, shown_lines)
@@ -233,6 +235,7 @@ def _token_block(tokens: Sequence[Token], style: str, width: float, looks: Looks
 
 
 def new_layout(words: str, style: str) -> QTextLayout:
+    """Return an unwrapped layout of a text in a style of the type scale."""
     layout = QTextLayout(words.replace("\n", "\u2028"), theme().font(style, 400))
     option = QTextOption()
     option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
@@ -242,12 +245,14 @@ def new_layout(words: str, style: str) -> QTextLayout:
 
 
 def char_range(start: int, length: int, form: QTextCharFormat) -> QTextLayout.FormatRange:
+    """Return a range of characters with a text format."""
     result = QTextLayout.FormatRange()
     result.start, result.length, result.format = start, length, form  # type: ignore[misc]
     return result
 
 
 def run_layout(layout: QTextLayout, style: str, width: float) -> float:
+    """Wrap a layout at `width` pixels; return its height."""
     pitch, y = _LINE[style], 0.0
     layout.beginLayout()
     while (line := layout.createLine()).isValid():
@@ -259,7 +264,8 @@ def run_layout(layout: QTextLayout, style: str, width: float) -> float:
 
 
 def paint_row(painter: QPainter, row: Row, looks: Looks, focused: bool) -> None:
-    """Draw a row with its top left corner at the painter's origin."""
+    """Draw a row with its top left corner at the painter's origin; `focused` adds an accent
+    edge."""
     item = row.item
     if isinstance(item, Note):
         _paint_note(painter, item, looks)

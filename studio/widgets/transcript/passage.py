@@ -16,7 +16,7 @@ def pattern_of(quote: str) -> re.Pattern[str] | None:
 
 
 def texts_of(item: Item) -> list[str]:
-    """Texts displayed by a row."""
+    """Texts displayed by a row, such as arguments and result of a tool call; empty for notes."""
     if isinstance(item, (Note, Outcome)):
         return []
     tokens_text = "".join(token.text for token in item.tokens)

@@ -1,7 +1,5 @@
 """Comparison of two texts side by side, row by row, with differing words tinted and underlined.
-
-Rows are laid out and compared when visible. Nothing is parsed as markup.
-"""
+Rows are laid out and compared when visible. Nothing is parsed as markup."""
 
 import bisect
 from collections.abc import Sequence
@@ -49,6 +47,7 @@ class PairRow:
 
     @property
     def same(self) -> bool:
+        """Return whether both sides exist and have the same text, kind and tool."""
         return (
             self.left is not None
             and self.right is not None
@@ -259,7 +258,8 @@ def _estimate(row: PairRow, width: float) -> float:
 
 
 def lay_out(row: PairRow, width: float, most_lines: int) -> _Laid:
-    """Lay out both sides of a row and mark the differing words."""
+    """Lay out both sides of a row in columns of `width` pixels, at most `most_lines` lines each,
+    and mark the differing words."""
     laid, tallest = _Laid(), 0.0
     shown: list[str | None] = []
     for side in (row.left, row.right):

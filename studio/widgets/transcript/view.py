@@ -1,7 +1,5 @@
-"""Transcript: virtual rows of plain text, with tinted tokens and a tooltip for each.
-
-Only visible rows are laid out; the others have estimated heights. Nothing is parsed as markup.
-"""
+"""Transcript: virtual rows of plain text, with tinted tokens and a tooltip for each. Only visible
+rows are laid out; the others have estimated heights. Nothing is parsed as markup."""
 
 import bisect
 import re
@@ -46,11 +44,9 @@ Place = tuple[int, int, int]  # row, block, token
 
 
 class Transcript(QAbstractScrollArea):
-    """Transcript: `set_items(items)`, `set_tint("advantage")`.
-
-    Signals: `row_focused(index)`, `token_hovered(Token | None)`, `tint_chosen(str)` for Alt 1–5.
-    Keys: ↑ ↓ scroll, J K rows, Shift ← → tokens, M more of the focused row.
-    """
+    """Transcript: `set_items(items)`, `set_tint("advantage")`. Signals: `row_focused(index)`,
+    `token_hovered(Token | None)`, `tint_chosen(str)` for Alt 1–5. Keys: ↑ ↓ scroll, J K rows, Shift
+    ← → tokens, M more of the focused row."""
 
     row_focused = Signal(int)
     token_hovered = Signal(object)

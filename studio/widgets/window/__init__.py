@@ -1,4 +1,2 @@
-"""Parts of the window frame: sidebar, header, engine pill.
-
-Imported by widgets above it, services and pages.
-"""
+"""Parts of the window frame: sidebar, header, engine pill. Imported by widgets above it, services
+and pages."""

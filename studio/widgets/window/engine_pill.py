@@ -1,7 +1,5 @@
-"""Engine pill: status dot and name of the engine's machine.
-
-A click shows latency, version, memory and reconnection.
-"""
+"""Engine pill: status dot and name of the engine's machine. A click shows latency, version, memory
+and reconnection."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPaintEvent
@@ -29,7 +27,7 @@ class EnginePill(Pressable, QAbstractButton):
         self.set_engine(words, state)
 
     def set_engine(self, words: str, state: str) -> None:
-        """Change the text and the state of the dot."""
+        """Change the text and the state of the dot, a key of `status_dot.DOTS`."""
         self._state = state
         self.setText(words)
         self.setAccessibleName(f"Engine {words}, {STATE_TEXTS[state]}")

@@ -16,11 +16,9 @@ NARROW_PX = 1100  # width of the window
 
 
 class PageHeader(QWidget):
-    """Header: project / run, engine pill, state chip; Pause, Stop, Branch and Train.
-
-    The parts are public (`pill`, `chip`, `train`) so that their own setters are used. On Home use
-    `set_place("Home")`, `show_run_actions(False)` and `add_action(button)`.
-    """
+    """Header: project / run, engine pill, state chip; Pause, Stop, Branch and Train. The parts are
+    public (`pill`, `chip`, `train`) so that their own setters are used. On Home use
+    `set_place("Home")`, `show_run_actions(False)` and `add_action(button)`."""
 
     project_requested = Signal()
     run_menu_requested = Signal()
@@ -51,7 +49,8 @@ class PageHeader(QWidget):
         self.set_place("")
 
     def set_place(self, place: str, run: str = "") -> None:
-        """Set the location: `set_place("inbox-scout", "amber-kestrel")`, or `set_place("Home")`."""
+        """Set project (or page) and run (empty: none): `set_place("inbox-scout", "amber-kestrel")`,
+        `set_place("Home")`."""
         self._place.set_words(place)
         self._slash.setVisible(bool(run))
         self._run.setVisible(bool(run))

@@ -1,7 +1,5 @@
-"""Sidebar: logo, Home, the five pages of the project with one live figure each, Settings.
-
-208 px wide; collapsed 56 px, with icons and tooltips. The card of the active run is above Settings.
-"""
+"""Sidebar: logo, Home, the five pages of the project with one live figure each, Settings. 208 px
+wide; collapsed 56 px, with icons and tooltips. The card of the active run is above Settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,7 +74,7 @@ class Sidebar(QWidget):
                 row.setEnabled(name is not None)
 
     def set_fact(self, key: str, fact: str, tone: str = "muted") -> None:
-        """Set the live figure of a row."""
+        """Set the live figure at the end of a page's row (`key`), in a theme tone."""
         self._rows[key].set_fact(fact, tone)
 
     def set_selected(self, key: str) -> None:
@@ -95,7 +93,6 @@ class Sidebar(QWidget):
         self.now_training.set_folded(folded)
 
     def is_folded(self) -> bool:
-        """Whether only icons are shown."""
         return self._folded
 
     def _build(self) -> None:

@@ -1,4 +1,1 @@
-"""Charts of the Run page.
-
-Imported by pages and shell.
-"""
+"""Charts of the Run page. Imported by pages and shell."""

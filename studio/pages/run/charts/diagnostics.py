@@ -1,7 +1,5 @@
-"""Diagnostic charts: update composition, trainer vs. sampler, hardware utilization.
-
-The metric registry provides the help texts.
-"""
+"""Diagnostic charts: update composition, trainer vs. sampler, hardware utilization. The metric
+registry provides the help texts."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -34,6 +32,7 @@ class Line(NamedTuple):
 
 
 def percent(value: float) -> str:
+    """Format a share as a percentage, with a decimal below 10 %."""
     return formatting.percent(value, 0 if value >= 0.1 else 1)
 
 
@@ -47,7 +46,9 @@ def lines(
     full: bool = False,
     limit: Callable[[RunModel], Limit | None] = lambda run: None,
 ) -> Maker:
-    """Return a maker of a chart with lines on one axis; `full` sets its range to 0 to 1."""
+    """Return a function that makes a chart with the lines `drawn` on one axis; `form` formats
+    values. `zero` includes 0 in the axis, `log` makes it logarithmic, `full` sets it to 0 to 1.
+    `limit(run)` returns the limit line of a run (None: no line)."""
 
     def make(link: ChartLink) -> tuple[ChartCard, Fill]:
         card = ChartCard(title, link)
@@ -132,6 +133,7 @@ def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def norm_limit(run: RunModel) -> Limit | None:
+    """Return the limit line at the maximum gradient norm; None before the run's `spec`."""
     spec = run.state.spec
     return Limit(spec.config.train.algorithm.max_grad_norm, "clipped above") if spec else None
 

@@ -1,7 +1,5 @@
-"""Grid of chart cards: 1 column below 620 px, 2 up to 1,320 px, 3 above; at least 180 px high.
-
-The main charts fill the view. Sections with smaller charts follow; the first heading stays visible.
-"""
+"""Grid of chart cards: 1 column below 620 px, 2 up to 1,320 px, 3 above; at least 180 px high. The
+main charts fill the view. Sections with smaller charts follow; the first heading stays visible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +22,8 @@ def columns_for(width: int) -> int:
 
 
 def places(count: int, width: int, height: int, columns: int = 0) -> list[QRect]:
-    """Return equal cells that fill the height, or scroll at the minimum height."""
+    """Return `count` equal cells that fill the size in pixels, or are higher together at the
+    minimum cell height. `columns` 0 selects their number by the width."""
     columns = columns or min(columns_for(width), max(1, count))
     rows = -(-count // columns)
     if not rows:
@@ -57,7 +56,8 @@ def small_columns_for(width: int) -> int:
 def stacked(
     counts: Sequence[int], width: int, height: int
 ) -> tuple[list[list[QRect]], list[QRect]]:
-    """Return the cells of each section, and the headings of all but the first."""
+    """Return the cells of each section, and the headings of all sections but the first. `counts`
+    are the numbers of cards per section, sizes are in pixels."""
     peek = HEADING + GAP if len(counts) > 1 else 0
     main = places(counts[0], width, height - peek)
     cells, headings = [main], []
@@ -112,6 +112,7 @@ class ChartGrid(QScrollArea):
 
     @property
     def full(self) -> QWidget | None:
+        """Return the card expanded to the full page, or None."""
         return self._full
 
     def sizeHint(self) -> QSize:

@@ -17,7 +17,8 @@ PART_TOKENS = ("plot-3", "plot-6", "plot-8", "plot-2", "plot-4", "plot-7", "plot
 
 
 def part_token(name: str, names: Sequence[str]) -> str:
-    """Return the colour token of a reward part; judge, label and costs have fixed colours."""
+    """Return the colour token of the reward part `name`. Judge, label and costs have fixed colours;
+    others depend on their place in `names`, all parts of the run."""
     lowered = name.lower()
     if lowered in ("judge", "ruler"):
         return "plot-2"
@@ -37,6 +38,7 @@ class Overlay:
         self._line: LineSeries | None = None
 
     def fill(self, run: RunModel) -> None:
+        """Draw the parent's curve; hide it if the parent has no values of the metric."""
         steps, values = run.parent_series(self._metric)
         if self._line is None and len(steps):
             self._line = self._card.add_line(

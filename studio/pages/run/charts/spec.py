@@ -42,17 +42,20 @@ class ChartSpec:
     """Whether the chart is for runs trained by an external script."""
 
     def bound(self, link: ChartLink) -> BoundChart:
+        """Create the chart card, connected to the crosshair and zoom of `link`."""
         card, fill = self.make(link)
         card.set_about([found for key in self.metrics if (found := metric(key))], self.words)
         return BoundChart(self.key, self.title, card, fill)
 
 
 def last_of(run: RunModel, name: str) -> float | None:
+    """Return the last value of the metric `name`; None without any."""
     series = run.state.series.get(name)
     return series.last if series else None
 
 
 def change_of(run: RunModel, name: str) -> float | None:
+    """Return last minus first value of the metric `name`; None with fewer than two values."""
     series = run.state.series.get(name)
     if series is None or len(series) < 2 or series.last is None or series.first is None:
         return None
@@ -60,4 +63,5 @@ def change_of(run: RunModel, name: str) -> float | None:
 
 
 def is_judged(state: RunState) -> bool:
+    """Return whether the run's configuration enables the judge."""
     return state.spec is not None and state.spec.config.judge.enabled

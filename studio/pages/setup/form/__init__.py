@@ -1,4 +1,1 @@
-"""Form of the Setup page.
-
-Imported by pages and shell.
-"""
+"""Form of the Setup page. Imported by pages and shell."""

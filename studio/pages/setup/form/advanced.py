@@ -45,6 +45,7 @@ class AdvancedFold(QWidget):
         self._build()
 
     def show_config(self, config: ProjectConfig) -> None:
+        """Show the stored values, and the changed ones as chips."""
         usual = usual_values(config)
         title = PRESETS[config.train.algorithm.preset].title
         for key, row in self.rows.items():
@@ -57,6 +58,7 @@ class AdvancedFold(QWidget):
         self._chips.set_chips(chips)
 
     def unfold(self, shown: bool) -> None:
+        """Show or hide the settings."""
         self._box.setVisible(shown)
         self._fold.set_icon("chevron-down" if shown else "chevron-right")
 

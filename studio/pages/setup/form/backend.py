@@ -58,8 +58,7 @@ BOTH = "both"
 
 class BackendCard(Card):
     """Backend card: `show_config(config)`, `show_facts(facts)`. Emits `edited(key, value)`,
-    `values_chosen(values)` for dependent settings, and `link_activated(action)`.
-    """
+    `values_chosen(values)` for dependent settings, and `link_activated(action)`."""
 
     edited = Signal(str, object)
     values_chosen = Signal(object)
@@ -83,8 +82,7 @@ class BackendCard(Card):
 
     def show_config(self, config: ProjectConfig) -> None:
         """Show stored values. A refused edit stays visible until a stored value changes, which may
-        have resolved it.
-        """
+        have resolved it."""
         self._config = config
         self._broken.clear()
         now = config.name, [value_at(config, key) for key in self.rows]
@@ -102,6 +100,7 @@ class BackendCard(Card):
         self._show_notes()
 
     def notes(self) -> dict[str, Note]:
+        """Return dotted setting key → note; empty before a configuration is shown."""
         return notes(self._config, self._facts) if self._config else {}
 
     def show_problem(self, key: str, words: str) -> None:
@@ -119,6 +118,7 @@ class BackendCard(Card):
             self.unfold(True)
 
     def unfold(self, shown: bool) -> None:
+        """Show or hide the settings."""
         self._folded.setVisible(shown)
         self._more.set_icon("chevron-down" if shown else "chevron-right")
 

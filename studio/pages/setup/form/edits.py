@@ -1,7 +1,5 @@
-"""Pending edits of the Setup page, validated by the engine before they are written.
-
-Each response belongs to the project of its request and is shown only while that project is open.
-"""
+"""Pending edits of the Setup page, validated by the engine before they are written. Each response
+belongs to the project of its request and is shown only while that project is open."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -25,10 +23,8 @@ class Part(Protocol):
 
 
 class Edits:
-    """Edits of one project: `turn(path)` selects it, `put`, `write` and `save` send changes.
-
-    Calls `moved()` when `under_way()` changes.
-    """
+    """Edits of one project: `turn(path)` selects it, `put`, `write` and `save` send changes. Calls
+    `moved()` when `under_way()` changes."""
 
     def __init__(self, session: Session, tasks: TaskScope, moved: Callable[[], None]) -> None:
         self._session, self._tasks, self._moved = session, tasks, moved
@@ -37,6 +33,7 @@ class Edits:
         """Path of the open project."""
 
     def turn(self, path: str) -> None:
+        """Switch to the project at `path`; pending edits of the previous one are forgotten."""
         self.path = path
         self._pending.clear()
 
@@ -45,6 +42,7 @@ class Edits:
         return {key: value for values in self._pending.values() for key, value in values.items()}
 
     def put(self, part: Part, key: str, value: Any) -> None:
+        """Write one setting (dotted key); a refusal is shown in `part`."""
         self.write(part, key, {key: value})
 
     def write(self, part: Part, key: str, values: dict[str, Any]) -> None:
@@ -76,7 +74,8 @@ class Edits:
         self._session.write_first(self._tasks.run(name, edit, written, refused))
 
     def save(self, tab: TomlTab, path: str, text: str, force: bool = False) -> None:
-        """Write project.toml. Ask if it has changed since it was read; `force` overwrites it."""
+        """Write the project.toml `text` of the project at `path`. Ask if the file has changed since
+        it was read; `force` overwrites it. `tab` shows the result."""
         read = "" if force else tab.read
 
         def saved(view: ProjectView) -> None:

@@ -8,6 +8,7 @@ from studio.text import formatting
 
 
 def model_words(model: ModelInfo) -> str:
+    """Describe a model: title, parameters, and download size if it is not on this machine."""
     facts = [model.title]
     if model.parameters:
         facts.append(f"{formatting.short(model.parameters)} parameters")

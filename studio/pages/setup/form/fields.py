@@ -1,7 +1,5 @@
-"""Form rows generated from the pydantic model of the project configuration.
-
-The documentation of a field is its tooltip, and its bounds limit its editor.
-"""
+"""Form rows generated from the pydantic model of the project configuration. The documentation of a
+field is its tooltip, and its bounds limit its editor."""
 
 import types
 from collections.abc import Iterator
@@ -85,7 +83,8 @@ class FieldSpec:
 
 
 def specs(model: type[BaseModel] = ProjectConfig, prefix: str = "") -> Iterator[FieldSpec]:
-    """Yield every scalar key by section; lists and tables are edited in project.toml."""
+    """Yield every editable scalar key of a config class, by section; `prefix` (with a final dot) is
+    put before the keys. Lists and tables are edited in project.toml."""
     for name, info in model.model_fields.items():
         key = f"{prefix}{name}"
         kind = info.annotation
@@ -114,11 +113,13 @@ def _spec(key: str, info: FieldInfo) -> FieldSpec:
 
 
 def label_of(key: str) -> str:
+    """Return the form label of a dotted key, from its last part."""
     name = key.rpartition(".")[2]
     return LABELS.get(name, name.replace("_", " ").capitalize())
 
 
 def section_of(key: str) -> str:
+    """Return the heading of the form section of a dotted key."""
     section, _, rest = key.partition(".")
     if section == "track":
         tracker = rest.partition(".")[0]
@@ -165,6 +166,7 @@ def make_row(spec: FieldSpec) -> FormRow:
 
 
 def value_at(config: BaseModel, key: str) -> Any:
+    """Return the value at a dotted key."""
     value: Any = config
     for part in key.split("."):
         value = getattr(value, part)

@@ -34,8 +34,7 @@ REVIEW_EVERY = 5
 
 class ChoicesForm(QWidget):
     """Setup form: `show_project(view)`, `show_problems(…)`. Emits `edited(key, value)`,
-    `values_chosen(values)` and `preset_chosen(name)`.
-    """
+    `values_chosen(values)` and `preset_chosen(name)`."""
 
     edited = Signal(str, object)
     values_chosen = Signal(object)
@@ -208,7 +207,8 @@ class ChoicesForm(QWidget):
         self._show_model()
 
     def show_project(self, view: ProjectView, command: str) -> None:
-        """Fill the form; an invalid project keeps the previous values."""
+        """Fill the form; an invalid project keeps the previous values. `command` is the equivalent
+        command line."""
         self._line.set_words(command)
         if view.path != self._path:
             self._path = view.path
@@ -294,6 +294,7 @@ class ChoicesForm(QWidget):
                 self._fifth.say(problem.message, "bad")
 
     def set_problem(self, key: str, words: str) -> None:
+        """Show why the edit of a setting was refused; empty `words`: it was stored."""
         if key == AGENT:
             self._agent_entry.answered(bool(words))
         if key in self._rows:

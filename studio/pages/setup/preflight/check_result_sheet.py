@@ -27,6 +27,7 @@ class CheckedSheet(Sheet):
         add(self.body, self._inside, STRETCH)
 
     def show_attempt(self, attempt: Trajectory) -> None:
+        """Show the test rollout of the agent and open the sheet."""
         column = self._begin(f"Test of the agent: {attempt.title}")
         facts = FactRow(spread=False)
         facts.set_facts(
@@ -56,6 +57,7 @@ class CheckedSheet(Sheet):
         self.open()
 
     def show_answers(self, found: JudgeCheck) -> None:
+        """Show the test of the judges, with their scores, and open the sheet."""
         column = self._begin(f"Test of the judge: {found.title}")
         words = "The judge compared these trajectories. The check does not affect rewards."
         column.addWidget(Text(words, "label", 400, "muted", wrap=True))

@@ -26,6 +26,7 @@ class Share:
 
 
 def shares_of(forecast: Forecast) -> list[Share]:
+    """Return the segments of the memory bar."""
     return [
         Share("model", forecast.weights_bytes, "plot-3"),
         Share("sampler and cache", forecast.sampler_bytes, "plot-1"),
@@ -106,6 +107,7 @@ class BaselineBand(Drawn):
         self._rate: Interval | None = None
 
     def set_rate(self, rate: Interval | None) -> None:
+        """Set the baseline success rate (0 to 1); None: not measured."""
         self._rate = rate
         self.setAccessibleDescription(formatting.percent(rate.mean) if rate else "not measured")
         self.update()
@@ -146,7 +148,7 @@ class BaselineBand(Drawn):
 
 
 def spread_of(rates: Sequence[float]) -> list[float]:
-    """Return the share of scenarios per fifth of the mean reward."""
+    """Return the share of scenarios in each fifth of the range 0 to 1; empty without `rates`."""
     counts = [0] * BUCKETS
     for rate in rates:
         counts[min(BUCKETS - 1, max(0, int(rate * BUCKETS)))] += 1
@@ -163,6 +165,7 @@ class SpreadBars(Drawn):
         self._shares: list[float] = []
 
     def set_rates(self, rates: Sequence[float]) -> None:
+        """Set the mean rewards, one per scenario; without any, the widget is hidden."""
         self._shares = spread_of(rates)
         self.setVisible(bool(self._shares))
         self.update()

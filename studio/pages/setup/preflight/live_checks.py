@@ -55,6 +55,8 @@ class ProjectChecks(QWidget):
         self._reset()
 
     def show_project(self, view: ProjectView | None) -> None:
+        """Set the project to test (None: no project). Another project resets results and cancels
+        tests; changed files mark results as outdated."""
         before, self._view = self._view, view
         if view is None or before is None or view.path != before.path:
             for name in ("test agent", "test judge"):

@@ -54,7 +54,8 @@ class Preflight(QWidget):
         self.show_baseline(None, [], False)
 
     def show_forecast(self, forecast: Forecast | None, problem: Problem | None = None) -> None:
-        """Show memory and time, or the problem that prevents an estimate."""
+        """Show the estimated memory and time. Without a forecast, show the problem that prevents
+        it, or that it is being computed."""
         vram = forecast.vram if forecast else None
         self._memory.setVisible(forecast is not None and vram is None)
         self._memory_line.setVisible(vram is None)
@@ -78,6 +79,8 @@ class Preflight(QWidget):
         self._facts.set_facts(_time_facts(forecast))
 
     def show_baseline(self, rate: Interval | None, scenarios: list[float], measuring: bool) -> None:
+        """Show the success rate before training (None: not measured) and `scenarios`, the mean
+        rewards per scenario. `measuring`: a measurement is running."""
         self._band.set_rate(rate)
         self._spread.set_rates(scenarios)
         spans = [Span("Solved before training  ", "text", 600)]
@@ -94,6 +97,7 @@ class Preflight(QWidget):
         self._measure.set_busy("Measuring…" if measuring else None)
 
     def show_checks(self, checks: list[tuple[str, str]]) -> None:
+        """Replace the project checks, given as (state, text)."""
         for line in self._checks:
             self._check_box.removeWidget(line)
             line.deleteLater()
@@ -101,6 +105,7 @@ class Preflight(QWidget):
         add(self._check_box, *self._checks)
 
     def set_train(self, words: str, price: str, enabled: bool, why: str = "") -> None:
+        """Set label and price of the Train button; `why` is the reason if it is disabled."""
         self._train.set_words(words, price)
         self._train.setEnabled(enabled)
         self._safe.set_words(why or "Closing this window does not stop training.")
@@ -146,7 +151,8 @@ def _time_facts(forecast: Forecast) -> list[Fact]:
 
 
 def advice(rate: Interval | None, scenarios: list[float]) -> str:
-    """Advise on the baseline (None: not measured); `scenarios` are mean rewards of scenarios."""
+    """Give advice by the baseline success `rate` (None: not measured) and `scenarios`, the mean
+    rewards per scenario."""
     low, high = USEFUL
     if rate is None:
         return (

@@ -1,4 +1,1 @@
-"""Tabs of the Setup page: project.toml, scenarios, demonstrations.
-
-Imported by pages and shell.
-"""
+"""Tabs of the Setup page: project.toml, scenarios, demonstrations. Imported by pages and shell."""

@@ -84,6 +84,7 @@ class DemonstrationsTab(QWidget):
             row.entry.forget()
 
     def open_teacher(self) -> None:
+        """Open the sheet that records demonstrations of a teacher model."""
         view = self._session.project.view
         if view is not None and view.config is not None:
             counts = {info.split: info.count for info in view.splits}

@@ -40,10 +40,8 @@ SILENT = (
 
 
 class ScenariosTab(QWidget):
-    """Scenarios tab; changes are written only on Save and can be undone.
-
-    Unsaved rows are kept per project and split and restored later.
-    """
+    """Scenarios tab; changes are written only on Save and can be undone. Unsaved rows are kept per
+    project and split and restored later."""
 
     changed = Signal(object)
     measured = Signal()

@@ -30,8 +30,7 @@ class _Draft:
 
 class TomlTab(QWidget):
     """Editor tab: `show_text(path, text, problems)`; emits `save_wanted(path, text)`, answered by
-    `saved` or `refuse`. Unsaved text is kept per project and restored later.
-    """
+    `saved` or `refuse`. Unsaved text is kept per project and restored later."""
 
     save_wanted = Signal(str, str)
 
@@ -67,7 +66,8 @@ class TomlTab(QWidget):
         return self._text != self._saved
 
     def show_text(self, path: str, text: str, problems: list[Problem], mark: str = "") -> None:
-        """Show project.toml of a project; `mark` is its fingerprint. Unsaved edits are kept."""
+        """Show the project.toml `text` of the project at `path`, and its problems; `mark` is the
+        file's fingerprint. Unsaved edits are kept."""
         self._problems = problems
         if path != self._path:
             self._turn(path, text, mark)
@@ -90,7 +90,7 @@ class TomlTab(QWidget):
         return self._saved
 
     def saved(self, path: str, text: str, mark: str = "") -> None:
-        """Store the text that was saved, and its fingerprint `mark`."""
+        """Store the text that was saved for the project at `path`, and its fingerprint `mark`."""
         if path == self._path:
             self._base, self._base_mark = text, mark
             if self._text == text:

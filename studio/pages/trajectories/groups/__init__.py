@@ -1,4 +1,1 @@
-"""Groups of the Trajectories page: list, columns, comparison.
-
-Imported by pages and shell.
-"""
+"""Groups of the Trajectories page: list, columns, comparison. Imported by pages and shell."""

@@ -38,6 +38,7 @@ def rows_of(left: Trajectory, right: Trajectory) -> list[PairRow]:
 
 
 def differences(rows: Sequence[PairRow]) -> list[int]:
+    """Return the indices of rows with different sides."""
     return [place for place, row in enumerate(rows) if not row.same]
 
 

@@ -1,6 +1,5 @@
 """Column header of a trajectory: number, reward, advantage, labels, parts, rank, judge reason,
-divergence.
-"""
+divergence."""
 
 from dataclasses import dataclass, field, replace
 
@@ -49,8 +48,7 @@ class HeadFacts:
 
 class ColumnHead(QWidget):
     """Header of a trajectory column. Emits `pressed` on a click, and `dragged(x)` and `dropped(x)`
-    with a screen position in pixels while the user drags it to another rank.
-    """
+    with a screen position in pixels while the user drags it to another rank."""
 
     pressed = Signal()
     dragged = Signal(int)

@@ -71,10 +71,8 @@ class _Shown:
 
 
 class ColumnsView(QWidget):
-    """Columns of a group, with paging if they do not all fit.
-
-    Emits `ranked(ids)`, best first, when headers are dragged or moved by keys.
-    """
+    """Columns of a group, with paging if they do not all fit. Emits `ranked(ids)`, best first, when
+    headers are dragged or moved by keys."""
 
     focus_changed = Signal(int)
     opened = Signal(int)
@@ -94,6 +92,7 @@ class ColumnsView(QWidget):
 
     @property
     def focused(self) -> int:
+        """Return the position of the focused column (from 0)."""
         return self._focus
 
     @property
@@ -101,6 +100,7 @@ class ColumnsView(QWidget):
         return self._shown_group.records if self._shown_group else []
 
     def record(self) -> Trajectory | None:
+        """Return the focused trajectory; None without a group."""
         return self._siblings[self._focus] if self._siblings else None
 
     def order(self) -> list[Trajectory]:
@@ -108,10 +108,9 @@ class ColumnsView(QWidget):
         return list(self._siblings)
 
     def show_group(self, siblings: Siblings, weights: Weights = EVEN, blind: bool = False) -> None:
-        """Show a group, highest reward first; without rewards, as in blind mode, in stored order.
-
-        An update of the group on display keeps its order and focus.
-        """
+        """Show a group, highest reward first (without rewards: in stored order). `blind` hides the
+        figures; `weights`: reward part → weight. An update of the group on display keeps order and
+        focus."""
         before, self._weights, self._blind = self._shown_group, weights, blind
         records = siblings.trajectories
         parting_words = partings(records)
@@ -137,6 +136,7 @@ class ColumnsView(QWidget):
         self._show_heads()
 
     def set_tint(self, tint: str) -> None:
+        """Set the token colours: advantage, logprob, entropy, mask or none."""
         self._tint = tint
         for column in self._columns:
             column.transcript.set_tint(tint)
@@ -149,6 +149,7 @@ class ColumnsView(QWidget):
         self._fill()
 
     def move_focus(self, by: int) -> None:
+        """Focus the column `by` positions to the right (negative: left)."""
         self.focus(self._focus + by)
 
     def focus(self, place: int) -> None:
@@ -167,6 +168,7 @@ class ColumnsView(QWidget):
         self.focus_changed.emit(self._siblings[self._focus].index)
 
     def page(self, by: int) -> None:
+        """Scroll by `by` screens of columns to the right (negative: left)."""
         shown = self._shown()
         last = max(0, len(self._siblings) - shown)
         self._first = min(last, max(0, self._first + by * shown))

@@ -33,10 +33,8 @@ class CompareView(QWidget):
         self.rows.set_rows([])
 
     def show_focused(self, columns: ColumnsView, base: str, before: str) -> str:
-        """Compare the focused trajectory with `base`; return the reference used.
-
-        Without a valid reference, `base_of` picks one; `before` is the previously focused id.
-        """
+        """Compare the focused trajectory with the one whose id is `base`; return the id used.
+        Without a valid reference, `base_of` picks one; `before` is the previously focused id."""
         focused = columns.record()
         if focused is None:
             return base
@@ -67,7 +65,8 @@ class CompareView(QWidget):
 def base_of(
     siblings: list[Trajectory], focused: Trajectory, before: str | None
 ) -> Trajectory | None:
-    """Return the best other trajectory; if `focused` is best, the one with id `before` if any."""
+    """Return the other trajectory with the highest reward, None if there is no other. If `focused`
+    itself is best, prefer the one with id `before` (previously focused) if it is in the group."""
     others = [one for one in siblings if one.id != focused.id]
     if not others:
         return None

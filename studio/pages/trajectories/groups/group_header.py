@@ -66,6 +66,8 @@ class GroupHead(QWidget):
         weights: Weights,
         blind: bool = False,
     ) -> None:
+        """Show title, prompt and reward figures of a group; no figures if `blind`. `weights`:
+        reward part → weight, for the legend."""
         metrics = QFontMetricsF(theme().font("title"))
         self._title.set_words(paint.elided(metrics, group.title, TITLE_PX))
         self._title.setAccessibleName(group.title)
@@ -96,9 +98,11 @@ class GroupHead(QWidget):
         self._start.show_start([])
 
     def show_paging(self, words: str) -> None:
+        """Show which trajectories are visible, for example "1, 2, 3 of 8 siblings"."""
         self._shown.set_words(words)
 
     def set_view(self, mode: int) -> None:
+        """Show the controls of a view: an index from `views` (COLUMNS, READER, TABLE …)."""
         self.mode.set_index(mode)
         for part in (self._title, self._step, self._before, self._shown, self._after):
             part.setVisible(mode not in LISTS)
@@ -138,7 +142,8 @@ class GroupHead(QWidget):
 
 
 def legend(records: Sequence[Trajectory], weights: Weights) -> list[Span]:
-    """Return the legend of the reward parts: a coloured square and a name for each."""
+    """Return the legend of the reward parts: a coloured square and a name for each. `weights`:
+    reward part → weight."""
     parts = {part.name: part.token for one in records for part in parts_of(one, weights)}
     spans = []
     for name, token in parts.items():
@@ -169,6 +174,7 @@ class SharedStart(QWidget):
         self._link.link_activated.connect(lambda _: self._toggle())
 
     def show_start(self, records: Sequence[Trajectory]) -> None:
+        """Show the messages and length of the prefix shared by the trajectories of a group."""
         self._words.set_words(shared_words(records[0]) if records else "")
         count = shared_tokens(records)
         once = f", computed once for {len(records)}" if len(records) > 1 else ""

@@ -87,8 +87,7 @@ def _paint_group(
 
 class GroupPanel(QWidget):
     """Group list with search. Emits `group_chosen(group)`, `query_changed(query)` on search or
-    filters, and `filters_kept(lines)` when a filter is saved or deleted.
-    """
+    filters, and `filters_kept(lines)` when a filter is saved or deleted."""
 
     group_chosen = Signal(object)
     query_changed = Signal(object)
@@ -125,6 +124,7 @@ class GroupPanel(QWidget):
         return self._query
 
     def set_query(self, query: TrajectoryQuery) -> None:
+        """Show a query in search field and filters, without emitting."""
         self._query = query
         if query.search != self.search.text():
             self.search.setText(query.search)
@@ -161,6 +161,7 @@ class GroupPanel(QWidget):
         return menu
 
     def set_total(self, trajectories: int) -> None:
+        """Set the number of trajectories of the run, shown in the empty search field."""
         self.search.setPlaceholderText(f"Search {formatting.count(trajectories)} trajectories")
 
     def choose(self, row: int) -> None:
@@ -178,6 +179,7 @@ class GroupPanel(QWidget):
         self._follow_shown()
 
     def move(self, by: int) -> None:  # type: ignore[override]
+        """Select the group `by` rows further down (negative: up)."""
         self.choose(max(0, self.list.currentIndex().row() + by))
 
     def _build(self) -> None:

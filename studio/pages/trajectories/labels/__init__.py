@@ -1,4 +1,1 @@
-"""Labels on the Trajectories page: draft, preview, commit, undo.
-
-Imported by pages and shell.
-"""
+"""Labels on the Trajectories page: draft, preview, commit, undo. Imported by pages and shell."""

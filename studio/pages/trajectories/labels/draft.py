@@ -1,8 +1,5 @@
-"""Uncommitted label of a group (pure, immutable).
-
-Each change returns a new Draft, so that undo can restore the previous one. Arguments named `name`
-are trajectory ids.
-"""
+"""Uncommitted label of a group (pure, immutable). Each change returns a new Draft, so that undo can
+restore the previous one. Arguments named `name` are trajectory ids."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -89,11 +86,9 @@ class Draft:
         return [f"#{place + 1}" for place in places] + kinds
 
     def words(self, siblings: Sequence[TrajectorySummary]) -> tuple[Word, ...]:
-        """Return the draft as the words of a Label; `siblings` are the trajectories of the group.
-
-        A tie is stored as one order per other scored trajectory: the tied ones, then the other.
-        The order among the others stays unspecified.
-        """
+        """Return the draft as the words of a Label; `siblings` are the trajectories of the group. A
+        tie is stored as one order per other scored trajectory: the tied ones, then the other. The
+        order among the others stays unspecified."""
         entries = [_word("score", name, value=value) for name, value in self.scores.items()]
         if self.order:
             entries.append(Word(kind="order", order=self.order))

@@ -1,7 +1,5 @@
-"""Label bar: keys, a sentence on the effect of the label, preview and Apply.
-
-The bar displays and emits user actions; `LabelSession` holds the state.
-"""
+"""Label bar: keys, a sentence on the effect of the label, preview and Apply. The bar displays and
+emits user actions; `LabelSession` holds the state."""
 
 from collections.abc import Sequence
 
@@ -108,38 +106,45 @@ class LabelBar(QWidget):
 
     def set_effect(self, effect: str, done: bool = False) -> None:
         """Show the selected effect, a key of `EFFECTS`. With `done`, the step has been trained and
-        an override changes only the record.
-        """
+        an override changes only the record."""
         words = next(words for key, words, _ in EFFECTS if key == effect)
         words = "Override · this step only" if effect == "reward" and done else words
         self._effect.set_words(words)
         self._effect.setAccessibleName(f"Effect of the label: {words}")
 
     def set_teaches(self, teaches: bool, possible: bool) -> None:
-        """Set the "judge example" switch; without a judge, `possible` is False and hides it."""
+        """Set the switch "Use as an example for the judge". `possible` False (the run has no judge)
+        hides it."""
         self._teach.blockSignals(True)
         self._teach.setChecked(teaches and possible)
         self._teach.blockSignals(False)
         self._teach.setVisible(possible)
 
     def set_busy(self, words: str | None) -> None:
+        """Show a progress text on the Apply button; None ends it."""
         self._apply.set_busy(words)
 
     def sentence(self) -> str:
+        """Return the sentence on display."""
         return self._words.words()
 
     # Entry of a score or a note
 
     def ask_score(self, number: int) -> None:
+        """Open the entry field for a score of trajectory `number` (from 1)."""
         self._ask("score", f"Score of {number}", "0 to 1, or percent: 85 is 0.85", "")
 
     def ask_note(self, number: int, known: str) -> None:
+        """Open the entry field for a note on trajectory `number` (from 1); `known` is the old
+        note."""
         self._ask("note", f"Note on {number}", "Enter saves, Esc cancels", known)
 
     def asking(self) -> bool:
+        """Return whether the entry field for a score or note is open."""
         return bool(self._entry)
 
     def stop_asking(self) -> None:
+        """Close the entry field without a result."""
         if self._entry:
             self._entry = ""
             self._top.setCurrentIndex(0)
@@ -150,10 +155,12 @@ class LabelBar(QWidget):
         self._home = home
 
     def toggle_teach(self) -> None:
+        """Toggle the switch "Use as an example for the judge", unless it is hidden."""
         if not self._teach.isHidden():
             self._teach.toggle()
 
     def open_effects(self) -> None:
+        """Open the menu that selects what a label affects."""
         menu = QMenu(self)
         menu.aboutToHide.connect(menu.deleteLater)
         for key, words, tip in EFFECTS:

@@ -1,8 +1,7 @@
 """Controller of labels: connects keys, columns, bar and notifications to the draft.
 
 Emits `waiting_changed` when an uncommitted label appears or goes, and
-`group_changed(GroupSummary)` when the engine has stored, undone or redone a label.
-"""
+`group_changed(GroupSummary)` when the engine has stored, undone or redone a label."""
 
 from collections.abc import Callable
 from functools import partial
@@ -49,7 +48,8 @@ class LabelController(QObject):
         self._wire()
 
     def show_group(self, siblings: Siblings | None, run_id: str = "", blind: bool = False) -> None:
-        """Show a group (None: no group). After a blind label, show how far the judge agrees."""
+        """Show a group of the run `run_id` for labelling (None: no group). `blind`: effects are not
+        previewed; after a blind label, show how far the judge agrees with it."""
         given, self._given = self._given, None
         self._after = BLIND if blind else ""
         if given is not None and siblings is not None and _is_of(given, siblings):

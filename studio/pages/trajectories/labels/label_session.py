@@ -2,8 +2,7 @@
 
 Emits `draft_changed` and `committed(Labelled, words)` for the selected run. Only the engine
 computes the effect of a label. The user can switch group or run while a request is pending; a
-response clears only its own draft.
-"""
+response clears only its own draft."""
 
 import uuid
 from collections.abc import Awaitable, Callable
@@ -26,8 +25,7 @@ PREVIEW_MS = 40
 
 class LabelSession(QObject):
     """Label draft of the group shown on a page, with preview and commit. `refused` reports a
-    problem of this group; problems of other groups go to the session with their location.
-    """
+    problem of this group; problems of other groups go to the session with their location."""
 
     draft_changed = Signal()
     previewed = Signal()
@@ -63,7 +61,8 @@ class LabelSession(QObject):
             self._begin(Draft())
 
     def show_group(self, siblings: Siblings | None, run_id: str = "") -> None:
-        """Select the group to label (None: no group). Another group starts with an empty draft."""
+        """Select the group to label (None: no group) and its run; "" only without a group. Another
+        group starts with an empty draft."""
         before, self._siblings = self._siblings, siblings
         other_run, self._run_id = run_id != self._run_id, run_id
         other = before is None or siblings is None or _place(before) != _place(siblings)
@@ -74,6 +73,7 @@ class LabelSession(QObject):
 
     @property
     def attempts(self) -> list[Trajectory]:
+        """Return the trajectories of the group; empty without a group."""
         return self._siblings.trajectories if self._siblings else []
 
     def numbers(self) -> dict[str, int]:
@@ -81,6 +81,7 @@ class LabelSession(QObject):
         return {one.id: one.index + 1 for one in self.attempts}
 
     def outcomes(self) -> list[Outcome]:
+        """Return the advantages predicted by the preview, per trajectory; empty without one."""
         return self.preview.outcomes if self.preview else []
 
     def may_teach(self) -> bool:
@@ -105,32 +106,41 @@ class LabelSession(QObject):
     # Keys
 
     def best(self, name: str) -> None:
+        """Toggle the "best" label on the trajectory with id `name`, in the draft."""
         self._take(self.draft.as_best(name))
 
     def worst(self, name: str) -> None:
+        """Toggle the "worst" label on the trajectory with id `name`, in the draft."""
         self._take(self.draft.as_worst(name))
 
     def tie(self, name: str) -> None:
+        """Add the trajectory with id `name` to those tied for best, or remove it."""
         self._take(self.draft.tied(name))
 
     def mark(self, name: str, mark: Mark) -> None:
+        """Toggle a mark on the trajectory with id `name`, in the draft."""
         assert mark in MARKS
         self._take(self.draft.marked(name, mark))
 
     def score(self, name: str, value: float | None) -> None:
+        """Set the score in [0, 1] of the trajectory with id `name`; None removes it."""
         self._take(self.draft.scored(name, value))
 
     def note(self, name: str, text: str) -> None:
+        """Set the note on the trajectory with id `name`; an empty text removes it."""
         self._take(self.draft.noted(name, text))
 
     def rank(self, names: list[str]) -> None:
+        """Rank all trajectories in the draft: ids, best first."""
         self._take(self.draft.ranked(names))
 
     def set_effect(self, effect: str) -> None:
+        """Select what the label affects, a key of `EFFECTS`."""
         self.effect = effect
         self._changed()
 
     def set_teaches(self, teaches: bool) -> None:
+        """Set whether the label also becomes an example for the judge."""
         self.teaches = teaches
         self._changed()
 
@@ -151,9 +161,11 @@ class LabelSession(QObject):
             self.undo_label()
 
     def undo_label(self) -> None:
+        """Undo the last label committed in the run."""
         self._call(lambda run: self._session.client.undo_label(run), "Undone: ")
 
     def redo(self) -> None:
+        """Redo the last undone change of the draft, or else the last undone label."""
         if self._future:
             self._past.append(self.draft)
             self.draft = self._future.pop()

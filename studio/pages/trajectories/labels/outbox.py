@@ -1,7 +1,5 @@
-"""Queue of label requests (apply, undo, redo), sent to the engine one at a time in order.
-
-Each request reports its outcome. After a failed label, its queued undo and redo are not sent.
-"""
+"""Queue of label requests (apply, undo, redo), sent to the engine one at a time in order. Each
+request reports its outcome. After a failed label, its queued undo and redo are not sent."""
 
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -32,9 +30,7 @@ class PendingLabel:
 @dataclass(frozen=True)
 class LabelRequest:
     """Queued request: `ask` sends it, `done(response)` or `failed(problem, unsent)` is called.
-
-    `pending` is None for undo and redo. `unsent` is the number of dropped undos and redos.
-    """
+    `pending` is None for undo and redo. `unsent` is the number of dropped undos and redos."""
 
     pending: PendingLabel | None
     ask: Callable[[], Coroutine[Any, Any, Any]]
@@ -52,6 +48,7 @@ class LabelQueue(QObject):
         tasks.busy_changed.connect(self._go_on)
 
     def put(self, request: LabelRequest) -> None:
+        """Append a request; it is sent after those before it."""
         self._requests.append(request)
         if not self._tasks.busy(JOB):
             self._send()

@@ -80,8 +80,7 @@ def kinds_in(label: Label, name: str) -> list[str]:
 
 def _is_tie(orders: Sequence[tuple[tuple[str, ...], ...]]) -> bool:
     """Return whether the orders of a label are a tie for best: two layers each, with the same
-    first layer of several ids.
-    """
+    first layer of several ids."""
     first = orders[0][0]
     return len(first) > 1 and all(order[0] == first and len(order) <= 2 for order in orders)
 
@@ -124,15 +123,15 @@ def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
 
 
 def done(label: Label, numbers: dict[str, int], moved: int, total: int) -> str:
-    """Describe a committed label: `gist`, then how many of `total` advantages changed."""
+    """Describe a committed label by its `gist`, then that the advantages of `moved` of the group's
+    `total` trajectories changed. `numbers`: trajectory id → number in the group (from 1)."""
     tail = f"Advantages changed for {moved} of {total}." if moved else "No advantage changed."
     return f"{gist(label, numbers)}. {tail}"
 
 
 def gist(label: Label, numbers: dict[str, int]) -> str:
     """Summarize a label: "6 labelled best, 8 vetoed". `numbers`: trajectory id → number in the
-    group (from 1).
-    """
+    group (from 1)."""
     orders = [word.order for word in label.words if word.kind == "order"]
     parts = []
     if orders and _is_tie(orders):

@@ -1,4 +1,1 @@
-"""Reader of one trajectory: outline, transcript, evidence.
-
-Imported by pages and shell.
-"""
+"""Reader of one trajectory: outline, transcript, evidence. Imported by pages and shell."""

@@ -1,7 +1,5 @@
-"""Evidence of a trajectory: verdicts with verified quotes, reward, labels, raw exchange.
-
-Each tab is built when it is first shown.
-"""
+"""Evidence of a trajectory: verdicts with verified quotes, reward, labels, raw exchange. Each tab
+is built when it is first shown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -45,8 +43,7 @@ class Evidence:
 
 class EvidencePanel(QWidget):
     """Evidence panel. Emits `passage_wanted(quote)` to scroll the transcript to a quote, and
-    `call_wanted(key)` to load a judge exchange, which `show_call` displays.
-    """
+    `call_wanted(key)` to load a judge exchange, which `show_call` displays."""
 
     passage_wanted = Signal(str)
     call_wanted = Signal(str)
@@ -74,6 +71,7 @@ class EvidencePanel(QWidget):
         self.show_tab(self.tabs.index())
 
     def show_tab(self, tab: int) -> None:
+        """Switch to a tab by index: evidence, reward, labels or raw text."""
         self.tabs.set_index(tab)
         self._stack.setCurrentIndex(tab)
         if self._evidence is None or tab not in self._stale:

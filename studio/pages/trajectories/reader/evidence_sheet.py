@@ -40,12 +40,14 @@ class EvidenceController(QObject):
         self.panel.passage_wanted.connect(self._show_passage)
 
     def show_group(self, siblings: Siblings | None, weights: Weights, run_id: str = "") -> None:
-        """Set the group of the evidence; None closes the sheet."""
+        """Set the group and its run (id) for the evidence; None closes the sheet. `weights`: reward
+        part → weight."""
         self._siblings, self._weights, self._run_id = siblings, weights, run_id
         if siblings is None:
             self.close()
 
     def evidence(self) -> Evidence | None:
+        """Return the evidence of the focused trajectory; None without a group."""
         record, siblings = self._columns.record(), self._siblings
         if record is None or siblings is None:
             return None
@@ -62,6 +64,8 @@ class EvidenceController(QObject):
             self._show(evidence)
 
     def toggle(self, reading: bool) -> None:
+        """Open or close the sheet. With `reading` (the reader is visible), select the evidence tab
+        of its panel instead, if there is room for the panel."""
         evidence = self.evidence()
         if reading and self._reader.evidence.isVisible():
             self._reader.evidence.show_tab(0)

@@ -1,7 +1,5 @@
-"""Raw text: judge prompts and replies, the stored record, agent output.
-
-The display is bounded and wrapped for Qt; Copy all takes the complete text.
-"""
+"""Raw text: judge prompts and replies, the stored record, agent output. The display is bounded and
+wrapped for Qt; Copy all takes the complete text."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -37,6 +37,7 @@ EVEN: Weights = {}
 
 
 def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
+    """Return the reward parts with weighted values and colours. `weights`: part name → weight."""
     names = list(trajectory.parts)
     return [
         Part(PART_WORDS.get(name, name), value * weight_of(name, weights), part_token(name, names))
@@ -71,10 +72,8 @@ def _spans(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
 def items_of(
     trajectory: Trajectory, shared: bool = False, weights: Weights = EVEN, blind: bool = False
 ) -> list[Item]:
-    """Return the transcript rows of a trajectory. `weights` are those of the reward parts.
-
-    `shared` omits the messages before the first turn; `blind` omits all rewards.
-    """
+    """Return the transcript rows of a trajectory. `weights` are those of the reward parts. `shared`
+    omits the messages before the first turn; `blind` omits all rewards."""
     sampled = completions(trajectory)
     turns = [message for message in trajectory.messages if message.role == "assistant"]
     aligned = len(sampled) == len(turns)
@@ -159,11 +158,14 @@ def _arguments(raw: Any) -> str:
 
 
 def is_error(result: str) -> bool:
+    """Return whether a tool result looks like an error, by its first characters."""
     start = result.lstrip()[:40].lower()
     return start.startswith(("error", '{"error', "traceback", "exception"))
 
 
 def outcome(trajectory: Trajectory, weights: Weights = EVEN) -> Outcome:
+    """Return the last transcript row: how the trajectory ended, duration, turns and reward.
+    `weights`: reward part → weight."""
     facts = formatting.plural(trajectory.turns, "turn")
     if trajectory.duration_s:  # imported trajectories have no duration
         facts = f"{formatting.duration(trajectory.duration_s)}, {facts}"
@@ -177,6 +179,7 @@ def outcome(trajectory: Trajectory, weights: Weights = EVEN) -> Outcome:
 
 
 def outline_of(items: Sequence[Item]) -> list[Heading]:
+    """Return a heading for each message, and indented ones for tool calls."""
     headings = []
     for row, item in enumerate(items):
         if isinstance(item, Message):
@@ -191,8 +194,7 @@ def outline_of(items: Sequence[Item]) -> list[Heading]:
 
 def ranks(group: GroupSummary) -> dict[int, int]:
     """Map trajectory numbers (from 0) to ranks by reward: 1 is best, ties share a rank, unscored
-    trajectories are absent.
-    """
+    trajectories are absent."""
     scored = [(reward, i) for i, reward in enumerate(group.rewards) if reward is not None]
     return {i: 1 + sum(other > reward for other, _ in scored) for reward, i in scored}
 
@@ -240,6 +242,7 @@ def question_of(trajectory: Trajectory) -> str:
 
 
 def shared_words(trajectory: Trajectory) -> str:
+    """Name the messages before the first turn: "system prompt, question"."""
     start = takewhile(lambda m: m.role != "assistant", trajectory.messages)
     names = {"system": "system prompt", "user": "question"}
     return ", ".join(names.get(message.role, message.role) for message in start)
@@ -258,6 +261,7 @@ def divergences(siblings: Sequence[Trajectory], place: int) -> list[int]:
 
 
 def turn_rows(items: Sequence[Item]) -> list[int]:
+    """Return the indices of the rows with responses of the policy."""
     return [
         row
         for row, item in enumerate(items)
@@ -287,8 +291,7 @@ def shared_tokens(siblings: Sequence[Trajectory]) -> int:
 
 def row_of_passage(trajectory: Trajectory, items: Sequence[Item], quote: str) -> int:
     """Return the transcript row of the turn that contains a quote of the judge, in its text or tool
-    arguments; -1 if none does.
-    """
+    arguments; -1 if none does."""
     pattern = pattern_of(quote)
     turn, rows = 0, turn_rows(items)
     if pattern is None:
