@@ -22,6 +22,7 @@ from engine.protocol.records.environments import EnvironmentList, EnvironmentVie
 from tests.support.tiny_environments import Checkout, at_work, make_checkout, until
 
 NAME = "engine-gpu"
+pytestmark = pytest.mark.long
 SEED = 20261121
 T = TypeVar("T")
 

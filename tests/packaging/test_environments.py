@@ -16,6 +16,7 @@ import pytest
 from tests.support.tiny_environments import ROOT, Checkout, at_work, make_checkout, until
 
 NAME = "parquet"
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

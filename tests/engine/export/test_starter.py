@@ -23,6 +23,7 @@ from tests.engine.export.test_torch import QUIET, write
 CPU = Computing(device="cpu", dtype="float32")
 ANSWER = "It is wide and slow, and it reaches the sea after a long way."
 PROMPTS = 2
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
