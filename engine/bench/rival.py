@@ -21,7 +21,7 @@ class BenchError(AtelierError):
 
 
 def environment() -> Path:
-    """Return the Python with TRL; the first call installs it into the user's cache."""
+    """Return the Python executable with TRL; the first call installs it into the user's cache."""
     return python_of("bench")
 
 

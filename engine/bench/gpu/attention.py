@@ -42,7 +42,8 @@ class Work(NamedTuple):
 
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare all precisions and windows; fails if a difference exceeds its tolerance."""
+    """Compare tree attention with a dense mask in float64, in all precisions and with and without a
+    sliding window; fails if an output or gradient differs by more than its tolerance."""
     device = pick_device()
     forest = grow(Work(96, 40, 6).sequences)
     kinds = dict.fromkeys((torch.float32, pick_dtype("auto", device)))
@@ -71,7 +72,8 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
 def difference(
     forest: Forest, dtype: torch.dtype, device: torch.device, window: int | None
 ) -> list[float]:
-    """Differences of the output and of the gradients of queries, keys and values."""
+    """Relative differences of tree attention to a dense mask in float64, on random inputs: of the
+    output, and of the gradients of queries, keys and values. `window` None: full attention."""
     generator = torch.Generator().manual_seed(0)
     count = forest.tokens
     made = [
@@ -114,7 +116,8 @@ def dense(query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, mask_SS: Tensor
 
 
 def seen(forest: Forest, window: int | None) -> Tensor:
-    """Return the mask [S, S] of a forest: True if a token precedes another in the same sequence."""
+    """Return the mask [S, S] of a forest: True where a token attends to an earlier one (or itself)
+    of the same sequence, at most `window` − 1 tokens back (None: any)."""
     mask = torch.zeros(forest.tokens, forest.tokens, dtype=torch.bool)
     for places in forest.places:
         path = torch.tensor(places)

@@ -39,7 +39,8 @@ Gradients = dict[str, Tensor]
 
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare gradients; fails if a difference exceeds its tolerance."""
+    """Compare adapter gradients from prefix trees with those from padded rows by transformers and
+    PEFT; fails if a difference exceeds its tolerance."""
     model, device = Path(job.model), pick_device()
     batch = work(plain_tokens(model))
     needed = 4 * 1.5 * shape_counts(model)["parameters"]
@@ -97,7 +98,8 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 def work(words: list[int]) -> TrainBatch:
-    """Return a batch of random tokens, unequal lengths, and advantages of both signs."""
+    """Return groups with answers of random tokens out of `words`, unequal lengths, and advantages
+    of both signs."""
     chance = random.Random(0)
     items = []
     for _ in range(GROUPS):
@@ -117,7 +119,8 @@ def work(words: list[int]) -> TrainBatch:
 
 
 def by_trees(model: str, dtype: str, batch: TrainBatch) -> tuple[Gradients, Gradients]:
-    """Return gradients as in a training run, and the adapter they belong to."""
+    """Return gradients by the trainer of Atelier, and the randomly initialised adapter they belong
+    to. `model` is a folder."""
     config = ModelConfig(name=model, dtype=dtype)  # type: ignore[arg-type]
     loaded = LoraModel(PolicySpec(model_path=model, model=config, seed=0, batch_tokens=4096))
     generator = torch.Generator().manual_seed(1)
@@ -135,7 +138,8 @@ def by_trees(model: str, dtype: str, batch: TrainBatch) -> tuple[Gradients, Grad
 def by_rows(
     model: str, dtype: str, batch: TrainBatch, adapter: Gradients
 ) -> tuple[Gradients, Gradients]:
-    """Return gradients from padded rows, by `sdpa` and by `eager` attention."""
+    """Return gradients of the same `adapter` by transformers and PEFT on padded rows: with `sdpa`,
+    and with `eager` attention."""
     device, config = pick_device(), ModelConfig()
     base = AutoModelForCausalLM.from_pretrained(
         model, dtype=getattr(torch, dtype), attn_implementation="sdpa", local_files_only=True

@@ -95,7 +95,8 @@ def chosen(every: Sequence[Check], only: Sequence[str]) -> list[Check]:
 
 
 def lacks(check: Check, found: Survey, on_processor: bool) -> str:
-    """Missing requirement of a check, in one sentence; empty if it can run."""
+    """Reason why a check cannot run in the surveyed environment, in one sentence; empty if it can.
+    `on_processor`: the checks run without a GPU."""
     missing = [name for name in check.packages if not has(name, found, on_processor)]
     if missing:
         return f"It needs {_list(missing)}: not installed for {found.executable}."
@@ -115,7 +116,8 @@ def lacks(check: Check, found: Survey, on_processor: bool) -> str:
 
 
 def has(package: str, found: Survey, on_processor: bool) -> bool:
-    """Whether the engine has a package, or a separate environment that can be used."""
+    """Whether the surveyed engine has a package, or a separate environment for it that works on
+    this device (`on_processor`: the CPU)."""
     beside = BESIDE.get(package) in found.environments
     serves = on_processor or package in ON_CARDS_TOO
     return package in found.packages or (beside and serves)

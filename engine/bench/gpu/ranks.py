@@ -22,7 +22,8 @@ REPEATS = 3
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare one trainer with two; fails if gradients differ by more than TOLERANCE."""
+    """Compare one trainer with two data-parallel ones; fails if gradients differ by more than
+    TOLERANCE."""
     shape = QUICK_SHAPE if job.quick or job.on_processor else SHAPE
     batch = prompts(shape, plain_tokens(Path(job.model)), 0)
     attempts: list[Attempt] = []

@@ -50,7 +50,8 @@ class Bench:
 
 
 async def ask_survey(engine: Interpreter) -> Survey:
-    """Survey an interpreter. Raises CheckError if it cannot load the engine."""
+    """Survey the packages and GPUs of an interpreter. Raises CheckError if it cannot load the
+    engine."""
     process = await asyncio.create_subprocess_exec(
         *(engine.python, "-m", "engine.bench.gpu.survey"),
         stdout=asyncio.subprocess.PIPE,
@@ -74,8 +75,8 @@ async def ask_survey(engine: Interpreter) -> Survey:
 async def run_checks(
     bench: Bench, every: Sequence[Check], done: Callable[[CheckReport], None]
 ) -> list[CheckReport]:
-    """Run checks in order; `done` is called after each. Remaining child processes of a check are
-    killed, if this process is a sub-reaper."""
+    """Run the checks `every` in order, each in its own process; `done` is called after each.
+    Remaining child processes of a check are killed, if this process is a sub-reaper."""
     reports = []
     for number, check in enumerate(every):
         bench.say(f"{number + 1} of {len(every)} · {check.name}")

@@ -84,7 +84,8 @@ class RunOutcome:
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Train the sample; fails if the run fails, nothing is trained, or a rollout is unscored."""
+    """Train a few steps of the sample project that the job names; fails if the run fails, nothing
+    is trained, or a rollout is unscored."""
     workspace = Path(job.scratch) / "workspace"
     project = workspace / job.arguments["sample"]
     overrides = settings(job)
@@ -108,7 +109,7 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Return overrides of the sample's settings by dotted key."""
+    """Return the job's changes to its sample's settings, by dotted key."""
     sample = job.arguments["sample"]
     backend = {f"backend.{key}": job.arguments[key] for key in ("trainer", "sampler", "weights")}
     model = {"model.name": job.model, "model.max_context": 512}
@@ -118,7 +119,7 @@ def settings(job: Job) -> dict[str, Any]:
 
 @asynccontextmanager
 async def own_engine(workspace: Path) -> AsyncIterator[EngineClient]:
-    """Start an engine with this interpreter for the block."""
+    """Start an engine on this workspace for the block, with the current Python interpreter."""
     endpoint = await start(workspace, sys.executable)
     process = psutil.Process(endpoint.pid)
     async with EngineClient(endpoint.port, endpoint.token) as client:
@@ -134,7 +135,8 @@ async def own_engine(workspace: Path) -> AsyncIterator[EngineClient]:
 async def follow(
     client: EngineClient, project: Path, overrides: dict[str, Any], say: Callable[[str], None]
 ) -> RunOutcome:
-    """Start a run and collect its events until it ends."""
+    """Start a run with `overrides` (by dotted key), report each step to `say`, and return events,
+    log and peak GPU memory when it has ended."""
     config = load_config(project, overrides)
     cards = cards_of(config.backend)
     made = RunOutcome(forecast=vram_plan(config, Path(config.model.name), cards))
@@ -162,8 +164,9 @@ async def _ended(client: EngineClient, summary: RunSummary) -> bool:
 
 @contextmanager
 def card_memory(uuids: Sequence[str]) -> Iterator[Callable[[], int]]:
-    """Measure the peak of used memory on these GPUs above that at the start, ten times a second.
-    Counts all programs, since the driver does not identify them in a container."""
+    """Yield a function that returns the peak bytes used on the GPUs with these `uuids` above those
+    used at the start. Counts all programs, since the driver does not identify them in a
+    container."""
     most, over = [0], threading.Event()
 
     def held(look: Callable[[], Sequence[Any]]) -> int:

@@ -23,7 +23,8 @@ of gradients; weights would hide differences, since AdamW normalises the size of
 
 
 async def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare log-probs; fails if the mean gap exceeds the tolerance of a run."""
+    """Compare log-probs of sampled tokens by sampler and trainer; fails if the mean gap exceeds the
+    tolerance of a run."""
     native = str(pick_dtype("auto", pick_device())).removeprefix("torch.")
     gaps = {dtype: await _gaps(job, dtype, say) for dtype in dict.fromkeys(("float32", native))}
     means = {dtype: statistics.fmean(found) for dtype, found in gaps.items()}
@@ -76,7 +77,8 @@ async def _gaps(job: Job, dtype: str, say: Callable[[str], None]) -> list[float]
 
 
 async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Repeat updates; fails if they differ by more than REPEATED (on the CPU: at all)."""
+    """Make the same updates in two fresh processes; fails if the results differ by more than
+    REPEATED (on the CPU: at all)."""
     shape = QUICK_SHAPE if job.quick else SHAPE
     attempts: list[Attempt] = []
     folders = []

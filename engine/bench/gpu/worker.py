@@ -27,7 +27,8 @@ def main() -> None:
 
 
 def outcome(job: Job, say: object) -> Outcome:
-    """Run the check; an exception becomes a failed outcome."""
+    """Run the check that the job names, with `say` for its progress; an exception becomes a failed
+    outcome."""
     module, _, name = job.function.partition(":")
     try:
         found: Outcome | Coroutine[Any, Any, Outcome] = getattr(

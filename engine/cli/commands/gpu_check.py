@@ -82,7 +82,7 @@ async def _check(
         )
 
     def keep(report: CheckReport) -> None:
-        """Save the report after every check, so that measurements survive a later crash."""
+        """Save all reports so far after every check, so that measurements survive a later crash."""
         done.append(report)
         write(so_far(), folder)
         if not arguments.json:
