@@ -109,8 +109,8 @@ ROUTES = (
 def make_app(
     services: Services, port: int, on_authenticated: Callable[[Scope], None] = lambda scope: None
 ) -> Guard:
-    """ASGI application with all routes behind authentication. `on_authenticated` is called with the
-    scope of each authenticated request."""
+    """ASGI application with all routes behind authentication. `port` is part of the Host headers
+    that are accepted. `on_authenticated` is called with the scope of each authenticated request."""
     relay = Relay(services)
 
     def counted(handler: Handler) -> Handler:

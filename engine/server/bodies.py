@@ -52,7 +52,8 @@ def text_of(request: Request, name: str) -> str:
 
 
 def number_of(request: Request, name: str, otherwise: int = 0) -> float:
-    """Number in a query parameter. Raises ConfigError unless it is from 0 to below 2⁵³."""
+    """Number in the query parameter `name`; `otherwise` if it is missing. Raises ConfigError unless
+    it is from 0 to below 2⁵³."""
     text = request.query_params.get(name, str(otherwise))
     try:
         number = float(text)
@@ -84,8 +85,9 @@ def json_list(values: Any) -> Response:
 
 
 def json_lines(values: AsyncGenerator[BaseModel, None], touch: Callable[[], None]) -> Response:
-    """Stream values as JSON lines. A disconnected client closes the generator. `touch` is called
-    for each value. An AtelierError becomes the last line, since the response has begun."""
+    """Response that streams values as JSON lines. A disconnected client closes the generator.
+    `touch` is called for each value. An AtelierError becomes the last line, since the response has
+    begun."""
 
     async def lines() -> AsyncIterator[bytes]:
         try:

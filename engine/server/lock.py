@@ -49,8 +49,8 @@ def _take(file: Path, discovery: Path) -> int:
 
 @contextlib.contextmanager
 def device_lock(cards: Sequence[Card] = (), who: str = "") -> Iterator[None]:
-    """Hold the lock of each of these GPUs, or of the CPU without any, also across engines. Raises
-    Refused with the holder, described by its `who`."""
+    """Hold the lock of each of these GPUs (without any: of the CPU) against all engines of the
+    user. `who` describes this holder in the Refused that others get while it is held."""
     with contextlib.ExitStack() as stack:
         for card in cards:
             place = f"card {card.index} ({card.name})"

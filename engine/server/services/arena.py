@@ -75,9 +75,9 @@ class ArenaService:
     async def ask(
         self, run: Run, request: AskArena, contestants: list[Contestant], crowded: bool
     ) -> AsyncGenerator[ArenaTicked, None]:
-        """Yield text of the contestants; each trajectory is stored when it ends. Raises errors of
-        policy, provider and store, and Refused for agent or provider of an untrusted project.
-        `crowded`: a run is active on the same machine."""
+        """Yield text of the contestants; each trajectory is stored in the arena's `run` when it
+        ends. `crowded`: a training run is active on the same machine. Raises errors of policy,
+        provider and store, and Refused for agent or provider of an untrusted project."""
         if not request.chats or any(one.kind == "provider" for one in contestants):
             await asyncio.to_thread(require_run_trust, run.folder)
         async with self._lock:

@@ -63,7 +63,7 @@ class Library:
         )
 
     def files(self, path: Path) -> dict[str, str]:
-        """Fingerprints of a project's files as they are now."""
+        """Fingerprints of the project's configured files as they are now, by relative path."""
         path = path.expanduser().resolve()
         try:
             config: ProjectConfig | None = load_config(path)

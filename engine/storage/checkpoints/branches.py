@@ -49,7 +49,8 @@ class Origin(NamedTuple):
 
 
 def find_origin(project: Path, request: StartRun) -> Origin:
-    """Return the origin of a new run. Raises ConfigError, ModelError or Refused if unusable."""
+    """Return what a new run starts from: the checkpoint `RUN@STEP` or the LoRA adapter folder that
+    `request.origin` names. Raises ConfigError, ModelError or Refused if unusable."""
     folder = Path(request.origin)
     with contextlib.suppress(RuntimeError):  # ~nobody: a name that is looked for as it is
         folder = folder.expanduser()
@@ -195,7 +196,8 @@ def _adapter_config(folder: Path) -> dict[str, Any]:
 
 
 async def make_branch(origin: Origin, project: Path, spec: RunSpec) -> Path:
-    """Create the folder of a branch, complete or not at all. Raises StoreError on disk errors."""
+    """Create the run folder of a branch with spec, history and checkpoint of its origin, and return
+    it. Raises StoreError on disk errors; no partial folder is left."""
     with tempfile.TemporaryDirectory(dir=project, prefix=SCRATCH) as scratch:
         folder = Path(scratch) / spec.id
         try:
@@ -251,7 +253,8 @@ def _take_adapter(source: Path, folder: Path, target: Path) -> Checkpoint:
 
 
 async def compare_with_parent(run: Run, saved: Checkpoint) -> None:
-    """Compare the weights of a replay with those of its parent, and report the result."""
+    """Log whether the adapter `saved` by a replay has the same bytes as its parent's at that
+    step."""
     parent = run.spec.parent
     if parent is None or not parent.replay:
         return

@@ -40,7 +40,7 @@ def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
 
 
 def matching(runs: Sequence[tuple[Path, RunSpec]], name: str) -> list[tuple[Path, RunSpec]]:
-    """Return the runs with this name or id, or else those whose id ends with it."""
+    """Return those of `runs` with this name or id, or else those whose id ends with it."""
     found = [run for run in runs if name in (run[1].id, run[1].name)]
     if not found and len(name) >= SHORTEST:
         found = [run for run in runs if run[1].id.endswith(name.upper())]

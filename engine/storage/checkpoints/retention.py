@@ -71,8 +71,7 @@ def reasons(
     """Return the reasons to keep the checkpoint of each step; an empty tuple if there are none.
 
     `validations` are merits by step, higher is better; of two equal steps the earlier ranks first.
-    `keep_last` None keeps all.
-    """
+    `marked`: other reasons by step, such as `pinned`. `keep_last` None keeps all."""
     order = sorted(steps)
     newest = set(order if keep_last is None else order[-keep_last:])
     known = sorted((step for step in order if step in validations), key=lambda s: -validations[s])
@@ -89,7 +88,8 @@ def reasons(
 def kept_by(
     known: CheckpointFacts, checkpoints: Iterable[Checkpoint], spec: RunSpec
 ) -> dict[int, tuple[KeptBy, ...]]:
-    """Return the reasons to keep each checkpoint by step; an empty tuple if there are none."""
+    """Return the reasons to keep each checkpoint by step; an empty tuple if there are none. `known`
+    has what the run's events say about checkpoints."""
     marked: dict[int, set[KeptBy]] = {}
     signs: dict[KeptBy, Iterable[int]] = {
         "pinned": known.pinned,
@@ -108,7 +108,8 @@ def kept_by(
 def checkpoint_rows(
     folder: Path, reader: RunReader, spec: RunSpec, replica: bool = False
 ) -> list[KeptCheckpoint]:
-    """Checkpoints of a run, oldest first; a mirror (`replica`) need not have their files."""
+    """Checkpoints of the run in `folder`, oldest first, with state and reasons to keep them; a
+    mirror (`replica`) need not have their files."""
     known, checkpoints = CheckpointFacts(reader), reader.checkpoints()
     why = kept_by(known, checkpoints, spec)
     return [

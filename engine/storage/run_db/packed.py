@@ -27,7 +27,8 @@ def unpack_record(kind: type[R], body: object) -> R:
 
 
 def unpacked_text(kind: type[Value], body: object) -> str:
-    """Return the text of a compressed column. Raises StoreError if damaged or too large."""
+    """Return the JSON text of a compressed column; `kind` is only named in errors. Raises
+    StoreError if it is damaged or too large."""
     try:
         assert isinstance(body, bytes)
         packed = zlib.decompressobj()

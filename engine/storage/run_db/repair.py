@@ -57,11 +57,12 @@ class Repaired:
 
 
 def repair_database(folder: Path, database: str, known: RunSpec | None) -> Repaired:
-    """Replace the database of a run by its readable part; nothing else may use the run meanwhile.
+    """Replace the file `database` in the run folder by its readable part; nothing else may use the
+    run meanwhile.
 
     `known` is the spec in run.json, or None if that is unreadable. The old files move to
-    `damaged/`. Raises StoreError if nothing can be read, or if a newer version wrote the database.
-    """
+    `damaged/`. Raises StoreError if nothing can be read, or if a newer version wrote the
+    database."""
     scratch = Path(tempfile.mkdtemp(prefix="repairing-", dir=folder))
     try:
         copy, made = scratch / "copy.db", scratch / database
@@ -233,7 +234,7 @@ def _write_verdicts(target: apsw.Connection, db: apsw.Connection, found: Readabl
 
 
 def has_column_types(row: tuple[object, ...], *kinds: type | UnionType) -> bool:
-    """Whether the values of a row have the types of its table's columns."""
+    """Whether the values of a row have these types, one per column."""
     return all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 

@@ -88,8 +88,8 @@ class ReadableEvents:
         return found
 
     def costs(self) -> dict[str, list[tuple[str, float]]]:
-        """Return (judge, cost in USD) of all calls by key; unanswered ones at their maximum
-        cost."""
+        """Return (judge, cost in USD) of each model call by the cache key of its prompt; calls
+        without an answer have their maximum cost."""
         found: dict[str, list[tuple[str, float]]] = {}
         waiting: dict[str, int] = {}
         for event in self.events:
@@ -103,7 +103,8 @@ class ReadableEvents:
         return found
 
     def begin_of(self, step: int) -> int:
-        """Return the number of the last event before this or a later step was started."""
+        """Return the `seq` of the last event before this or a later step began; of the last if none
+        did."""
         starts = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
         first = next(starts, None)
         return (first.seq or 1) - 1 if first else self.seq
@@ -180,10 +181,9 @@ def trajectories(db: apsw.Connection) -> dict[str, Trajectory]:
 
 
 def rows_by_rowid(db: apsw.Connection, select: str, key: str) -> Iterator[Row]:
-    """Yield the rows of a table in order of rowid, without unreadable ones.
+    """Yield the readable rows of a table in order of rowid, which is the column `key` of `select`.
 
-    After an unreadable row, single rows are tried at growing distances.
-    """
+    After an unreadable row, single rows are tried at growing distances."""
     last, missed = 0, 0
     while missed < GIVEN_UP:
         sql = f"{select} WHERE {key} > ? ORDER BY {key} LIMIT 1"

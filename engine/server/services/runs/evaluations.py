@@ -40,8 +40,8 @@ class PlannedEvaluation(NamedTuple):
 
 
 def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
-    """Plan an evaluation. It has no scenarios if earlier runs have a teacher's trajectories for all
-    of them. Raises ConfigError, ModelError."""
+    """Plan an evaluation. The plan has no scenarios if earlier runs have a teacher's trajectories
+    for all of them. Raises ConfigError, ModelError."""
     overrides = dict(request.overrides)
     if request.judge is not None:
         overrides["judge.enabled"] = request.judge

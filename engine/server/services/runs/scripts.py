@@ -53,7 +53,8 @@ class ScriptRuns:
         return session
 
     async def close(self, run_id: str, request: CloseOutside) -> RunSummary:
-        """End the session of a finished script, and wait for the end of the run."""
+        """End the session of a script, finished or not as `request` says, and wait for the end of
+        the run."""
         session = self._resources.script_sessions.get(run_id)
         if session is not None and session.script.key == request.key:
             session.leave("Its script has ended.", request.finished)
