@@ -59,7 +59,7 @@ class Trial:
 
 class HomeRequestService:
     """Service that executes requests of remote runs to judges and providers; one per engine.
-    `speaker` returns the judge's process with the current API keys."""
+    `connect` returns the judge's process with the current API keys."""
 
     def __init__(self, runs: StartedRuns, connect: Callable[[], Awaitable[ProviderClient]]) -> None:
         self._runs, self._connect = runs, connect
@@ -72,8 +72,8 @@ class HomeRequestService:
 
     @contextlib.contextmanager
     def trial(self, trial: Trial) -> Iterator[None]:
-        """Let the run ask the judge with these settings for as long as the block lasts, even if it
-        has ended."""
+        """Answer requests of the trial's run to its judge during the block, even if the run has
+        ended."""
         self._trials.append(trial)
         try:
             yield
@@ -81,15 +81,16 @@ class HomeRequestService:
             self._trials.remove(trial)
 
     def resume(self, host: str, folder: Path) -> None:
-        """Treat the run as not ended, because the person resumes or extends it. A run with no
-        record on this machine gets one with the project's current settings. Raises ConfigError."""
+        """Answer requests of the run in `folder` on server `host` again, because the person resumes
+        or extends it. A run with no record on this machine gets one with the project's current
+        settings. Raises ConfigError."""
         self._resumed[folder.name] = _last(folder)[0]
         if self._runs.find(folder.name, host) is None and is_run_id(folder.name):
             self._runs.add(_adopted(host, folder.parents[1], folder.name))
 
     async def answer(self, host: str, request: HomeRequest) -> Any:
-        """Execute a request of a run and return the result. Raises Refused for a request that the
-        run is not allowed to make."""
+        """Execute a request that a run on server `host` has sent, and return the result. Raises
+        Refused for a request that the run is not allowed to make."""
         trials = (one for one in self._trials if (one.run_id, one.host) == (request.run_id, host))
         trial = next(trials, None)
         run = self._runs.find(request.run_id, host)

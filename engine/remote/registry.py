@@ -81,7 +81,8 @@ class HostService:
     # The list
 
     async def listed(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """List the servers once the revision exceeds `after`, or after `wait_s` seconds."""
+        """Return the list of servers when its revision exceeds `after`, at latest after `wait_s`
+        seconds."""
         self._load()
         if self._revision <= after and not self._leaving:
             self._changed.clear()
@@ -91,7 +92,7 @@ class HostService:
         return HostList(revision=self._revision, hosts=views)
 
     async def known(self) -> list[str]:
-        """Aliases of the user's SSH configuration that are not in the list."""
+        """Aliases of the user's SSH configuration that are not in the list of servers."""
         addresses = {host.spec.address for host in self._hosts.values()}
         found = await asyncio.to_thread(config_hosts)
         return [one for one in found if one not in addresses]
@@ -134,14 +135,14 @@ class HostService:
     # Runs that are elsewhere
 
     async def start(self, request: StartRun | StartEvaluation) -> Path:
-        """Start a run on `request.host` and return its folder here. Raises Refused, LaunchError,
-        ConfigError."""
+        """Upload the project and start a run on server `request.host`; returns the local folder of
+        its replica. Raises Refused, LaunchError, ConfigError."""
         project = Path(request.project).expanduser().resolve()
         return await self.host(request.host).start(project, request)
 
     def owner(self, folder: Path) -> Host | None:
-        """Server of a mirrored run; None for a run of this machine. Raises Refused where the server
-        is unknown."""
+        """Server of the mirrored run in `folder`; None for a run of this machine. Raises Refused
+        where the server is unknown."""
         record = read_record(folder)
         return self.host(record.host) if record else None
 

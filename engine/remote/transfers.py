@@ -36,7 +36,8 @@ STAYS = (
 
 
 async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress) -> Path:
-    """Download a checkpoint; returns its local folder. Raises Refused, LaunchError (retry it)."""
+    """Download a checkpoint of the run mirrored in `run`; returns its local folder. Raises Refused,
+    LaunchError (retry it)."""
     name = f"checkpoints/step-{step:06d}"
     found = await fetch(host.tunnel.client, run.name, run, name, progress)
     if not found:
@@ -47,10 +48,11 @@ async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress)
 
 
 async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> None:
-    """Move a run to this machine: download and verify all its files, then delete it on the server.
+    """Move the run mirrored in `run` to this machine: download and verify all its files, then
+    delete it on the server.
 
-    Raises Refused while the run is active, LaunchError if the connection is lost (may be retried).
-    """
+    Raises Refused while the run is active, LaunchError if the connection is lost (may be
+    retried)."""
     client = host.tunnel.client
     there = await client.run(run.name)
     if there.state in ACTIVE_STATES:
@@ -113,8 +115,9 @@ async def export_remote(
     request: ExportCheckpoint,
     say: Callable[[BaseModel], None],
 ) -> ExportReport:
-    """Export a checkpoint on the server and download it to `request.out`. Raises
-    ConfigError for an unusable folder, Refused, LaunchError; the server's copy is removed."""
+    """Export a checkpoint (`step` None: the newest) on the server and download it to `request.out`;
+    `say` receives progress. The server's copy is deleted. Raises ConfigError for an unusable
+    folder, Refused, LaunchError."""
     client = host.tunnel.client
     await client.forget_files(run.name, FOLDER)  # of one that was cut off
     place = Place.claim(request.out, 0)

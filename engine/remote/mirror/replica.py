@@ -87,11 +87,11 @@ class Replica:
         return self._seq
 
     def apply(self, page: bytes) -> int:
-        """Store the new part of a page; returns the `seq` of the last event stored.
+        """Store the events and rows of a page that are new; returns the `seq` of the last event
+        stored.
 
         Raises StoreError for a page that is damaged, of another run or version, or that does not
-        follow the last stored event, and if the disk is full; the database is then unchanged.
-        """
+        follow the last stored event, and if the disk is full; the database is then unchanged."""
         unpacked = self._unpack(page)
         with self._one_at_a_time:
             try:

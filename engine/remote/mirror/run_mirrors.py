@@ -192,8 +192,9 @@ class Mirrors:
         self._followed[run_id] = Followed(client, replica, task, mirror)
 
     async def catch_up(self, client: EngineClient, run: Path) -> None:
-        """Copy all events of a run and its log, and stop mirroring it. Raises LaunchError where the
-        connection is lost, Refused where the run is no longer there."""
+        """Copy the missing events and the log of a run, whose replica is in folder `run`, and stop
+        mirroring it. Raises LaunchError where the connection is lost, Refused where the run is no
+        longer there."""
         async with self._following:
             await self._stop_one(run.name)
             replica = await self._replica(client, run.name, run)
@@ -290,8 +291,8 @@ class Mirrors:
         return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
 
     async def until_here(self, run_id: str, seq: int) -> None:
-        """Wait up to `FIRST_EVENT_S` seconds until an event is in the replica. Raises LaunchError
-        if the run is no longer mirrored because the connection was lost."""
+        """Wait up to `FIRST_EVENT_S` seconds until event `seq` is in the replica. Raises
+        LaunchError if the run is no longer mirrored because the connection was lost."""
         try:
             async with asyncio.timeout(FIRST_EVENT_S):
                 while followed := self._followed.get(run_id):
@@ -307,7 +308,7 @@ class Mirrors:
         )
 
     def touch(self, run_id: str) -> None:
-        """Note that a command was sent to a run there, so that its effects are mirrored at once."""
+        """Mirror this run at once for a while, because a command was sent to it on the server."""
         self._touched[run_id] = time.monotonic()
         self._news.set()
 

@@ -40,7 +40,7 @@ class Asker(Protocol):
     """Interface for questions to a person; cancelled when the reply is no longer needed."""
 
     async def ask(self, question: Question) -> str | None:
-        """Return the reply; None if the person cancels."""
+        """Ask the person and return the reply; None if they cancel."""
 
 
 class Connection(Protocol):
@@ -103,12 +103,12 @@ def prepare_socket(socket: Path) -> None:
 async def connect(
     spec: HostSpec, asker: Asker, *, config: Path | None = None, known_hosts: Path | None = None
 ) -> Connection:
-    """Connect and authenticate to a server whose host key is verified or confirmed.
+    """Connect and authenticate to a server whose host key is verified or confirmed. `asker` puts
+    questions such as for passwords to the person.
 
     `config` replaces ~/.ssh/config and the system's configuration. `known_hosts` is used if the
     configuration names no such file. Raises LaunchError; `problems.may_pass` says whether a retry
-    can help. Cancelling closes everything.
-    """
+    can help. Cancelling closes everything."""
     if spec.transport == "system":
         from engine.remote.ssh.openssh.connection import connect_by_openssh
 

@@ -60,7 +60,7 @@ def _plain(byte: int) -> str:
 
 
 def receive_file(path: str, begin: int, mode: int) -> str:
-    """Command that writes its input into a file from byte `begin` on."""
+    """Command that writes its input into a file from byte `begin` on; `mode` is the file mode."""
     file = shlex.quote(path if path.startswith("/") else f"./{path}")
     if begin:
         ready = (
@@ -97,8 +97,8 @@ async def run_with_input(
 
 
 async def number_of(stderr: Reader, received: bytearray) -> int | None:
-    """Process number that a command announces; `received` is the stderr read so far. None where the
-    command does not announce it in time."""
+    """Process number that a command announces on stderr, of which `received` is what was read so
+    far (it is extended). None where the command does not announce it in time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(ANNOUNCING_S):
             while not PROCESS.search(received) and (chunk := await stderr.read(CHUNK_BYTES)):
@@ -108,8 +108,8 @@ async def number_of(stderr: Reader, received: bytearray) -> int | None:
 
 
 def end_group(number: int) -> str:
-    """Command that ends another command and its child processes. SSH signals do not suffice:
-    OpenSSH's server passes none on to root."""
+    """Command that ends the process group `number`, which is another command with its child
+    processes. SSH signals do not suffice: OpenSSH's server passes none on to root."""
     return f"kill -TERM -{number}"
 
 

@@ -53,7 +53,7 @@ def printable(text: str, longest: int = 2000) -> str:
 
 
 def reason_of(why: str) -> str:
-    """Reason given by a server, as part of a sentence."""
+    """Reason `why` as given by a server, safe for display, to be part of a sentence."""
     return " ".join(printable(why, 300).split()).rstrip(".") or "no reason given"
 
 
@@ -86,7 +86,7 @@ def refused(place: Place) -> LaunchError:
 
 
 def timed_out(place: Place, seconds: float | None = None) -> LaunchError:
-    """Problem for a timeout; `seconds` is None for the system's own timeout."""
+    """Error for a server that did not respond within `seconds` (None: the system's own timeout)."""
     bound = "in time" if seconds is None else f"within {seconds:.0f} s"
     return of(
         "timed_out",

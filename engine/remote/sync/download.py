@@ -40,13 +40,12 @@ async def fetch(
     progress: Progress,
     most_bytes: int = MOST_RUN_BYTES,
 ) -> list[Path]:
-    """Download the file `below`, or all files in that folder of the run; `run.json` only if it is
-    requested by name.
+    """Download from a run on the server into `folder`: the file `below`, or all files in that
+    folder of the run; `run.json` only if it is requested by name. Returns the local paths.
 
     Raises LaunchError if the connection is lost (the next call resumes), Refused if the other
-    engine lists files that were not requested or are too large, StoreError if a file repeatedly
-    arrives damaged or the disk is full.
-    """
+    engine lists files that were not requested or are larger than `most_bytes`, StoreError if a file
+    repeatedly arrives damaged or the disk is full."""
     listed = (await client.run_files(run_id, below)).files
     wanted = [file for file in listed if below or file.path != SPEC]
     _check(wanted, below, most_bytes)

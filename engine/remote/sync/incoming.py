@@ -37,7 +37,7 @@ class Incoming:
         self._contents = workspace / ".atelier" / "incoming"
 
     def missing(self, request: SyncFolder) -> Missing:
-        """Contents that are neither in the folder nor uploaded."""
+        """File contents of the manifest that are neither in the folder nor uploaded yet."""
         root, wanted = self._root(request), request.manifest
         here = {file.sha256 for file in _present(root).values()} if root.is_dir() else set()
         lacking = {
@@ -48,15 +48,15 @@ class Incoming:
         return Missing(sha256=list(lacking), bytes=sum(lacking.values()))
 
     def received_bytes(self, sha256: str) -> int:
-        """Number of uploaded bytes of a content."""
+        """Number of bytes uploaded so far of the file content with this hash; 0 if none."""
         for file in (self._content(sha256), self._part(sha256)):
             if file.exists():
                 return file.stat().st_size
         return 0
 
     async def take(self, sha256: str, offset: int, blocks: AsyncIterator[bytes]) -> int:
-        """Append blocks to a content; returns its new size in bytes. Raises Refused if `offset` is
-        not the current size, StoreError if the disk is full."""
+        """Append blocks to the uploaded content with this hash; returns its new size in bytes.
+        Raises Refused if `offset` is not the current size, StoreError if the disk is full."""
         self._contents.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = self._part(sha256)
         size = self.received_bytes(sha256)
@@ -71,7 +71,8 @@ class Incoming:
         return part.stat().st_size
 
     def finish(self, sha256: str, size: int) -> None:
-        """Verify a complete content. Raises Refused and deletes it if its hash or size differs."""
+        """Verify a completely uploaded content. Raises Refused and deletes it if its hash or size
+        differs."""
         part = self._part(sha256)
         if self._content(sha256).exists():
             return

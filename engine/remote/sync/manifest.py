@@ -67,13 +67,14 @@ def _refuse_links_outside(project: Path, files: list[tuple[str, Path]]) -> None:
 
 
 def manifest(folder: Path, ignored: Sequence[str] = (), below: str = "") -> Manifest:
-    """Manifest of every file that no rule excludes; links to files count as their targets. With
-    `below` only that file, or the files in that folder."""
+    """Manifest of every file in a folder that matches no rule in `ignored` (as in .gitignore);
+    links to files count as their targets. With `below` only that file, or the files in that
+    folder."""
     return Manifest(files=[entry_of(file, name) for name, file in listed(folder, ignored, below)])
 
 
 def listed(folder: Path, ignored: Sequence[str] = (), below: str = "") -> list[tuple[str, Path]]:
-    """Names and paths of the files that no rule excludes; contents are not read."""
+    """Names and paths of the files that `manifest` would have; contents are not read."""
     rules = pathspec.GitIgnoreSpec.from_lines(ignored)
     inside = below.rstrip("/") + "/"
     return sorted(
@@ -95,8 +96,8 @@ def _files(root: Path, folder: Path, rules: pathspec.GitIgnoreSpec) -> Iterator[
 
 
 def entry_of(file: Path, name: str) -> FileEntry:
-    """Manifest entry of a file's current content. Raises ConfigError if a server could not store
-    its name."""
+    """Manifest entry of a file's current content under the relative path `name`. Raises ConfigError
+    if a server could not store that name."""
     try:
         check_path(name)
     except ValueError as error:

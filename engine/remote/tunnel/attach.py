@@ -18,7 +18,7 @@ LEAVING_S = 15.0
 
 
 def read_line(text: str) -> Reached | Problem:
-    """Parse the line of `attach`. Raises ValueError for any other text."""
+    """Parse the output of the attach command. Raises ValueError for any other text."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     return (
         Problem.model_validate_json(line)

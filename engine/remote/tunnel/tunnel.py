@@ -116,8 +116,8 @@ class Tunnel:
         self._hurry.set()
 
     def do(self, job: str) -> None:
-        """Queue a job: `install`, `roll_back`, `take_over`, `stop_engine` or `remove`; connects if
-        needed."""
+        """Queue a job on the server: `install`, `roll_back`, `take_over`, `stop_engine` or
+        `remove`; connects if needed."""
         self.job = job
         self.connect()
 

@@ -138,5 +138,5 @@ class Prompts:
         return typed
 
     def passphrase_failed(self) -> str:
-        """Key whose passphrase was requested `TRIES` times; empty if there is none."""
+        """File of a key whose passphrase was requested `TRIES` times; empty if there is none."""
         return next((key for key, times in self._passphrases.items() if times >= TRIES), "")
