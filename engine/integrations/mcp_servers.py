@@ -52,7 +52,8 @@ def views_of(project: Path) -> ServerViews:
 
 
 def set_server(project: Path, request: SetServer) -> None:
-    """Add, replace or (None) remove a server. Raises ConfigError if invalid, before writing."""
+    """Add or replace the server `request.name` in mcp.json, or remove it if `request.server` is
+    None. Raises ConfigError if it is invalid, before writing."""
     data = _read(project)
     if request.server is None:
         data[SERVERS].pop(request.name, None)
@@ -65,7 +66,8 @@ def set_server(project: Path, request: SetServer) -> None:
 
 
 def check_file(file: Path) -> dict[str, McpServer]:
-    """Return the servers in any file. Raises ConfigError if it has none."""
+    """Return the servers by name in a file of mcp.json's format. Raises ConfigError if it has
+    none."""
     found = {name: _server(name, values) for name, values in _parse(file)[SERVERS].items()}
     if not found:
         raise ConfigError.of("mcp.none", "It has no servers.", where=str(file))
@@ -123,12 +125,12 @@ LINE_LIMIT = 2**24
 
 
 async def discover_tools(project: Path, name: str = "") -> ServerViews:
-    """Return each server (or the named one) with its tools, or with its problem.
+    """Return each configured server (or only `name`, if not empty) with its tools, or with its
+    problem.
 
     Tools that mcp.json selects but the server lacks are a problem too. Raises ConfigError if
     mcp.json is invalid or the agent's packages are missing. Raises Refused if the project is not
-    trusted, because this runs its commands.
-    """
+    trusted, because this runs its commands."""
     await asyncio.to_thread(require_trust, project)
     servers = await asyncio.to_thread(read_servers, project)
     agent = (await asyncio.to_thread(load_config, project)).agent

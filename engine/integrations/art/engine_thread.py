@@ -79,7 +79,8 @@ class Link:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def close(self, finished: bool) -> None:
-        """Close the runs and stop the thread; the next call starts another."""
+        """Close the runs, as finished or only interrupted, and stop the thread; the next call
+        starts another."""
         if self._loop is not None:
             try:
                 await self.ask(self.leave(finished))
@@ -100,7 +101,7 @@ class Link:
     # In its own
 
     async def open(self, request: OpenOutside) -> OutsideRun:
-        """Open or resume the run of a model. Returns it with the address of the local proxy."""
+        """Open or resume the run of a model. Returns it with the local proxy as `base_url`."""
         line = self.lines.setdefault(request.key, Line(request))
         await self._open(line, again=False)
         assert line.found is not None
@@ -108,8 +109,8 @@ class Link:
         return line.found.model_copy(update={"base_url": address})
 
     async def with_run(self, key: str, work: Callable[[EngineClient, str], Awaitable[T]]) -> T:
-        """Call `work` with engine client and run id; retry with a new engine if the current one has
-        ended. Raises the engine's errors."""
+        """Call `work` with engine client and run id of the model that was opened with `key`; retry
+        with a new engine if the current one has ended. Raises the engine's errors."""
         line = self.lines[key]
         for _ in range(TRIES - 1):
             seen = line.opened
@@ -122,7 +123,8 @@ class Link:
         return await work(await self._engine(), line.run_id)
 
     async def leave(self, finished: bool) -> None:
-        """Close all runs and the proxy; engines that no longer answer are skipped."""
+        """Close all runs, as finished or only interrupted; engines that no longer answer are
+        skipped."""
         for key, line in self.lines.items():
             if line.found is None or self._client is None:
                 continue
@@ -197,8 +199,8 @@ NEEDED = ("apsw", "starlette", "uvicorn", "psutil")
 
 
 def engine_python(given: str | None) -> str | None:
-    """Return the Python that starts an engine: `given` or the environment variable, None if this
-    Python can, else that of the chosen engine or of the checkout. Raises LaunchError if none
+    """Python that starts an engine: `given`, or an environment variable, or that of the chosen
+    engine or of the checkout; None if this Python can start one. Raises LaunchError if none
     exists."""
     if named := given or os.environ.get(VARIABLE):
         return named

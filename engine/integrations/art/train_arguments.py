@@ -79,8 +79,8 @@ NO_MATTER = {
 
 
 def algorithm_of(knobs: TrainArguments) -> tuple[Algorithm, list[str]]:
-    """Return settings of the algorithm, and a sentence for each argument without effect. Raises
-    ConfigError for an unsupported argument."""
+    """Return the algorithm that ART's arguments of `train` ask for, and a sentence for each one
+    without effect. Raises ConfigError for an unsupported argument."""
     for name, hint in INSTEAD.items():
         if getattr(knobs, name) != _default(name) and not _is_gspo(knobs, name):
             raise ConfigError.of(
@@ -143,10 +143,9 @@ BACKEND = "AtelierBackend"
 
 
 def train_arguments(file: str | None) -> list[dict[str, Any]]:
-    """Return the literal keyword arguments of each call of a backend's `train` in a script.
+    """Return the literal keyword arguments of each call of an AtelierBackend's `train` in a script.
 
-    Empty if there is no such file (as in a notebook), or if it cannot be parsed.
-    """
+    Empty if there is no such file (as in a notebook), or if it cannot be parsed."""
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8")) if file else ast.Module([], [])
     except (OSError, ValueError, SyntaxError, RecursionError):

@@ -35,8 +35,8 @@ class ArtFile(NamedTuple):
 
 
 def open_art(folder: Path, model: str = "") -> Source:
-    """Return a source for one model in a folder. Raises ConfigError if it is missing or
-    ambiguous."""
+    """Return a source for the ART model `model` in a folder (empty: the only one). Raises
+    ConfigError if it is missing or ambiguous."""
     home = find_art_model(folder, model)
     files, notes = _files(home)
     if not files:
@@ -52,7 +52,8 @@ def open_art_file(file: Path) -> Source:
 
 
 def find_art_model(folder: Path, model: str = "") -> Path:
-    """Return the folder of the only model, or of the one named `model`. Raises ConfigError."""
+    """Return the folder of the ART model named `model` (empty: of the only one). Raises
+    ConfigError."""
     places = ["*/" * depth + ATTEMPTS for depth in range(DEEPEST + 1)]
     homes = sorted({found.parent for place in places for found in folder.glob(place)})
     wanted = [home for home in homes if not model or home.name == model]

@@ -31,7 +31,8 @@ class ArtGroup(NamedTuple):
 
 
 def read_groups(file: Path, reader: ParquetReader) -> list[ArtGroup]:
-    """Return the groups of a file in order. Raises ConfigError with the invalid line or row."""
+    """Return the groups of an ART file (.jsonl or Parquet) in order. Raises ConfigError with the
+    invalid line or row."""
     if file.suffix == ".jsonl":
         return [_of_line(line, f"{file}:{number}") for number, line in read_lines(file)]
     groups: dict[int, ArtGroup] = {}
@@ -47,7 +48,7 @@ def read_groups(file: Path, reader: ParquetReader) -> list[ArtGroup]:
 
 
 def bad_row(what: str, where: str, error: Exception) -> ConfigError:
-    """Return the error for an invalid row or line."""
+    """Return the ConfigError for an invalid row or line (`what`) at the place `where`."""
     return ConfigError.of(
         f"attempts.wrong_{what}",
         f"This {what} is not an ART trajectory.",

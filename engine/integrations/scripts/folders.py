@@ -55,13 +55,15 @@ def project_for(workspace: Path, request: OpenOutside) -> Path:
 
 
 def known_run(project: Path, model: str) -> tuple[Path, RunSpec] | None:
-    """Return folder and spec of an existing run of this model, or None."""
+    """Folder and spec of the existing run of the script's model with this name; None without
+    one."""
     runs = (one for one in specs_of(project) if one[1].kind == "outside")
     return next((one for one in runs if one[1].name == model), None)
 
 
 def spec_for(project: Path, request: OpenOutside, versions: dict[str, str]) -> RunSpec:
-    """Return the spec of a new run. Raises ConfigError for a wrong setting, ModelError."""
+    """Spec of a new run for a script; `versions` are those of packages. Raises ConfigError for a
+    wrong setting, ModelError."""
     name = base_model(request.base_model)
     path = find_model(name)
     config = load_config(project, {"model.name": name, **request.settings})
@@ -86,8 +88,8 @@ def spec_for(project: Path, request: OpenOutside, versions: dict[str, str]) -> R
 
 
 def differences(spec: RunSpec, request: OpenOutside, project: Path) -> list[str]:
-    """Return differences between the script's settings and those of the existing run, as sentences.
-    Raises Refused if the base model differs."""
+    """Sentences on settings that a script requests but its existing run (`spec`) does not have; the
+    run keeps its own. Raises Refused if the base model differs."""
     name = base_model(request.base_model)
     if name != spec.config.model.name:
         raise Refused.of(

@@ -116,17 +116,18 @@ class ScriptSessions:
         self._open = asyncio.Event()
 
     def open(self, chat: ChatFormat, policy: Policy, step: int) -> None:
-        """Accept requests: the policy can sample with weights of `step`."""
+        """Let requests of the script pass: the policy can sample, with the weights after update
+        `step`."""
         self._chat, self._policy, self.step = chat, policy, step
         self._open.set()
 
     def shut(self) -> None:
-        """Let requests wait: the policy cannot sample now."""
+        """Make requests wait until `open`: the policy cannot sample now."""
         self._open.clear()
 
     async def enter(self, request: ChatRequest) -> Session:
-        """Return a session for one request. Raises RolloutError if the model is not ready in time,
-        or another one is requested."""
+        """Return a session for a chat request. Waits until the policy can sample; raises
+        RolloutError if that takes too long, or another model is requested."""
         try:
             async with asyncio.timeout(READY_S):
                 await self._open.wait()

@@ -42,7 +42,8 @@ class Logs:
         return max((one.first + one.groups for one in self._of(step)), default=0)
 
     async def begin(self, log: StartedLog) -> None:
-        """Append a log to the file. Returns when it is on disk."""
+        """Append the key and group numbers of a log, before its trajectories are stored. Returns
+        when they are on disk."""
         await asyncio.to_thread(self._append, log)
         self._logs[log.key] = log
 

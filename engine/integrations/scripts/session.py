@@ -74,13 +74,13 @@ class ScriptSession:
         self._open = asyncio.Event()
 
     def open(self, run: Run, chat: ChatFormat, step: int) -> None:
-        """Accept groups for the step after `step`."""
+        """Let the script submit groups for step `step` + 1."""
         self._run, self._chat, self._step = run, chat, step
         self._open.set()
 
     async def ready(self) -> int:
-        """Wait until the run accepts groups; return the number of updates. Raises Refused if
-        ended."""
+        """Wait until the script may submit groups; return the number of updates so far. Raises
+        Refused if the run has ended."""
         await self._open.wait()
         if self._chat is None:
             raise self._gone
@@ -137,13 +137,14 @@ class ScriptSession:
         self._run.orders.changed.set()
 
     def answer(self, key: str, trained: Trained) -> None:
-        """Complete the call that submitted this key: its step is stored."""
+        """Return `trained` to the call of `train` that submitted this key: its step is stored."""
         self._step = trained.step
         if (future := self._answers.pop(key, None)) and not future.done():
             future.set_result(trained)
 
     def leave(self, reason: str, finished: bool) -> None:
-        """Record that the script has finished or ended, and wake the training loop."""
+        """Record why the script has left and whether it had `finished`, and wake the training
+        loop."""
         self.left = self.left or (reason, finished)
         if self._open.is_set() and self._chat:
             self._run.orders.changed.set()
@@ -155,7 +156,8 @@ class ScriptSession:
         self.leave("Its script has ended.", False)
 
     def close(self, problem: Problem | None) -> None:
-        """End the session; waiting calls raise the problem of the run."""
+        """End the session; waiting calls raise the problem with which the run failed (None: that it
+        ended)."""
         self._gone = Refused(problem) if problem else _ended(self._spec)
         self._chat = None
         self._open.set()
@@ -189,7 +191,7 @@ def _ended(spec: RunSpec) -> Refused:
 
 @contextlib.asynccontextmanager
 async def watch_script(session: ScriptSession) -> AsyncIterator[None]:
-    """Watch the script's process during the block."""
+    """Watch the script's process during the block; if it ends, the training loop ends as well."""
     watcher = asyncio.create_task(session.watch(), name=f"script {session.script.pid}")
     try:
         yield

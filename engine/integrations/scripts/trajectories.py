@@ -31,12 +31,12 @@ def trajectories_of(
     first: int = 0,
     prefix: str = "",
 ) -> tuple[list[list[Trajectory]], int]:
-    """Return non-empty groups numbered from `first`, and the number of metrics that were not
-    finite.
+    """Return the script's non-empty groups as groups of a step, numbered from `first`, and the
+    number of metrics that were not finite. `known` has the completions sampled for the script,
+    `prefix` precedes the scenario ids.
 
     With `temperature` they are for training: every choice must have been sampled here at that
-    temperature. Raises Refused with the first that was not, ConfigError for an invalid value.
-    """
+    temperature. Raises Refused with the first that was not, ConfigError for an invalid value."""
     made: list[list[Trajectory]] = []
     dropped = 0
     for place, sent in enumerate(groups):
@@ -61,7 +61,7 @@ def trajectories_of(
 
 
 def dropped_words(step: int, dropped: int) -> str:
-    """Return a log message about metrics that were not finite."""
+    """Log message that `dropped` metrics of a step were skipped because they are not finite."""
     many = "1 metric" if dropped == 1 else f"{dropped} metrics"
     return f"{many} of attempts of step {step} skipped: they are not finite."
 
@@ -147,9 +147,9 @@ def _of_step(one: Trajectory, step: int) -> Trajectory:
 def branches_of(
     histories: list[list[Completion]], known: CompletionIndex, chat: ChatFormat
 ) -> tuple[list[Branch], list[Completion]]:
-    """Return token sequences of the conversations, and their completions without duplicates. A
-    completion extends the last sequence if its prompt begins with it, and starts a new one
-    otherwise."""
+    """Return token sequences of conversations (`histories`: completions in order), and their
+    completions without duplicates. A completion extends the last sequence if its prompt begins with
+    it, and starts a new one otherwise."""
     tokens: list[list[int]] = []
     spans: list[list[tuple[int, int]]] = []
     logprobs: list[list[float]] = []

@@ -107,7 +107,7 @@ class Feed:
         self._kinds = TRACE_KINDS if self._traced else METRIC_KINDS
 
     async def run(self) -> None:
-        """Send events until the run has ended and all are sent, or nothing has moved for a
+        """Send events until the run has ended and all are sent, or nothing could be sent for a
         while."""
         try:
             with hold_tracker(self.source.folder, self.name):
@@ -322,7 +322,7 @@ def view_of(
 
 
 def count_unsent(run: Path, name: TrackerName, seq: int) -> int:
-    """Return the number of steps, validations or groups after `seq` in a run folder."""
+    """Number of steps, validations or (for traces) groups of a run with events after `seq`."""
     kinds = TRACE_KINDS if name in TRACES else DATA_KINDS
     with run_reader(run) as reader:
         return reader.count_after(seq, kinds)

@@ -32,7 +32,8 @@ class TraceContext:
     (langfuse.com/integrations/native/opentelemetry)."""
 
     def spans(self, one: Trajectory, verdicts: Sequence[Verdict], at: float) -> list[Span]:
-        """Return the spans, root first. `at` is when the group was scored, in Unix seconds."""
+        """Return the spans of a trajectory, root first, with the verdicts as events. `at` is when
+        its group was scored, in Unix seconds."""
         started_at = one.started_at or at - one.duration_s
         calls = _calls(one)
         root: Span = {

@@ -52,7 +52,8 @@ class Sink:
         self._scope = InstrumentationScope("atelier", run["version"])
 
     def send(self, items: list[dict[str, Any]]) -> Lost:
-        """Send one request per trajectory, since collectors limit its size."""
+        """Send each trajectory in a request of its own, since collectors limit its size. Returns
+        the rejected spans."""
         lost = [one for item in items for one in self._post([self._span(s) for s in item["spans"]])]
         return Lost(sum(one.count for one in lost), lost[-1].words) if lost else Lost()
 
