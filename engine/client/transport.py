@@ -84,7 +84,7 @@ def _text(line: bytearray, response: httpx.Response) -> str:
 
 
 def bad_answer(response: httpx.Response, why: str, detail: str = "") -> LaunchError:
-    """Error for a response that no engine of Atelier would send."""
+    """Error for a response that no engine of Atelier would send; `why` ends its message."""
     return LaunchError.of(
         "engine.bad_answer",
         f"The engine sent an invalid response: {why}.",
@@ -228,7 +228,8 @@ def _line(line: str, item: type[T] | TypeAdapter[T], response: httpx.Response) -
 
 
 def refusal(response: httpx.Response, body: bytes) -> Refused:
-    """Error with the engine's problem, or with the HTTP status if the body contains none."""
+    """Refused error with the engine's problem from the body, or with the HTTP status if it has
+    none."""
     try:
         return Refused(Problem.model_validate_json(body))
     except ValidationError:

@@ -38,8 +38,8 @@ class Preference(NamedTuple):
 def preferences_of_scores(
     trajectories: Iterable[Trajectory], scores: Mapping[str, float | None], least_gap: float = 0.0
 ) -> list[Preference]:
-    """Return all pairs of a group whose scores differ by at least `least_gap`, higher score as
-    better. Ties and unscored trajectories give no pair."""
+    """Return pairs (better, worse) in each group whose scores, by trajectory id, differ by at least
+    `least_gap`. Ties and unscored trajectories give no pair."""
     groups: dict[GroupKey, list[tuple[Trajectory, float]]] = {}
     for one in trajectories:
         if (score := scores.get(one.id)) is not None:
@@ -53,8 +53,8 @@ def preferences_of_scores(
 
 
 def latest(preferences: Sequence[Preference], most_attempts: int) -> list[Preference]:
-    """Preferences of the latest groups with at most `most_attempts` trajectories in total; at least
-    one group."""
+    """Preferences of the latest groups with at most `most_attempts` trajectories in total, and of
+    the last group in any case."""
     groups: dict[GroupKey, list[Preference]] = {}
     for preference in preferences:
         groups.setdefault(preference.group, []).append(preference)
@@ -75,8 +75,8 @@ def version_of(preferences: Iterable[Preference]) -> str:
 
 
 def of_trajectory(features_BD: Sequence[Sequence[float]], sampled_B: Sequence[int]) -> list[float]:
-    """Return features [D + 1]: the mean over branches weighted by sampled tokens, and the natural
-    logarithm of all sampled tokens."""
+    """Return features [D + 1] of a trajectory: the mean of its branches' features weighted by their
+    sampled tokens, and the natural logarithm of all sampled tokens."""
     total = sum(sampled_B)
     shares = [sampled / total for sampled in sampled_B]
     mean = [
@@ -138,17 +138,18 @@ class LocalJudge:
 
     @property
     def accuracy(self) -> Accuracy | None:
-        """Held-out accuracy; None without a fit."""
+        """Accuracy on held-out groups; None without a fit."""
         return self._fit.accuracy if self._fit else None
 
     @property
     def version(self) -> str | None:
-        """Version of the fit; None without one."""
+        """Hash of the preferences that the judge was fitted on; None without a fit."""
         return self._fit.version if self._fit else None
 
     async def fit(self, preferences: Sequence[Preference]) -> Accuracy | None:
         """Fit the model on these preferences only and return its accuracy. With fewer than
-        LEAST_GROUPS groups or LEAST_PAIRS usable pairs, the judge has no fit afterwards."""
+        LEAST_GROUPS groups or LEAST_PAIRS usable pairs, the judge has no fit afterwards and None is
+        returned."""
         usable = latest([p for p in preferences if p.weight > 0 and _has_tokens(p)], MOST_ATTEMPTS)
         groups = list(dict.fromkeys(preference.group for preference in usable))
         if len(groups) < LEAST_GROUPS or len(usable) < LEAST_PAIRS:

@@ -61,7 +61,7 @@ class PassResults:
         return [found[number].score for found in self.passes if number in found]
 
     def stability(self) -> float | None:
-        """Mean τ between consecutive passes; None after one pass."""
+        """Mean τ between the scores of consecutive passes; None after one pass."""
         pairs = zip(self.passes, self.passes[1:], strict=False)
         taus = [tau for one, other in pairs if (tau := _tau(one, other)) is not None]
         return fmean(taus) if taus else None
@@ -112,7 +112,8 @@ class Ruler:
         ]
 
     def first_questions(self, model: str, group: list[Trajectory]) -> list[Messages]:
-        """Return the first prompt of a judge for a group; empty if nothing can be judged."""
+        """Return the first prompt of a judge for a group, in a list that is empty if nothing can be
+        judged."""
         attempts = [one for one in group if can_be_judged(one)]
         if not attempts:
             return []
@@ -240,7 +241,8 @@ class Ruler:
 
 
 def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
-    """Raise ConfigError for criteria with ART's prompt, which does not support them."""
+    """Raise ConfigError if the rubric has criteria and ART's prompt is set, which does not support
+    them."""
     if config.prompt == "art" and rubric.criteria:
         raise ConfigError.of(
             "judge.no_criteria",
@@ -251,8 +253,7 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
 
 
 def can_be_judged(attempt: Trajectory) -> bool:
-    """Whether the rollout succeeded; a missing score or an earlier failure of a judge does not
-    matter."""
+    """Whether the rollout itself succeeded; a missing score or failed judge does not matter."""
     kinds = ("judge.", "reward.")
     return attempt.problem is None or attempt.problem.code.startswith(kinds)
 

@@ -62,7 +62,9 @@ class ParallelPolicy:
         cards: Sequence[Card] = (),
         program: Sequence[str] = TORCH,
     ) -> "ParallelPolicy":
-        """Start one process per GPU; without GPUs they share the cores of the CPU."""
+        """Start `count` policy processes, one per GPU of `cards`; without GPUs they share the cores
+        of the CPU. `base_name` is written into saved adapters, `program` is the command of a
+        process."""
         scratch = Path(tempfile.mkdtemp(prefix="atelier-ranks-"))
         starts = [
             TorchPolicy.start(
@@ -170,8 +172,8 @@ class ParallelPolicy:
 
 
 def partition_sequences(sequences: Sequence[list[int]], count: int) -> list[list[int]]:
-    """Split sequences among `count` processes; returns the indices for each. Common prefixes stay
-    together, and the numbers of distinct tokens are balanced."""
+    """Split token sequences among `count` processes; returns the indices for each. Common prefixes
+    stay together, and the numbers of distinct tokens are balanced."""
     order = sorted(range(len(sequences)), key=sequences.__getitem__)
     new, before = [], list[int]()
     for number in order:

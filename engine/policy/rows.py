@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def pack_rows(rows_ND: Sequence[Sequence[float]]) -> str:
-    """Encode rows [N, D], concatenated, in base64."""
+    """Encode rows of floats [N, D], concatenated, in base64."""
     return base64.b64encode(b"".join(array("f", row).tobytes() for row in rows_ND)).decode()
 
 

@@ -50,8 +50,8 @@ TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
 
 
 async def unsloth_program(cuda: bool) -> tuple[str, ...]:
-    """Command of the policy process with Unsloth, from the engine's environment or, without a GPU,
-    from that for the CPU. Raises PolicyError, EnvironmentMissing."""
+    """Command of the policy process with Unsloth: in the engine's environment or, unless it is for
+    CUDA, in that for the CPU. Raises PolicyError, EnvironmentMissing."""
     python = sys.executable
     if importlib.util.find_spec("unsloth") is None:
         if cuda:
@@ -87,8 +87,8 @@ class TorchPolicy:
         program: Sequence[str] = TORCH,
         start: Callable[[Launch], Awaitable[Process]] = start_program,
     ) -> "TorchPolicy":
-        """Start the process with additional variables `environment` and the command `program`, by
-        the function `start`."""
+        """Start the policy process; `start` launches the command `program` with the additional
+        variables `environment`. `base_name` is the name of the base model in saved adapters."""
         variables = {**VARIABLES, **(environment or {})}
         child = await Child.spawn(
             "policy", [*program], cwd=ROOT, log=log, environment=variables, start=start

@@ -50,8 +50,8 @@ async def load(run: Run, policy: Policy) -> None:
 
 
 async def restore(run: Run, policy: Policy) -> Checkpoint | None:
-    """Load the newest undamaged checkpoint into the policy and return it; None if there is none.
-    Records of later, damaged ones are removed, so that their steps are saved again. Raises
+    """Load the newest undamaged checkpoint of the run into the policy and return it; None if there
+    is none. Records of later, damaged ones are removed, so that their steps are saved again. Raises
     StoreError if the initial weights of a branch are missing."""
     known = run.reader.checkpoints()
     await asyncio.to_thread(checkpoint.sweep, run.folder, known)
@@ -82,7 +82,8 @@ def _refuse_other_beginning(run: Run) -> None:
 
 
 async def wait_while_paused(run: Run, policy: Policy, step: int) -> None:
-    """Pause between steps if requested, also sampling ahead. Raises StopRequested."""
+    """Wait between steps while the run is paused; sampling ahead pauses, too. Raises
+    StopRequested."""
     if run.orders.stop_after_step:
         raise StopRequested
     if not run.orders.paused:

@@ -58,8 +58,8 @@ def examples_of_label(label: Label, siblings: Sequence[Trajectory]) -> list[Judg
 
 
 def nearest(examples: Sequence[JudgeExample], task: str) -> list[str]:
-    """Return the texts of the most similar examples, best first, by the Jaccard index of the words
-    of the tasks (Jaccard 1912); newer first among equals."""
+    """Return the texts of the examples most similar to `task`, best first, by the Jaccard index of
+    the words of the tasks (Jaccard 1912); newer first among equals."""
     words = set(WORD.findall(task.lower()))
     ranked = sorted(
         enumerate(examples), key=lambda pair: (-_likeness(words, pair[1].task), -pair[0])

@@ -32,8 +32,8 @@ class CanaryResult(NamedTuple):
 
     @property
     def caught(self) -> bool:
-        """Whether the canary scored no better than the median trajectory; unscored counts as
-        caught."""
+        """Whether the judge scored the canary no better than the median trajectory, or not at
+        all."""
         return self.score is None or self.score <= self.others
 
 
@@ -43,7 +43,8 @@ def kind_of(turn: int) -> Kind:
 
 
 def with_canary(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
-    """Return the group and a canary at its end, with the task of the first trajectory."""
+    """Return the group with a canary (a bad answer of this kind that flatters the judge) at its
+    end."""
     first = group[0]
     start: list[Message] = []
     for message in first.messages:
@@ -62,7 +63,7 @@ def with_canary(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
 
 
 def canary_results(verdicts: Sequence[Verdict]) -> list[CanaryResult]:
-    """Results, one per judge that has scored at least one real trajectory."""
+    """Results of a judged canary, one per judge that has scored at least one real trajectory."""
     found = []
     for judge in dict.fromkeys(verdict.judge for verdict in verdicts):
         own = {v.trajectory_id: v.score for v in verdicts if v.judge == judge}

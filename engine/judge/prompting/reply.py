@@ -40,12 +40,11 @@ class Contradiction(Exception):
 
 
 def read_reply(text: str, ids: Sequence[str], rubric: Rubric, finish: str = "") -> Reading:
-    """Parse a judge's reply and align its entries by id.
+    """Parse a judge's reply and align its entries by the `ids` of the trajectories.
 
     `finish` is the provider's finish_reason. A reply that was truncated or filtered, has a number
     outside [0, 1] or contradicts itself is rejected as a whole, since its other numbers are no
-    evidence either. A missing entry, or one without a number, does not affect the others.
-    """
+    evidence either. A missing entry, or one without a number, does not affect the others."""
     if fault := _unfinished(text, finish):
         return fault
     try:
@@ -96,8 +95,8 @@ def _numbers(opinion: RolloutScore | str) -> tuple[float, dict[str, float]] | st
 
 
 def read_art_reply(text: str, count: int, finish: str = "") -> Reading:
-    """Parse a reply in ART's format: `{"scores": [{"trajectory_id", "explanation", "score"}]}`,
-    with the rules of `read_reply`."""
+    """Parse a reply in ART's format on `count` trajectories: `{"scores": [{"trajectory_id",
+    "explanation", "score"}]}`, with the rules of `read_reply`."""
     if fault := _unfinished(text, finish):
         return fault
     ids = [str(number) for number in range(1, count + 1)]

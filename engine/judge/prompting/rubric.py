@@ -40,8 +40,8 @@ def load_rubric(file: Path) -> Rubric:
 
 
 def parse_rubric(source: str, where: str = "rubric.md") -> Rubric:
-    """Parse a rubric; front matter may list `criteria` (name, weight, words). Raises
-    ConfigError."""
+    """Parse the text of a rubric; front matter may list `criteria` (name, weight, words). `where`
+    names the file in the ConfigError for an invalid one."""
     lines = source.replace("\r\n", "\n").split("\n")
     if lines[0].strip() != FENCE:
         return Rubric(source=source, text=source.strip())

@@ -223,7 +223,8 @@ class Worker:
 
 
 def meter(reply: Any) -> dict[str, Any]:
-    """Return the tokens of a reply; `metered` if the provider reported plausible counts."""
+    """Return a reply's numbers of tokens; `metered`: whether the provider reported plausible
+    ones."""
     usage = getattr(reply, "usage", None)
     prompt, completion = (_count(usage, f"{name}_tokens") for name in ("prompt", "completion"))
     if not prompt or completion is None:  # litellm makes up zeros
@@ -238,7 +239,7 @@ def _count(usage: Any, name: str) -> int | None:
 
 
 def problem_of(error: Exception, keys: dict[str, str], op: str) -> dict[str, str]:
-    """Return an error as a problem, worded for the operation and without any key."""
+    """Return the fields of a problem for an error in operation `op`, without any of the `keys`."""
     detail, caller = str(error)[:2000], CALLERS[op]
     for key in filter(None, keys.values()):
         detail = detail.replace(key, "…")
@@ -260,7 +261,8 @@ def problem_of(error: Exception, keys: dict[str, str], op: str) -> dict[str, str
 
 
 def waiting_time(error: BaseException, attempt: int) -> float:
-    """Seconds before a retry: the provider's Retry-After, else exponential back-off with jitter."""
+    """Seconds before a retry: the provider's Retry-After, else exponential back-off with jitter
+    after `attempt` earlier retries."""
     response = getattr(error, "response", None)
     header = getattr(response, "headers", {}).get("retry-after") if response is not None else None
     try:

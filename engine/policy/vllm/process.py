@@ -75,11 +75,12 @@ class ServerPlan(Value):
 
     @property
     def step_tokens(self) -> int:
-        """Maximum tokens per step; on the CPU an adapter's cost is superlinear."""
+        """Maximum tokens per engine step; fewer on the CPU, where an adapter's cost is
+        superlinear."""
         return 8192 if self.place.cuda else 512
 
     def arguments(self, socket: Path) -> list[str]:
-        """Command-line arguments of the server."""
+        """Command-line arguments of vLLM's server, which will listen on this Unix socket."""
         pairs = {
             "--model": self.model_path,
             "--served-model-name": BASE,
@@ -167,15 +168,15 @@ class ServerProcess:
 
     @property
     def pids(self) -> list[int]:
-        """PIDs of all its processes."""
+        """PIDs of the server and its child processes."""
         return [process.pid for process in self._look()]
 
     def stopped(self) -> bool:
-        """Whether one of its processes is stopped by a signal."""
+        """Whether one of the server's processes is stopped by a signal (SIGSTOP), not ended."""
         return any(_status(process) == psutil.STATUS_STOPPED for process in self._look())
 
     def cpu_seconds(self) -> float:
-        """CPU seconds of all its processes."""
+        """CPU seconds of the server and its child processes."""
         return sum(_cpu_seconds(process) for process in self._look())
 
     async def kill(self) -> None:
@@ -218,8 +219,8 @@ class ServerProcess:
 
 
 def python_with_vllm(cuda: bool) -> Path:
-    """Interpreter with vLLM: the engine's own, or without a GPU that of the CPU environment,
-    installed at first use. Raises PolicyError, EnvironmentMissing."""
+    """Interpreter with vLLM: the engine's own or, unless it is for CUDA, that of the CPU
+    environment, installed at first use. Raises PolicyError, EnvironmentMissing."""
     if importlib.util.find_spec("vllm"):
         return Path(sys.executable)
     if cuda:

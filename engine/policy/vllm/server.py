@@ -63,7 +63,8 @@ class VllmServer:
 
     @classmethod
     async def start(cls, plan: ServerPlan, log: Path) -> "VllmServer":
-        """Start a server; returns after a successful probe. Raises PolicyError with its error."""
+        """Start a server; returns after a successful probe. Raises PolicyError with its error
+        message."""
         process = await ServerProcess.spawn(plan, log)
         server = cls(process)
         try:
@@ -89,7 +90,8 @@ class VllmServer:
     async def complete(
         self, request: SampleRequest, model: str, stops: list[int]
     ) -> AsyncIterator[list[SampledToken]]:
-        """Yield tokens as they are sampled. `stops` end the completion and are part of it."""
+        """Yield tokens of model or adapter `model` as they are sampled. The token ids `stops` end
+        the completion and are part of it."""
         body = {
             "model": model,
             "cache_salt": model,
@@ -117,7 +119,7 @@ class VllmServer:
                         yield _tokens(json.loads(line[6:]), request.top_logprobs)
 
     async def logprobs(self, tokens: list[int], model: str) -> list[float]:
-        """Log-probs of each token after the first, at temperature 1."""
+        """Log-probs of each token after the first by model or adapter `model`, at temperature 1."""
         answer = await self._call(
             "/v1/completions",
             {"model": model, "prompt": tokens, "max_tokens": 1, "prompt_logprobs": 0,
@@ -134,7 +136,8 @@ class VllmServer:
         await self._call("/v1/unload_lora_adapter", {"lora_name": name})
 
     async def sleep(self, cache_only: bool) -> None:
-        """Release GPU memory: keys and values, or also the weights (kept in RAM)."""
+        """Release GPU memory of keys and values, and unless `cache_only` also of weights (kept in
+        RAM)."""
         await self._call("/release_kv_cache_memory" if cache_only else "/sleep?level=1&mode=wait")
 
     async def wake(self) -> None:

@@ -294,7 +294,8 @@ def error_text(error):
 
 
 def place(error, project):
-    """`file, line n` of the deepest frame inside the project."""
+    """Return `file, line n` of the error's deepest frame inside the project; empty if there is
+    none."""
     if isinstance(error, SyntaxError) and error.filename:
         return "%s, line %s" % (os.path.relpath(error.filename, project), error.lineno)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -308,7 +309,8 @@ def detail(error):
 
 
 def guarded(life):
-    """Run this process under a guardian, which kills everything that it leaves behind."""
+    """Run this process under a guardian, which kills everything that it leaves behind. `life` is
+    the descriptor of a pipe that closes when the engine exits."""
     spec = importlib.util.spec_from_file_location("atelier_life", LIFE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

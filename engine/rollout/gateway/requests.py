@@ -97,7 +97,8 @@ def chunk(
     finish: str | None = None,
     logprobs: dict[str, Any] | None = None,
 ) -> str:
-    """Server-sent event of a streamed completion."""
+    """Server-sent event of a streamed completion with id `name`: new content `delta` of choice
+    `index`. `finish` is the finish_reason, None before the end."""
     body = {
         "id": name,
         "object": "chat.completion.chunk",

@@ -49,7 +49,7 @@ class Session:
         self.conversation = Conversation(self.chat)
 
     def seed_of(self, call: int, index: int) -> int:
-        """Sampling seed of one choice of one call."""
+        """Sampling seed of choice `index` of model call number `call`."""
         return derive(self.seed, "sample", call, index)
 
 
@@ -121,8 +121,9 @@ class Remote(Protocol):
     max_tokens: int
 
     async def say(self, attempt: str, call: str, body: dict[str, Any]) -> ProviderAnswer:
-        """Execute one request of a rollout; `call` is its number and choice. The usage includes the
-        cost of retries. Raises NoProviderAnswer, or ChildDied if the client process died."""
+        """Execute request `body` of the rollout with trajectory id `attempt`; `call` is its number
+        and choice. The usage includes the cost of retries. Raises NoProviderAnswer, or ChildDied if
+        the client process died."""
         ...
 
 
@@ -223,7 +224,8 @@ def completion_of(choices: list[ProviderAnswer]) -> dict[str, Any]:
 
 
 async def chunks(choices: list[ProviderAnswer]) -> AsyncIterator[str]:
-    """Response as server-sent chunks that arrive at once, for a client that requested a stream."""
+    """Response as server-sent chunks, one per choice and all at once, for a client that requested a
+    stream."""
     name = f"chatcmpl-{uuid.uuid4().hex}"
     for index, choice in enumerate(choices):
         delta = json.loads(json.dumps(choice.message))

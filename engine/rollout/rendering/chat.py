@@ -86,10 +86,9 @@ class ChatFormat:
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool = True
     ) -> str:
-        """Render the prompt as text; with `answer` it ends where the assistant's text begins.
+        """Render the messages as text; with `answer` it ends where the next assistant text begins.
 
-        Raises RolloutError if the template refuses the messages or exceeds a limit.
-        """
+        Raises RolloutError if the template refuses the messages or exceeds a limit."""
         text: str = self._rendered(messages, tools, answer)["text"]
         return text
 
@@ -121,12 +120,12 @@ class ChatFormat:
         known: str,
         most_tokens: int,
     ) -> PromptTokens:
-        """Render and tokenise off the event loop.
+        """Render and tokenise a prompt off the event loop.
 
         `answers` maps message positions to the raw text that the policy sampled; `known` is the
-        text whose tokens are recorded. Raises RolloutError if the template refuses the messages or
-        exceeds a limit, or if the text cannot fit into `most_tokens`.
-        """
+        text whose tokens are recorded: if the prompt begins with it, only the rest is returned.
+        Raises RolloutError if the template refuses the messages or exceeds a limit, or if the text
+        cannot fit into `most_tokens`."""
         shown = [for_template(message) for message in messages]
         answer = await self._renderer.prompt(
             cached=not answers,
@@ -176,7 +175,8 @@ class ChatFormat:
 
 
 def read_completion(text: str, tools_offered: bool) -> Completion:
-    """Split a completion into text and tool calls; a call that cannot be parsed stays text."""
+    """Split a completion into text and tool calls (only if tools were offered); a call that cannot
+    be parsed stays text."""
     if not tools_offered:
         return Completion(text, [])
     spans = _call_spans(text)

@@ -68,11 +68,11 @@ class RenderClient:
             self._end()
 
     def ask(self, op: str, **fields: Any) -> Answer:
-        """Send one request and wait for its answer.
+        """Send operation `op` with these arguments to the renderer process, and wait for its
+        answer.
 
         Raises RolloutError if the template refuses the messages or exceeds a limit, ModelError if
-        it cannot be loaded.
-        """
+        it cannot be loaded."""
         return self._locked(_encoded(op, fields))
 
     async def prompt(self, *, cached: bool, **fields: Any) -> Answer:
@@ -247,8 +247,8 @@ class _Worker:
         self._finalizer = weakref.finalize(self, _end, self._line, self.process)
 
     def exchange(self, data: bytes, limit_s: float) -> Answer:
-        """Send a request and read its answer. Raises OSError, ValueError or EOFError if none
-        arrives in time."""
+        """Send a request and read its answer, for at most `limit_s` seconds. Raises OSError,
+        ValueError or EOFError if none arrives in time."""
         end = time.monotonic() + limit_s
         self._line.settimeout(limit_s)
         self._line.sendall(FRAME.pack(len(data), 0) + data)

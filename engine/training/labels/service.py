@@ -44,7 +44,8 @@ class LabelService:
         return self._run.spec.id
 
     def preview(self, label: Label) -> LabelPreview:
-        """Return the effect of a label without storing it. Raises Refused if it is invalid."""
+        """Return the rewards and advantages that a label would change, without storing it. Raises
+        Refused if it is invalid."""
         self._check_run(label)
         now, after, mapped = self._with(label)
         return LabelPreview(
@@ -75,8 +76,8 @@ class LabelService:
             return await self._store(label, True, self._made(label, others)[1])
 
     async def redo(self) -> Labelled:
-        """Redo the label that was undone last, unless a new label was added since. Raises
-        Refused."""
+        """Restore the label that was undone last. Raises Refused if there is none, or a new label
+        was added since."""
         async with self._one_at_a_time:
             labels = self._run.reader.labels()
             redone = {label.redo_of for label in labels}
@@ -215,7 +216,7 @@ def _check_word(word: Word, siblings: dict[str, Trajectory]) -> None:
 
 
 def closed_batches(run: Run) -> dict[int, BatchClosed]:
-    """Return the first `batch.closed` event of each step."""
+    """Return the first `batch.closed` event of each step, which fixes the groups of its update."""
     found: dict[int, BatchClosed] = {}
     for event in run.reader.events_of("batch.closed"):
         if isinstance(event, BatchClosed):
@@ -241,8 +242,9 @@ def labelled_group(run: Run, split: Split, step: int, group: int, until: int) ->
 def judge_to_label_map(
     run: Run, labels: Sequence[Label], siblings: Sequence[Trajectory]
 ) -> JudgeToPerson:
-    """Monotone map from judge scores to labels, fitted on every label in force; a later label of
-    the same trajectory replaces an earlier one."""
+    """Return a monotone map from judge scores to a person's, fitted on the score labels in
+    `labels`; a later label of the same trajectory replaces an earlier one. `siblings` need not be
+    read again."""
     if not run.config.judge.enabled:
         return JudgeToPerson([])
     given = {

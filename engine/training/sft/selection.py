@@ -30,7 +30,8 @@ class Rule(NamedTuple):
 
 
 def read_rule(text: str) -> Rule:
-    """Parse `best`, `best:0.5`, `all` or `above:0.8`. Raises ConfigError."""
+    """Parse a selection rule: `best` (of each scenario), `all`, `best:0.5` or `above:0.8` (with a
+    minimum reward). Raises ConfigError."""
     found = RULE.fullmatch(text.strip())
     which, least = (found[1], found[2]) if found else ("", None)
     if not which or (which == "above") != (least is not None and which != "best"):
@@ -46,7 +47,8 @@ def read_rule(text: str) -> Rule:
 def choose(
     attempts: Sequence[TrajectorySummary], rule: Rule
 ) -> tuple[list[TrajectorySummary], dict[str, int]]:
-    """Return the selected trajectories (the earlier of equals), and rejections by reason."""
+    """Return the trajectories that a rule selects (the earlier of equals), and counts of the others
+    by reason."""
     left_out: Counter[str] = Counter()
     good = []
     for one in attempts:

@@ -42,7 +42,8 @@ class LoraLinear(lora.Linear):
         return self.lora_A["default"].weight, self.lora_B["default"].weight
 
     def casts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
-        """A and s·B in `dtype`, cast again after they change, and s."""
+        """Return A and s·B in `dtype`, and the LoRA scale s. The casts are cached until the factors
+        change."""
         down, up = self.factors
         versions = (down._version, up._version)
         scale = self.scaling["default"]

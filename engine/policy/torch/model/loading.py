@@ -18,7 +18,7 @@ Loader = Callable[[PolicySpec, torch.dtype, torch.device], PeftModel]
 
 
 def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftModel:
-    """Load with transformers and PEFT, with the engine's LoRA layers."""
+    """Load a model by transformers and PEFT, with the engine's LoRA layers, onto a device."""
     if spec.weights != "full":
         raise ModelError.of(
             "model.needs_unsloth",

@@ -70,8 +70,8 @@ def verify_forward(model: Computed, max_context: int) -> None:
 
 
 def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
-    """Random token ids [S], equal for every run of a model: longer than its sliding window if the
-    run's context can exceed it."""
+    """Fixed random token ids [S] for a model: longer than its sliding window if `max_context`, the
+    run's context length, can exceed it."""
     config = trained.config.get_text_config()
     window = getattr(config, "sliding_window", None) or 0
     exceeds = window < min(max_context, LONGEST_PROBE)

@@ -49,8 +49,8 @@ class KeyValueCache:
             slot.tokens = []
 
     def expect(self, rooms: Sequence[int]) -> None:
-        """Allocate memory for sequences that will be acquired, each growing to its length in
-        `rooms`."""
+        """Allocate memory for sequences that are about to be acquired, given the length to which
+        each may grow."""
         room = max(rooms, default=0)
         affordable = max(1, self._budget_tokens // _rounded(max(room, self._room, 1)))
         self._expected = min(len(rooms), self._most_slots, affordable)
@@ -87,7 +87,8 @@ class KeyValueCache:
         slot.busy = False
 
     def layer(self, number: int, key_KSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Key and value tensors of a layer, allocated at first use."""
+        """Key and value tensors of layer `number`, allocated at first use for keys like
+        `key_KSD`."""
         if number not in self._keys:
             heads, _, size = key_KSD.shape
             shape = (self._places, heads, self._room, size)
@@ -170,7 +171,8 @@ class ExtensionPlan:
 
     @property
     def padded_keys(self) -> int:
-        """Keys per layer that the single tokens attend to, including masked ones."""
+        """Number of keys per layer that rows with a single new token attend to, including masked
+        ones."""
         return (self._window_slots if self._dense else self._count) * self._longest
 
     def attend(

@@ -61,7 +61,8 @@ def policy_gradient(tokens: Tokens, algorithm: Algorithm) -> Tensor:
 
 
 def surrogate(tokens: Tokens, old_M: Tensor, loss: Clipped | Cispo | Gspo) -> Tensor:
-    """Negative objective of each token [M]; formula and source are documented at the setting."""
+    """Negative objective of each token [M], with the importance ratio to `old_M` (log-probs);
+    formula and source are documented at the setting of `loss`."""
     advantages_M = tokens.advantages_M
     if isinstance(loss, Gspo):
         mean_M = sequence_mean((tokens.logprobs_M - old_M).detach(), tokens.sequences_M)
@@ -75,7 +76,8 @@ def surrogate(tokens: Tokens, old_M: Tensor, loss: Clipped | Cispo | Gspo) -> Te
 
 
 def correction(gap_M: Tensor, sequences_M: Tensor, kind: Correction) -> Tensor:
-    """Weights [M] without gradient from the log-prob gap trainer − sampler."""
+    """Importance weights [M] without gradient from the log-prob gap trainer − sampler of each
+    token, limited as `kind` says. `sequences_M`: sequence index of each token."""
     weight_M = _exp(gap_M)
     if isinstance(kind, TokenCap):
         return weight_M.clamp(max=kind.cap)
@@ -88,7 +90,8 @@ def correction(gap_M: Tensor, sequences_M: Tensor, kind: Correction) -> Tensor:
 
 
 def sequence_mean(values_M: Tensor, sequences_M: Tensor) -> Tensor:
-    """Mean over each token's sequence [M]."""
+    """For each token, the mean value of all tokens in its sequence [M]; `sequences_M` has the
+    index."""
     counts = torch.bincount(sequences_M)
     sums = torch.zeros(len(counts), dtype=values_M.dtype, device=values_M.device)
     return (sums.index_add(0, sequences_M, values_M) / counts)[sequences_M]
@@ -115,8 +118,8 @@ def value_loss(values_M: Tensor, old_M: Tensor, returns_M: Tensor, clip: float) 
 
 
 def value_metrics(values_M: Tensor, returns_M: Tensor) -> dict[str, float]:
-    """Share of the returns' variance that the values explain: 1 is perfect, 0 equals predicting the
-    mean."""
+    """Mean value, and share of the returns' variance that the values explain: 1 is perfect, 0
+    equals predicting the mean."""
     missed = (returns_M - values_M).var(correction=0)
     return {
         "value/mean": values_M.mean().item(),

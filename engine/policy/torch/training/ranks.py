@@ -28,7 +28,8 @@ class Ranks:
 
     @classmethod
     def join(cls) -> "Ranks":
-        """Wait for the other ranks, if any."""
+        """Join the group of ranks that the environment describes, waiting for the others, if
+        any."""
         count = int(os.environ.get("WORLD_SIZE", "1"))
         rank = int(os.environ.get("RANK", "0"))
         if count > 1:
