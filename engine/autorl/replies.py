@@ -28,7 +28,8 @@ class Scenarios(NamedTuple):
 
 
 def read_plan(text: str) -> Plan:
-    """Parse title, system prompt and rubric; a complaint if one is missing."""
+    """Parse title, system prompt and rubric from a reply; the plan has a complaint if one is
+    missing."""
     data = json_object(text)
     if data is None:
         return Plan("", "", "", _no_object(text))
@@ -45,7 +46,7 @@ def read_plan(text: str) -> Plan:
 
 
 def read_scenarios(text: str) -> Scenarios:
-    """Parse scenarios one by one; an invalid entry does not affect the others."""
+    """Parse scenarios from a reply; an invalid entry is counted and does not affect the others."""
     data = json_object(text)
     entries = _entries(data) if data is not None else None
     if entries is None:

@@ -46,7 +46,8 @@ class DraftWriter:
         self._problem: Problem | None = None
 
     async def tell(self) -> AsyncGenerator[DraftTicked, None]:
-        """Yield the draft and the maximum cost of the next request; the last tick is `ended`."""
+        """Write the draft, and yield it and the maximum cost of the next request before each; the
+        last tick is `ended`."""
         question = plan_question(self._wanted.description, self._wanted.tools)
         yield self._tick("Writing the system prompt and the rubric", question)
         await self._plan(question)
@@ -155,8 +156,8 @@ def _dried_up(have: int, wanted: int) -> Problem:
 
 @asynccontextmanager
 async def open_writer(wanted: DescribeTask, run: Run, access: Access) -> AsyncIterator[DraftWriter]:
-    """Yield a writer; its process ends with the block. Raises ConfigError if the price of the model
-    is unknown."""
+    """Yield a writer whose calls are stored in `run`; its process ends with the block. Raises
+    ConfigError if the price of the model is unknown."""
     config = judge_config_of(wanted.writer)
     async with closing(await Provider.start(config, access, run.log_file)) as provider:
         yield DraftWriter(wanted, provider, Ledger(run, provider, config))

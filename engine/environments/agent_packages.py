@@ -17,8 +17,8 @@ TITLE = "Packages of the agent"
 
 
 def packages_name(project: Path, agent: AgentConfig) -> str:
-    """Return the name of the agent's environment; empty without requirements. Raises ConfigError if
-    the file is missing, or outside of the project and not confirmed."""
+    """Return the name of the environment with the agent's packages; empty if it has no requirements
+    file. Raises ConfigError if the file is missing, or outside of the project and not confirmed."""
     if agent.requirements is None:
         return ""
     file = project_file(project, agent.requirements, "agent.requirements")

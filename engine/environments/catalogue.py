@@ -53,7 +53,7 @@ WORDS = {
 
 def environments(card_lacks: str = "") -> EnvironmentList:
     """Return the state of all environments; `card_lacks` says why CUDA cannot be used on this
-    machine. Raises EnvironmentMissing without a checkout."""
+    machine (empty: it can). Raises EnvironmentMissing without a checkout."""
     found = {status.name: status for status in statuses()}
     problem: Problem | None = None
     choice = EngineChoice()

@@ -77,7 +77,7 @@ def forget(name: str) -> None:
 
 
 def follow_repair(name: str) -> None:
-    """Select the repaired folder if the selected engine was repaired."""
+    """Select the new folder of an environment after its repair, if it is the selected engine."""
     status = status_of(name)
     choice = read_choice()
     if not status.engine or choice.current.name != name or choice.current.home == status.home:
@@ -108,7 +108,7 @@ def sweep(name: str) -> None:
 
 
 def processes_in(homes: set[Path]) -> list[psutil.Process]:
-    """Return processes that run a Python of these environments."""
+    """Return processes that run a Python of the environments in these folders."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or [""]

@@ -22,7 +22,8 @@ from engine.storage.checkpoints.references import NamedCheckpoint, find_checkpoi
 def find_contestants(
     project: Path, config: ProjectConfig, names: Sequence[str]
 ) -> list[Contestant]:
-    """Return contestants in order; default: base model and best checkpoint of the newest run."""
+    """Return the models to compare, by name and in order; without names, the base model and the
+    best checkpoint of the newest run."""
     chosen = [_find(project, config, name) for name in names]
     chosen = chosen or [_base(config), _newest_best(project, config)]
     seen: Counter[str] = Counter()

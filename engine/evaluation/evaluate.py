@@ -53,7 +53,7 @@ class PauseControl:
         return self._run.orders.stop_after_step
 
     async def passes(self) -> bool:
-        """Wait while the run is paused. Returns False if it should stop."""
+        """Wait while the run is paused. Returns False if the evaluation should stop."""
         if self._run.orders.paused and not self.closed:
             async with self._one_waits:
                 await self._wait()
@@ -89,8 +89,9 @@ class EvaluationResources:
 async def evaluate(
     run: Run, hall: EvaluationResources, closing: Callable[[Run], Awaitable[None]]
 ) -> None:
-    """Evaluate to the end, or until a stop is requested; `closing` is called when all trajectories
-    are scored. Raises errors of the workers and of the store."""
+    """Evaluate to the end, or until a stop is requested; `hall` has what all rollouts share, and
+    `closing` is called when all trajectories are scored. Raises errors of the workers and of the
+    store."""
     start_s = time.monotonic()
     plan = run.spec.evaluation
     assert plan is not None
@@ -127,7 +128,8 @@ class Task:
 def missing_rollouts(
     run: Run, plan: EvaluationPlan, contestant: int, scenarios: list[Scenario]
 ) -> list[Task]:
-    """Return the rollouts of a contestant that are not stored yet, by scenario."""
+    """Return the rollouts of contestant number `contestant` that are not stored yet, by
+    scenario."""
     stored = {(row.group, row.index) for row in run.reader.summaries_of("validation", STEP)}
     entries = [
         number
@@ -156,7 +158,8 @@ async def run_contestant(
     tasks: list[Task],
     gate: PauseControl,
 ) -> None:
-    """Make and store the missing rollouts of one contestant."""
+    """Make and store these missing rollouts of one contestant, with its stages by entry of the
+    plan."""
     await run.enter(STEP, "validating")
     done = run.reader.counts()[0]
     progress = Progress(run, "validation", STEP, range(plan.scenarios), plan.size, done)
@@ -181,8 +184,8 @@ async def run_contestant(
 async def providers_of(
     run: Run, plan: EvaluationPlan, hall: EvaluationResources
 ) -> AsyncIterator[Providers | None]:
-    """Start the process for provider models if a contestant needs it. Started first, so that
-    missing prices are reported before any rollout. Raises ConfigError."""
+    """Context manager of the process for provider models; None if no contestant needs it. Started
+    first, so that missing prices are reported before any rollout. Raises ConfigError."""
     models = [one.model for one in plan.contestants if one.kind == "provider"]
     if not models:
         yield None
@@ -199,7 +202,8 @@ async def stages_of(
     contestant: Contestant,
     providers: Providers | None,
 ) -> AsyncIterator[dict[int, Stage | RemoteStage]]:
-    """Stages of a contestant by entry; its policy is closed when the block ends."""
+    """Context manager of a contestant's stages (what its rollouts share) by entry of the plan; its
+    policy is closed when the block ends."""
     entries = {n: e for n, e in enumerate(plan.entries) if e.contestant == contestant}
     systems = {n: e.variant.text if e.variant else None for n, e in entries.items()}
     shared = (hall.gateway, hall.base_url, hall.pool)

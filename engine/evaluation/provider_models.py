@@ -36,7 +36,8 @@ class Providers:
 
     @classmethod
     async def start(cls, run: Run, models: Sequence[str], access: Access) -> "Providers":
-        """Connect and look up prices. Raises ConfigError if a price is unknown."""
+        """Start a client for these models and look up their prices. Raises ConfigError if one is
+        unknown."""
         client = await access.open("provider", run.log_file)
         try:
             config = run.config.evaluate
@@ -57,7 +58,8 @@ class Providers:
     async def say(
         self, model: str, attempt: str, call: str, body: dict[str, Any]
     ) -> ProviderAnswer:
-        """Send a request, with retries. Raises NoProviderAnswer if it finally fails."""
+        """Send request `body` of the rollout with trajectory id `attempt`, with retries; `call` is
+        its number and choice. Raises NoProviderAnswer if it finally fails."""
         key = self._key(model, attempt, call, body)
         most, spent, number = self._most_cost(model, body), 0.0, 0
         while True:

@@ -64,12 +64,12 @@ async def export_checkpoint(
     record: Record,
     pids: set[int] | None = None,
 ) -> ExportReport:
-    """Export a checkpoint of a run folder (None: the newest) and verify it. `record` stores the
-    event in the run, and `pids` receives the PIDs of the processes.
+    """Export a checkpoint (`step` None: the newest) of the run in folder `run` and verify it.
+    `tell` receives progress, `record` stores the event in the run, and `pids` holds the PIDs of the
+    processes.
 
     A report with the verdict `differs` and an empty path means that nothing was kept. Raises
-    ConfigError, Refused, ModelError, StoreError and ChildDied; nothing is left behind then.
-    """
+    ConfigError, Refused, ModelError, StoreError and ChildDied; nothing is left behind then."""
     start_s = time.monotonic()
     _tick(tell, "checking", 0, 1)
     source = await asyncio.to_thread(read_source, run, step, request.prompts)
@@ -112,7 +112,8 @@ class _Job:
         return self.place.work / "adapter"
 
     async def build_and_compare(self, start_s: float) -> tuple[ParityReport, Manifest]:
-        """Write the export in one process, and read it back in another for the comparison."""
+        """Write the export in one process, and read it back in another for the comparison with the
+        trained model. `start_s`: when the export began."""
         await asyncio.to_thread(self.source.copy_adapter, self.adapter)
         async with self._process() as builder, self._process() as reader:
             built = await self._ask(builder, "build", **self._building())

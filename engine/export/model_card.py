@@ -53,7 +53,8 @@ def served_name(spec: RunSpec) -> str:
 
 
 def provenance(source: Source, kind: ExportFormat, dtype: ExportDtype, proven_in: str) -> str:
-    """Return the text of `atelier.json`: origin and settings, for programs."""
+    """Return the text of `atelier.json`: origin and settings, for programs. `proven_in` is the
+    precision of the parity check."""
     spec, base = source.spec, source.base
     facts = {
         "schema": 1,

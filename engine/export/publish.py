@@ -39,8 +39,8 @@ class Place:
 
     @classmethod
     def claim(cls, out: str, need_bytes: int) -> "Place":
-        """Create the scratch folder. Raises ConfigError for a bad target, Refused if the disk is
-        full."""
+        """Create the scratch folder of an export to folder `out`. Raises ConfigError for a bad
+        target, Refused if the disk has less than `need_bytes` free."""
         target = Path(out).expanduser()
         if not target.is_absolute():
             raise ConfigError.of("export.relative", f"{out} is not an absolute path.", where="out")
@@ -97,10 +97,9 @@ def check_room(folder: Path, need_bytes: int) -> None:
 
 
 def manifest_of(folder: Path, known: Manifest | None = None) -> Manifest:
-    """Return size and SHA-256 of every file but the manifest, after fsync.
+    """Return size and SHA-256 of every file in a folder but the manifest, after fsync.
 
-    Entries in `known` are reused without reading.
-    """
+    Entries in `known` are reused without reading."""
     entries: Manifest = dict(known or {})
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

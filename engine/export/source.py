@@ -95,8 +95,9 @@ class Source:
 
 
 def read_source(run: Path, step: int | None, prompts: int) -> Source:
-    """Read the source of an export. Raises Refused without a complete checkpoint or stored
-    trajectories, StoreError and ModelError if run or base model cannot be read."""
+    """Read what an export needs of a run: checkpoint (`step` None: the newest), base model, and up
+    to `prompts` stored sequences for verification. Raises Refused without a complete checkpoint or
+    stored trajectories, StoreError and ModelError if run or base model cannot be read."""
     spec = read_spec(run)
     with run_reader(run) as reader:
         checkpoint = _checkpoint(run, reader, step)
@@ -138,7 +139,7 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
 
 
 def dtype_of(request: ExportCheckpoint, base: Path) -> ExportDtype:
-    """Return the requested data type, or float32 for adapters, float16 for GGUF, else the
+    """Requested data type of the weights, or float32 for adapters, float16 for GGUF, else the
     base's."""
     if request.dtype:
         return request.dtype

@@ -125,8 +125,9 @@ def _existing(path: Path) -> Path:
 def examine_graphics(
     found: Found, own: TorchBuild | None, gpu: TorchBuild | None, cache: Path
 ) -> list[Check]:
-    """Check GPUs, driver and torch. `own` and `gpu` are the torch builds of this environment and of
-    the GPU engine, `cache` is the folder where the latter would be installed."""
+    """Check the GPUs `found`, driver and torch. `own` and `gpu` are the torch builds of this
+    environment and of the GPU engine (None: not installed), `cache` is the folder where the latter
+    would be installed."""
     if not found.cards:
         words = f"none, training runs on the processor. {found.reason}".strip()
         return [Check(name="Graphics card", state="good", words=words)]

@@ -22,7 +22,7 @@ class Need(NamedTuple):
 
     @property
     def over(self) -> int:
-        """Missing bytes; negative if it fits."""
+        """Bytes missing to fit; negative if it fits."""
         return self.peak - self.room
 
 
@@ -35,9 +35,9 @@ Price = Callable[[ProjectConfig], Need]
 
 
 def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tuple[MemoryFix, ...]:
-    """Return the mildest sufficient fix of each kind, or else the one that saves most. If none
-    suffices, all together are the last entry. `host`: on the CPU, where quantisation and vLLM do
-    not apply."""
+    """Return changes of settings that save memory: of each kind the mildest sufficient one, or else
+    the one that saves most. If none suffices, all together are the last entry. `price` returns the
+    memory that settings need. `host`: on the CPU, where quantisation and vLLM do not apply."""
     before = price(config)
     found: list[MemoryFix] = []
     together: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tup
 
 
 def advice(fix: MemoryFix, room: int) -> str:
-    """Return a fix with its saving as text."""
+    """Describe a fix and its saving as text, for `room` bytes of memory."""
     values = ", ".join(f"{key} = {value}" for key, value in fix.values.items())
     saved, peak, all_ = (
         f"{number / 1e9:.1f}" for number in (fix.saves_bytes, fix.peak_bytes, room)

@@ -31,13 +31,15 @@ class Counted(NamedTuple):
 def preflight(
     config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """Return the forecast of a run, with the GPU memory plan if it uses GPUs."""
+    """Return the forecast of a run (arguments as for `forecast`), with the GPU memory plan if it
+    uses GPUs."""
     made = forecast(config, model, step_times_s, place)
     return made.model_copy(update={"vram": vram_plan(config, model, cards_of(config.backend))})
 
 
 def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan | None:
-    """Return the memory plan, with fixes if it does not fit. None if no GPU has a known size."""
+    """Return the memory plan of these GPUs, with fixes if it does not fit. None if no GPU has a
+    known size."""
     known = [card for card in cards if card.total_bytes]
     if not known:
         return None
@@ -50,7 +52,8 @@ def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Vram
 def smaller_settings(
     config: ProjectConfig, model: Path, cards: Sequence[Card]
 ) -> tuple[MemoryFix, ...]:
-    """Return fixes even if the plan fits: used when memory ran out, so the plan was too low."""
+    """Return fixes even if the plan fits, because memory ran out nevertheless. Without `cards`: for
+    the CPU."""
     known = [card for card in cards if card.total_bytes]
     if known:
         return memory_fixes(config, lambda c: _need(c, model, known))

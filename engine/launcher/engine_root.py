@@ -17,15 +17,15 @@ ORIGIN, STAMP = "origin.txt", "stamp.txt"
 
 
 def checkout() -> Path:
-    """Root folder of the source code; for a copied root, the folder that was copied."""
+    """Root folder of the source code; if this code runs in a copy, the folder that was copied."""
     root = Path(__file__).resolve().parents[2]
     origin = root / ORIGIN
     return Path(origin.read_text().strip()) if origin.exists() else root
 
 
 def make_engine_root(home: Path, root: Path) -> Path:
-    """Folder from which an engine of the checkout `root` is started in the environment `home`;
-    created or repaired if necessary."""
+    """Return the folder from which an engine of the checkout `root` is started in the environment
+    folder `home`; created or repaired if necessary."""
     root = root.resolve()
     stand = home / "atelier" / hashlib.sha256(str(root).encode()).hexdigest()[:12]
     if not all(_same(stand / part, root / part) for part in PARTS):

@@ -94,8 +94,8 @@ def title_of(name: str) -> str:
 
 
 def chosen_interpreters() -> tuple[list[Interpreter], list[str]]:
-    """Current, previous and built-in engine without duplicates, and a message if the current engine
-    is missing."""
+    """Interpreters of the current, previous and built-in engine without duplicates, and messages:
+    one if the current engine is missing."""
     notices: list[str] = []
     interpreters: list[Interpreter] = []
     try:
@@ -127,7 +127,8 @@ def own_interpreter() -> Interpreter:
 
 
 def given_interpreter(python: str, name: str = "") -> Interpreter:
-    """Interpreter at a given path; an engine of an environment runs in its own root folder."""
+    """Interpreter at the path `python`, called `name` in messages (empty: by its environment or
+    path). That of an environment gets its own root folder."""
     home = engine_home(Path(python))
     if home is not None:
         known = json.loads((home / MARK).read_text())["name"]
@@ -155,7 +156,7 @@ def running_engine() -> ChosenEngine:
 
 
 def why_broken(one: Interpreter) -> str:
-    """Error message of this interpreter when it imports the engine; empty if the import works."""
+    """Error message of an interpreter that cannot import the engine; empty if it can."""
     try:
         done = subprocess.run(
             [one.python, "-c", "import engine.server.serve"],

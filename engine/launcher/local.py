@@ -81,7 +81,8 @@ def proof(token: str, nonce: str) -> str:
 
 
 async def find(workspace: Path) -> Endpoint | None:
-    """Verified running engine of this workspace, or None. A stale discovery file is ignored."""
+    """Return the verified running engine of this workspace, or None. A stale discovery file is
+    ignored. Raises LaunchError for an engine of another version."""
     try:
         record = json.loads(discovery_file(workspace).read_text())
         endpoint = Endpoint(
@@ -188,7 +189,7 @@ MOST_PROOF_BYTES = 1024
 
 
 async def verify_engine(port: int, token: str, socket: Path | None = None) -> bool:
-    """Whether the program at this address has the token, which is not sent."""
+    """Whether the program at this port (or Unix socket) knows the token, which is not sent."""
     nonce = secrets.token_hex(16)
     url = f"http://127.0.0.1:{port}{PROOF_PATH}"
     uds = str(socket) if socket else None

@@ -31,8 +31,8 @@ INDEX = "model.safetensors.index.json"
 
 
 def check_folder(folder: Path, name: str) -> Path:
-    """Return the folder if its model can be trained safely. Raises ModelError with the reason
-    otherwise."""
+    """Return the folder if its model can be trained safely. Raises ModelError, which calls it
+    `name`, with the reason otherwise."""
     if not (folder / "config.json").is_file():
         raise ModelError.of(
             "model.not_a_model",
@@ -116,7 +116,8 @@ def _counts(
                 sides += sum(shape)
 
     def number(*names: str, default: int | None = None) -> int:
-        """Return the first of these settings that the config has, a positive integer."""
+        """Return the first of these settings that the config has, else `default`; it must be a
+        positive integer."""
         found = next((config[name] for name in names if config.get(name) is not None), default)
         if isinstance(found, bool) or not isinstance(found, int) or not 0 < found < 2**31:
             raise _unreadable(config_file, f"{names[0]} is {str(found)[:40]}, not a positive count")

@@ -177,19 +177,22 @@ class Child:
         return self._ended is None
 
     async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Send one request and wait for its answer. Raises ChildDied or the child's problem."""
+        """Send operation `op` with these arguments and wait for the answer. Raises ChildDied or the
+        child's problem."""
         async for kind, value in self._exchange(op, fields):
             if kind == "ok":
                 return value
         raise AssertionError("an exchange ends with an answer")
 
     async def stream(self, op: str, **fields: Any) -> AsyncIterator[dict[str, Any]]:
-        """Yield partial answers, then the final one; closing the iterator cancels the request."""
+        """Send operation `op`, and yield partial answers, then the final one; closing the iterator
+        cancels it."""
         async for _, value in self._exchange(op, fields):
             yield value
 
     async def close(self, grace_s: float = 5.0) -> None:
-        """End the process and all its descendants; returns when they have ended."""
+        """End the process and all its descendants, by force after `grace_s` seconds; returns when
+        they have ended."""
         await self._end(descendants(self.process.pid), grace_s)
 
     async def kill(self) -> None:

@@ -54,7 +54,8 @@ def confirmed_addresses() -> list[AddressConfirmation]:
 
 
 def sends_key(model: str, address: str | None, more: Confirmed = (), where: str = "") -> bool:
-    """Whether requests to this model at this address carry the provider's key. Raises ConfigError
+    """Whether requests to this model carry the provider's key. `address` None is the provider's
+    own, `more` are further confirmed ones, `where` names the setting in errors. Raises ConfigError
     if the address is not allowed, or the model name is invalid."""
     try:
         check_model(model)
@@ -68,7 +69,8 @@ def sends_key(model: str, address: str | None, more: Confirmed = (), where: str 
 
 
 def tracker_key(name: TrackerName, settings: Section, key: str) -> str:
-    """Key for a tracker, or "". Raises ConfigError if its address is not allowed."""
+    """API key to use for a tracker: `key`, or "" if its address must not get it. Raises ConfigError
+    if the address is not allowed."""
     field = FIELDS.get(name)
     address = str(getattr(settings, field)) if field else ""
     if not address or address in CLOUDS.get(name, ()):
@@ -82,8 +84,8 @@ def tracker_key(name: TrackerName, settings: Section, key: str) -> str:
 def check_section(
     section: str, config: JudgeConfig | EvaluateConfig, models: Iterable[str], more: Confirmed = ()
 ) -> None:
-    """Check the models of a section. Raises ConfigError for the first model whose address is not
-    allowed."""
+    """Raise ConfigError for the first of these models of the settings' `section` whose address is
+    not confirmed, neither on this machine nor in `more`."""
     for model in models:
         sends_key(model, config.base_url, more, f"{section}.base_url")
 
@@ -91,9 +93,9 @@ def check_section(
 def check_addresses(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> None:
-    """Check all addresses of a run: judges, trackers, and the `providers`' models that an
-    evaluation compares. `more` are further confirmed addresses. Raises ConfigError for the first
-    unconfirmed one."""
+    """Check all addresses of a run: judges, trackers, and the models `providers` that an evaluation
+    compares. `more` are further confirmed addresses. Raises ConfigError for the first unconfirmed
+    one."""
     if problems := address_problems(config, providers, more):
         raise ConfigError(problems[0])
 
@@ -101,7 +103,7 @@ def check_addresses(
 def address_problems(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> list[Problem]:
-    """Problems of the addresses in these settings."""
+    """Problems of all addresses of a run; arguments as for `check_addresses`."""
     found: list[Problem] = []
     judges = config.judge.models if config.judge.enabled else ()
     sections: list[tuple[str, JudgeConfig | EvaluateConfig, Iterable[str]]] = [

@@ -17,7 +17,8 @@ MOST_TEXT_BYTES = 2**22
 
 
 def confirm_file(project: Path, path: Path) -> None:
-    """Store the permission of a project to read a file. Raises Refused."""
+    """Store the person's permission that a project reads the file `path` outside of it. Raises
+    Refused."""
     wanted = FileConfirmation(project=str(project.resolve()), path=str(path.resolve()))
     with edit_record() as record:
         if wanted not in record.files:
@@ -25,8 +26,8 @@ def confirm_file(project: Path, path: Path) -> None:
 
 
 def project_file(project: Path, name: str, setting: str) -> Path:
-    """Resolved path of a file that a setting names; it need not exist. Raises ConfigError if it is
-    outside of the project and not confirmed, or is not a regular file."""
+    """Resolved path of the project's file `name`, as given in `setting`; it need not exist. Raises
+    ConfigError if it is outside of the project and not confirmed, or is not a regular file."""
     root = project.resolve()
     try:
         target = (root / Path(name).expanduser()).resolve()

@@ -38,21 +38,21 @@ def trust_project(project: Path) -> None:
 
 
 def trust_new_project(project: Path) -> None:
-    """Record a folder that Atelier has just created, which has no runs yet."""
+    """Record a folder that Atelier has just created as trusted; it has no runs yet."""
     with edit_record() as record:
         if (identity := folder_identity(project.resolve())) is not None:
             record.folders[str(project.resolve())] = identity
 
 
 def trust_run(folder: Path) -> None:
-    """Record the run.json in this folder, if there is one."""
+    """Record the run.json in this folder as trusted, if there is one."""
     if (spec := _spec(folder)) is not None:
         remember_run(folder.name, spec)
 
 
 def is_trusted(project: Path) -> bool:
-    """Whether this same folder was recorded, not only its path. Raises Refused if the record is
-    unreadable."""
+    """Whether the person trusts this folder; another folder at the same path is not trusted. Raises
+    Refused if the record is unreadable."""
     project = project.resolve()
     known = read_record().folders.get(str(project))
     return known is not None and known == folder_identity(project)

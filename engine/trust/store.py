@@ -88,7 +88,7 @@ def remember_run(run_id: str, spec: bytes) -> None:
 
 
 def is_known_run(run_id: str, spec: bytes) -> bool:
-    """Whether a run.json with this content was recorded."""
+    """Whether a run.json with this content (`spec`) was recorded for this run id."""
     try:
         text = _run_file(run_id).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):

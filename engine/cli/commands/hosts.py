@@ -184,7 +184,7 @@ ACTIONS = {
 
 
 async def connected(client: EngineClient, name: str) -> None:
-    """Connect to a server and its engine. Raises Refused with the problem."""
+    """Connect to the named server and its engine. Raises Refused with the problem."""
     await act(client, name, "connect", _connected)
 
 
@@ -205,7 +205,8 @@ def show_report(report: HostReport) -> None:
 async def act(
     client: EngineClient, name: str, action: str, done: Callable[[HostView], bool]
 ) -> HostView:
-    """Request a server action and wait until `done`. Raises Refused if it failed."""
+    """Request a server action and wait until `done` accepts the server's state. Raises Refused if
+    it failed."""
     listed = await client.act_on_host(name, ActOnHost.model_validate({"action": action}))
     progress, started_at = Progress(), time.monotonic()
     while True:

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def export(folder: Path, arguments: argparse.Namespace) -> int:
-    """Print labels in force, oldest first; with --all also undone ones."""
+    """Print a run's labels in force, oldest first; with --all also undone ones."""
     with run_reader(folder) as reader:
         for label in reader.labels():
             if label.holds() or arguments.all:

@@ -46,7 +46,7 @@ async def track(arguments: argparse.Namespace) -> int:
 
 
 async def lend_tracker_keys(client: EngineClient) -> None:
-    """Lend the trackers' API keys of this terminal's environment."""
+    """Lend the engine the trackers' API keys in this terminal's environment."""
     if keys := tracker_keys_in(os.environ):
         await client.lend_tracker_keys(keys)
 

@@ -84,7 +84,8 @@ async def begin(
     overrides: dict[str, Any],
     kind: TrainingKind,
 ) -> RunSummary:
-    """Start a run with the options of `train` or `sft`, or resume the one that `--resume` names."""
+    """Start a run of this kind with the command's options, or resume the one that `--resume`
+    names."""
     if arguments.resume:
         return await resume(client, project, arguments.resume, getattr(arguments, "steps", None))
     if arguments.host:
@@ -106,7 +107,7 @@ async def begin(
 async def resume(
     client: EngineClient, project: Path, name: str, steps: int | None = None
 ) -> RunSummary:
-    """Resume a run of the project, by its id or name."""
+    """Resume a run of the project, by its id or name, to `steps` in total (None: as planned)."""
     runs = await client.runs(str(project))
     wanted = next((run for run in runs if name in (run.id, run.name)), None)
     if wanted is None:
@@ -119,7 +120,8 @@ async def resume(
 async def lend_keys(
     client: EngineClient, project: Path, overrides: dict[str, Any], more: Sequence[str] = ()
 ) -> None:
-    """Lend the API keys of this terminal's environment for the judges and `more` models."""
+    """Lend the engine the API keys in this terminal's environment for the judges and `more`
+    models."""
     with contextlib.suppress(ConfigError):  # what is wrong with the project is said when it starts
         models = [*load_config(project, overrides).judge.models, *more]
         if keys := keys_in(os.environ, models):

@@ -24,7 +24,7 @@ CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Store the confirmations of the command line."""
+    """Store the confirmations of the command line; returns the exit code."""
     for pair in arguments.confirm_address:
         _confirm_pair(pair)
     if arguments.project:
@@ -40,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def settle_trust(arguments: argparse.Namespace) -> None:
-    """Settle trust before a command that runs or sends. Raises Refused, ConfigError."""
+    """Store the confirmations of the command line, and ask for missing trust, before a command that
+    runs code or sends data. Raises Refused, ConfigError."""
     for pair in arguments.confirm_address:
         _confirm_pair(pair)
     if folder := _folder(arguments):

@@ -37,7 +37,8 @@ def queue(parser: argparse.ArgumentParser) -> None:
 
 
 def money(parser: argparse._ActionsContainer, budget: float | None = None) -> None:
-    """Options of commands that call models billed by the token."""
+    """Add options of commands that call models billed by the token; `budget` is the default in USD
+    (None: no limit)."""
     usual = "" if budget is None else f" ({budget:g})"
     parser.add_argument(
         "--budget", type=float, default=budget, metavar="USD", help=f"spend at most this{usual}"
@@ -52,7 +53,7 @@ def money(parser: argparse._ActionsContainer, budget: float | None = None) -> No
 
 
 def trust(parser: argparse.ArgumentParser) -> None:
-    """Options of commands that run a project's code or send any of its data."""
+    """Add options of commands that run a project's code or send any of its data."""
     parser.add_argument(
         "--trust",
         action="store_true",

@@ -23,7 +23,7 @@ MOVES = ("fetch", "bring-home", "send")
 
 
 def train_there(parser: argparse.ArgumentParser) -> None:
-    """Options that select the server of a run."""
+    """Add options that select the server of a run."""
     parser.add_argument("--host", default="", metavar="NAME", help="on this server (see `hosts`)")
     parser.add_argument(
         "--lend-keys",

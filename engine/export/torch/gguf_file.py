@@ -86,7 +86,8 @@ def write_gguf(
     stops: list[int],
     progress: Progress,
 ) -> None:
-    """Write `model.gguf`, with one tensor in memory at a time."""
+    """Write `model.gguf` with the adapter merged, with one tensor in memory at a time. `stops` are
+    stop token ids."""
     names = TensorNames(base.folder)
     with contextlib.closing(
         GGUFWriter(folder / FILE, gguf.MODEL_ARCH_NAMES[names.kind.arch])
@@ -118,8 +119,8 @@ class GgufWeights:
         self._tensors = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
 
     def base_names(self, known: Iterable[str]) -> set[str]:
-        """Return the tensor names in the file; one that matches none of `known` keeps its GGUF
-        name."""
+        """Names of the file's tensors in the base model; one that matches none of `known` keeps its
+        GGUF name."""
         ours = {self._names.gguf(name): name for name in known}
         expected = {ROPE_FACTORS} if rope_factors(self._names.config) is not None else set()
         return {ours.get(name, name) for name in self._tensors.keys() - expected}

@@ -58,10 +58,10 @@ class Computing(BaseModel):
 
 
 def pick_computing(base: Path) -> Computing:
-    """Choose device and precision: float32 if memory allows, else bfloat16; a GPU if it has room.
+    """Choose device and precision to compute a model: float32 if memory allows, else bfloat16; a
+    GPU if it has room.
 
-    Raises ModelError if no device has enough memory for the model.
-    """
+    Raises ModelError if no device has enough memory for the model."""
     numbers = BaseWeights(base).count()
     free = {"cpu": psutil.virtual_memory().available}
     if torch.cuda.is_available():
@@ -135,7 +135,8 @@ def greedy_continuations(
     most_new: int,
     progress: Progress,
 ) -> LogProbs:
-    """Return log-probs of all passages, and continuations of up to `most_new` tokens."""
+    """Return log-probs of all passages, and greedy continuations of their prompts, of up to
+    `most_new` tokens or to a stop token."""
     total = 2 * len(passages)
     logprobs: list[list[float]] = [[] for _ in passages]
     done = 0

@@ -34,7 +34,8 @@ Bounds = tuple[Tensor, Tensor]
 def check_merged(
     base: BaseWeights, adapter: dict[str, Factors], folder: Path, dtype: str, progress: Progress
 ) -> WeightsCheck:
-    """Check a folder of safetensors; a copy of tied embeddings is optional."""
+    """Check the merged weights in a folder against base and adapter; a copy of tied embeddings is
+    optional."""
     exported = BaseWeights(folder)
     kind = getattr(torch, dtype)
 
@@ -53,7 +54,8 @@ def check_merged(
 def check_gguf(
     base: BaseWeights, adapter: dict[str, Factors], file: Path, progress: Progress
 ) -> WeightsCheck:
-    """Check a GGUF file; each tensor by the type that the file declares."""
+    """Check a GGUF file against base and adapter, each tensor by the type that the file
+    declares."""
     exported = GgufWeights(file, base.folder)
 
     def bad(name: str) -> int:
@@ -67,7 +69,7 @@ def check_gguf(
 
 
 def check_adapter(trained: Path, exported: Path) -> WeightsCheck:
-    """Check a PEFT folder: the same numbers, bit for bit."""
+    """Check that an exported PEFT folder has the same numbers as the trained one, bit for bit."""
     ours, theirs = load_file(trained / WEIGHTS), load_file(exported / WEIGHTS)
     both = sorted(ours.keys() & theirs.keys())
     wrong = [name for name in both if not torch.equal(ours[name], theirs[name])]

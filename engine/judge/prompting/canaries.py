@@ -43,8 +43,8 @@ def kind_of(turn: int) -> Kind:
 
 
 def with_canary(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
-    """Return the group with a canary (a bad answer of this kind that flatters the judge) at its
-    end."""
+    """Return the group with a canary at its end: a bad answer of this kind (flattery of the judge,
+    silence, bluster) to the same task."""
     first = group[0]
     start: list[Message] = []
     for message in first.messages:

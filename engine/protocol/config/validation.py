@@ -26,7 +26,8 @@ def changed_config(config: ProjectConfig, overrides: dict[str, Any]) -> ProjectC
 
 
 def config_problems(values: dict[str, Any], text: str = "") -> list[Problem]:
-    """Find the problems of nested settings, as parsed from TOML; `text` is the file, if any."""
+    """Find the problems of nested settings, as parsed from TOML; `text` is the file, from which
+    line numbers are taken (empty: none)."""
     try:
         ProjectConfig.model_validate(values)
     except ValidationError as error:
