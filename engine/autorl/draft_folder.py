@@ -34,9 +34,8 @@ def judge_config_of(writer: Writer) -> JudgeConfig:
 
 
 async def open_draft(wanted: DescribeTask) -> Path:
-    """Return the run folder of a project draft, created with its project if missing. Raises
-    ConfigError if the folder has other files or a finished project, Refused if it is not
-    trusted."""
+    """Run folder of a project draft, created with its project if missing. Raises ConfigError if the
+    folder has other files or a finished project, Refused if it is not trusted."""
     folder = Path(wanted.folder).expanduser().resolve()
     require_draft_folder(folder)
     if (folder / FILE).exists():

@@ -53,8 +53,7 @@ def similarity(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]
 def without_duplicates(
     kept: Sequence[DraftScenario], new: Sequence[DraftScenario]
 ) -> list[DraftScenario]:
-    """Return those of the `new` scenarios that are no near duplicates of `kept` ones or each
-    other."""
+    """Those of the `new` scenarios that are no near duplicates of `kept` ones or each other."""
     known = [shingles(one.input) for one in kept]
     found = []
     for one in new:

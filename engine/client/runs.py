@@ -111,10 +111,8 @@ class RunCalls(Transport):
         self, run_id: str, after: int = 0
     ) -> AsyncGenerator[Event | UnknownEvent, None]:
         """Replay events after `after`, then follow, until the engine closes the stream or is
-        silent.
-
-        Events with a `seq` arrive once and in order. To resume, pass the last processed `seq`.
-        """
+        silent. Events with a `seq` arrive once and in order. To resume, pass the last processed
+        `seq`."""
         async with aclosing(self._streamed(f"/runs/{run_id}/events", after=after)) as lines:
             async for line in lines:
                 yield decode(line)

@@ -54,8 +54,7 @@ class Status(BaseModel):
 
 
 def python_of(name: str) -> Path:
-    """Return the Python executable of an environment; the first call installs it into the user's
-    cache."""
+    """Python executable of an environment; the first call installs it into the user's cache."""
     done = run_bootstrap(command(name, "install"))
     replies = answers(done.stdout)
     if not replies or "python" not in replies[-1]:

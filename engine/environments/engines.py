@@ -11,10 +11,8 @@ from engine.protocol.records.environments import BUILT_IN, ChosenEngine, EngineC
 
 
 def use_engine(wanted: UseEngine) -> EngineChoice:
-    """Select the engine to start next. Raises Refused if it is not completely installed.
-
-    Selecting the current engine changes nothing, not even the previous one.
-    """
+    """Select the engine to start next. Raises Refused if it is not completely installed. Selecting
+    the current engine changes nothing, not even the previous one."""
     if wanted.name == BUILT_IN:
         return choose(ChosenEngine())
     return choose(_whole(wanted))

@@ -53,10 +53,9 @@ def compare(
 
 def difference_of(differences_N: Sequence[float]) -> tuple[Interval | None, float | None]:
     """Return (mean with its 95 % interval, two-sided p) of differences, one per scenario; (None,
-    None) without any.
-
-    p counts the observed signs among the flips, so it is never 0 (Phipson & Smyth 2010, SAGMB
-    9:39). Below `LEAST` scenarios the interval is the range of the differences and 0."""
+    None) without any. p counts the observed signs among the flips, so it is never 0 (Phipson &
+    Smyth 2010, SAGMB 9:39). Below `LEAST` scenarios the interval is the range of the differences
+    and 0."""
     count = len(differences_N)
     if not count:
         return None, None

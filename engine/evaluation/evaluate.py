@@ -128,8 +128,7 @@ class Task:
 def missing_rollouts(
     run: Run, plan: EvaluationPlan, contestant: int, scenarios: list[Scenario]
 ) -> list[Task]:
-    """Return the rollouts of contestant number `contestant` that are not stored yet, by
-    scenario."""
+    """Rollouts of contestant number `contestant` that are not stored yet, by scenario."""
     stored = {(row.group, row.index) for row in run.reader.summaries_of("validation", STEP)}
     entries = [
         number

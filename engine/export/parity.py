@@ -63,8 +63,7 @@ Top = Sequence[Sequence[tuple[int, float]]]
 
 
 def limits_for(dtype: ExportDtype, computed_in: str) -> Limits:
-    """Return the tolerances of the coarser of two precisions: of the export, and of the
-    computation."""
+    """Tolerances of the coarser of two precisions: of the export, and of the computation."""
     return LIMITS[max(dtype, computed_in, key=ORDER.index)]
 
 
@@ -104,10 +103,9 @@ def greedy_match(
     decode: Callable[[list[int]], str],
 ) -> GreedyMatch:
     """Compare greedy continuations of prompts by token; `top` has the reference's top log-probs per
-    position, `tie` the largest difference that counts as a tie.
-
-    Two models whose log-probs differ by ε may choose different tokens only if the reference has a
-    difference below 2 ε between them. That is a tie, after which the texts are not comparable."""
+    position, `tie` the largest difference that counts as a tie. Two models whose log-probs differ
+    by ε may choose different tokens only if the reference has a difference below 2 ε between them.
+    That is a tie, after which the texts are not comparable."""
     same = ties = 0
     shown: FirstDifference | None = None
     for row, prompt in enumerate(prompts):
@@ -140,10 +138,8 @@ def verdict_of(
     same: Sameness | None,
 ) -> tuple[Parity, list[str]]:
     """Return the verdict on an export and its reasons as sentences; a missing measurement (None) is
-    a reason.
-
-    Exports converted by llama.cpp are `close` at best, since their values were not compared one by
-    one."""
+    a reason. Exports converted by llama.cpp are `close` at best, since their values were not
+    compared one by one."""
     failures = [
         *_files_failures(files),
         *_weights_failures(weights),

@@ -97,9 +97,8 @@ def check_room(folder: Path, need_bytes: int) -> None:
 
 
 def manifest_of(folder: Path, known: Manifest | None = None) -> Manifest:
-    """Return size and SHA-256 of every file in a folder but the manifest, after fsync.
-
-    Entries in `known` are reused without reading."""
+    """Return size and SHA-256 of every file in a folder but the manifest, after fsync. Entries in
+    `known` are reused without reading."""
     entries: Manifest = dict(known or {})
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

@@ -31,15 +31,13 @@ class Counted(NamedTuple):
 def preflight(
     config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """Return the forecast of a run (arguments as for `forecast`), with the GPU memory plan if it
-    uses GPUs."""
+    """Forecast of a run (arguments as for `forecast`), with the GPU memory plan if it uses GPUs."""
     made = forecast(config, model, step_times_s, place)
     return made.model_copy(update={"vram": vram_plan(config, model, cards_of(config.backend))})
 
 
 def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan | None:
-    """Return the memory plan of these GPUs, with fixes if it does not fit. None if no GPU has a
-    known size."""
+    """Memory plan of these GPUs, with fixes if it does not fit. None if no GPU has a known size."""
     known = [card for card in cards if card.total_bytes]
     if not known:
         return None

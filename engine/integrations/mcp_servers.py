@@ -66,8 +66,7 @@ def set_server(project: Path, request: SetServer) -> None:
 
 
 def check_file(file: Path) -> dict[str, McpServer]:
-    """Return the servers by name in a file of mcp.json's format. Raises ConfigError if it has
-    none."""
+    """Servers by name in a file of mcp.json's format. Raises ConfigError if it has none."""
     found = {name: _server(name, values) for name, values in _parse(file)[SERVERS].items()}
     if not found:
         raise ConfigError.of("mcp.none", "It has no servers.", where=str(file))
@@ -126,10 +125,8 @@ LINE_LIMIT = 2**24
 
 async def discover_tools(project: Path, name: str = "") -> ServerViews:
     """Return each configured server (or only `name`, if not empty) with its tools, or with its
-    problem.
-
-    Tools that mcp.json selects but the server lacks are a problem too. Raises ConfigError if
-    mcp.json is invalid or the agent's packages are missing. Raises Refused if the project is not
+    problem. Tools that mcp.json selects but the server lacks are a problem too. Raises ConfigError
+    if mcp.json is invalid or the agent's packages are missing. Raises Refused if the project is not
     trusted, because this runs its commands."""
     await asyncio.to_thread(require_trust, project)
     servers = await asyncio.to_thread(read_servers, project)

@@ -47,8 +47,7 @@ def newest_attempt(
 
 
 def last_words(attempt: Trajectory, most: int) -> str:
-    """Return the last non-empty message of the model, cut to `most` characters; empty without
-    one."""
+    """Last non-empty message of the model, cut to `most` characters; empty without one."""
     texts = [m.content for m in attempt.messages if m.role == "assistant" and m.content.strip()]
     return texts[-1].strip()[:most] if texts else ""
 

@@ -83,10 +83,8 @@ class Ruler:
         lessons: Callable[[], list[JudgeExample]] = list,
         renewed: Callable[[], str] = str,
     ) -> None:
-        """`renewed` returns the text of a rubric that replaces `rubric` from then on, or "".
-
-        Raises ConfigError if the prompt does not support the criteria of the rubric.
-        """
+        """`renewed` returns the text of a rubric that replaces `rubric` from then on, or "". Raises
+        ConfigError if the prompt does not support the criteria of the rubric."""
         check_fit(config, rubric)
         self._config = config
         self._rubric = rubric
@@ -112,8 +110,7 @@ class Ruler:
         ]
 
     def first_questions(self, model: str, group: list[Trajectory]) -> list[Messages]:
-        """Return the first prompt of a judge for a group, in a list that is empty if nothing can be
-        judged."""
+        """First prompt of a judge for a group, in a list that is empty if nothing can be judged."""
         attempts = [one for one in group if can_be_judged(one)]
         if not attempts:
             return []

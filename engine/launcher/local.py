@@ -103,12 +103,10 @@ async def find(workspace: Path) -> Endpoint | None:
 
 
 async def start(workspace: Path, python: str | None = None) -> Endpoint:
-    """Start an engine that outlives this process; returns when it accepts requests.
-
-    With `python` only that interpreter is tried. Otherwise the chosen engine is started or, if it
-    is broken, the previous or built-in one, with a message in the endpoint's `notice`. Raises
-    LaunchError with the engine's last output if none starts.
-    """
+    """Start an engine that outlives this process; returns when it accepts requests. With `python`
+    only that interpreter is tried. Otherwise the chosen engine is started or, if it is broken, the
+    previous or built-in one, with a message in the endpoint's `notice`. Raises LaunchError with the
+    engine's last output if none starts."""
     workspace.mkdir(parents=True, exist_ok=True)
     if python:
         return await _start(workspace, given_interpreter(python))

@@ -63,10 +63,8 @@ def check_folder(folder: Path, name: str) -> Path:
 
 
 def chat_template(folder: Path) -> str:
-    """Return the Jinja chat template of a model; empty if it has none.
-
-    Raises ModelError for a file that cannot be read.
-    """
+    """Return the Jinja chat template of a model; empty if it has none. Raises ModelError for a file
+    that cannot be read."""
     if (file := folder / "chat_template.jinja").exists():
         return _read(file, MOST_TEMPLATE_BYTES).decode("utf-8", "replace")
     config = read_json(folder / "tokenizer_config.json").get("chat_template")
@@ -90,11 +88,9 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def shape_counts(folder: Path) -> dict[str, int]:
-    """Return counts from the safetensors headers and config.json.
-
-    `parameters` in all, `linear` in adapted layers, `lora_sides` Σ (in + out) over these, and the
-    numbers of layers and heads and the widths in the config. Raises ModelError.
-    """
+    """Return counts from the safetensors headers and config.json. `parameters` in all, `linear` in
+    adapted layers, `lora_sides` Σ (in + out) over these, and the numbers of layers and heads and
+    the widths in the config. Raises ModelError."""
     files = tuple((file, *_version(file)) for file in sorted(folder.glob("*.safetensors")))
     return dict(_counts(folder / "config.json", _version(folder / "config.json"), files))
 
@@ -140,10 +136,8 @@ def _counts(
 
 def header(file: Path) -> dict[str, Any]:
     """Return the header of a safetensors file: `dtype`, `shape`, `data_offsets` by tensor name.
-
     Raises ModelError if it does not match the file: the bytes of all tensors must be contiguous,
-    lie within the file, and match their shapes.
-    """
+    lie within the file, and match their shapes."""
     size = _regular(file).st_size
     with file.open("rb") as source:
         first = source.read(8)

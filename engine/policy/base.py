@@ -1,8 +1,7 @@
 """Interface of a policy, modelled on Tinker's: load, sample, score, forward_backward, optim_step,
 publish, save, restore, load_adapter, and two methods for the local judge. It takes token ids and
 returns token ids and log-probabilities, never text. Implementations are `TorchPolicy` (worker.py)
-and `VllmPolicy` (vllm/policy.py), chosen in start.py.
-"""
+and `VllmPolicy` (vllm/policy.py), chosen in start.py."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path

@@ -1,6 +1,5 @@
 """Rows of numbers in messages between engine and policy, as base64 of float32: JSON digits would be
-four times larger and ten times slower. Both processes are on one machine.
-"""
+four times larger and ten times slower. Both processes are on one machine."""
 
 import base64
 from array import array

@@ -49,10 +49,8 @@ async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress)
 
 async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> None:
     """Move the run mirrored in `run` to this machine: download and verify all its files, then
-    delete it on the server.
-
-    Raises Refused while the run is active, LaunchError if the connection is lost (may be
-    retried)."""
+    delete it on the server. Raises Refused while the run is active, LaunchError if the connection
+    is lost (may be retried)."""
     client = host.tunnel.client
     there = await client.run(run.name)
     if there.state in ACTIVE_STATES:
@@ -71,11 +69,8 @@ async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> Non
 
 async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
     """Move an inactive run of this machine to a server; the local folder becomes its replica. No
-    other process may use the run meanwhile.
-
-    Raises Refused while the run is active here or is on a server, LaunchError if the connection is
-    lost (may be retried).
-    """
+    other process may use the run meanwhile. Raises Refused while the run is active here or is on a
+    server, LaunchError if the connection is lost (may be retried)."""
     if record := read_record(run):
         raise Refused.of(
             "run.elsewhere", f"This run is on {record.host}.", "Move it to this machine first."

@@ -105,9 +105,7 @@ async def roll_out(
     stage: Stage | RemoteStage, place: RolloutPlace, scenario: Scenario, seed: int
 ) -> Trajectory:
     """Run the agent once on a scenario. The trajectory is unscored if its reward cannot be
-    determined.
-
-    Raises the policy's error if its process died; no trajectory exists then."""
+    determined. Raises the policy's error if its process died; no trajectory exists then."""
     session = stage.session(place, seed)
     version = stage.policy.version if isinstance(stage, Stage) else 0
     key = stage.gateway.open(session)

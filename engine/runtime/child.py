@@ -313,10 +313,8 @@ def end_processes(processes: list[psutil.Process]) -> None:
 def reap_orphans(own_pids: Callable[[], Collection[int]] = tuple) -> int:
     """Kill orphaned descendants that were reparented to this process. Call it only while all other
     children are in `own_pids`; their descendants are kept. A child that has just started may not be
-    in `own_pids` yet, so the list is read again after a moment.
-
-    Returns the number of killed processes.
-    """
+    in `own_pids` yet, so the list is read again after a moment. Returns the number of killed
+    processes."""
     strays = _strays(own_pids)
     if any(time.time() - _created_at(one) < SETTLED_S for one in strays):
         time.sleep(SETTLED_S)

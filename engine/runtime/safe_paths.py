@@ -11,11 +11,9 @@ FILE_MODE = 0o644
 
 
 def inside(folder: Path, name: str) -> Path:
-    """Path of the file `name` below `folder`, with every existing parent resolved.
-
-    Raises Refused if the name is not a relative path, if a symbolic link among its parents leaves
-    the folder, or if the path itself is a link.
-    """
+    """Path of the file `name` below `folder`, with every existing parent resolved. Raises Refused
+    if the name is not a relative path, if a symbolic link among its parents leaves the folder, or
+    if the path itself is a link."""
     try:
         check_path(name)
     except ValueError as error:

@@ -17,10 +17,8 @@ PATIENCE_S = 20.0
 
 @contextlib.contextmanager
 def workspace_lock(workspace: Path, discovery: Path) -> Iterator[None]:
-    """Hold the lock of a workspace. Raises Refused with its holder if another engine has it.
-
-    A holder without a discovery file is starting or exiting, and is waited for a while.
-    """
+    """Hold the lock of a workspace. Raises Refused with its holder if another engine has it. A
+    holder without a discovery file is starting or exiting, and is waited for a while."""
     folder = workspace / ".atelier"
     folder.mkdir(mode=0o700, exist_ok=True)
     try:

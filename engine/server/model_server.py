@@ -124,9 +124,8 @@ async def serve_model(
 ) -> None:
     """Serve an exported model until a signal arrives. `api_key` None lets every client in.
     `context` is the context length (None: the default), `say_ready` receives the address and the
-    model's name.
-
-    Raises ConfigError if the port is in use, ModelError if the model cannot be loaded."""
+    model's name. Raises ConfigError if the port is in use, ModelError if the model cannot be
+    loaded."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

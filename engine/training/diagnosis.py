@@ -34,8 +34,7 @@ class Cause(NamedTuple):
 
 
 def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
-    """Return the problems of unscored rollouts, most frequent first, without those that a person
-    excluded."""
+    """Problems of unscored rollouts, most frequent first, without those that a person excluded."""
     problems = [one.problem for one in trajectories if one.reward is None and one.problem]
     found: dict[str, list[Problem]] = {}
     for problem in problems:
@@ -48,11 +47,9 @@ def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
 def findings(
     history: Sequence[Metrics], group_size: int, max_tokens: int, causes: Sequence[Cause] = ()
 ) -> list[Finding]:
-    """Return the most important findings on a run, worst first, at most three.
-
-    `history` has one row of metrics per step, `causes` the reasons for unscored rollouts of the
-    last step. `max_tokens` is 0 if an external script sets the limit of completions.
-    """
+    """Return the most important findings on a run, worst first, at most three. `history` has one
+    row of metrics per step, `causes` the reasons for unscored rollouts of the last step.
+    `max_tokens` is 0 if an external script sets the limit of completions."""
     if not history:
         return []
     last, recent = history[-1], history[-5:]

@@ -59,9 +59,7 @@ class Computing(BaseModel):
 
 def pick_computing(base: Path) -> Computing:
     """Choose device and precision to compute a model: float32 if memory allows, else bfloat16; a
-    GPU if it has room.
-
-    Raises ModelError if no device has enough memory for the model."""
+    GPU if it has room. Raises ModelError if no device has enough memory for the model."""
     numbers = BaseWeights(base).count()
     free = {"cpu": psutil.virtual_memory().available}
     if torch.cuda.is_available():

@@ -63,10 +63,8 @@ class BaseWeights:
 
 
 def read_adapter(folder: Path) -> dict[str, Factors]:
-    """Return LoRA factors by the name of the base weight that they change.
-
-    Raises ModelError for kinds of adapters other than plain LoRA.
-    """
+    """Return LoRA factors by the name of the base weight that they change. Raises ModelError for
+    kinds of adapters other than plain LoRA."""
     config = read_json(folder / CONFIG)
     _refuse_unusual(config, folder)
     scale = config["lora_alpha"] / config["r"]
@@ -84,10 +82,8 @@ def read_adapter(folder: Path) -> dict[str, Factors]:
 
 
 def merged(base: BaseWeights, adapter: dict[str, Factors]) -> Iterator[tuple[str, Tensor]]:
-    """Yield every weight of the base model in float32, with the adapter merged.
-
-    Raises ModelError if the adapter changes a weight that the files do not have.
-    """
+    """Yield every weight of the base model in float32, with the adapter merged. Raises ModelError
+    if the adapter changes a weight that the files do not have."""
     if strange := sorted(name for name in adapter if not base.has(name)):
         raise ModelError.of(
             "export.names",

@@ -208,10 +208,8 @@ if __name__ == "__main__":
 
 
 def push(folder: Path, name: str, token: str) -> str:
-    """Create ORG/NAME on the hub (private if new) and upload all files; returns its URL.
-
-    Raises Refused with the hub's message, without the token.
-    """
+    """Create ORG/NAME on the hub (private if new) and upload all files; returns its URL. Raises
+    Refused with the hub's message, without the token."""
     hub = HfApi(token=token)
     try:
         hub.create_repo(name, private=True, exist_ok=True)

@@ -41,9 +41,8 @@ class Vocabulary(NamedTuple):
 
 
 def read_vocabulary(folder: Path, size: int) -> Vocabulary:
-    """Read `size` tokens of a tokenizer; ids that it does not define are marked as unused.
-
-    Raises ModelError for tokenizers that are not byte-level BPE with a known rule."""
+    """Read `size` tokens of a tokenizer; ids that it does not define are marked as unused. Raises
+    ModelError for tokenizers that are not byte-level BPE with a known rule."""
     about = json.loads((folder / "tokenizer.json").read_text())
     model = about["model"]
     if model.get("type") != "BPE":

@@ -144,10 +144,8 @@ def _outside_gguf(raw: NDArray[np.generic], kind: str, bounds: Bounds) -> int:
 def _outside_q8(
     raw: NDArray[np.uint8], low: NDArray[np.floating], high: NDArray[np.floating]
 ) -> int:
-    """Count values outside of their bounds in Q8_0 (ggml): round(x / d) with d = max|x| / 127.
-
-    The bounds of x give bounds of d, and both together those of the integers.
-    """
+    """Count values outside of their bounds in Q8_0 (ggml): round(x / d) with d = max|x| / 127. The
+    bounds of x give bounds of d, and both together those of the integers."""
     blocks = np.ascontiguousarray(raw).reshape(-1, 2 + Q8_BLOCK)
     scales = blocks[:, :2].copy().view(np.float16)[:, 0].astype(np.float32)
     integers = blocks[:, 2:].view(np.int8).astype(np.float64)

@@ -32,8 +32,7 @@ def sent_group(group: Any) -> SentGroup:
 
 
 def not_finite(groups: Iterable[Any]) -> list[str]:
-    """Return the sorted names of metrics of these groups and their trajectories that are infinite
-    or NaN."""
+    """Sorted names of metrics of these groups and their trajectories that are infinite or NaN."""
     holders = [holder for group in groups for holder in (group, *group.trajectories)]
     return sorted(
         {
@@ -46,8 +45,7 @@ def not_finite(groups: Iterable[Any]) -> list[str]:
 
 
 def left_out(names: list[str]) -> list[str]:
-    """Return a list with one sentence that metrics of these names were skipped; empty without
-    names."""
+    """List with one sentence that metrics of these names were skipped; empty without names."""
     if not names:
         return []
     return [f"Metrics that are not finite were skipped: {', '.join(names)}."]

@@ -144,7 +144,6 @@ BACKEND = "AtelierBackend"
 
 def train_arguments(file: str | None) -> list[dict[str, Any]]:
     """Return the literal keyword arguments of each call of an AtelierBackend's `train` in a script.
-
     Empty if there is no such file (as in a notebook), or if it cannot be parsed."""
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8")) if file else ast.Module([], [])

@@ -52,8 +52,7 @@ def open_art_file(file: Path) -> Source:
 
 
 def find_art_model(folder: Path, model: str = "") -> Path:
-    """Return the folder of the ART model named `model` (empty: of the only one). Raises
-    ConfigError."""
+    """Folder of the ART model named `model` (empty: of the only one). Raises ConfigError."""
     places = ["*/" * depth + ATTEMPTS for depth in range(DEEPEST + 1)]
     homes = sorted({found.parent for place in places for found in folder.glob(place)})
     wanted = [home for home in homes if not model or home.name == model]

@@ -157,8 +157,7 @@ def title_of(messages: list[Message], otherwise: str) -> str:
 
 
 def figures_of(metrics: Mapping[str, Any]) -> tuple[dict[str, float], int]:
-    """Return the finite metrics by name, and the number of others. Raises ValueError for
-    non-numbers."""
+    """Finite metrics by name, and the number of others. Raises ValueError for non-numbers."""
     figures = {}
     for name, value in metrics.items():
         if not isinstance(value, int | float):
@@ -182,6 +181,5 @@ def as_awaiting_judge(one: Trajectory) -> Trajectory:
 
 
 def empty_source(where: Path, hint: str) -> ConfigError:
-    """Return the error for a readable source `where` without trajectories; `hint` says what to
-    do."""
+    """Error for a readable source `where` without trajectories; `hint` says what to do."""
     return ConfigError.of("attempts.none", "The file has no trajectories.", hint, where=str(where))

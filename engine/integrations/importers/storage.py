@@ -167,8 +167,7 @@ async def _next(lots: Iterator[TrajectoryBatch]) -> TrajectoryBatch | None:
 
 
 def _rubric(project: Path, config: ProjectConfig) -> str:
-    """Return the text of the project's rubric, or an empty string. Raises ConfigError if
-    invalid."""
+    """Text of the project's rubric, or an empty string. Raises ConfigError if invalid."""
     file = project_file(project, config.judge.rubric, "judge.rubric")
     return load_rubric(file).source if file.exists() else ""
 

@@ -44,8 +44,7 @@ class SubmissionFiles:
         replace_file(self._file(submission.step), submission.model_dump_json())
 
     def read(self, step: int) -> Submission | None:
-        """Return the stored submission of a step; None without one. Raises StoreError if it is
-        damaged."""
+        """Stored submission of a step; None without one. Raises StoreError if it is damaged."""
         file = self._file(step)
         try:
             return Submission.model_validate(json.loads(file.read_text()))

@@ -246,8 +246,7 @@ TASK = (
 
 
 def suggestion_messages(source: str, cases: Sequence[Disagreement]) -> Messages:
-    """Return the prompt for a better rubric than `source`, with at most `MOST` of the
-    disagreements."""
+    """Prompt for a better rubric than `source`, with at most `MOST` of the disagreements."""
     shown = [
         "\n".join(
             part
@@ -269,8 +268,7 @@ def suggestion_messages(source: str, cases: Sequence[Disagreement]) -> Messages:
 
 
 def unfinished(call: Call) -> Problem | None:
-    """Return the problem of a reply that was cut off or withheld by a filter; None for a complete
-    one."""
+    """Problem of a reply that was cut off or withheld by a filter; None for a complete one."""
     if call.finish not in ("length", "content_filter"):
         return None
     cut = call.finish == "length"

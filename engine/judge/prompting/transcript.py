@@ -27,8 +27,7 @@ def lines_of(trajectory: Trajectory, most_chars: int) -> str:
 
 
 def shorten_middle(text: str, most: int) -> str:
-    """Return a text of more than `most` characters without its middle, with a note on what is
-    missing."""
+    """Text of more than `most` characters without its middle, with a note on what is missing."""
     if len(text) <= most:
         return text
     head, tail = most * 2 // 3, most // 3

@@ -223,8 +223,7 @@ class Worker:
 
 
 def meter(reply: Any) -> dict[str, Any]:
-    """Return a reply's numbers of tokens; `metered`: whether the provider reported plausible
-    ones."""
+    """Reply's numbers of tokens; `metered`: whether the provider reported plausible ones."""
     usage = getattr(reply, "usage", None)
     prompt, completion = (_count(usage, f"{name}_tokens") for name in ("prompt", "completion"))
     if not prompt or completion is None:  # litellm makes up zeros

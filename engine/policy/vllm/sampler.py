@@ -90,8 +90,7 @@ class VllmSampler:
             self._under_way[name] -= 1
 
     async def ask(self, question: Callable[[VllmServer], Awaitable[T]]) -> T:
-        """Return the answer of `question` to the running server; asked again if it died
-        meanwhile."""
+        """Answer of `question` to the running server; asked again if it died meanwhile."""
         while True:
             server = await self._awake()
             try:

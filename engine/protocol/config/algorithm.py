@@ -185,9 +185,8 @@ class Algorithm(Section):
     kl: Annotated[float, Field(ge=0, le=10)] = 0.0
     """Weight of the KL divergence to the base model; 0 skips its forward pass."""
     kl_in: Literal["loss", "advantage", "reward"] = "loss"
-    """Placement of the KL penalty: k3 in the loss (GRPO); in the advantage, kl · (mean k1 −
-    k1) (ART); or in the reward, kl · k1 subtracted from each token and all later ones
-    (REINFORCE++)."""
+    """Placement of the KL penalty: k3 in the loss (GRPO); in the advantage, kl · (mean k1 − k1)
+    (ART); or in the reward, kl · k1 subtracted from each token and all later ones (REINFORCE++)."""
     entropy: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """Weight of the entropy bonus: mean token entropy, subtracted from the loss. 0 disables it."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0

@@ -236,6 +236,5 @@ _BY_KEY = {metric.key: metric for metric in METRICS}
 
 
 def metric(key: str) -> Metric | None:
-    """Return the documentation of a metric by its key in `step.finished`; None for an unknown
-    key."""
+    """Documentation of a metric by its key in `step.finished`; None for an unknown key."""
     return _BY_KEY.get(key) or _BY_KEY.get(f"{key.rpartition('/')[0]}/*")

@@ -148,9 +148,7 @@ def read_page(
     most_bytes: int = MOST_BYTES,
 ) -> Page | None:
     """Page of the events of a run.db after `after` and the rows that they refer to; None if there
-    are none.
-
-    Raises StoreError if the file cannot be read."""
+    are none. Raises StoreError if the file cannot be read."""
     if last_seq(file) <= after:
         return None
     with contextlib.closing(_beside(file)) as db:

@@ -88,10 +88,9 @@ class Replica:
 
     def apply(self, page: bytes) -> int:
         """Store the events and rows of a page that are new; returns the `seq` of the last event
-        stored.
-
-        Raises StoreError for a page that is damaged, of another run or version, or that does not
-        follow the last stored event, and if the disk is full; the database is then unchanged."""
+        stored. Raises StoreError for a page that is damaged, of another run or version, or that
+        does not follow the last stored event, and if the disk is full; the database is then
+        unchanged."""
         unpacked = self._unpack(page)
         with self._one_at_a_time:
             try:
@@ -193,12 +192,10 @@ def _store_sql(db: apsw.Connection) -> str:
 
 
 def search_text_of(body: bytes) -> str:
-    """Searchable text of a trajectory from its stored body.
-
-    Only the messages at the beginning of the body are unpacked, not the larger branches. If the end
-    of the messages is not found, or the text before it is not valid JSON because a message contains
-    that same text, the whole body is read.
-    """
+    """Searchable text of a trajectory from its stored body. Only the messages at the beginning of
+    the body are unpacked, not the larger branches. If the end of the messages is not found, or the
+    text before it is not valid JSON because a message contains that same text, the whole body is
+    read."""
     packed = zlib.decompressobj()
     head, searched, rest = bytearray(), 0, body
     while not packed.eof:

@@ -104,11 +104,9 @@ async def connect(
     spec: HostSpec, asker: Asker, *, config: Path | None = None, known_hosts: Path | None = None
 ) -> Connection:
     """Connect and authenticate to a server whose host key is verified or confirmed. `asker` puts
-    questions such as for passwords to the person.
-
-    `config` replaces ~/.ssh/config and the system's configuration. `known_hosts` is used if the
-    configuration names no such file. Raises LaunchError; `problems.may_pass` says whether a retry
-    can help. Cancelling closes everything."""
+    questions such as for passwords to the person. `config` replaces ~/.ssh/config and the system's
+    configuration. `known_hosts` is used if the configuration names no such file. Raises
+    LaunchError; `problems.may_pass` says whether a retry can help. Cancelling closes everything."""
     if spec.transport == "system":
         from engine.remote.ssh.openssh.connection import connect_by_openssh
 

@@ -38,11 +38,8 @@ class Writer(Protocol):
 
 def by_sh(command: str, announce: bool = False) -> str:
     """Command line that any login shell hands to /bin/sh unchanged; /bin/sh then replaces that
-    shell.
-
-    With `announce` the command first prints its process number (`PROCESS`), which is also that of
-    its process group. Raises ValueError for a NUL.
-    """
+    shell. With `announce` the command first prints its process number (`PROCESS`), which is also
+    that of its process group. Raises ValueError for a NUL."""
     if "\0" in command:
         raise ValueError("a command line cannot hold a NUL")
     if announce:  # a shell of its own, whose end by a signal this one tells as 128 + n

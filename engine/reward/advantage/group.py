@@ -79,10 +79,8 @@ def group_summary(kind: Advantage, siblings: Sequence[Trajectory]) -> GroupSumma
 
 
 def interval(means: Sequence[float]) -> Interval | None:
-    """Mean with its 95 % percentile-bootstrap interval over independent scenarios (Efron 1979).
-
-    It stays inside the range of the data, and its resamples have a fixed seed.
-    """
+    """Mean with its 95 % percentile-bootstrap interval over independent scenarios (Efron 1979). It
+    stays inside the range of the data, and its resamples have a fixed seed."""
     if not means:
         return None
     mean = math.fsum(means) / len(means)

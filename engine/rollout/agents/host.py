@@ -294,8 +294,7 @@ def error_text(error):
 
 
 def place(error, project):
-    """Return `file, line n` of the error's deepest frame inside the project; empty if there is
-    none."""
+    """`file, line n` of the error's deepest frame inside the project; empty if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return "%s, line %s" % (os.path.relpath(error.filename, project), error.lineno)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

@@ -65,8 +65,7 @@ def turn_rewards(values):
 
 
 def named(name):
-    """Return the name of a reward part or metric as text. Raises Failure if it is empty or too
-    long."""
+    """Name of a reward part or metric as text. Raises Failure if it is empty or too long."""
     name = str(name)
     if not 0 < len(name) <= MOST_NAME:
         raise Failure(

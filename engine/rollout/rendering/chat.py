@@ -87,7 +87,6 @@ class ChatFormat:
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool = True
     ) -> str:
         """Render the messages as text; with `answer` it ends where the next assistant text begins.
-
         Raises RolloutError if the template refuses the messages or exceeds a limit."""
         text: str = self._rendered(messages, tools, answer)["text"]
         return text
@@ -97,10 +96,8 @@ class ChatFormat:
     ) -> tuple[str, int]:
         """Render a conversation that ends with an assistant message; returns the text and the
         offset of that message's end, including its end token. Without marks by the template, all
-        text but the last line break counts.
-
-        Raises RolloutError if the template refuses the messages or exceeds a limit.
-        """
+        text but the last line break counts. Raises RolloutError if the template refuses the
+        messages or exceeds a limit."""
         rendered = self._rendered(messages, tools, answer=False)
         text: str = rendered["text"]
         end: int | None = rendered["answer_end"]
@@ -120,12 +117,10 @@ class ChatFormat:
         known: str,
         most_tokens: int,
     ) -> PromptTokens:
-        """Render and tokenise a prompt off the event loop.
-
-        `answers` maps message positions to the raw text that the policy sampled; `known` is the
-        text whose tokens are recorded: if the prompt begins with it, only the rest is returned.
-        Raises RolloutError if the template refuses the messages or exceeds a limit, or if the text
-        cannot fit into `most_tokens`."""
+        """Render and tokenise a prompt off the event loop. `answers` maps message positions to the
+        raw text that the policy sampled; `known` is the text whose tokens are recorded: if the
+        prompt begins with it, only the rest is returned. Raises RolloutError if the template
+        refuses the messages or exceeds a limit, or if the text cannot fit into `most_tokens`."""
         shown = [for_template(message) for message in messages]
         answer = await self._renderer.prompt(
             cached=not answers,

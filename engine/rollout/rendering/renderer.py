@@ -69,10 +69,8 @@ class RenderClient:
 
     def ask(self, op: str, **fields: Any) -> Answer:
         """Send operation `op` with these arguments to the renderer process, and wait for its
-        answer.
-
-        Raises RolloutError if the template refuses the messages or exceeds a limit, ModelError if
-        it cannot be loaded."""
+        answer. Raises RolloutError if the template refuses the messages or exceeds a limit,
+        ModelError if it cannot be loaded."""
         return self._locked(_encoded(op, fields))
 
     async def prompt(self, *, cached: bool, **fields: Any) -> Answer:

@@ -98,10 +98,8 @@ class Template:
 
     def fill(self, messages: Messages, answers: dict[int, str], tools: Messages) -> str:
         """Render the prompt, with the messages at the positions in `answers` replaced by these raw
-        texts exactly as given.
-
-        A template may change its input (strip it, remove thoughts), so each message is rendered as
-        a random placeholder, which is then replaced by the raw text."""
+        texts exactly as given. A template may change its input (strip it, remove thoughts), so each
+        message is rendered as a random placeholder, which is then replaced by the raw text."""
         nonce = secrets.token_hex(8)
         shown, marks = list(messages), []
         for number, place in enumerate(answers):

@@ -114,8 +114,7 @@ class HomeRoutes:
         return StreamingResponse(blocks(), media_type="application/octet-stream")
 
     async def hand_over(self, request: Request) -> Response:
-        """Delete a run that was moved to another machine completely. Raises Refused while it is
-        active."""
+        """Delete a run moved to another machine completely. Raises Refused while it is active."""
         run_id = request.path_params["run"]
         async with self._lifecycle.resting(run_id) as folder:
             await asyncio.to_thread(shutil.rmtree, folder)

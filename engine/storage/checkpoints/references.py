@@ -71,10 +71,8 @@ def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
 
 
 def find_checkpoint(project: Path, reference: str) -> NamedCheckpoint:
-    """Return the checkpoint for a reference such as `RUN@STEP`. Step 0 always exists.
-
-    Raises ConfigError if there is no such checkpoint, or if its files are damaged.
-    """
+    """Return the checkpoint for a reference such as `RUN@STEP`. Step 0 always exists. Raises
+    ConfigError if there is no such checkpoint, or if its files are damaged."""
     name, _, which = reference.partition("@")
     return find_in_run(*find_run(project, name), which)
 

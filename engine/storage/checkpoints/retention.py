@@ -69,7 +69,6 @@ def reasons(
     keep_best: int,
 ) -> dict[int, tuple[KeptBy, ...]]:
     """Return the reasons to keep the checkpoint of each step; an empty tuple if there are none.
-
     `validations` are merits by step, higher is better; of two equal steps the earlier ranks first.
     `marked`: other reasons by step, such as `pinned`. `keep_last` None keeps all."""
     order = sorted(steps)

@@ -70,8 +70,7 @@ class HistoryReader(RunReader):
     """Reader of events for a stream whose client folds them into a state."""
 
     def all(self, after: int) -> tuple[list[str], int]:
-        """Return events after `after` as JSON lines, and the `seq` of the last (`after` without
-        any)."""
+        """Events after `after` as JSON lines, and the `seq` of the last (`after` without any)."""
         lines = self.events(after)
         return lines, after + len(lines)
 

@@ -59,8 +59,7 @@ class RunReader:
             self._db.close()
 
     def events(self, after: int = 0, limit: int = 2000) -> list[str]:
-        """Return up to `limit` stored events with a `seq` above `after`, in order, as JSON
-        lines."""
+        """Up to `limit` stored events with a `seq` above `after`, in order, as JSON lines."""
         sql = "SELECT body FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
         return [str(row[0]) for row in self._rows(sql, (after, limit))]
 
@@ -200,14 +199,12 @@ class RunReader:
         return [_call(row[0]) for row in self._rows(sql, (judge, most))]
 
     def judge_cost(self) -> float:
-        """Return the cost in USD of all judge calls; calls without an answer count at their
-        maximum."""
+        """Cost in USD of all judge calls; calls without an answer count at their maximum."""
         sql = "SELECT total(cost) FROM calls WHERE key NOT GLOB ?"
         return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
     def attempts_cost(self) -> float:
-        """Return the cost in USD of provider models' calls in rollouts, counted as in
-        `judge_cost`."""
+        """Cost in USD of provider models' calls in rollouts, counted as in `judge_cost`."""
         sql = "SELECT total(cost) FROM calls WHERE key GLOB ?"
         return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
@@ -235,14 +232,12 @@ class RunReader:
         return [("train", int(str(step)), int(str(grp))) for _, step, grp, _ in reversed(rows)]
 
     def verdicts_of(self, judge: str, rubric: str, most: int) -> list[Verdict]:
-        """Return up to `most` verdicts of a judge with this version (hash) of its rubric, newest
-        first."""
+        """Up to `most` verdicts of a judge with this version (hash) of its rubric, newest first."""
         sql = "SELECT body FROM verdicts WHERE judge = ? AND rubric = ? ORDER BY at DESC LIMIT ?"
         return [parse_record(Verdict, row[0]) for row in self._rows(sql, (judge, rubric, most))]
 
     def cost_of(self, keys: Collection[str]) -> float:
-        """Return the cost in USD of all calls, retries included, for prompts with these cache
-        keys."""
+        """Cost in USD of all calls, retries included, for prompts with these cache keys."""
         marks = ", ".join("?" * len(keys))
         sql = f"SELECT total(cost) FROM calls WHERE key IN ({marks})"
         return float(str(self._rows(sql, tuple(keys))[0][0]))

@@ -103,8 +103,7 @@ class ReadableEvents:
         return found
 
     def begin_of(self, step: int) -> int:
-        """Return the `seq` of the last event before this or a later step began; of the last if none
-        did."""
+        """`seq` of the last event before this or a later step began; of the last if none did."""
         starts = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
         first = next(starts, None)
         return (first.seq or 1) - 1 if first else self.seq
@@ -143,10 +142,8 @@ def _score(states: dict[str, TrajectoryState], group: GroupSummary) -> None:
 
 
 def readable_events(db: apsw.Connection, spec: RunSpec | None = None) -> ReadableEvents:
-    """Return events 1, 2, 3 … up to the first that is missing, invalid or misnumbered.
-
-    If the first one (the start of the run) is unreadable, it is rebuilt from `spec`.
-    """
+    """Return events 1, 2, 3 … up to the first that is missing, invalid or misnumbered. If the first
+    one (the start of the run) is unreadable, it is rebuilt from `spec`."""
     found = ReadableEvents()
     for number in count(1):
         body = _row(db, "SELECT body FROM events WHERE seq = ?", (number,))
@@ -182,7 +179,6 @@ def trajectories(db: apsw.Connection) -> dict[str, Trajectory]:
 
 def rows_by_rowid(db: apsw.Connection, select: str, key: str) -> Iterator[Row]:
     """Yield the readable rows of a table in order of rowid, which is the column `key` of `select`.
-
     After an unreadable row, single rows are tried at growing distances."""
     last, missed = 0, 0
     while missed < GIVEN_UP:

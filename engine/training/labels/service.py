@@ -242,9 +242,8 @@ def labelled_group(run: Run, split: Split, step: int, group: int, until: int) ->
 def judge_to_label_map(
     run: Run, labels: Sequence[Label], siblings: Sequence[Trajectory]
 ) -> JudgeToPerson:
-    """Return a monotone map from judge scores to a person's, fitted on the score labels in
-    `labels`; a later label of the same trajectory replaces an earlier one. `siblings` need not be
-    read again."""
+    """Monotone map from judge scores to a person's, fitted on the score labels in `labels`; a later
+    label of the same trajectory replaces an earlier one. `siblings` need not be read again."""
     if not run.config.judge.enabled:
         return JudgeToPerson([])
     given = {

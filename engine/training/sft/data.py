@@ -271,8 +271,7 @@ def store_examples(folder: Path, data: Data) -> None:
 def stored_examples(
     folder: Path, chat: ChatFormat, context: int
 ) -> tuple[list[Entry], list[Entry]]:
-    """Return the (training, held-out) examples stored with a run. Raises StoreError if they cannot
-    be read."""
+    """(training, held-out) examples stored with a run. Raises StoreError if they cannot be read."""
     found = []
     for name in (TRAIN, HELD_OUT):
         source = read_source(folder / name, "train", folder, chat, context)

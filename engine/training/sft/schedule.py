@@ -13,8 +13,7 @@ Schedule = Literal["linear", "cosine", "constant"]
 
 
 def updates_of(examples: int, batch_size: int, epochs: int) -> int:
-    """Return the number of updates for so many examples; the last of an epoch may have fewer
-    examples."""
+    """Number of updates for so many examples; the last of an epoch may have fewer examples."""
     return math.ceil(examples / batch_size) * epochs
 
 

@@ -44,11 +44,9 @@ class Computed(Protocol):
 
 @torch.inference_mode()
 def verify_forward(model: Computed, max_context: int) -> None:
-    """Compare the trainer's forward pass with the model's own on fixed tokens.
-
-    Raises ModelError if the states before the head or the log-probs differ by more than the
-    precision explains, or if the model cannot be computed at all.
-    """
+    """Compare the trainer's forward pass with the model's own on fixed tokens. Raises ModelError if
+    the states before the head or the log-probs differ by more than the precision explains, or if
+    the model cannot be computed at all."""
     tokens_S = probe_tokens(model.trained, max_context)
     try:
         plain_SH, plain_SV = plain_forward(model.trained, tokens_S.to(model.device))
@@ -82,9 +80,7 @@ def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
 
 def plain_forward(trained: PeftModel, tokens_S: Tensor) -> tuple[Tensor, Tensor]:
     """States [S, H] that enter the head, and logits [S, V], by the unmodified transformers model.
-
-    Raises any exception of the model's code.
-    """
+    Raises any exception of the model's code."""
     base, seen = trained.get_base_model(), []
     head = base.get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))

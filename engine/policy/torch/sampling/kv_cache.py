@@ -57,10 +57,8 @@ class KeyValueCache:
         self._make_room(room)
 
     def acquire(self, tokens: Sequence[int], room: int) -> tuple[Slot, int] | None:
-        """Slot for a sequence that may grow to `room` tokens, and its number of cached tokens.
-
-        None if all slots are busy. At least the last token is left to be computed.
-        """
+        """Slot for a sequence that may grow to `room` tokens, and its number of cached tokens. None
+        if all slots are busy. At least the last token is left to be computed."""
         tokens = list(tokens)
         idle = [slot for slot in self._slots if not slot.busy]
         own = max((s for s in idle if s.tokens and _extends(tokens, s)), key=_length, default=None)

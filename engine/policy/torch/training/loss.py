@@ -38,12 +38,10 @@ class Tokens(NamedTuple):
 
 
 def policy_gradient(tokens: Tokens, algorithm: Algorithm) -> Tensor:
-    """Policy-gradient losses [M], not averaged.
-
-    Relative to the trainer before the batch, the ratio measures this batch's updates (1 in the
-    first one, with its gradient), and `correction` weighs the difference to the sampler. Relative
-    to the sampler, the ratio includes both, and there is no correction.
-    """
+    """Policy-gradient losses [M], not averaged. Relative to the trainer before the batch, the ratio
+    measures this batch's updates (1 in the first one, with its gradient), and `correction` weighs
+    the difference to the sampler. Relative to the sampler, the ratio includes both, and there is no
+    correction."""
     new_M = tokens.logprobs_M.detach()
     old_M = new_M if tokens.old_logprobs_M is None else tokens.old_logprobs_M
     known_M = (new_M - tokens.sampler_logprobs_M).isfinite() & (new_M - old_M).isfinite()

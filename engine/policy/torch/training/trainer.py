@@ -69,10 +69,9 @@ def forward_backward(
     ranks: Ranks | None = None,
 ) -> dict[str, float]:
     """Accumulate gradients of adapter and value head, with loss = Σ weighted token losses /
-    `normaliser`. `batch_tokens` is the size of micro-batches.
-
-    The split into micro-batches changes memory and nothing else. Returns metrics over the batch;
-    with other ranks, rank 0 returns those over all their shares, the others only their effort."""
+    `normaliser`. `batch_tokens` is the size of micro-batches. The split into micro-batches changes
+    memory and nothing else. Returns metrics over the batch; with other ranks, rank 0 returns those
+    over all their shares, the others only their effort."""
     start_s, done = time.perf_counter(), 0
     effort = TrainEffort(model.shape, [visible_tokens(item) for item in batch.items])
     parts: list[Terms] = []
