@@ -209,7 +209,6 @@ def per_turn(attempts: Sequence[Attempt]) -> list[TrainItem]:
 
 
 def _spans(attempt: Attempt) -> list[tuple[int, int]]:
-    """Half-open ranges of sampled tokens."""
     offset = len(attempt.prompt)
     edges = [
         offset + place

@@ -88,7 +88,6 @@ class ProjectCalls(Transport):
         )
 
     async def rubric(self, path: str) -> RubricView:
-        """The project's rubric and its versions."""
         return await self._ask("GET", "/rubric", RubricView, params={"path": path})
 
     async def save_rubric(self, path: str, request: SaveRubric) -> RubricView:

@@ -166,7 +166,6 @@ class RunCalls(Transport):
         return self._records("/arena", request, ArenaTicked)
 
     async def tally(self, project: str) -> Tally:
-        """Tally of a project's arena votes."""
         return await self._ask("GET", "/arena", Tally, params={"path": project})
 
     async def open_outside(self, request: OpenOutside) -> OutsideRun:
@@ -189,7 +188,6 @@ class RunCalls(Transport):
 
 
 def _history(line: str) -> History:
-    """Parsed `History` with decoded events."""
     history = History.model_validate_json(line)
     _ = history.events
     return history

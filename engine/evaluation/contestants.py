@@ -69,7 +69,6 @@ def _find(project: Path, config: ProjectConfig, name: str) -> Contestant:
 
 
 def _base(config: ProjectConfig) -> Contestant:
-    """Return the project's untrained model as a contestant."""
     model = config.model
     path = str(find_model(model.name))
     return Contestant(name=BASE, kind="base", model=model.name, model_path=path, shape=model)

@@ -226,7 +226,6 @@ def _validation(validations: Sequence[ValidationFinished]) -> str:
 
 
 def _evaluation(result: EvaluationResult | None) -> str:
-    """Section on the evaluation; empty without one."""
     if result is None:
         return ""
     rows = [

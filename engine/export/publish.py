@@ -149,7 +149,6 @@ def disk_problem(error: BaseException) -> Problem | None:
 
 
 def _sweep(folder: Path) -> None:
-    """Delete scratch folders of processes that no longer exist."""
     for scratch in folder.glob(f"{SCRATCH}*"):
         owner = scratch.name.removeprefix(SCRATCH).partition("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)):

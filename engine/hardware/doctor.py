@@ -195,7 +195,6 @@ def _torch(own: TorchBuild | None, gpu: TorchBuild | None, cache: Path) -> Itera
 
 
 def _versions() -> Iterator[Check]:
-    """Checks of installed packages; missing ones are skipped."""
     found = {name: v.split("+")[0] for name, v in _installed(KNOWN).items()}
     other = [f"{name} {v} (known: {KNOWN[name]})" for name, v in found.items() if v != KNOWN[name]]
     if found:
@@ -207,14 +206,12 @@ def _versions() -> Iterator[Check]:
 def _check(
     name: str, good: bool, words: str, hint: str, otherwise: Literal["warn", "bad"] = "bad"
 ) -> Check:
-    """Return a check; the hint is included only if it is not good."""
     return Check(
         name=name, state="good" if good else otherwise, words=words, hint="" if good else hint
     )
 
 
 def _installed(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of packages; missing ones are left out."""
     found = {}
     for name in packages:
         with contextlib.suppress(PackageNotFoundError):

@@ -202,7 +202,6 @@ def _has_tokens(preference: Preference) -> bool:
 
 
 def _branches(one: Trajectory) -> list[TrainItem]:
-    """Branches with sampled tokens, as items for the policy."""
     return [TrainItem(tokens=b.tokens, spans=b.spans) for b in one.branches if b.sampled]
 
 

@@ -89,7 +89,6 @@ class Interpreter:
 
 
 def title_of(name: str) -> str:
-    """Name of an engine for messages."""
     return TITLES.get(name, f"engine of {name}")
 
 

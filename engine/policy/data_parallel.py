@@ -198,7 +198,6 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Mean of each metric over the rows that have it."""
     names = {name for row in rows for name in row}
     found = {name: [row[name] for row in rows if name in row] for name in names}
     return {name: sum(values) / len(values) for name, values in found.items()}

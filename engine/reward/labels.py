@@ -145,7 +145,6 @@ def may_be_scored(one: Trajectory) -> bool:
 def _rewarded(
     config: ProjectConfig, one: Trajectory, score: float | None, spoken: bool
 ) -> Trajectory:
-    """Trajectory with the changed score and the resulting reward."""
     assert score is not None
     judged = config.judge.enabled
     kept = {n: v for n, v in one.parts.items() if n != RULER} if judged else {}

@@ -148,7 +148,6 @@ class Timing(NamedTuple):
 
 
 def _identity(place: RolloutPlace, scenario: Scenario) -> dict[str, Any]:
-    """Fields of the trajectory that identify rollout and scenario."""
     return {
         "id": place.trajectory_id,
         "split": place.split,
@@ -284,7 +283,6 @@ def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Proble
 def _valued(
     conversation: Conversation | Exchange, turns: Sequence[float], config: RewardConfig
 ) -> list[Branch]:
-    """Branches with the weighted turn rewards of their spans."""
     branches = conversation.branches()
     if not turns or not isinstance(conversation, Conversation):
         return branches

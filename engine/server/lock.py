@@ -75,5 +75,4 @@ def _held(name: str, place: str, who: str) -> Iterator[None]:
 
 
 def _safe(name: str) -> str:
-    """Name in which every character is valid in a file name."""
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)

@@ -49,7 +49,6 @@ def confirm_address(provider: str, address: str) -> None:
 
 
 def confirmed_addresses() -> list[AddressConfirmation]:
-    """Addresses that the person has confirmed on this machine."""
     return read_record().addresses
 
 

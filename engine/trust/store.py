@@ -35,7 +35,6 @@ class Record(BaseModel):
 
 
 def trust_folder() -> Path:
-    """The folder that holds the confirmations."""
     return Path(platformdirs.user_config_dir("atelier"))
 
 

@@ -63,7 +63,6 @@ def _head(report: GpuReport) -> list[str]:
 
 
 def _failures(report: GpuReport) -> list[str]:
-    """Section on failed checks, at the top."""
     words: list[str] = []
     for check in report.of("failed"):
         words += [f"**{check.title} failed.** {check.words}", ""]
@@ -74,7 +73,6 @@ def _failures(report: GpuReport) -> list[str]:
 
 
 def _highlights(report: GpuReport) -> list[str]:
-    """Section with the most important figures."""
     rows: list[list[str]] = []
     for check in report.of("passed"):
         rows += _highlight(check)
@@ -114,7 +112,6 @@ def _two(cells: Sequence[str]) -> list[str]:
 
 
 def _overview(report: GpuReport) -> list[str]:
-    """Table of all checks with their state."""
     rows = [
         [MARKS[c.state], f"`{c.name}`", _first_sentence(c), _duration(c.seconds)]
         for c in report.checks
@@ -141,7 +138,6 @@ def _section(report: GpuReport, section: Section) -> list[str]:
 
 
 def _settings(checks: Sequence[CheckReport]) -> list[str]:
-    """Settings of the runs, each distinct one once."""
     rows = [[f"`{c.name}`", c.facts["settings"]] for c in checks if "settings" in c.facts]
     head = ["check", "settings on top of the sample's own"]
     return ["### How they were run", "", *_table(head, rows), ""]

@@ -52,7 +52,6 @@ def settle_trust(arguments: argparse.Namespace) -> None:
 
 
 def _ask_about(folder: Path) -> None:
-    """Ask for each missing confirmation."""
     if not is_trusted(folder):
         warn(f"{folder} was not made here, or has not been run from here yet.")
         if not _agreed("Trust this project? Its agent, servers and packages run as you."):

@@ -88,7 +88,6 @@ class Link:
                 await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
-        """Cancel all waiting calls and stop the thread."""
         loop, thread = self._loop, self._thread
         assert loop is not None
         assert thread is not None

@@ -94,7 +94,6 @@ class SharedConversation(Conversation):
         )
 
     def _digest(self, messages: Sequence[str], count: int) -> str:
-        """Return the digest of the first `count` messages."""
         while len(self._digests) <= count:
             place = len(self._digests) - 1
             self._digests.append(digest(self._digests[-1], messages[place]))

@@ -232,7 +232,6 @@ def meter(reply: Any) -> dict[str, Any]:
 
 
 def _count(usage: Any, name: str) -> int | None:
-    """Return a token count, or None if it is invalid."""
     value = getattr(usage, name, None)
     return value if isinstance(value, int) and value >= 0 else None
 

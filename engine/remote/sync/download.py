@@ -75,7 +75,6 @@ async def fetch(
 
 
 def _check(wanted: list[FileEntry], below: str, most_bytes: int) -> None:
-    """Check the listed files. Raises Refused."""
     seen: set[str] = set()
     for file in wanted:
         if below and file.path != below and not file.path.startswith(f"{below}/"):

@@ -295,7 +295,6 @@ class Tunnel:
             task.result()
 
     async def _wait_for_job(self) -> None:
-        """Wait for a job."""
         while not self.job:
             self._hurry.clear()
             await self._hurry.wait()

@@ -217,7 +217,6 @@ async def _entered(
 
 
 async def _completion(session: Session | RemoteSession, request: ChatRequest) -> dict[str, Any]:
-    """Complete chat completion, not streamed."""
     if isinstance(session, RemoteSession):
         return completion_of(await session.answer(request))
     prompt = await _admit(session, request)

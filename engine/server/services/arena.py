@@ -67,7 +67,6 @@ class ArenaService:
 
     @property
     def pids(self) -> list[int]:
-        """PIDs of model and agent processes."""
         return [pid for one in self._loaded.values() for pid in one.policy.pids] + [
             pid for pool in self._pools for pid in pool.pids
         ]

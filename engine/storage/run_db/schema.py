@@ -137,7 +137,6 @@ def _known_objects() -> dict[str, str]:
 
 
 def _normal(sql: str) -> str:
-    """Return a statement without comments and with single spaces."""
     return " ".join(re.sub(r"--[^\n]*", "", sql).split())
 
 

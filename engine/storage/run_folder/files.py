@@ -67,7 +67,6 @@ def is_of_another_project(folder: Path) -> bool:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder; an empty list if it is not a folder."""
     if not _is(folder, stat.S_IFDIR) or not folder.exists():
         return []
     with os.scandir(folder) as found:

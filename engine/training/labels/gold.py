@@ -62,7 +62,6 @@ def _lines(file: Path) -> list[str]:
 
 
 def _id(line: str) -> str:
-    """Id of a gold line; empty for a line from another source."""
     try:
         return str(json.loads(line).get("id", ""))
     except (ValueError, AttributeError):

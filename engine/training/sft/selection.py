@@ -120,7 +120,6 @@ def words_of(found: Selection) -> str:
 
 
 def _attempts(reader: RunReader, request: SelectDemonstrations) -> Iterator[TrajectorySummary]:
-    """Yield the matching trajectories, oldest first."""
     query = TrajectoryQuery(
         split=request.split,
         step=request.step,

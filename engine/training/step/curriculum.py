@@ -98,7 +98,6 @@ def _scale(visits: Sequence[Visit]) -> _Scale:
 
 
 def _recent(scenarios: Sequence[Scenario], visits: Sequence[Visit]) -> dict[str, list[Visit]]:
-    """Latest visits with a scored trajectory, by scenario."""
     found: dict[str, list[Visit]] = {one.id: [] for one in scenarios}
     for visit in visits:
         if visit.rewards and visit.scenario_id in found:
@@ -124,7 +123,6 @@ def _spreads(visits_S: Sequence[Sequence[Visit]]) -> list[float]:
 
 
 def _variance(rewards: Sequence[float]) -> float:
-    """Population variance."""
     mean = math.fsum(rewards) / len(rewards)
     return math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards)
 

@@ -28,7 +28,6 @@ class ValueHead:
         self.forget()
 
     def __call__(self, hidden_NH: Tensor) -> Tensor:
-        """Predict values [N]."""
         return self._linear(hidden_NH.float()).squeeze(-1)  # type: ignore[no-any-return]
 
     def step(self, max_grad_norm: float, ranks: Ranks | None = None) -> float:

@@ -82,7 +82,6 @@ def _row_space(x_ND: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _columns(pairs: list[Pair]) -> Pairs:
-    """Pairs as tensors; groups are assigned to folds in turn."""
     numbers = {group: number for number, group in enumerate(dict.fromkeys(p.group for p in pairs))}
     return Pairs(
         torch.tensor([pair.better for pair in pairs]),

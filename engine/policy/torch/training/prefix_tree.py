@@ -263,5 +263,4 @@ def _below(above: list[Tensor], own_BKTD: Tensor) -> Tensor:
 
 
 def _joined(pieces: list[Tensor]) -> Tensor:
-    """Concatenate the pieces [K, T, D] of a path."""
     return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0]

@@ -95,7 +95,6 @@ def forward_backward(
 def _terms(
     model: LoraModel, batch: TrainBatch, items: list[TrainItem], plan: TreePlan, trained: Trained
 ) -> Terms:
-    """Loss terms of the trained tokens from one forward pass."""
     algorithm = batch.algorithm
     given = _numbers(items, batch.objective == "supervised", model.device)
     hidden_NH = model.hidden(plan)[trained.places_N]

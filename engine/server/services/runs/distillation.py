@@ -61,7 +61,6 @@ def missing(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Scen
 
 
 def _scored(folder: Path) -> list[Scenario]:
-    """Scenarios that have a trajectory with a reward."""
     with run_reader(folder) as reader:
         rows = reader.summaries_of("validation", STEP)
     good = {row.scenario_id for row in rows if row.reward is not None}
