@@ -65,8 +65,7 @@ def find_draft(project: Path) -> Path | None:
 
 
 def require_draft_folder(folder: Path) -> None:
-    """Raise ConfigError if the folder has files and no unfinished project, so that no work is
-    overwritten."""
+    """Raise ConfigError if the folder has a person's files, or a finished project."""
     if (folder / FILE).is_file() and not _is_unfinished(folder):
         raise ConfigError.of(
             "authoring.finished",

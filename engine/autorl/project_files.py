@@ -53,8 +53,7 @@ def finish_project(request: FinishProject) -> Path:
 
 
 def copy_agent(folder: Path, tools: bool) -> None:
-    """Copy the files of the generated agent (`tools`: of the one with MCP tools) that are
-    missing."""
+    """Copy missing files of the generated agent (`tools`: of the one with MCP tools)."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in (AGENTS / ("tools" if tools else "described")).iterdir():
         if file.is_file() and not (folder / file.name).exists():

@@ -50,8 +50,7 @@ class EngineCalls(Transport):
         return await self._ask("GET", "/environments", EnvironmentList)
 
     async def act_on_environment(self, name: str, action: EnvironmentAction) -> EnvironmentList:
-        """Start a job on an environment, or cancel its active one. Raises Refused with the
-        reason."""
+        """Start or cancel a job on an environment. Raises Refused if another job is active."""
         body = ActOnEnvironment(action=action)
         return await self._ask("POST", f"/environments/{name}", EnvironmentList, body=body)
 

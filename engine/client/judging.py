@@ -34,8 +34,7 @@ class JudgingCalls(Transport):
         return await self._list(f"/runs/{run_id}/disagreements", Disagreement, params=params)
 
     async def price_trial(self, run_id: str, request: TryJudge) -> TrialPrice:
-        """Estimate number and cost of a trial's requests without sending any. Starts the judge
-        process."""
+        """Estimate number and cost of a trial's requests; sends none. Starts the judge process."""
         path, timeout = f"/runs/{run_id}/judge/price", STARTING_S
         return await self._ask("POST", path, TrialPrice, body=request, timeout=timeout)
 

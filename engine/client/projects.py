@@ -75,8 +75,7 @@ class ProjectCalls(Transport):
         )
 
     async def forecast(self, path: str, values: dict[str, Any] | None = None) -> Forecast:
-        """Forecast of memory, disk and time for the project; `values` (dotted key → value) replace
-        settings."""
+        """Forecast of memory, disk and time; `values` (dotted key → value) replace settings."""
         params = {"path": path} | ({"values": json.dumps(values)} if values else {})
         return await self._ask("GET", "/forecast", Forecast, params=params)
 

@@ -63,8 +63,7 @@ class ReplicaCalls(Transport):
         return Changes(response.content, _seq(response, LAST), _seq(response, KNOWN, after))
 
     async def ticks(self, run_id: str) -> AsyncGenerator[ProgressTicked, None]:
-        """Yield progress ticks without stored events, until the engine closes the stream or is
-        silent."""
+        """Yield progress ticks, not stored events, until the engine closes the stream or hangs."""
         path = f"/runs/{run_id}/ticks"
         async with aclosing(self._streamed(path, most_line_bytes=MOST_TICK_BYTES)) as lines:
             async for line in lines:
@@ -147,8 +146,7 @@ class SyncCalls(Transport):
         await self._send("POST", f"/runs/{run_id}/hand_over")
 
     async def forget_files(self, run_id: str, below: str) -> None:
-        """Delete the exports in folder `below` of the run on the server, which were made for
-        download."""
+        """Delete the remote run's exports in folder `below`, which were made for download."""
         await self._send("DELETE", f"/runs/{run_id}/files", params={"below": below})
 
     async def run_files(self, run_id: str, below: str) -> Manifest:

@@ -228,8 +228,7 @@ def _line(line: str, item: type[T] | TypeAdapter[T], response: httpx.Response) -
 
 
 def refusal(response: httpx.Response, body: bytes) -> Refused:
-    """Refused error with the engine's problem from the body, or with the HTTP status if it has
-    none."""
+    """Refused error with the engine's problem in the body, or else the HTTP status."""
     try:
         return Refused(Problem.model_validate_json(body))
     except ValidationError:

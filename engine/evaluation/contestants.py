@@ -37,8 +37,7 @@ def find_contestants(
 
 
 def check_adapter(project: Path, contestant: Contestant) -> Path:
-    """Return the adapter folder of a contestant. Raises ConfigError if its weights are missing or
-    have changed."""
+    """Adapter folder of a contestant. Raises ConfigError if weights are missing or have changed."""
     folder = project / contestant.adapter
     try:
         same = sha256_of(folder / WEIGHTS) == contestant.sha256

@@ -157,8 +157,7 @@ async def run_contestant(
     tasks: list[Task],
     gate: PauseControl,
 ) -> None:
-    """Make and store these missing rollouts of one contestant, with its stages by entry of the
-    plan."""
+    """Make and store these rollouts of one contestant, with its stages by entry of the plan."""
     await run.enter(STEP, "validating")
     done = run.reader.counts()[0]
     progress = Progress(run, "validation", STEP, range(plan.scenarios), plan.size, done)

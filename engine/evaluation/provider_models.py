@@ -36,8 +36,7 @@ class Providers:
 
     @classmethod
     async def start(cls, run: Run, models: Sequence[str], access: Access) -> "Providers":
-        """Start a client for these models and look up their prices. Raises ConfigError if one is
-        unknown."""
+        """Start a client for these models. Raises ConfigError if a price is unknown."""
         client = await access.open("provider", run.log_file)
         try:
             config = run.config.evaluate

@@ -139,8 +139,7 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
 
 
 def dtype_of(request: ExportCheckpoint, base: Path) -> ExportDtype:
-    """Requested data type of the weights, or float32 for adapters, float16 for GGUF, else the
-    base's."""
+    """Requested type of the weights, or float32 for adapters, float16 for GGUF, else the base's."""
     if request.dtype:
         return request.dtype
     if request.format != "merged":

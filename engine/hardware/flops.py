@@ -41,8 +41,7 @@ class ModelShape:
 
     @property
     def pair_flops(self) -> int:
-        """FLOPs of attention, scores and weighted sums, per (query, key) pair, in all layers: 4 L
-        n_q d_h."""
+        """FLOPs of attention per (query, key) pair in all layers: 4 L n_q d_h."""
         return 4 * self.layers * self.query_heads * self.head_size
 
     @property
@@ -92,14 +91,12 @@ def forward_flops(
 
 
 def decode_flops(shape: ModelShape, rows: int, context_tokens: float) -> float:
-    """FLOPs to sample one more token in each of `rows` sequences, with `context_tokens` tokens in
-    total."""
+    """FLOPs to sample one more token in each of `rows` sequences of `context_tokens` in total."""
     return forward_flops(shape, rows, rows, context_tokens)
 
 
 def decode_bytes(shape: ModelShape, context_tokens: float) -> float:
-    """Bytes that one decode step reads: all weights once, and the key-value cache of the
-    contexts."""
+    """Bytes that one decode step reads: all weights, and the KV cache of the contexts."""
     weights = (shape.body + shape.head) * shape.width_bytes
     return weights + shape.cached_token_bytes * context_tokens
 

@@ -50,8 +50,7 @@ def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Vram
 def smaller_settings(
     config: ProjectConfig, model: Path, cards: Sequence[Card]
 ) -> tuple[MemoryFix, ...]:
-    """Return fixes even if the plan fits, because memory ran out nevertheless. Without `cards`: for
-    the CPU."""
+    """Fixes even if the plan fits, since memory ran out. Without `cards`: for the CPU."""
     known = [card for card in cards if card.total_bytes]
     if known:
         return memory_fixes(config, lambda c: _need(c, model, known))

@@ -167,8 +167,7 @@ class LocalJudge:
         return accuracy
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
-        """Return one verdict per trajectory in order, none for failed rollouts. Raises errors of
-        the policy."""
+        """One verdict per trajectory, none for failed rollouts. Raises errors of the policy."""
         attempts = [one for one in group if can_be_judged(one)]
         fit = self._fit
         if fit is None:

@@ -72,8 +72,7 @@ class Panel:
         ]
 
     def metrics(self) -> dict[str, float]:
-        """Metrics: accuracy of the local judge, and share of canaries caught since the last
-        call."""
+        """Accuracy of the local judge, and share of canaries caught since the last call."""
         accuracy = self._local.accuracy if self._local else None
         found = {"judge/local": accuracy.share} if accuracy else {}
         if self._caught is not None:

@@ -238,8 +238,7 @@ class Ruler:
 
 
 def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
-    """Raise ConfigError if the rubric has criteria and ART's prompt is set, which does not support
-    them."""
+    """Raise ConfigError if the rubric has criteria, which ART's prompt does not support."""
     if config.prompt == "art" and rubric.criteria:
         raise ConfigError.of(
             "judge.no_criteria",

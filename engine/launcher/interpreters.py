@@ -22,8 +22,7 @@ def choice_file() -> Path:
 
 
 def read_choice() -> EngineChoice:
-    """Read the chosen engine; the built-in one without a choice. Raises LaunchError if the file is
-    invalid."""
+    """Read the chosen engine; built-in without a choice. Raises LaunchError for an invalid file."""
     file = choice_file()
     try:
         return EngineChoice.model_validate_json(file.read_bytes())
@@ -136,8 +135,7 @@ def given_interpreter(python: str, name: str = "") -> Interpreter:
 
 
 def engine_home(python: Path) -> Path | None:
-    """Environment folder of an interpreter; None unless it is a complete environment with an
-    engine."""
+    """Environment folder of an interpreter; None unless it is complete and has an engine."""
     home = python.absolute().parent.parent
     try:
         return home if json.loads((home / MARK).read_text()).get("engine") else None

@@ -253,8 +253,7 @@ class Policy(Protocol):
         ...
 
     async def save(self, folder: Path) -> None:
-        """Write adapter (PEFT layout), value head and optimizer state as safetensors into an empty
-        folder."""
+        """Write adapter (PEFT layout), value head and optimizer state into an empty folder."""
         ...
 
     async def save_adapter(self, folder: Path) -> None:

@@ -43,8 +43,7 @@ async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name:
 
 
 def in_one_process(config: ProjectConfig) -> ProjectConfig:
-    """Settings to load the same weights in one torch process without vLLM, for use beside other
-    work."""
+    """Settings to load the same weights in one torch process, without vLLM."""
     backend = config.backend.model_copy(update={"sampler": "torch", "processes": 1})
     return config.model_copy(update={"backend": backend})
 

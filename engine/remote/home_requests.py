@@ -72,8 +72,7 @@ class HomeRequestService:
 
     @contextlib.contextmanager
     def trial(self, trial: Trial) -> Iterator[None]:
-        """Answer requests of the trial's run to its judge during the block, even if the run has
-        ended."""
+        """Answer requests of the trial's run to its judge in the block, even after its end."""
         self._trials.append(trial)
         try:
             yield

@@ -93,8 +93,7 @@ class Host:
         self.home.changed()
 
     async def ask(self, question: Question) -> str | None:
-        """Return the person's reply to a question of the connection, delivered by `answer`; None if
-        they cancel."""
+        """Person's reply to the connection's question, delivered by `answer`; None if cancelled."""
         pending = PendingQuestion(question, asyncio.get_running_loop().create_future())
         self._questions[question.id] = pending
         self.home.changed()
@@ -106,8 +105,7 @@ class Host:
 
     @property
     def living(self) -> bool:
-        """Whether the server has active runs that this machine mirrors or executes judge requests
-        for."""
+        """Whether the server has active runs that this machine mirrors or judges."""
         there = self.tunnel.state in ("connected", "reconnecting", "connecting", "starting")
         return there and any(run.state in ACTIVE_STATES for run in self.mirrors.runs)
 

@@ -50,6 +50,5 @@ def write_server_list(book: ServerList) -> ServerList:
 
 
 def home_id(book: ServerList, workspace: Path) -> str:
-    """Id of a workspace of this machine out of the server list, by which remote engines recognise
-    it."""
+    """Id of a workspace of this machine, by which remote engines recognise it."""
     return hashlib.sha256(f"{book.machine} {workspace.resolve()}".encode()).hexdigest()[:32]

@@ -71,8 +71,7 @@ class StartedRuns:
         return found if found.host == host else None
 
     def add(self, run: StartedRun) -> None:
-        """Store a new run. Raises Refused if the server chose an id that another run has
-        already."""
+        """Store a new run. Raises Refused if the server chose the id of another run."""
         if self.find(run.run_id, run.host) or (self._folder / f"{run.run_id}.json").exists():
             known = self._known.get(run.run_id)
             if known is None or (known.host, known.project) != (run.host, run.project):

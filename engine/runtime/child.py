@@ -185,8 +185,7 @@ class Child:
         raise AssertionError("an exchange ends with an answer")
 
     async def stream(self, op: str, **fields: Any) -> AsyncIterator[dict[str, Any]]:
-        """Send operation `op`, and yield partial answers, then the final one; closing the iterator
-        cancels it."""
+        """Send operation `op`; yield partial answers, then the final one. Closing cancels it."""
         async for _, value in self._exchange(op, fields):
             yield value
 

@@ -75,8 +75,7 @@ class Served:
         self.model = folder if self.kind == "merged" else _base(base, about["base"]["name"])
 
     def context(self, wanted: int | None) -> int:
-        """Context length in tokens: `wanted` (None: the default), at most what the model
-        supports."""
+        """Context length in tokens: `wanted` (None: the default), limited by the model."""
         most = int(read_json(self.model / "config.json").get("max_position_embeddings", 0))
         return min(wanted or MOST_CONTEXT, most or MOST_CONTEXT)
 

@@ -250,8 +250,7 @@ def parse_scenario(data: Any, number: int) -> Scenario:
 
 
 def write_scenarios(file: Path, items: list[dict[str, Any]]) -> None:
-    """Replace a scenario file (JSON Lines). Raises ValueError before writing for a non-dict
-    item."""
+    """Replace a scenario file (JSON Lines). Raises ValueError for an item that is no dict."""
     for number, item in enumerate(items, 1):
         parse_scenario(item, number)
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -82,8 +82,7 @@ def _refuse_other_beginning(run: Run) -> None:
 
 
 async def wait_while_paused(run: Run, policy: Policy, step: int) -> None:
-    """Wait between steps while the run is paused; sampling ahead pauses, too. Raises
-    StopRequested."""
+    """Wait between steps while the run is paused, with sampling ahead. Raises StopRequested."""
     if run.orders.stop_after_step:
         raise StopRequested
     if not run.orders.paused:

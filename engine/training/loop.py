@@ -54,8 +54,7 @@ UNSCORED_STEPS = 3
 
 
 async def train(run: Run, policy: Policy, stage: Stage) -> None:
-    """Train to the last step, or until a stop is requested. Raises errors of the workers and of the
-    store."""
+    """Train to the last step or a requested stop. Raises errors of the workers and of the store."""
     start_s = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     held_out = load_scenarios(run.project, run.config, "validation")
@@ -120,8 +119,7 @@ async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
 
 
 async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
-    """Restore the newest checkpoint, or else warm up if configured. Returns the number of steps
-    done."""
+    """Restore the newest checkpoint, or else warm up if configured. Returns the steps done."""
     if found := await restore(run, policy):
         await policy.publish(found.step)
         return found.step

@@ -17,8 +17,7 @@ MOST_TEXT_BYTES = 2**22
 
 
 def confirm_file(project: Path, path: Path) -> None:
-    """Store the person's permission that a project reads the file `path` outside of it. Raises
-    Refused."""
+    """Store the permission that a project reads the file `path` outside of it. Raises Refused."""
     wanted = FileConfirmation(project=str(project.resolve()), path=str(path.resolve()))
     with edit_record() as record:
         if wanted not in record.files:

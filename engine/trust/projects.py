@@ -25,8 +25,7 @@ HINT = (
 
 
 def trust_project(project: Path) -> None:
-    """Record that the person trusts a folder and the runs in it. Raises Refused if there is no such
-    folder."""
+    """Record that the person trusts a folder and its runs. Raises Refused if it does not exist."""
     project = project.resolve()
     identity = folder_identity(project)
     if identity is None:

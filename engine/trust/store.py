@@ -39,8 +39,7 @@ def trust_folder() -> Path:
 
 
 def read_record() -> Record:
-    """Current confirmations; an empty record if there is no file. Raises Refused if the file is
-    unreadable."""
+    """Current confirmations; empty if there is no file. Raises Refused if it is unreadable."""
     file = trust_folder() / FILE
     try:
         return Record.model_validate_json(file.read_bytes())

@@ -98,8 +98,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 def work(words: list[int]) -> TrainBatch:
-    """Return groups with answers of random tokens out of `words`, unequal lengths, and advantages
-    of both signs."""
+    """Groups of random tokens out of `words`, with unequal lengths and advantages of both signs."""
     chance = random.Random(0)
     items = []
     for _ in range(GROUPS):

@@ -22,8 +22,7 @@ REPEATS = 3
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare one trainer with two data-parallel ones; fails if gradients differ by more than
-    TOLERANCE."""
+    """Compare gradients of one trainer and two parallel ones; fails if they differ too much."""
     shape = QUICK_SHAPE if job.quick or job.on_processor else SHAPE
     batch = prompts(shape, plain_tokens(Path(job.model)), 0)
     attempts: list[Attempt] = []

@@ -50,8 +50,7 @@ class Bench:
 
 
 async def ask_survey(engine: Interpreter) -> Survey:
-    """Survey the packages and GPUs of an interpreter. Raises CheckError if it cannot load the
-    engine."""
+    """Survey packages and GPUs of an interpreter. Raises CheckError if that fails."""
     process = await asyncio.create_subprocess_exec(
         *(engine.python, "-m", "engine.bench.gpu.survey"),
         stdout=asyncio.subprocess.PIPE,

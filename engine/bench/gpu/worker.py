@@ -27,8 +27,7 @@ def main() -> None:
 
 
 def outcome(job: Job, say: object) -> Outcome:
-    """Run the check that the job names, with `say` for its progress; an exception becomes a failed
-    outcome."""
+    """Run the job's check, which reports progress to `say`; an exception is a failed outcome."""
     module, _, name = job.function.partition(":")
     try:
         found: Outcome | Coroutine[Any, Any, Outcome] = getattr(

@@ -78,8 +78,7 @@ async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> 
 async def providers_of(
     client: EngineClient, project: Path, arguments: argparse.Namespace
 ) -> list[str]:
-    """Provider models whose API keys are needed: those named, or those of the resumed
-    evaluation."""
+    """Provider models that need API keys: those named, or those of the resumed evaluation."""
     names = list(arguments.model)
     if arguments.resume:
         runs = await client.runs(str(project))

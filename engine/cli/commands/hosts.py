@@ -205,8 +205,8 @@ def show_report(report: HostReport) -> None:
 async def act(
     client: EngineClient, name: str, action: str, done: Callable[[HostView], bool]
 ) -> HostView:
-    """Request a server action and wait until `done` accepts the server's state. Raises Refused if
-    it failed."""
+    """Request a server action and wait until `done` accepts the state. Raises Refused on
+    failure."""
     listed = await client.act_on_host(name, ActOnHost.model_validate({"action": action}))
     progress, started_at = Progress(), time.monotonic()
     while True:

@@ -84,8 +84,7 @@ async def begin(
     overrides: dict[str, Any],
     kind: TrainingKind,
 ) -> RunSummary:
-    """Start a run of this kind with the command's options, or resume the one that `--resume`
-    names."""
+    """Start a run of this kind with the command's options, or resume that of `--resume`."""
     if arguments.resume:
         return await resume(client, project, arguments.resume, getattr(arguments, "steps", None))
     if arguments.host:
@@ -120,8 +119,7 @@ async def resume(
 async def lend_keys(
     client: EngineClient, project: Path, overrides: dict[str, Any], more: Sequence[str] = ()
 ) -> None:
-    """Lend the engine the API keys in this terminal's environment for the judges and `more`
-    models."""
+    """Lend the engine the terminal's API keys for the judges and `more` models."""
     with contextlib.suppress(ConfigError):  # what is wrong with the project is said when it starts
         models = [*load_config(project, overrides).judge.models, *more]
         if keys := keys_in(os.environ, models):

@@ -102,8 +102,7 @@ def _ollama_template(base: Path) -> list[str]:
 
 
 def compare(base: Path, folder: Path, kind: str) -> Sameness:
-    """Compare tokenizer, template and settings of an export of this kind with those of the base
-    model."""
+    """Compare tokenizer, template and settings of an export of this kind with the base model's."""
     if kind == "gguf":
         return _compare_gguf(base, folder)
     ours, theirs = (Tokenizer.from_file(str(place / "tokenizer.json")) for place in (base, folder))

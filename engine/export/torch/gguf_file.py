@@ -119,8 +119,7 @@ class GgufWeights:
         self._tensors = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
 
     def base_names(self, known: Iterable[str]) -> set[str]:
-        """Names of the file's tensors in the base model; one that matches none of `known` keeps its
-        GGUF name."""
+        """Base model's names of the file's tensors; the GGUF name if it matches none of `known`."""
         ours = {self._names.gguf(name): name for name in known}
         expected = {ROPE_FACTORS} if rope_factors(self._names.config) is not None else set()
         return {ours.get(name, name) for name in self._tensors.keys() - expected}

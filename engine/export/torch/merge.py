@@ -147,8 +147,7 @@ def write_merged(
     shard_bytes: int,
     progress: Progress,
 ) -> None:
-    """Write merged weights as safetensors of at most `shard_bytes`, one shard in memory at a
-    time."""
+    """Write merged weights as shards of up to `shard_bytes`, with one in memory at a time."""
     sizes = {name: math.prod(base.shape(name)) * dtype.itemsize for name in base.names}
     plan = split_state_dict_into_shards_factory(
         sizes, get_storage_size=int, filename_pattern=PATTERN, max_shard_size=shard_bytes

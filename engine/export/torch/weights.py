@@ -34,8 +34,7 @@ Bounds = tuple[Tensor, Tensor]
 def check_merged(
     base: BaseWeights, adapter: dict[str, Factors], folder: Path, dtype: str, progress: Progress
 ) -> WeightsCheck:
-    """Check the merged weights in a folder against base and adapter; a copy of tied embeddings is
-    optional."""
+    """Check merged weights against base and adapter; a copy of tied embeddings is optional."""
     exported = BaseWeights(folder)
     kind = getattr(torch, dtype)
 
@@ -54,8 +53,7 @@ def check_merged(
 def check_gguf(
     base: BaseWeights, adapter: dict[str, Factors], file: Path, progress: Progress
 ) -> WeightsCheck:
-    """Check a GGUF file against base and adapter, each tensor by the type that the file
-    declares."""
+    """Check a GGUF file against base and adapter, each tensor by its type in the file."""
     exported = GgufWeights(file, base.folder)
 
     def bad(name: str) -> int:

@@ -122,8 +122,7 @@ class Link:
         return await work(await self._engine(), line.run_id)
 
     async def leave(self, finished: bool) -> None:
-        """Close all runs, as finished or only interrupted; engines that no longer answer are
-        skipped."""
+        """Close all runs, finished or interrupted; engines that no longer answer are skipped."""
         for key, line in self.lines.items():
             if line.found is None or self._client is None:
                 continue

@@ -44,8 +44,7 @@ def conversation(items: list[dict[str, Any]]) -> Conversation:
 
 
 def tools_of(data: Any) -> list[dict[str, Any]]:
-    """Tool definitions as a list; empty if the source has none. Raises ValueError if they are
-    none."""
+    """Tool definitions as a list; empty if there are none. Raises ValueError for other values."""
     tools = data or []
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise ValueError("`tools` is not a list of objects")
@@ -140,8 +139,7 @@ class Source(NamedTuple):
 
 
 def load_json(text: str) -> Any:
-    """Parse JSON. Unpaired surrogates (from truncated output) become U+FFFD: they cannot be
-    stored."""
+    """Parse JSON. Unpaired surrogates (of truncated output) become U+FFFD, to be storable."""
     return replace_surrogates(json.loads(text))
 
 

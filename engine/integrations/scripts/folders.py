@@ -55,8 +55,7 @@ def project_for(workspace: Path, request: OpenOutside) -> Path:
 
 
 def known_run(project: Path, model: str) -> tuple[Path, RunSpec] | None:
-    """Folder and spec of the existing run of the script's model with this name; None without
-    one."""
+    """Folder and spec of the existing run of the script's model `model`, or None."""
     runs = (one for one in specs_of(project) if one[1].kind == "outside")
     return next((one for one in runs if one[1].name == model), None)
 

@@ -115,8 +115,7 @@ class ScriptSessions:
         self._open = asyncio.Event()
 
     def open(self, chat: ChatFormat, policy: Policy, step: int) -> None:
-        """Let requests of the script pass: the policy can sample, with the weights after update
-        `step`."""
+        """Let the script's requests pass: the policy can sample with the weights of `step`."""
         self._chat, self._policy, self.step = chat, policy, step
         self._open.set()
 

@@ -118,8 +118,7 @@ def _figures(request: LogOutside) -> MetricsLogged:
 
 
 def by_scenario(groups: list[list[Trajectory]], first: int) -> list[list[Trajectory]]:
-    """Split groups by scenario and number them from `first`: ART puts any list of trajectories into
-    one group."""
+    """Split groups by scenario and number them from `first`: ART groups any trajectories."""
     found: list[list[Trajectory]] = []
     for siblings in groups:
         for scenario in dict.fromkeys(one.scenario_id for one in siblings):

@@ -35,8 +35,7 @@ def examples_of_run(run: Run) -> list[JudgeExample]:
 
 
 def examples_of_label(label: Label, siblings: Sequence[Trajectory]) -> list[JudgeExample]:
-    """Example with the most and the least preferred trajectory of a label; empty without a
-    preference."""
+    """Example with the most and least preferred trajectory of a label; empty without any."""
     wins = dict.fromkeys((one.id for one in siblings), 0)
     for better, worse in preferences(label.words, list(wins)):
         wins[better] += 1

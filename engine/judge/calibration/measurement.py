@@ -34,8 +34,7 @@ class LabelledGroup(NamedTuple):
 
 
 def agreements(reader: RunReader) -> list[Agreement]:
-    """Agreement of judges with a person's labels: one row per judge and rubric, the most recent
-    judge first."""
+    """Agreement with a person's labels: one row per judge and rubric, most recent judge first."""
     human = labelled_groups(reader)
     names = [name for group in human for name in group.names]
     labelled: dict[tuple[str, str], list[Verdict]] = {}

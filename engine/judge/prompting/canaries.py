@@ -32,8 +32,7 @@ class CanaryResult(NamedTuple):
 
     @property
     def caught(self) -> bool:
-        """Whether the judge scored the canary no better than the median trajectory, or not at
-        all."""
+        """Whether the canary was scored no better than the median trajectory, or not at all."""
         return self.score is None or self.score <= self.others
 
 

@@ -44,8 +44,7 @@ def view_rubric(file: Path) -> RubricView:
 
 
 def save_rubric(file: Path, source: str, who: str = "") -> RubricView:
-    """Write a rubric and store it as a version by author `who`. Raises ConfigError if it is
-    invalid."""
+    """Write a rubric and store it as a version by `who`. Raises ConfigError if invalid."""
     parse_rubric(source, file.name)
     versions = view_rubric(file).versions
     if not (versions and versions[-1].source == source):

@@ -44,8 +44,7 @@ class Access:
     """Addresses confirmed on another machine, in addition to those of this one."""
 
     async def open(self, name: str, log: Path) -> ProviderClient:
-        """Start a worker that calls providers, with the keys, or connect to that of the home
-        machine."""
+        """Start a worker that calls providers with the keys, or use that of the home machine."""
         if self.ask_home:
             return HomeProxy(self.ask_home)
         worker = await start_worker(name, log, self.confirmed)

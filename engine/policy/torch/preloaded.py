@@ -55,8 +55,7 @@ def prepare() -> None:
 
 
 def serve_forks(requests: socket.socket, life: int) -> None:
-    """Answer fork requests on a socket until the engine exits (end of file on descriptor
-    `life`)."""
+    """Answer fork requests on a socket until the engine exits (end of file on `life`)."""
     show_command("fork-server of torch processes")
     answer_requests(requests, life)
 

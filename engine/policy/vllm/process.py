@@ -75,8 +75,7 @@ class ServerPlan(Value):
 
     @property
     def step_tokens(self) -> int:
-        """Maximum tokens per engine step; fewer on the CPU, where an adapter's cost is
-        superlinear."""
+        """Maximum tokens per engine step; less on the CPU, where adapters cost more."""
         return 8192 if self.place.cuda else 512
 
     def arguments(self, socket: Path) -> list[str]:

@@ -116,8 +116,7 @@ class VllmSampler:
             await self.take_back(old)
 
     async def prompt_sharing(self) -> dict[str, float]:
-        """Metric `sharing/sample`: share of prompt tokens that were computed, not cached, since the
-        last call."""
+        """Metric: share of prompt tokens that were computed, not cached, since the last call."""
         now = await self.ask(VllmServer.counters)
         queries, hits = (max(0.0, now[n] - self._prompt_tokens[n]) for n in ("queries", "hits"))
         self._prompt_tokens = now
@@ -137,8 +136,7 @@ class VllmSampler:
             self._holding.close()
 
     async def rest(self, cache_only: bool) -> None:
-        """Release GPU memory (`cache_only`: of keys and values, not of weights) unless requests are
-        active."""
+        """Release GPU memory (`cache_only`: of keys and values) unless requests are active."""
         async with self._turn:
             if self._asleep or any(self._under_way.values()):
                 return
@@ -166,8 +164,7 @@ class VllmSampler:
                     await self._replace(gone.problem)
 
     async def _replace(self, why: Problem) -> None:
-        """Start another server. If the caller is cancelled, later callers wait for the same
-        start."""
+        """Start another server. If the caller is cancelled, later ones wait for the same start."""
         if self._closed:
             raise ChildDied(why)
         if self._starting is None:

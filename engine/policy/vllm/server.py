@@ -63,8 +63,7 @@ class VllmServer:
 
     @classmethod
     async def start(cls, plan: ServerPlan, log: Path) -> "VllmServer":
-        """Start a server; returns after a successful probe. Raises PolicyError with its error
-        message."""
+        """Start a server; returns after a successful probe. Raises PolicyError on failure."""
         process = await ServerProcess.spawn(plan, log)
         server = cls(process)
         try:
@@ -136,8 +135,7 @@ class VllmServer:
         await self._call("/v1/unload_lora_adapter", {"lora_name": name})
 
     async def sleep(self, cache_only: bool) -> None:
-        """Release GPU memory of keys and values, and unless `cache_only` also of weights (kept in
-        RAM)."""
+        """Release GPU memory of keys and values and, unless `cache_only`, of weights."""
         await self._call("/release_kv_cache_memory" if cache_only else "/sleep?level=1&mode=wait")
 
     async def wake(self) -> None:

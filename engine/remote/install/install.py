@@ -292,8 +292,7 @@ class Installer:
 
 
 async def roll_back(shell: Shell) -> str:
-    """Switch to the previous engine; returns its id. Raises LaunchError, Refused if there is
-    none."""
+    """Switch to the previous engine; returns its id. Raises LaunchError, Refused without one."""
     output = await shell.run('basename "$(readlink "$base/previous")"')
     before = output.strip()
     if not before:

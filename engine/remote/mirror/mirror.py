@@ -60,8 +60,7 @@ class Mirror:
             await cancel(*both)
 
     async def catch_up(self) -> None:
-        """Store all events that exist on the server now, without progress ticks. Raises as `run`
-        does."""
+        """Store all events that the server has now, without progress ticks. Raises like `run`."""
         while (changes := await self._ask(self._replica.seq, 0.0)).page:
             await self._store(changes)
 

@@ -84,8 +84,7 @@ class Mirrors:
         return sum(one.mirror.behind for one in self._followed.values())
 
     async def keep_up(self, client: EngineClient) -> None:
-        """Keep the mirrors up to date while the connection lasts. Raises LaunchError if it is
-        lost."""
+        """Keep the mirrors up to date until the connection is lost, which raises LaunchError."""
         self._failed.clear()
         while True:
             self._news.clear()
@@ -145,8 +144,7 @@ class Mirrors:
             self._complete[run.id] = run.changed_at
 
     def _folder_of(self, run: RunSummary) -> Path | None:
-        """Folder of the run's replica, which may not exist yet; None if no local project
-        matches."""
+        """Folder of the run's replica, possibly not existing yet; None without a local project."""
         name = Path(run.project_path).name
         for project in self._home.projects():
             folder = project / "runs" / run.id

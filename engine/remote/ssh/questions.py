@@ -84,8 +84,7 @@ class QuestionService:
 
 
 def kind_of_secret(prompt: str, echo: bool) -> QuestionKind:
-    """Kind of a secret that a server prompts for, password or code. `echo`: whether it may be
-    visible."""
+    """Kind of a secret that a server prompts for, password or code. `echo`: may be visible."""
     words = prompt.lower()
     one_time = any(word in words for word in ("one-time", "one time", "otp", "verification"))
     return "password" if "password" in words and not echo and not one_time else "code"

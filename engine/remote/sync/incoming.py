@@ -71,8 +71,7 @@ class Incoming:
         return part.stat().st_size
 
     def finish(self, sha256: str, size: int) -> None:
-        """Verify a completely uploaded content. Raises Refused and deletes it if its hash or size
-        differs."""
+        """Verify an uploaded content. Raises Refused and deletes it if its hash or size differs."""
         part = self._part(sha256)
         if self._content(sha256).exists():
             return
@@ -156,8 +155,7 @@ def _present(root: Path) -> dict[str, Digest]:
 
 
 def _refuse_bad_names(request: SyncFolder) -> None:
-    """Raises Refused for a path that leaves the folder, is listed twice, or is reserved by the
-    server."""
+    """Raises Refused for a path that leaves the folder, is listed twice, or is reserved."""
     reserved = pathspec.GitIgnoreSpec.from_lines([] if request.run else KEPT)
     seen: set[str] = set()
     for file in request.manifest.files:

@@ -50,8 +50,7 @@ def rewards_differ(rewards_G: Sequence[float | None]) -> bool:
 
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Mean and population standard deviation of the values that are not None; (None, None) without
-    any."""
+    """Mean and population standard deviation of the values that are not None, or (None, None)."""
     known = [value for value in values if value is not None]
     if not known:
         return None, None

@@ -81,8 +81,7 @@ class Gateway:
         return key
 
     def open_door(self, key: str, door: SessionFactory) -> None:
-        """Accept requests of an external script under its `key`; `door` makes a session for
-        each."""
+        """Accept requests of a script under its `key`; `door` makes a session for each."""
         self._sessions[key] = door
 
     def close(self, key: str) -> None:

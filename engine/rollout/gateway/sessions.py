@@ -224,8 +224,7 @@ def completion_of(choices: list[ProviderAnswer]) -> dict[str, Any]:
 
 
 async def chunks(choices: list[ProviderAnswer]) -> AsyncIterator[str]:
-    """Response as server-sent chunks, one per choice and all at once, for a client that requested a
-    stream."""
+    """Response as server-sent chunks, one per choice, for a client that requested a stream."""
     name = f"chatcmpl-{uuid.uuid4().hex}"
     for index, choice in enumerate(choices):
         delta = json.loads(json.dumps(choice.message))

@@ -139,8 +139,7 @@ class ChatFormat:
         return self._special["eos_token"]
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Token ids of a text; with `special` also the tokens that the tokenizer adds around a
-        plain text."""
+        """Token ids of a text; with `special` also those that the tokenizer adds around it."""
         return self._renderer.ask("encode", text=text, special=special).tokens
 
     def decode(self, tokens: list[int]) -> str:
@@ -164,8 +163,7 @@ class ChatFormat:
         return pieces
 
     def is_special(self, token: int) -> bool:
-        """Whether a token is a special token of the format, not text; called for every token that
-        is sampled."""
+        """Whether a token is a special token of the format, not text."""
         return token in self._signs
 
 

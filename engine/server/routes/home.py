@@ -49,8 +49,7 @@ class HomeRoutes:
         ]
 
     async def lease(self, request: Request) -> Response:
-        """Take or renew the lease of the engine for a home machine, which loses it when it stays
-        silent."""
+        """Take or renew a home machine's lease of the engine, which it loses when silent."""
         return json_of(self._lease.take(await body_of(request, Lease)))
 
     # Folders that come
@@ -84,8 +83,7 @@ class HomeRoutes:
     # Files of runs that go
 
     async def files(self, request: Request) -> Response:
-        """Respond with names, sizes and hashes of the run's files in folder `below` (empty:
-        all)."""
+        """Respond with names, sizes and hashes of files in folder `below` (empty: all)."""
         folder = self._library.folder(request.path_params["run"])
         below = request.query_params.get("below", "")
         found = await asyncio.to_thread(manifest, folder, NEVER_SENT, below)
@@ -124,8 +122,7 @@ class HomeRoutes:
     # HomeRequests
 
     async def home_requests(self, request: Request) -> Response:
-        """Respond with home requests that were not fetched yet; waits up to `wait` seconds for
-        one."""
+        """Respond with home requests not fetched yet; waits up to `wait` seconds for one."""
         wait = min(number_of(request, "wait"), LONGEST_WAIT_S)
         return json_of(HomeRequestList(requests=await self._requests.waiting(wait)))
 

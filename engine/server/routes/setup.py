@@ -51,8 +51,7 @@ class SetupRoutes:
         ]
 
     async def forecast(self, request: Request) -> Response:
-        """Forecast of a run of the project, with changes of settings in `values` (dotted keys,
-        JSON)."""
+        """Forecast of a run, with changes of settings in `values` (dotted keys, JSON)."""
         path = project_of(request)
         config = load_config(path, _values(request.query_params.get("values")))
         model = find_model(config.model.name)

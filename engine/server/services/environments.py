@@ -56,8 +56,7 @@ class EnvironmentService:
         return found.model_copy(update=job.view()) if job else found
 
     async def act_on_known(self, name: str, action: EnvironmentAction) -> None:
-        """Do what `act` does, for an environment of the catalogue. Raises Refused for another
-        name."""
+        """Do what `act` does, for the catalogue's environments. Raises Refused for others."""
         if name not in WORDS:
             raise Refused.of("environment.unknown", f"There is no environment {name}.")
         await self.act(name, action)
@@ -109,8 +108,7 @@ class _Job:
         return not self._task.done()
 
     def view(self) -> dict[str, object]:
-        """Fields of an environment's view that describe this job: action and progress, or its
-        problem."""
+        """Fields of an environment's view for this job: action and progress, or its problem."""
         if self.busy:
             return {"action": self.action, "tick": self._tick, "elsewhere": False}
         return {"problem": self._problem}

@@ -61,8 +61,7 @@ class TrackingService:
             self._tell(folder, spec, spec.config.track, switched_on(spec.config.track))
 
     def on_mirrored(self, run_id: str) -> None:
-        """Send new events of a mirror to the trackers in its settings; the remote engine does not
-        send any."""
+        """Send new events of a mirror to its trackers; the remote engine does not send any."""
         feeds = [feed for (run, _), (feed, _) in self._feeds.items() if run == run_id]
         if not feeds and run_id not in self._looks and not self._leaving:
             look = asyncio.create_task(self._begin_mirrored(run_id), name=f"trackers of {run_id}")

@@ -253,8 +253,7 @@ def _take_adapter(source: Path, folder: Path, target: Path) -> Checkpoint:
 
 
 async def compare_with_parent(run: Run, saved: Checkpoint) -> None:
-    """Log whether the adapter `saved` by a replay has the same bytes as its parent's at that
-    step."""
+    """Log whether the adapter `saved` by a replay equals its parent's at that step."""
     parent = run.spec.parent
     if parent is None or not parent.replay:
         return

@@ -90,8 +90,7 @@ def adapter_hash(folder: Path) -> str:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether all files in a checkpoint's manifest exist with their size; hashes are not
-    checked."""
+    """Whether all files of a checkpoint exist with their size; hashes are not checked."""
     try:
         entries = _entries(folder).items()
         return all(_own_file(folder, name).st_size == one["bytes"] for name, one in entries)
@@ -169,7 +168,6 @@ def publish(scratch: Path, target: Path, step: int) -> int:
 
 
 def matches(file: Path, entry: dict[str, object]) -> bool:
-    """Whether a file has the size and SHA-256 of its manifest `entry`. Raises OSError if
-    missing."""
+    """Whether a file has size and SHA-256 of its manifest `entry`. Raises OSError if missing."""
     same_size = file.stat().st_size == entry["bytes"]
     return bool(same_size and sha256_of(file) == entry["sha256"])

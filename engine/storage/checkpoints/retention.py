@@ -55,8 +55,7 @@ class CheckpointFacts:
 
     @property
     def merits(self) -> dict[int, float]:
-        """Merit of validated steps, higher is better: mean reward, or the negative held-out
-        loss."""
+        """Merit of validated steps, higher is better: mean reward or negative held-out loss."""
         rewards = {step: reward.mean for step, reward in self.validations.items()}
         return rewards or {step: -loss for step, loss in self.losses.items()}
 

@@ -149,8 +149,7 @@ class RunReader:
         )
 
     def stored(self, split: Split, step: int, group: int | None = None) -> list[Trajectory]:
-        """Return whole trajectories of a step or (`group`) of one of its groups, ordered by group
-        and index."""
+        """Whole trajectories of a step or of one of its groups, ordered by group and index."""
         chosen = "" if group is None else "AND grp = ?"
         sql = (
             "SELECT body, advantage FROM trajectories "
@@ -250,8 +249,7 @@ class RunReader:
     def labels(
         self, split: Split | None = None, step: int | None = None, group: int | None = None
     ) -> list[Label]:
-        """Labels of the run, or only of a split, step and group, oldest first, including undone
-        ones."""
+        """Labels of the run (or a split, step, group), oldest first, including undone ones."""
         wanted = {"split": split, "step": step, "grp": group}
         tests = " AND ".join(f"{name} = ?" for name, value in wanted.items() if value is not None)
         values = tuple(value for value in wanted.values() if value is not None)

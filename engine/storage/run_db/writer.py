@@ -155,8 +155,7 @@ class RunWriter:
     async def undo_label(
         self, label: Label, group: GroupSummary, trajectories: list[Trajectory]
     ) -> BaseEvent:
-        """Mark a label as undone, and store its group and trajectories with the rewards without
-        it."""
+        """Mark a label as undone, and store group and trajectories with the rewards without it."""
         row: Statement = ("UPDATE labels SET undone = ? WHERE id = ?", (SEQ, label.id))
         return await self._write(_relabelled(label, True, row, group, trajectories))
 
@@ -170,8 +169,7 @@ class RunWriter:
     async def drop_checkpoint(
         self, checkpoint: Checkpoint, by: Literal["rule", "person", "damage"]
     ) -> BaseEvent:
-        """Delete the record of a checkpoint, and store why (`by`); the caller deletes its files
-        afterwards."""
+        """Delete a checkpoint's record, and store why (`by`); the caller then deletes its files."""
         row = ("DELETE FROM checkpoints WHERE step = ?", (checkpoint.step,))
         event = CheckpointDropped(step=checkpoint.step, bytes=checkpoint.bytes, by=by)
         return await self._write(Write(event, (row,)))
@@ -282,8 +280,7 @@ def summary_of(trajectory: Trajectory) -> TrajectorySummary:
 
 
 def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple[Statement, ...]:
-    """Return SQL statements that store a trajectory, its `summary` and its search entry, replacing
-    old ones."""
+    """SQL statements that store a trajectory, its `summary` and search entry, or replace them."""
     t = trajectory
     values = (t.id, t.split, t.step, t.group, t.index, t.scenario_id, t.title, t.reward)
     more = (t.advantage, t.turns, t.sampled_tokens, int(t.truncated), int(bool(t.labels)))

@@ -30,8 +30,7 @@ FOLDERS = (".", "logs", "checkpoints", "damaged", "exports")
 
 
 def check_run_folder(folder: Path) -> None:
-    """Raise StoreError if the folder, or something in it, is a link or has an unexpected file
-    type."""
+    """Raise StoreError if the folder or something in it is a link or of an unexpected type."""
     try:
         if is_of_another_project(folder):
             raise _foreign(folder, "its folder is a link into another project")

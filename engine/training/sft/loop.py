@@ -47,8 +47,7 @@ async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[st
 
 
 async def loss_on(policy: Policy, entries: Sequence[Entry]) -> tuple[float, int]:
-    """Mean loss per trained token of these entries in nats, and the number of these tokens. Weights
-    stay."""
+    """Mean loss per trained token in nats, and the number of these tokens. Weights stay."""
     scores = await policy.score(ScoreBatch(items=items_of(entries)))
     count = sum(len(score.logprobs) for score in scores)
     return -sum(sum(score.logprobs) for score in scores) / count, count

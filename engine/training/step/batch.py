@@ -141,8 +141,7 @@ def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
 
 
 def distance(scores: Sequence[Scores]) -> float:
-    """Mean k1 estimate of the KL divergence to the reference model over all tokens of these
-    scores."""
+    """Mean k1 estimate of the KL divergence to the reference model over all tokens."""
     k1 = [gap for entry in scores for gap in credit.divergence(entry.logprobs, entry.reference)]
     return sum(k1) / len(k1)
 

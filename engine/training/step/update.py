@@ -70,8 +70,7 @@ async def update(policy: Policy, batch: TrainBatch, step: AdamStep) -> dict[str,
 
 
 def merged(updates: list[dict[str, float]]) -> dict[str, float]:
-    """Metrics of a step from those of its updates: their means, except the sum of tokens and the
-    largest gap."""
+    """Step metrics from those of its updates: means, except the sum of tokens and largest gap."""
     found = {}
     for name in updates[0] if updates else {}:
         values = [update[name] for update in updates]

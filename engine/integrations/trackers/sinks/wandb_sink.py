@@ -69,8 +69,7 @@ class Sink:
         return Lost()
 
     def close(self, state: str) -> None:
-        """Finish the run at W&B in this state. Raises SinkError if data could not be uploaded in
-        time."""
+        """Finish the run in this state. Raises SinkError if data could not be uploaded in time."""
         self._run.summary["atelier/state"] = state
         try:
             self._run.finish(exit_code=1 if state == "failed" else 0)

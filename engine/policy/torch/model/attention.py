@@ -37,8 +37,7 @@ class Plan(Protocol):
         scale: float,
         window: int | None,
     ) -> Tensor:
-        """Attention output [S, Q, D] of one layer, with this sliding window (None: full
-        attention)."""
+        """Attention output [S, Q, D] of one layer with this sliding window (None: full)."""
         ...
 
 
@@ -77,8 +76,7 @@ AttentionInterface.register(NAME, attend)
 def causal(
     query_BQTD: Tensor, key_BKLD: Tensor, value_BKLD: Tensor, scale: float, window: int | None
 ) -> Tensor:
-    """Causal attention of the last T of L positions: [B, Q, T, D]. `window` None: no sliding
-    window."""
+    """Causal attention of the last T of L positions: [B, Q, T, D]. `window` None: full."""
     length, past = query_BQTD.shape[2], key_BKLD.shape[2] - query_BQTD.shape[2]
     mask = None
     if past or (window and window < length):

@@ -31,8 +31,7 @@ class ValueHead:
         return self._linear(hidden_NH.float()).squeeze(-1)  # type: ignore[no-any-return]
 
     def step(self, max_grad_norm: float, ranks: Ranks | None = None) -> float:
-        """Sum gradients over the ranks, clip, update weights, clear; returns the norm before
-        clipping."""
+        """Sum gradients over ranks, clip, update, clear; returns the norm before clipping."""
         return self._optimizer.step(AdamStep(lr=self._lr, max_grad_norm=max_grad_norm), ranks)
 
     def forget(self) -> None:

@@ -85,8 +85,7 @@ class KeyValueCache:
         slot.busy = False
 
     def layer(self, number: int, key_KSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Key and value tensors of layer `number`, allocated at first use for keys like
-        `key_KSD`."""
+        """Key and value tensors of layer `number`, allocated at first use like `key_KSD`."""
         if number not in self._keys:
             heads, _, size = key_KSD.shape
             shape = (self._places, heads, self._room, size)
@@ -169,8 +168,7 @@ class ExtensionPlan:
 
     @property
     def padded_keys(self) -> int:
-        """Number of keys per layer that rows with a single new token attend to, including masked
-        ones."""
+        """Number of keys per layer that rows with one new token attend to, masked ones too."""
         return (self._window_slots if self._dense else self._count) * self._longest
 
     def attend(

@@ -88,8 +88,7 @@ def correction(gap_M: Tensor, sequences_M: Tensor, kind: Correction) -> Tensor:
 
 
 def sequence_mean(values_M: Tensor, sequences_M: Tensor) -> Tensor:
-    """For each token, the mean value of all tokens in its sequence [M]; `sequences_M` has the
-    index."""
+    """For each token, the mean of its sequence [M], whose index is in `sequences_M`."""
     counts = torch.bincount(sequences_M)
     sums = torch.zeros(len(counts), dtype=values_M.dtype, device=values_M.device)
     return (sums.index_add(0, sequences_M, values_M) / counts)[sequences_M]

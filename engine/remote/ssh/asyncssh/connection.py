@@ -129,8 +129,7 @@ class Hop:
         )
 
     def leads_nowhere(self, error: asyncssh.ChannelOpenError, onward: Settings) -> Exception:
-        """Return the error for this jump host, which cannot or will not connect to the next server
-        (`onward`)."""
+        """Error for this jump host, which cannot or will not connect to the next (`onward`)."""
         place = replace(self.place, goal=self.place.goal or onward.server)
         if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
             return problems.jump_forbids(place, onward.server)

@@ -50,8 +50,7 @@ SUFFIX_BYTES = 20
 async def connect_by_openssh(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
 ) -> "OpenSSHConnection":
-    """Connect and authenticate with the installed `ssh`; arguments as in `connect`. Raises
-    LaunchError."""
+    """Connect by the program `ssh`; arguments as in `connect`. Raises LaunchError."""
     to = destination(parse_address(address))
     folder = await asyncio.to_thread(_private_folder)
     try:

@@ -53,8 +53,7 @@ class ScriptRuns:
         return session
 
     async def close(self, run_id: str, request: CloseOutside) -> RunSummary:
-        """End the session of a script, finished or not as `request` says, and wait for the end of
-        the run."""
+        """End a script's session, finished or not as `request` says, and wait for the run's end."""
         session = self._resources.script_sessions.get(run_id)
         if session is not None and session.script.key == request.key:
             session.leave("Its script has ended.", request.finished)
@@ -102,8 +101,7 @@ class ScriptRuns:
 
 
 def _refuse_ended(spec: RunSpec, folder: Path) -> None:
-    """Raises Refused for a run that a person has stopped, or that failed: it needs to be started
-    again."""
+    """Raises Refused for a run that a person has stopped, or that failed: it must be restarted."""
     with run_reader(folder) as reader:
         last = reader.events_of("run.started", "run.stopped", "run.failed", "run.finished")[-1]
     if isinstance(last, RunFailed):

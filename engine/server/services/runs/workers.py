@@ -51,8 +51,7 @@ async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Poli
 async def policy_of(
     run: Run, resources: RunResources, sampling: bool = True
 ) -> AsyncIterator[tuple[Policy, ChatFormat]]:
-    """Context manager of a run's policy and chat format. Without `sampling`, only the trainer
-    runs."""
+    """Context manager of a run's policy and chat format. Without `sampling`: the trainer only."""
     model = await asyncio.to_thread(model_of, run.spec)
     config = run.config if sampling else without_sampler(run.config)
     try:
