@@ -41,7 +41,7 @@ class HostCalls(Transport):
         return await self._ask("POST", f"/hosts/{name}", HostList, body=request)
 
     def fetch_checkpoint(self, run_id: str, step: int) -> AsyncGenerator[MoveTicked | Moved, None]:
-        """Download a remote run's checkpoint: progress, then its folder. Another call resumes."""
+        """Download a remote run's checkpoint: yields progress, then its folder. Can be resumed."""
         return self._records(f"/runs/{run_id}/checkpoints/{step}/fetch", None, _MOVED)
 
     def bring_home(self, run_id: str) -> AsyncGenerator[MoveTicked | Moved, None]:

@@ -52,8 +52,8 @@ WORDS = {
 
 
 def environments(card_lacks: str = "") -> EnvironmentList:
-    """Return the state of all environments; `card_lacks` says why CUDA cannot be used on this
-    machine (empty: it can). Raises EnvironmentMissing without a checkout."""
+    """State of all environments; `card_lacks` says why CUDA cannot be used here (empty: it can).
+    Raises EnvironmentMissing without a checkout."""
     found = {status.name: status for status in statuses()}
     problem: Problem | None = None
     choice = EngineChoice()

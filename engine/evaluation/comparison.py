@@ -34,8 +34,8 @@ LEAST = 6
 def compare(
     ours: Mapping[str, float], theirs: Mapping[str, float], against: str = ""
 ) -> Comparison:
-    """Compare mean rewards by scenario id of two models; only scenarios that both have count.
-    `against` is the name of the other."""
+    """Compare mean rewards by scenario id (`ours` − `theirs`); only scenarios that both have count.
+    `against` is the name of the other model."""
     differences = [ours[name] - theirs[name] for name in theirs if name in ours]
     wins = sum(value > TIE for value in differences)
     losses = sum(value < -TIE for value in differences)

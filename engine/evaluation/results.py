@@ -190,7 +190,7 @@ def covered_seconds(spans: Iterable[Span]) -> float:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Quantile of sorted values, linearly interpolated (Hyndman & Fan 1996, definition 7)."""
+    """Quantile at `share` of sorted values, interpolated (Hyndman & Fan 1996, definition 7)."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)

@@ -186,7 +186,7 @@ class _Job:
     async def publish(
         self, parity: ParityReport, manifest: Manifest, record: Record
     ) -> ExportReport:
-        """Write report and model card, move the folder into place, and store the event."""
+        """Write report and card, move the folder into place, and pass the event to `record`."""
         _tick(self.tell, "publishing", 0, 1)
         out, kind = self.place.out, self.request.format
         (out / PARITY).write_text(parity.model_dump_json(indent=1) + "\n")

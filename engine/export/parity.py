@@ -70,9 +70,9 @@ def limits_for(dtype: ExportDtype, computed_in: str) -> Limits:
 def logprob_gap(
     reference: Sequence[Sequence[float]], exported: Sequence[Sequence[float]]
 ) -> LogprobGap:
-    """Return absolute log-prob differences in nats, from one list per sequence with one value per
-    token. A value that is not finite counts as the largest gap. Raises ValueError if the sides
-    differ in tokens or have none."""
+    """Return absolute differences of log-probs in nats, given by sequence and token. A value that
+    is not finite counts as the largest gap. Raises ValueError if the sides differ in tokens or have
+    none."""
     gaps = [
         gap if isfinite(gap := abs(a - b)) else EDGES[-1]
         for one, other in zip(reference, exported, strict=True)

@@ -75,7 +75,7 @@ HOLES = 0.7
 def update_seconds(
     shape: ModelShape, machine: Machine, work: WorkShape, batch_tokens: int
 ) -> float:
-    """Estimated seconds of a step's update: forward, backward, optimizer and publishing."""
+    """Estimated seconds of an update of this `work`: both passes, optimizer, publishing."""
     factors = FACTORS[shape.width_bytes]
     tokens = work.unique_tokens
     batches = max(1, -(-int(tokens) // batch_tokens))
@@ -109,7 +109,7 @@ def sample_seconds(shape: ModelShape, machine: Machine, work: WorkShape) -> floa
 def activation_bytes(
     shape: ModelShape, work: WorkShape, batch_tokens: int, recompute: bool = False
 ) -> int:
-    """Bytes kept for the backward pass of a micro-batch of `batch_tokens`. With `recompute`
+    """Bytes kept for the backward pass of a micro-batch of up to `batch_tokens`. With `recompute`
     (gradient checkpointing): the input of each layer, and all activations of one layer."""
     tokens = min(batch_tokens, work.unique_tokens)
     kept = shape.layers * _kept_numbers(shape)

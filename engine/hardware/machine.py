@@ -145,7 +145,7 @@ def step_range(
 
 
 def shape_of(config: ProjectConfig, model: Path, precision: str) -> ModelShape:
-    """Return the dimensions of a model, from its files."""
+    """Dimensions of a model, from its files, for weights in this precision."""
     counts = shape_counts(model)
     return ModelShape(
         body=counts["linear"],

@@ -76,7 +76,7 @@ def discovery_file(workspace: Path) -> Path:
 
 
 def proof(token: str, nonce: str) -> str:
-    """Response to a nonce that proves knowledge of the token (HMAC)."""
+    """HMAC with which the owner of the token answers `nonce`, so that it need not be sent."""
     return hmac.new(token.encode(), f"atelier-engine:{nonce}".encode(), "sha256").hexdigest()
 
 

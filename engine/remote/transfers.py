@@ -68,8 +68,8 @@ async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> Non
 
 
 async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
-    """Move an inactive run of this machine to a server; the local folder becomes its replica. No
-    other process may use the run meanwhile. Raises Refused while the run is active here or is on a
+    """Move the inactive run in folder `run` to a server; the folder becomes its replica. No other
+    process may use the run meanwhile. Raises Refused while the run is active here or is on a
     server, LaunchError if the connection is lost (may be retried)."""
     if record := read_record(run):
         raise Refused.of(

@@ -34,8 +34,8 @@ def make_parents(folder: Path, target: Path) -> None:
 
 
 def open_to_write(file: Path, append: bool = False) -> int:
-    """Open a regular file for writing, created if missing; returns its descriptor. Links are never
-    followed. Raises OSError."""
+    """Open a regular file for writing (`append`: at its end), created if missing; returns its
+    descriptor. Links are never followed. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(file, flags | (os.O_APPEND if append else os.O_TRUNC), FILE_MODE)
 

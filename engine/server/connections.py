@@ -191,8 +191,8 @@ def count_repetitions() -> None:
 async def start_serving(
     app: ASGIApp, listening: socket.socket, connections: Connections
 ) -> "tuple[uvicorn.Server, asyncio.Task[None]]":
-    """Start uvicorn on a socket; returns when it accepts connections. To stop, set `should_exit` of
-    the server and await the task."""
+    """Start uvicorn on the socket `listening`; returns when it accepts connections. To stop, set
+    `should_exit` of the server and await the task."""
     config = uvicorn.Config(
         app,
         http=connections.protocol,  # type: ignore[arg-type] # whatever makes one will do

@@ -85,8 +85,8 @@ def _trl(mode: str) -> Check:
 
 
 def chosen(every: Sequence[Check], only: Sequence[str]) -> list[Check]:
-    """Checks selected by name or prefix; all without a selection. Raises ValueError with one
-    sentence for an unknown name."""
+    """Checks whose name or its beginning is in `only`; all if it is empty. Raises ValueError with
+    one sentence for an unknown name."""
     for name in only:
         if not any(_named(check, name) for check in every):
             names = ", ".join(check.name for check in every)

@@ -110,7 +110,7 @@ def request_of(
 
 
 def print_result(result: EvaluationResult, summary: RunSummary, as_json: bool) -> int:
-    """Print the results; returns 1 if no trajectory was scored."""
+    """Print an evaluation's results, as tables or JSON; returns 1 if no trajectory was scored."""
     if as_json:
         say_json(result)
     else:

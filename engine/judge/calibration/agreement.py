@@ -50,5 +50,5 @@ def majority(scores_J: Sequence[Mapping[str, float]], names: Sequence[str]) -> d
 
 
 def order_of(one: float, other: float) -> int:
-    """Return 1 if the first score is higher, −1 if it is lower, 0 for a tie."""
+    """1 if the first score is higher than the second, −1 if it is lower, 0 for a tie."""
     return 0 if abs(one - other) <= TIE else 1 if one > other else -1

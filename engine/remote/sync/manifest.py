@@ -74,7 +74,7 @@ def manifest(folder: Path, ignored: Sequence[str] = (), below: str = "") -> Mani
 
 
 def listed(folder: Path, ignored: Sequence[str] = (), below: str = "") -> list[tuple[str, Path]]:
-    """Names and paths of the files that `manifest` would have; contents are not read."""
+    """Names and paths of the files that `manifest` would have for these arguments."""
     rules = pathspec.GitIgnoreSpec.from_lines(ignored)
     inside = below.rstrip("/") + "/"
     return sorted(

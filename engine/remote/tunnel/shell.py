@@ -52,8 +52,8 @@ class Shell:
         what: str = "",
         **variables: str,
     ) -> str:
-        """Run a script on the server with these shell `variables` and return its stdout. Raises
-        LaunchError with the end of stderr; `what` names the task in the message."""
+        """Run a script on the server with these shell `variables` and `input` as stdin; returns its
+        stdout. Raises LaunchError with the end of stderr; `what` names the task in the message."""
         done = await self.connection.run(self.command(script, **variables), input, on_stdout)
         if done.code:
             raise LaunchError(self.problem(done.code, done.err.decode(errors="replace"), what))

@@ -88,7 +88,7 @@ def kl_in_reward(
 def kl_centred(
     advantages_BT: Sequence[Sequence[float]], k1_BT: Sequence[Sequence[float]], weight: float
 ) -> list[list[float]]:
-    """Advantages with a centred KL penalty, A + weight · (mean k1 − k1) (ART 0.5.18,
+    """Advantages A with a centred KL penalty by token, A + weight · (mean k1 − k1) (ART 0.5.18,
     `kl_penalty_coef`); their sum over the batch is unchanged."""
     mean = _mean(k1 for k1_T in k1_BT for k1 in k1_T)
     return [

@@ -258,8 +258,8 @@ class _Worker:
         return Answer(head, tokens.tolist())
 
     async def exchange_on_loop(self, data: bytes, limit_s: float) -> Answer:
-        """Exchange a request without blocking the event loop; nothing else may use the socket
-        meanwhile. Raises like `exchange`, and TimeoutError."""
+        """Do what `exchange` does without blocking the event loop; nothing else may use the socket
+        meanwhile. Raises TimeoutError, too."""
         loop = asyncio.get_running_loop()
         self._line.setblocking(False)
         async with asyncio.timeout(limit_s):

@@ -68,7 +68,7 @@ async def save(
 
 
 def record(run_folder: Path, step: int, size: int, metrics: dict[str, float]) -> Checkpoint:
-    """Database record of a published checkpoint of `size` bytes."""
+    """Database record of a run's published checkpoint, which has `size` bytes."""
     folder = folder_of(run_folder, step)
     return Checkpoint(
         step=step,

@@ -149,7 +149,7 @@ class RunReader:
         )
 
     def stored(self, split: Split, step: int, group: int | None = None) -> list[Trajectory]:
-        """Whole trajectories of a step or of one of its groups, ordered by group and index."""
+        """Whole trajectories of a step, or of one `group` of it, ordered by group and index."""
         chosen = "" if group is None else "AND grp = ?"
         sql = (
             "SELECT body, advantage FROM trajectories "

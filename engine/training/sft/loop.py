@@ -37,8 +37,8 @@ from engine.trust.files import project_file
 
 
 async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[str, float]:
-    """Make one optimizer step on demonstrations and return its metrics. The loss is the mean over
-    all trained tokens, in nats; their number is the metric `tokens/trained`."""
+    """Make one optimizer step with rate `lr` on demonstrations and return its metrics. The loss is
+    the mean over all trained tokens, in nats; their number is the metric `tokens/trained`."""
     items = items_of(entries)
     count = sum(map(trained_tokens, items))
     batch = TrainBatch(items=items, objective="supervised", normaliser=count)

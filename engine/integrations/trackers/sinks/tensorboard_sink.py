@@ -53,8 +53,7 @@ class Sink:
 
 
 def held(folder: Path) -> set[tuple[str, int, float]]:
-    """Return (tag, step, time) of all values in the event files of a folder; a step may be
-    validated twice."""
+    """(tag, step, time) of all values in the event files; a step may be validated twice."""
     files = sorted(folder.glob("events.out.tfevents.*"))
     return {
         (value.tag, event.step, event.wall_time)

@@ -37,7 +37,7 @@ class Plan(Protocol):
         scale: float,
         window: int | None,
     ) -> Tensor:
-        """Attention output [S, Q, D] of one layer with this sliding window (None: full)."""
+        """Attention output [S, Q, D] of one layer with this sliding `window` (None: none)."""
         ...
 
 

@@ -115,8 +115,8 @@ def value_loss(values_M: Tensor, old_M: Tensor, returns_M: Tensor, clip: float) 
 
 
 def value_metrics(values_M: Tensor, returns_M: Tensor) -> dict[str, float]:
-    """Mean value, and share of the returns' variance that the values explain: 1 is perfect, 0
-    equals predicting the mean."""
+    """Metrics: mean value, and share of the returns' variance that the values explain: 1 is
+    perfect, 0 equals predicting the mean."""
     missed = (returns_M - values_M).var(correction=0)
     return {
         "value/mean": values_M.mean().item(),

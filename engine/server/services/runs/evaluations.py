@@ -81,7 +81,8 @@ def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
 
 
 async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> None:
-    """Execute an evaluation with its agent processes, which end with it."""
+    """Execute an evaluation. Its agents send model calls to `gateway` at `base_url`; their
+    processes end with it."""
     async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
         await pool.start()
         hall = EvaluationResources(

@@ -98,8 +98,7 @@ class RunLifecycle:
             await asyncio.wait([active.task])
 
     async def require_free(self) -> None:
-        """Wait for runs that are closing their workers. Raises Refused if a run is active or the
-        engine is exiting."""
+        """Wait for runs that are closing. Raises Refused if a run is active or the engine exits."""
         await self.settle()
         if self._closed:
             raise Refused.of(
