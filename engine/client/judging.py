@@ -50,7 +50,7 @@ class JudgingCalls(Transport):
         return await self._ask("POST", path, JudgeCheck, params=params, timeout=STARTING_S)
 
     async def suggest_rubric(self, run_id: str, request: TryJudge) -> Suggestion:
-        """Rubric that the judge suggests after its disagreements with the person."""
+        """Ask the judge for a rubric under which it would agree with the person's labels."""
         path, timeout = f"/runs/{run_id}/judge/suggest", STARTING_S
         return await self._ask("POST", path, Suggestion, body=request, timeout=timeout)
 

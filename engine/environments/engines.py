@@ -19,7 +19,7 @@ def use_engine(wanted: UseEngine) -> EngineChoice:
 
 
 def roll_back() -> EngineChoice:
-    """Select the previous engine; the current one becomes the previous one. Raises Refused."""
+    """Exchange the current engine with the previous one. Raises Refused without one."""
     previous = read_choice().previous
     if previous is None:
         raise Refused.of("engine.no_previous", "No engine was in use before this one.")

@@ -244,7 +244,7 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
 
 
 async def close_groups(run: Run, hall: EvaluationResources, plan: EvaluationPlan) -> None:
-    """Judge the groups that are not closed yet, and store their summaries."""
+    """Judge the groups that are not closed yet, and store their summaries and advantages."""
     open_groups = [
         number
         for number in range(plan.scenarios)

@@ -12,9 +12,9 @@ LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 def commands_for(
     folder: Path, kind: ExportFormat, proven_in: str, base: str, name: str, rank: int
 ) -> list[ServeCommand]:
-    """Return commands that serve an export in the precision in which it was verified. `base` is a
-    hub id or name, `name` the model name for the server, `proven_in` the precision of the parity
-    report. Without an explicit setting, other programs may choose a coarser precision."""
+    """Commands that serve an export in the precision in which it was verified (`proven_in`). `base`
+    is a hub id or name, `name` the model name for the server, `rank` that of the adapter. Without
+    an explicit setting, other programs may choose a coarser precision."""
     at, base, name = (shlex.quote(text) for text in (str(folder), base, name))
     ours = ServeCommand(tool="Atelier", command=f"atelier serve-model {at}")
     if kind == "adapter":

@@ -46,7 +46,7 @@ class ModelShape:
 
     @property
     def head(self) -> int:
-        """Number of weights V h of the head."""
+        """Number of weights of the language-model head: vocabulary V · hidden size h."""
         return self.vocabulary * self.hidden
 
     @property

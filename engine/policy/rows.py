@@ -12,7 +12,7 @@ def pack_rows(rows_ND: Sequence[Sequence[float]]) -> str:
 
 
 def unpack_rows(text: str, count: int) -> list[list[float]]:
-    """Decode `count` rows of equal length."""
+    """Decode base64 `text` of `pack_rows` to `count` rows of equal length."""
     values = array("f", base64.b64decode(text)).tolist()
     width = len(values) // count if count else 0
     return [values[start : start + width] for start in range(0, width * count, width or 1)]

@@ -41,7 +41,7 @@ Confirmed = Collection[AddressConfirmation]
 
 
 def confirm_address(provider: str, address: str) -> None:
-    """Store the confirmation of an address for a provider's key. Raises Refused, ValueError."""
+    """Store that a provider's key may be sent to an address. Raises Refused, ValueError."""
     wanted = AddressConfirmation(provider=provider, address=address)
     with edit_record() as record:
         if wanted not in record.addresses:

@@ -128,7 +128,7 @@ class Feed:
                 self._keep()
 
     def hurry(self, leaving: bool = False) -> None:
-        """Retry now: the run has ended, a key was added, or (`leaving`) the engine is stopping."""
+        """Send now: the run has ended, a key was added, or (`leaving`) the engine is stopping."""
         self.leaving |= leaving
         self._failures, self._moved = 0, time.monotonic()
         self.woken.set()

@@ -162,8 +162,8 @@ class RemoteSession:
     """First failure caused by the engine: the rollout does not count."""
 
     async def answer(self, request: ChatRequest) -> list[ProviderAnswer]:
-        """Responses for all choices. Raises NoProviderAnswer, which makes the rollout unscored, and
-        RolloutError for errors of the request."""
+        """Responses of the provider's model to a request, one per choice. Raises NoProviderAnswer,
+        which makes the rollout unscored, and RolloutError for errors of the request."""
         self.calls += 1
         if self.calls > self.max_turns:
             raise too_many_turns(self.max_turns)

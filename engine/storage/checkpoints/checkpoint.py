@@ -152,7 +152,7 @@ def not_written(error: OSError, folder: Path) -> StoreError:
 
 
 def publish(scratch: Path, target: Path, step: int) -> int:
-    """Publish the filled folder `scratch` as `target`, atomically. Returns its size in bytes."""
+    """Write a manifest into folder `scratch` and move it to `target`. Returns the size in bytes."""
     files = sorted(path for path in scratch.rglob("*") if path.is_file())
     entries = {}
     for path in files:

@@ -14,7 +14,7 @@ R = TypeVar("R", bound=Value)
 
 
 def parse_record(kind: type[R], body: object) -> R:
-    """Parse a record from a JSON column. Raises StoreError if it is not a valid `kind`."""
+    """Parse a record from a JSON column's `body`. Raises StoreError if it is not a valid `kind`."""
     try:
         return kind.model_validate_json(str(body))
     except ValueError as error:

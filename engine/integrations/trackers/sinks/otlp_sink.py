@@ -107,7 +107,7 @@ def traces_at(endpoint: str) -> str:
 
 
 def headers_in(key: str) -> dict[str, str]:
-    """Parse headers as in OTEL_EXPORTER_OTLP_HEADERS: `name=value,name=value`, percent-encoded."""
+    """Parse a `key` as OTEL_EXPORTER_OTLP_HEADERS: `name=value,name=value`, percent-encoded."""
     pairs = (pair.partition("=") for pair in key.split(",") if "=" in pair)
     return {name.strip().lower(): unquote(value.strip()) for name, _, value in pairs}
 

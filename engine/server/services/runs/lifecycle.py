@@ -93,7 +93,7 @@ class RunLifecycle:
             raise
 
     async def ended(self, run_id: str) -> None:
-        """Wait until a run has ended completely."""
+        """Wait until a run has ended and is closed; returns at once if it is not active."""
         if active := self.active.get(run_id):
             await asyncio.wait([active.task])
 
