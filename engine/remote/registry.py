@@ -99,9 +99,9 @@ class HostService:
     async def add(self, spec: HostSpec) -> None:
         """Add a server, replacing one of the same name, which is disconnected first."""
         self._load()
-        book = read_server_list()
-        others = [one for one in book.hosts if one.name != spec.name]
-        write_server_list(book.model_copy(update={"hosts": [*others, spec]}))
+        servers = read_server_list()
+        others = [one for one in servers.hosts if one.name != spec.name]
+        write_server_list(servers.model_copy(update={"hosts": [*others, spec]}))
         if before := self._hosts.get(spec.name):
             await before.close()
         self._hosts[spec.name] = self._make(spec)
@@ -155,9 +155,9 @@ class HostService:
             )
         await host.close()
         del self._hosts[host.spec.name]
-        book = read_server_list()
-        kept = [one for one in book.hosts if one.name != host.spec.name]
-        write_server_list(book.model_copy(update={"hosts": kept}))
+        servers = read_server_list()
+        kept = [one for one in servers.hosts if one.name != host.spec.name]
+        write_server_list(servers.model_copy(update={"hosts": kept}))
 
     def _waited_for(self) -> set[str]:
         """Servers with runs that were active at the last update."""
@@ -165,10 +165,10 @@ class HostService:
 
     def _load(self) -> None:
         if not self._loaded:
-            book = read_server_list()
+            servers = read_server_list()
             self._loaded = True
             self._home = LocalMachine(
-                id=home_id(book, self._workspace),
+                id=home_id(servers, self._workspace),
                 name=platform.node(),
                 projects=self._projects,
                 announce=self._announce,
@@ -177,7 +177,7 @@ class HostService:
                 changed=self._tell,
                 started=self._started,
             )
-            self._hosts = {spec.name: self._make(spec) for spec in book.hosts}
+            self._hosts = {spec.name: self._make(spec) for spec in servers.hosts}
 
     def _make(self, spec: HostSpec) -> Host:
         return Host(spec, self._home, self._connect)

@@ -44,7 +44,7 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, session: ScriptSessi
     errors of the workers and of the store."""
     start_s = time.monotonic()
     policy.on_progress = lambda done, total: run.tick(step + 1, "training", done, total)
-    session.door.shut()
+    session.sessions.shut()
     async with watch_script(session):
         await load(run, policy)
         history = finished_steps(run)
@@ -55,7 +55,7 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, session: ScriptSessi
             step = await train_submission(run, policy, session, submission, Clock(), history)
         try:
             while True:
-                session.door.open(chat, policy, step)
+                session.sessions.open(chat, policy, step)
                 session.open(run, chat, step)
                 await wait_while_paused(run, policy, step)
                 clock = Clock()
@@ -123,7 +123,7 @@ async def train_submission(
     session.known.forget_before(step)
     if session.waiting and session.waiting[0].key == submission.key:
         session.waiting.popleft()
-    session.door.step = step
+    session.sessions.step = step
     session.answer(submission.key, trained_before(run, submission))
     await session.known.compact()
     return step

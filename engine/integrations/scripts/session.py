@@ -62,7 +62,7 @@ class ScriptSession:
         self.known = Completions(folder / COMPLETIONS)
         self.files = SubmissionFiles(folder / SUBMISSIONS)
         self.logs = Logs(folder / LOGGED)
-        self.door = ScriptSessions(spec, self.known)
+        self.sessions = ScriptSessions(spec, self.known)
         self.waiting: deque[Submission] = deque()
         self.left: tuple[str, bool] | None = None
         """Reason why the script has left, and whether it had finished; None while it is there."""

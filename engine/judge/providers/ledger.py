@@ -31,7 +31,7 @@ class Account:
         """Reserve and record the maximum cost (`most`, USD) of a call with this cache key.
         `attempt` is the trajectory id if a rollout makes it. Returns the id of the call, or None if
         it exceeds the budget."""
-        async with self._run.purse.counting:
+        async with self._run.budget.counting:
             if self._budget is not None and self.spent() + most > self._budget:
                 return None
             call_id = uuid.uuid4().hex
@@ -58,7 +58,7 @@ class Ledger:
         version. A call beyond the budget has that problem and is not stored, so that it can be made
         later."""
         key = self._provider.key_of(model, messages)
-        async with self._run.purse.questions.setdefault(
+        async with self._run.budget.questions.setdefault(
             key, asyncio.Lock()
         ):  # asked twice at once: paid once
             if known := self._run.reader.call(key):

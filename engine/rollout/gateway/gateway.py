@@ -80,9 +80,9 @@ class Gateway:
         self._sessions[key] = session
         return key
 
-    def open_door(self, key: str, door: SessionFactory) -> None:
-        """Accept requests of a script under its `key`; `door` makes a session for each."""
-        self._sessions[key] = door
+    def add_script(self, key: str, sessions: SessionFactory) -> None:
+        """Accept requests of a script under its `key`; `sessions` makes a session for each."""
+        self._sessions[key] = sessions
 
     def close(self, key: str) -> None:
         del self._sessions[key]

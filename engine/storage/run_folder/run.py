@@ -104,7 +104,7 @@ class Run:
         self.spec = spec
         self.config = spec.config
         self.orders = RunOrders(spec.config.train.steps)
-        self.purse = RunBudget()
+        self.budget = RunBudget()
         self._announce = announce
         self._lock = _take_lock(folder / LOCK)
         try:

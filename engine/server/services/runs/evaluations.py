@@ -85,10 +85,10 @@ async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> Non
     processes end with it."""
     async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
         await pool.start()
-        hall = EvaluationResources(
+        resources = EvaluationResources(
             gateway, base_url, pool, access, lambda: judging(run, access, None)
         )
-        await evaluate(run, hall, distillation.store_demonstrations)
+        await evaluate(run, resources, distillation.store_demonstrations)
 
 
 def _limit_to_missing(

@@ -85,7 +85,7 @@ class RunLifecycle:
         """Begin the run in `folder`, whose rollouts are made by the script of this session."""
         spec = read_spec(folder)
         self._resources.script_sessions[spec.id] = session
-        self._resources.gateway.open_door(session.script.key, session.door)
+        self._resources.gateway.add_script(session.script.key, session.sessions)
         try:
             await self.begin(folder)
         except BaseException:
