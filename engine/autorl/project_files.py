@@ -87,7 +87,7 @@ def _check(draft: Draft) -> None:
         raise ConfigError.of(
             "authoring.incomplete",
             f"The draft has no {' and no '.join(lacking)}.",
-            "Add it, or generate the draft again.",
+            "Write the missing part, or generate the draft again.",
         )
     if len(draft.scenarios) < LEAST or held_out < LEAST_HELD_OUT:
         raise ConfigError.of(

@@ -58,7 +58,7 @@ def read_scenarios(text: str) -> Scenarios:
             left_out[found] += 1
         else:
             items.append(found)
-    return Scenarios(items, left_out, "" if items else "none of its entries holds an input")
+    return Scenarios(items, left_out, "" if items else "none of its entries has an input")
 
 
 def _entries(data: dict[str, Any]) -> list[Any] | None:
@@ -86,4 +86,4 @@ def _scenario(entry: Any) -> DraftScenario | str:
 def _no_object(text: str) -> str:
     words = " ".join(text.split())
     reason = f", it says: {words[:120]}" if words else ", it is empty"
-    return f"the answer is no JSON object{reason}"
+    return f"the answer is not a JSON object{reason}"

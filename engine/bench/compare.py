@@ -120,7 +120,7 @@ class Bench:
             laps["atelier"] += own
             laps[f"trl_{variant}"] = theirs
             ratios[variant] = ratio(theirs, own)
-            self.say(f"{words}: {ratios[variant]:.2f} times ours (TRL, {variant})")
+            self.say(f"{words}: TRL ({variant}) takes {ratios[variant]:.2f} times as long")
             if mode == "replay" and variant == "best":
                 error = difference(first_gradient(after_first), named(load_file(gradient)))
         if not trl:

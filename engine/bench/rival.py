@@ -87,7 +87,7 @@ class Rival:
                 "TRL's process was killed: it probably ran out of memory."
                 if memory
                 else f"TRL's process ended (exit {code}): {lines[-1][:300]}",
-                "Use a smaller --shape." if memory else "Its last lines are in the detail.",
+                "Use a smaller --shape." if memory else "The end of its log is in the detail.",
                 detail="\n".join(lines[-40:]),
             )
         answer: dict[str, Any] = json.loads(line)

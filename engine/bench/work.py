@@ -45,12 +45,12 @@ def parse_shape(text: str) -> Shape:
     parts = text.split(",")
     if len(parts) != 4 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
         raise ValueError(
-            f"{text!r} is not a shape: write prompt, completion, group size and groups as in "
-            "256,64,8,2"
+            f"{text!r} is not a shape: write prompt, completion, group size and groups, for "
+            "example 256,64,8,2"
         )
     shape = Shape(*map(int, parts))
     if shape.group < 2:
-        raise ValueError(f"{text!r} has groups of one attempt: nothing to compare; write 2 or more")
+        raise ValueError(f"{text!r} has a group size of 1: nothing to compare; use 2 or more")
     return shape
 
 

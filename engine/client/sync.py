@@ -85,7 +85,7 @@ def _seq(response: httpx.Response, header: str, otherwise: int | None = None) ->
     """Event number in a header. Raises LaunchError if it is invalid."""
     text = response.headers.get(header, "" if otherwise is None else str(otherwise))
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < MOST_SEQ):
-        raise bad_answer(response, f"its header {header} is no number of an event")
+        raise bad_answer(response, f"the header {header} is not an event number")
     return int(text)
 
 
@@ -170,7 +170,7 @@ class SyncCalls(Transport):
                 async with aclosing(blocks_of(response)) as blocks:
                     async for block in blocks:
                         if len(block) > left:
-                            words = f"more comes than the {size} bytes it announced"
+                            words = f"it is longer than the announced {size} bytes"
                             raise bad_answer(response, words)
                         left -= len(block)
                         await asyncio.to_thread(target.write, block)

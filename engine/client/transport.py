@@ -26,7 +26,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 async def blocks_of(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """Blocks of the body as they arrive. Raises LaunchError if the body is compressed."""
     if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
-        raise bad_answer(response, "it is compressed, which no engine does")
+        raise bad_answer(response, "it is compressed, but engines never compress")
     raw = response.aiter_raw()
     try:
         async for block in raw:
@@ -80,7 +80,7 @@ def _text(line: bytearray, response: httpx.Response) -> str:
     try:
         return line.decode().rstrip("\r")
     except UnicodeDecodeError as error:
-        raise bad_answer(response, "it is no UTF-8") from error
+        raise bad_answer(response, "it is not UTF-8") from error
 
 
 def bad_answer(response: httpx.Response, why: str, detail: str = "") -> LaunchError:

@@ -127,8 +127,7 @@ def bootstrap(*arguments: str) -> list[str]:
     if not BOOTSTRAP.exists():
         raise EnvironmentMissing.of(
             "environment.no_source",
-            f"The {name} environment is installed from a source checkout: packaging/bootstrap.py "
-            "is not here.",
+            f"The {name} environment needs a source checkout: packaging/bootstrap.py is missing.",
             "Clone the repository and run the command there.",
         )
     return [sys.executable, str(BOOTSTRAP), *arguments, "--json"]
@@ -157,6 +156,6 @@ def problem_of(answer: dict[str, Any], stderr: str, name: str) -> Problem:
     return Problem(
         code="environment.not_installed",
         message=f"The {name} environment could not be installed.",
-        hint="Try again: it resumes where it stopped.",
+        hint="Try again: the installation resumes.",
         detail=stderr[-4000:],
     )

@@ -100,7 +100,7 @@ def sweep(name: str) -> None:
         raise EnvironmentMissing.of(
             "environment.not_swept",
             f"The previous {name} environment could not be deleted.",
-            "It takes disk space and does no other harm.",
+            "It only takes disk space.",
             detail=done.stderr[-4000:],
         )
 

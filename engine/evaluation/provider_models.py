@@ -156,8 +156,8 @@ class ProviderModel:
 
 
 def price_words(model: str, price: Price, budget_usd: float | None) -> str:
-    most = "no budget" if budget_usd is None else f"at most ${budget_usd:.2f} in all"
+    most = "no budget" if budget_usd is None else f"at most ${budget_usd:.2f} in total"
     return (
-        f"{model}: ${price.prompt * 1e6:.2f} for a million tokens read, "
-        f"${price.completion * 1e6:.2f} for a million answered; {most}."
+        f"{model}: ${price.prompt * 1e6:.2f} per million input tokens, "
+        f"${price.completion * 1e6:.2f} per million output tokens; {most}."
     )

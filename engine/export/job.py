@@ -43,9 +43,9 @@ PARITY, PROVENANCE, CARD = "parity.json", "atelier.json", "README.md"
 SHARES: dict[ExportPhase, tuple[float, float, str]] = {
     "checking": (0.0, 0.02, "checking the checkpoint"),
     "writing": (0.02, 0.22, "writing the weights"),
-    "reference": (0.22, 0.55, "asking the trained model"),
+    "reference": (0.22, 0.55, "sampling from the trained model"),
     "weights": (0.55, 0.68, "checking every weight"),
-    "reading_back": (0.68, 0.97, "asking the exported files"),
+    "reading_back": (0.68, 0.97, "sampling from the exported files"),
     "publishing": (0.97, 0.99, "publishing"),
     "pushing": (0.99, 1.0, "uploading to the hub"),
 }
@@ -304,8 +304,8 @@ def _refuse_unproven(parity: ParityReport) -> None:
     if parity.verdict == "differs":
         raise Refused.of(
             "export.not_pushed",
-            "The export differs from what was trained, so it was not uploaded.",
-            "It is kept on this machine because you insisted.",
+            "The export differs from the trained model, so it was not uploaded.",
+            "It is kept on this machine because of --force.",
         )
 
 

@@ -25,7 +25,7 @@ LIMITS: dict[str, Limits] = {
         p99=5e-5,
         tie=2e-4,
         verdict="equal",
-        reason="The order of float32 sums; nothing is rounded twice.",
+        reason="Differences come only from the order of float32 sums.",
     ),
     "float16": Limits(
         largest=None,
@@ -33,7 +33,7 @@ LIMITS: dict[str, Limits] = {
         p99=0.04,
         tie=0.05,
         verdict="equal",
-        reason="11 bits a weight: four times what the starter shows (mean 0.0024, p99 0.0093).",
+        reason="11 bits per weight: 4 times the starter model's gap (mean 0.0024, p99 0.0093).",
     ),
     "bfloat16": Limits(
         largest=None,
@@ -41,7 +41,7 @@ LIMITS: dict[str, Limits] = {
         p99=0.3,
         tie=0.4,
         verdict="equal",
-        reason="8 bits a weight: three times what the starter shows (mean 0.018, p99 0.097).",
+        reason="8 bits per weight: 3 times the starter model's gap (mean 0.018, p99 0.097).",
     ),
     "q8_0": Limits(
         largest=None,
@@ -49,7 +49,7 @@ LIMITS: dict[str, Limits] = {
         p99=0.6,
         tie=1.0,
         verdict="close",
-        reason="Blocks of 32 weights share a scale: near (the starter shows mean 0.07, p99 0.38), "
+        reason="Blocks of 32 weights share a scale: close (starter model: mean 0.07, p99 0.38), "
         "never equal.",
     ),
 }
@@ -205,7 +205,7 @@ def _greedy_failures(greedy: GreedyMatch | None) -> list[str]:
     strange = greedy.prompts - greedy.same - greedy.ties
     if not strange:
         return []
-    return [f"{strange} of {greedy.prompts} prompts are answered differently, without a tie."]
+    return [f"{strange} of {greedy.prompts} prompts have a different completion that is not a tie."]
 
 
 def _same_failures(same: Sameness | None) -> list[str]:

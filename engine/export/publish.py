@@ -48,7 +48,7 @@ class Place:
             raise ConfigError.of(
                 "export.not_empty",
                 "The folder of the export exists and is not empty.",
-                "Choose a new one: nothing is ever overwritten.",
+                "Choose a new folder: nothing is ever overwritten.",
                 where=str(target),
             )
         try:
@@ -142,7 +142,7 @@ def disk_problem(error: BaseException) -> Problem | None:
         return None
     return Problem(
         code="export.disk_full",
-        message="The disk filled up while the export was written; nothing of it is left behind.",
+        message="The disk is full: partial files of the export were deleted.",
         hint="Free some space, or name a folder on another disk.",
         detail=str(error),
     )

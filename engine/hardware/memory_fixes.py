@@ -48,7 +48,7 @@ def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tup
             together |= best.values
     if len(found) > 1 and not any(fix.fits for fix in found):
         after = price(changed_config(config, together))
-        found.append(_fix(Step("All of these", together), before, after))
+        found.append(_fix(Step("All changes", together), before, after))
     return tuple(found)
 
 
@@ -103,12 +103,12 @@ def _ladders(config: ProjectConfig, host: bool) -> Iterator[Iterator[Step]]:
 
 def _sleeps(config: ProjectConfig) -> Iterator[Step]:
     if config.backend.sampler == "vllm" and config.backend.sleep in ("off", "cache"):
-        yield Step("vLLM gives all back while training", {"backend.sleep": "all"})
+        yield Step("vLLM frees memory while training", {"backend.sleep": "all"})
 
 
 def _recompute(config: ProjectConfig) -> Iterator[Step]:
     if not config.backend.recompute:
-        yield Step("Compute layers again on the way back", {"backend.recompute": True})
+        yield Step("Recompute activations (backward)", {"backend.recompute": True})
 
 
 def _turns(config: ProjectConfig) -> Iterator[Step]:

@@ -69,7 +69,7 @@ def check_file(file: Path) -> dict[str, McpServer]:
     """Servers by name in a file of mcp.json's format. Raises ConfigError if it has none."""
     found = {name: _server(name, values) for name, values in _parse(file)[SERVERS].items()}
     if not found:
-        raise ConfigError.of("mcp.none", "It has no servers.", where=str(file))
+        raise ConfigError.of("mcp.none", "The file has no MCP servers.", where=str(file))
     return found
 
 
@@ -157,7 +157,7 @@ def _missing(name: str, server: McpServer, tools: Sequence[ToolView]) -> Problem
         return None
     return Problem(
         code="mcp.no_tool",
-        message=f"{name} has no tool {missing[0]}, which mcp.json chooses.",
+        message=f"{name} has no tool {missing[0]}, which mcp.json selects.",
         hint=f"Choose from {', '.join(sorted(known)) or 'none'}.",
     )
 
@@ -183,7 +183,7 @@ async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]
             raise Refused.of(
                 "mcp.slow",
                 f"The MCP servers did not list their tools within {LIMIT_S:g} s.",
-                "Start them by hand to see why.",
+                "Start each server by hand to see why.",
             ) from None
         finally:
             await _end(process)
@@ -216,5 +216,5 @@ def _problem(wrong: str) -> Problem | None:
     return Problem(
         code="mcp.unusable",
         message=wrong if wrong.endswith(".") else f"{wrong}.",
-        hint="Check its command or address; start it by hand to see its output.",
+        hint="Check the server's command or URL; start it by hand to see its output.",
     )

@@ -278,17 +278,17 @@ def _tau(one: dict[int, RolloutScore], other: dict[int, RolloutScore]) -> float 
 UNUSABLE: dict[Fault, tuple[str, str, str]] = {
     "cut": (
         "judge.cut",
-        "The judge's answer was cut at its token limit, twice.",
+        "The judge's answer was cut off at the token limit twice.",
         "Raise judge.max_tokens, or use a judge with less reasoning.",
     ),
     "filtered": (
         "judge.content_filter",
-        "The judge's provider withheld the answer by its content filter.",
+        "The provider's content filter withheld the judge's answer.",
         "Choose another judge for these texts, or label the trajectories yourself.",
     ),
     "form": (
         "judge.no_score",
-        "The judge gave no valid score for this trajectory, also after a retry.",
+        "The judge gave no valid score for this trajectory, even after a retry.",
         "Judge it again with another judge, or label it yourself.",
     ),
 }

@@ -106,7 +106,7 @@ def chosen_interpreters() -> tuple[list[Interpreter], list[str]]:
         elif chosen := _of_choice(one):
             interpreters.append(chosen)
         elif one == choice.current:
-            notices.append(f"The {title_of(one.name)} is missing in {one.home} or incomplete.")
+            notices.append(f"The {title_of(one.name)} in {one.home} is missing or incomplete.")
     return list(dict.fromkeys(interpreters)), notices
 
 

@@ -118,10 +118,10 @@ async def start(workspace: Path, python: str | None = None) -> Endpoint:
             why = await asyncio.to_thread(why_broken, one) if after else ""
             if not why:
                 raise
-            notices.append(f"The {one.title} does not start ({why}).")
+            notices.append(f"The {one.title} did not start ({why}).")
             continue
         if notices:
-            notices.append(f"The {one.title} was started in its place.")
+            notices.append(f"The {one.title} was started instead.")
         return replace(endpoint, notice=" ".join(notices))
     raise AssertionError("our own interpreter is always among them")
 
@@ -164,7 +164,7 @@ def _spawn(workspace: Path, engine: Interpreter, log: IO[bytes]) -> "subprocess.
         raise LaunchError.of(
             "engine.not_started",
             f"The engine did not start: {engine.python} cannot be run ({error.strerror}).",
-            "Choose another interpreter, or none, in Settings.",
+            "Choose another interpreter in Settings, or clear the field.",
             where=engine.python,
         ) from error
 
@@ -210,7 +210,7 @@ def _not_started(log_path: Path, position: int, code: int | None) -> LaunchError
     with log_path.open("rb") as log:
         log.seek(position)
         output = log.read().decode(errors="replace")[-4000:]
-    last = output.strip().splitlines()[-1] if output.strip() else "it said nothing"
+    last = output.strip().splitlines()[-1] if output.strip() else "no output"
     ended = f" (exit {code})" if code is not None else ""
     return LaunchError.of(
         "engine.not_started",

@@ -96,8 +96,8 @@ def _refuse_too_few(backend: BackendConfig, cards: Sequence[Card]) -> None:
     if cards and len(cards) < backend.processes:
         raise ConfigError.of(
             "backend.too_few_cards",
-            f"backend.processes is {backend.processes}, and CUDA shows {len(cards)} "
-            f"card{'s' * (len(cards) != 1)}.",
+            f"backend.processes is {backend.processes}, but CUDA shows {len(cards)} "
+            f"GPU{'s' * (len(cards) != 1)}.",
             f"Set it to {len(cards)} or fewer.",
             where="backend.processes",
         )

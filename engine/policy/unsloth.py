@@ -97,7 +97,7 @@ def prove_storage(trained: PeftModel, weights: str) -> None:
         raise ModelError.of(
             "model.weights_not_stored",
             f"Unsloth cannot keep this model in {weights[0]} bits on this machine.",
-            "Set backend.weights to full, or train on an NVIDIA card.",
+            "Set backend.weights to full, or train on an NVIDIA GPU.",
             where="backend.weights",
         )
 

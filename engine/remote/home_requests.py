@@ -97,9 +97,9 @@ class HomeRequestService:
             run = await asyncio.to_thread(_adopted, host, trial.project, request.run_id)
             self._runs.add(run)
         if run is None:
-            raise _refused(host, request, "the run was not started from here on that server")
+            raise _refused(host, request, "this machine did not start that run there")
         if not run.keys_at_home and trial is None:
-            raise _refused(host, request, "the run was lent its keys and asks by itself")
+            raise _refused(host, request, "the run has its own copy of the API keys")
         if trial is None and await asyncio.to_thread(self._is_over, run):
             raise _refused(host, request, "the run has ended")
         if _size(request.fields) > MOST_TEXT_BYTES:
@@ -141,7 +141,7 @@ class HomeRequestService:
                 sent = _size(body) + TOKEN_MARGIN * len(chat.request.messages)
                 usage = Usage(prompt_tokens=sent, completion_tokens=limit)
                 return await self._pay(run, "chat", purpose, chat, usage, {"request": body})
-        raise _refused(host, request, f"{request.op!a} is nothing that is done here")
+        raise _refused(host, request, f"the operation {request.op!a} is unknown")
 
     def _purpose(
         self,
@@ -167,13 +167,13 @@ class HomeRequestService:
             most = config.evaluate.max_tokens or config.train.max_tokens
             purposes.append(Purpose("evaluate", config.evaluate, most))
         if not purposes:
-            why = f"it names the model {model[:100]!a}, with which the run was not started"
+            why = f"the run was not started with the model {model[:100]!a}"
             raise _refused(host, request, why)
         if not isinstance(fields, Asking):
             return purposes[0]
         fitting = [one for one in purposes if one.config.base_url == fields.base_url]
         if not fitting:
-            why = f"it names the address {str(fields.base_url)[:200]!a}, which is not the run's"
+            why = f"the run does not use the address {str(fields.base_url)[:200]!a}"
             raise _refused(host, request, why)
         return fitting[0]
 

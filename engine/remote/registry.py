@@ -151,7 +151,7 @@ class HostService:
             raise Refused.of(
                 "host.needed",
                 f"Runs are active on {host.spec.name}.",
-                "Stop them, or wait; then remove it.",
+                "Stop the runs or wait, then remove the server.",
             )
         await host.close()
         del self._hosts[host.spec.name]

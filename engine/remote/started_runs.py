@@ -135,16 +135,14 @@ def check_spec(spec: RunSpec, run_id: str, known: ProjectConfig, host: str) -> N
     """Check the spec of run `run_id` that server `host` returned. Raises Refused if its settings
     differ from `known`, those it was started with here."""
     if spec.id != run_id:
-        raise Refused.of(
-            "host.other_run", f"{host} answers with run {spec.id[:40]!a} instead of {run_id}."
-        )
+        raise Refused.of("host.other_run", f"{host} sent run {spec.id[:40]!a} instead of {run_id}.")
     for name in GUARDED:
         if _comparable(spec.config, name) != _comparable(known, name):
             raise Refused.of(
                 "host.other_settings",
-                f"Run {run_id} on {host} has other [{name}] settings than it was started with "
-                "here, so it is not copied.",
-                "If you started it there with those settings, put them into project.toml here. "
+                f"The [{name}] settings of run {run_id} on {host} differ from those used to "
+                "start it here, so the run is not mirrored.",
+                "If you started it there with other settings, put them into project.toml. "
                 "Otherwise check what runs on that server.",
             )
 

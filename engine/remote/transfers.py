@@ -42,7 +42,7 @@ async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress)
     found = await fetch(host.tunnel.client, run.name, run, name, progress)
     if not found:
         raise Refused.of(
-            "checkpoint.unknown", f"{host.spec.name} keeps no checkpoint of step {step}."
+            "checkpoint.unknown", f"{host.spec.name} has no checkpoint of step {step}."
         )
     return run / name
 
@@ -128,7 +128,7 @@ async def export_remote(
                 else:
                     say(one.model_copy(update={"share": one.share * SHARE_THERE}))
         if report is None:
-            raise LaunchError.of("host.away", f"{host.spec.name} was lost; try again.")
+            raise LaunchError.of("host.away", f"{host.spec.name} disconnected; try again.")
 
         def came(done: int, total: int) -> None:
             share = SHARE_THERE + (1 - SHARE_THERE) * done / max(1, total)

@@ -169,7 +169,7 @@ def _unrecorded(
         reward=None,
         problem=Problem(
             code="agent.not_recordable",
-            message="What the agent sent or returned cannot be recorded: "
+            message="The agent's messages or result cannot be stored: "
             f"{type(error).__name__}: {replace_surrogates(str(error))[:300]}",
             hint="Check the messages and results of this scenario.",
         ),
@@ -265,7 +265,7 @@ def _unheard(session: Session | RemoteSession) -> Problem | None:
     return Problem(
         code="agent.never_asked",
         message="The agent made no model call.",
-        hint="Let it use model.base_url and model.api_key (or OPENAI_BASE_URL, OPENAI_API_KEY).",
+        hint="Make it call model.base_url and model.api_key (or OPENAI_BASE_URL, OPENAI_API_KEY).",
     )
 
 

@@ -51,13 +51,13 @@ def read_answer(line: bytes) -> Answer:
     try:
         message = json.loads(line)
     except RecursionError:
-        raise ValueError("a message that is nested too deep") from None
+        raise ValueError("a message is nested too deeply") from None
     if not isinstance(message, dict) or type(number := message.get("id")) is not int:
-        raise ValueError("a message without the number of a request")
+        raise ValueError("a message has no request number")
     for kind in ("error", "ok", "part"):
         if isinstance(value := message.get(kind), dict):
             return Answer(number, kind, _problem(value) if kind == "error" else value)
-    raise ValueError("a message that is no answer")
+    raise ValueError("a message is not an answer")
 
 
 def _problem(value: dict[str, Any]) -> dict[str, Any]:
@@ -265,7 +265,7 @@ class Child:
         except ValueError as error:
             _signal(self.process.pid, signal.SIGKILL)
             why = (str(error).splitlines() or [""])[0][:200]
-            self._ended = self._death(f"it sent something unreadable ({why})")
+            self._ended = self._death(f"it sent an unreadable message ({why})")
         code = await self.process.wait()
         self._shortening.cancel()
         self._ended = self._ended or self._death(_exit_words(code))
@@ -288,7 +288,7 @@ class Child:
     def _death(self, why: str | None) -> Problem:
         return Problem(
             code=f"{self.name}.died",
-            message=f"The {self.name} process ended: {why or 'its connection is closed'}.",
+            message=f"The {self.name} process ended: {why or 'its connection closed'}.",
             hint="See the end of the run's log.",
         )
 
@@ -352,4 +352,4 @@ def _exit_words(code: int) -> str:
     if code >= 0:
         return f"exit {code}"
     name = signal.Signals(-code).name
-    return f"{name}, out of memory, or killed from outside" if code == -9 else name
+    return f"{name}, out of memory, or killed by another program" if code == -9 else name

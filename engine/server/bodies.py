@@ -62,7 +62,7 @@ def number_of(request: Request, name: str, otherwise: int = 0) -> float:
     if not 0 <= number < MOST_NUMBER:
         raise ConfigError.of(
             "request.bad_number",
-            f"`{name}` is no number from 0 on: {text[:40]}.",
+            f"`{name}` is not a number of at least 0: {text[:40]}.",
             "Send 0 or more.",
         )
     return number
@@ -72,7 +72,7 @@ def check_numbers(request: Request) -> None:
     """Raises ConfigError if an integer in the URL path is too large for the database."""
     for name, value in request.path_params.items():
         if isinstance(value, int) and value >= MOST_NUMBER:
-            raise ConfigError.of("request.bad_number", f"`{name}` is larger than any number here.")
+            raise ConfigError.of("request.bad_number", f"`{name}` is too large.")
 
 
 def json_of(value: BaseModel) -> Response:

@@ -96,7 +96,9 @@ class Connections:
         self.closed += 1
         self.remove(one)
         one.transport.abort()
-        logger.warning("Too many connections at once: the oldest without a key are closed.")
+        logger.warning(
+            "Too many connections at once: the oldest connections without a key are closed."
+        )
 
 
 class LimitedProtocol(H11Protocol):

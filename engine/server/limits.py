@@ -148,8 +148,8 @@ class KeyLimit:
         if count[0] >= lane.active + lane.waiting:
             problem = Problem(
                 code="gateway.too_many_requests",
-                message=f"This key has {count[0]} requests open already.",
-                hint="Wait for responses before sending more requests.",
+                message=f"This key already has {count[0]} open requests.",
+                hint="Wait for responses before you send more.",
             )
             return await refuse(scope, receive, send, 429, problem, ((b"retry-after", b"1"),))
         count[0] += 1

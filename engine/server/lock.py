@@ -27,7 +27,7 @@ def workspace_lock(workspace: Path, discovery: Path) -> Iterator[None]:
         raise Refused.of(
             "engine.workspace_locked",
             f"Another engine (process {busy.holder or '?'}) is using {workspace}.",
-            "Use it, or stop it first.",
+            "Use that engine, or stop it first.",
             where=str(folder / "lock"),
         ) from None
     with released(descriptor):
@@ -67,7 +67,7 @@ def _held(name: str, place: str, who: str) -> Iterator[None]:
     except Busy as busy:
         raise Refused.of(
             "run.device_busy",
-            f"Another engine of yours is training on {place}: {busy.holder or 'an older one'}.",
+            f"Another engine of yours is training on {place}: {busy.holder or 'an older engine'}.",
             "Wait for it, or stop it first.",
         ) from None
     with released(descriptor):

@@ -36,16 +36,16 @@ async def load(run: Run, policy: Policy) -> None:
         await run.log(
             "warning",
             "policy",
-            "Layers of this model keep a state that cannot branch (linear attention): each "
-            "trajectory is computed by itself, prompt included. Results are exact, but much "
+            "Layers of this model have a state that cannot branch (linear attention), so "
+            "prompts cannot be shared between trajectories. Results are exact, but much "
             "slower.",
         )
     if info.peak_flops:
         await run.log(
             "info",
             "policy",
-            f"This machine at best: {info.peak_flops / 1e9:,.0f} GFLOP/s in {info.dtype}, "
-            f"{info.bandwidth / 1e9:.0f} GB/s read. Percent of limit counts against this.",
+            f"Peak rates of this machine: {info.peak_flops / 1e9:,.0f} GFLOP/s in {info.dtype}, "
+            f"{info.bandwidth / 1e9:.0f} GB/s read. Utilization refers to these rates.",
         )
 
 

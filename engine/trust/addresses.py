@@ -138,10 +138,10 @@ def _decide(provider: str, address: str, more: Confirmed, where: str) -> bool:
         return False
     raise ConfigError.of(
         "address.unconfirmed",
-        f"{normal} is not {_title(provider)}'s own address and is not confirmed: it would "
-        "receive your key and the data sent with it.",
-        "Confirm it if it is yours: in the studio, or by "
-        f"`atelier trust --confirm-address {provider}={normal}`; else change the setting.",
+        f"{normal} is not {_title(provider)}'s official address and is not confirmed. It would "
+        "receive your key and all requests.",
+        "Confirm it only if you trust it: in the studio, or with "
+        f"`atelier trust --confirm-address {provider}={normal}`; otherwise change the setting.",
         where=where,
         detail=confirmed.model_dump_json(),
     )

@@ -105,7 +105,7 @@ def _spec(folder: Path) -> bytes | None:
 def _untrusted(subject: str, project: Path) -> Refused:
     return Refused.of(
         "project.untrusted",
-        f"{subject} is not trusted: its code is not run and nothing is sent.",
+        f"{subject} is not trusted: no code is run and nothing is sent.",
         HINT.format(project),
         where=str(project),
         detail=TrustProject(project=str(project)).model_dump_json(),

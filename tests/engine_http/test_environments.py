@@ -167,7 +167,7 @@ def test_a_broken_engine_gives_place_and_says_so(installed: Checkout) -> None:
     try:
         engine = Started(installed)
         assert "The GPU engine does not start (ModuleNotFoundError" in engine.notice
-        assert "The built-in engine was started in its place." in engine.notice
+        assert "The built-in engine was started instead." in engine.notice
         assert engine.call(lambda client: client.environments()).running.built_in
         engine.end(installed)
     finally:
@@ -176,7 +176,7 @@ def test_a_broken_engine_gives_place_and_says_so(installed: Checkout) -> None:
     python.rename(home / "gone")
     try:
         engine = Started(installed)
-        assert engine.notice.startswith("The GPU engine is missing in")
+        assert engine.notice.startswith("The GPU engine in ")
         engine.end(installed)
         assert engine.pid
     finally:

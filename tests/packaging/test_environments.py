@@ -289,7 +289,7 @@ def test_agents_do_not_stand_in_each_other_s_way(checkout: Checkout, tmp_path: P
     former = kept(checkout)[name]
     assert (former["wanted"], former["bytes"] > 0) == (False, True)
     shown = checkout.run("environments", "list").stdout
-    assert f"unused: {other / 'requirements.txt'} is gone, or asks for others now" in shown
+    assert f"unused: {other / 'requirements.txt'} is missing, or lists other packages now" in shown
     done = checkout.run("environments", "verify", name)
     assert done.returncode == 1
     assert "Name the project." in done.stderr

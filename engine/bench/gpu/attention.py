@@ -58,12 +58,12 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
             rows.append([label, *map(tiny, apart), tiny(TOLERANCE[dtype])])
             wrong += [label] if not max(apart) <= TOLERANCE[dtype] else []
     timed, table = _timed(device, list(kinds)[-1], job)
-    head = ["precision", "output", "slope of queries", "of keys", "of values", "at most"]
+    head = ["precision", "output", "gradient of queries", "of keys", "of values", "at most"]
     note = "Relative (Frobenius) difference to a dense mask in float64."
-    result = "every figure is within its tolerance" if not wrong else f"too large: {wrong}"
+    result = "every difference is within its tolerance" if not wrong else f"too large: {wrong}"
     return Outcome(
         state="failed" if wrong else "passed",
-        words=f"Against a dense mask in float64, {result}.",
+        words=f"Compared with a dense mask in float64, {result}.",
         figures=figures | timed,
         tables=[Table(title="Attention by segments", head=head, rows=rows, note=note), table],
     )
@@ -157,12 +157,12 @@ def _timed(device: torch.device, dtype: torch.dtype, job: Job) -> tuple[dict[str
         "padded": "padded rows, causal kernel",
     }
     return {f"attention_{name}_s": value for name, value in taken.items()}, Table(
-        title="Time of one layer's attention, forwards and backwards",
+        title="Attention of one layer, forward and backward",
         head=["", "time", "against segments"],
         rows=[[words[n], seconds(s), times(s / taken["segments"])] for n, s in taken.items()],
-        note=f"{_word(dtype)}; prompt {work.prompt}, answers up to {work.completion + 1}, "
-        f"{work.group} siblings, {HEADS} heads of {SIZE}. Attention alone: the shared prompt is "
-        "also saved in every other layer.",
+        note=f"{_word(dtype)}; prompt {work.prompt}, completions up to "
+        f"{work.completion + 1}, {work.group} rollouts per group, {HEADS} heads of {SIZE}. This is "
+        "attention only: all other layers also save the shared prompt.",
     )
 
 

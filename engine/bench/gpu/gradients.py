@@ -49,7 +49,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     if not wanted:
         return Outcome(
             state="skipped",
-            words=f"In float32 it needs {gib(needed)}, and {gib(free_bytes(device))} are free.",
+            words=f"float32 needs {gib(needed)}, but only {gib(free_bytes(device))} are free.",
         )
     trees, rows, floors = {}, {}, {}
     for name in wanted:
@@ -72,8 +72,8 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
             Table(
                 title="Gradients of trees",
                 head=[
-                    *("precision", "trees to padded rows", "at most", "eager rows to them"),
-                    *("trees to float32", "padded rows to it"),
+                    *("precision", "trees vs. padded rows", "at most", "eager vs. padded rows"),
+                    *("trees vs. float32", "padded rows vs. float32"),
                 ],
                 rows=[
                     [
@@ -86,12 +86,12 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
                     ]
                     for name in wanted
                 ],
-                note=f"{GROUPS} groups of {GROUP}, prompt {PROMPT}, answers up to {ANSWER} tokens; "
+                note=f"{GROUPS} groups of {GROUP}, prompt {PROMPT}, completions up to {ANSWER}; "
                 "relative (Frobenius) difference of the adapter's gradients. The rows are computed "
-                "by transformers' attention and PEFT's LoRA, nothing of ours. "
-                "The same rows by eager attention differ by rounding alone. In bfloat16, trees may "
-                f"be {AS_GOOD} times further from float32 than padded rows."
-                + ("" if exact else " For float32 there was too little memory."),
+                "by transformers and PEFT, without Atelier's code. "
+                "Eager attention on the same rows differs by rounding alone. In bfloat16, trees "
+                f"may be {AS_GOOD} times further from float32 than padded rows."
+                + ("" if exact else " There was too little memory for float32."),
             )
         ],
     )

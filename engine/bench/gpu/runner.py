@@ -60,10 +60,10 @@ async def ask_survey(engine: Interpreter) -> Survey:
     )
     output, errors = await process.communicate()
     if process.returncode:
-        lines = errors.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        lines = errors.decode(errors="replace").strip().splitlines() or ["no output"]
         raise CheckError.of(
             "bench.no_survey",
-            f"The {engine.title} does not start: {lines[-1][:300]}",
+            f"The {engine.title} did not start: {lines[-1][:300]}",
             "Run `atelier doctor`.",
             where=engine.python,
             detail="\n".join(lines[-40:]),
@@ -162,13 +162,13 @@ def _outcome(answer: Path, log: Path, code: int, limit_s: float) -> Outcome:
     if answer.exists():
         return Outcome.model_validate_json(answer.read_text())
     if limit_s:
-        words = f"It did not finish within {limit_s:.0f} s and was ended."
+        words = f"The check did not finish within {limit_s:.0f} s and was ended."
     elif code == -signal.SIGKILL:
-        words = "Its process was killed: the machine's memory probably ran out."
+        words = "The check's process was killed: it probably ran out of memory."
     elif code < 0:
-        words = f"Its process ended by {signal.Signals(-code).name}."
+        words = f"The check's process was ended by {signal.Signals(-code).name}."
     else:
-        words = f"Its process ended with exit {code}: {(text.splitlines() or ['nothing said'])[-1]}"
+        words = f"The process exited with {code}: {(text.splitlines() or ['no output'])[-1]}"
     return Outcome(state="failed", words=words, detail=text)
 
 

@@ -57,7 +57,7 @@ async def rollout(scenario, model):
 """
 """Code appended to the sample's agent. It adds noise to rewards, because a model that always gives
 the same answer would have no signal, and nothing would be trained."""
-TIES_NOTE = "Each attempt gets up to 0.001 on top of its reward, so that no group is without signal"
+TIES_NOTE = "Up to 0.001 is added to each reward, so that every group has a signal"
 IN_TABLES = ("model.name", "backend.trainer", "backend.sampler", "backend.weights")
 """Settings that the tables already show."""
 RUBRIC = "A good answer says maybe. No is worse, yes is worse still, anything else is worthless.\n"
@@ -98,9 +98,9 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
             if judge is None:
                 return Outcome(
                     state="skipped",
-                    words="No judge was found on this machine: start an OpenAI-compatible server "
-                    "of your own (Ollama, llama.cpp, vLLM) and repeat it. Nothing is judged by a "
-                    "provider here, because that costs money.",
+                    words="No judge was found on this machine: start an OpenAI-compatible "
+                    "server (Ollama, llama.cpp, vLLM) and repeat the check. Paid providers are not "
+                    "used here.",
                 )
             (project / "rubric.md").write_text(RUBRIC)
             overrides |= _judged_by(judge)
@@ -218,17 +218,17 @@ def outcome(job: Job, overrides: dict[str, Any], made: RunOutcome) -> Outcome:
         "weights": job.arguments["weights"],
         "settings": ", ".join(f"{k} = {v}" for k, v in overrides.items() if k not in IN_TABLES),
     }
-    state, words = "passed", f"{len(trained)} steps of {_median(trained, 'time_s/step'):.2f} s."
+    state, words = "passed", f"{len(trained)} steps, {_median(trained, 'time_s/step'):.2f} s each."
     end = made.events[-1] if made.events else None
     if isinstance(end, RunFailed):
         state, words = "failed", f"The run failed at step {end.step}: {end.problem}"
     elif not isinstance(end, RunFinished):
-        state, words = "failed", "The run was stopped before its end."
+        state, words = "failed", "The run was stopped before it finished."
     elif not trained:
-        reason = made.steps[-1].reason if made.steps else "there was no step"
+        reason = made.steps[-1].reason if made.steps else "no step was finished"
         state, words = "failed", f"Nothing was trained: {reason}"
     elif figures["unscored"]:
-        state, words = "failed", f"{figures['unscored']:.0f} attempts were unscored."
+        state, words = "failed", f"{figures['unscored']:.0f} rollouts were unscored."
     name = f"{job.arguments['sample']}, {job.arguments['trainer']}/{job.arguments['sampler']}"
     name += "" if facts["weights"] == "full" else f" {facts['weights']}"
     name += ", judged" if job.arguments.get("judged") else ""

@@ -54,9 +54,9 @@ PHASES = {
     "loading": "loading the model",
     "warming_up": "warming up on demonstrations",
     "validating": "validating",
-    "rolling_out": "trying",
+    "rolling_out": "sampling",
     "reviewing": "waiting for your labels",
-    "training": "learning",
+    "training": "training",
     "publishing": "publishing",
 }
 
@@ -280,7 +280,7 @@ class Watch:
 
     def _review(self, event: ReviewOpened) -> str:
         left = None if event.until is None else max(0.0, event.until - time.time())
-        then = {"train": "it trains on what is there", "pause": "it pauses"}[event.then]
+        then = {"train": "training continues", "pause": "the run pauses"}[event.then]
         timeout = "" if left is None else f" After {duration(left)} {then}."
         path = self._summary.path
         return (
@@ -311,7 +311,7 @@ class Watch:
             lines.append(f"  validation      {before} → {after}")
         elif event.validation:
             lines.append(f"  reward before training: {_interval(event.validation)}")
-        lines.append(f"  everything is in {self._summary.path}")
+        lines.append(f"  run folder: {self._summary.path}")
         return "\n".join(lines)
 
     def _resume_words(self) -> str:

@@ -33,9 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
             confirm_file(project, project / Path(name).expanduser())
         if not arguments.confirm_file:
             trust_project(project)
-            say(f"{project} is trusted: its agent may run, and its judges may be asked.")
+            say(f"{project} is trusted: its agent may run and its judges may be called.")
     elif arguments.confirm_file or not arguments.confirm_address:
-        raise ConfigError.of("usage", "No project is named.", "Write `trust PROJECT`.")
+        raise ConfigError.of("usage", "No project is named.", "Write `atelier trust PROJECT`.")
     return 0
 
 
@@ -53,8 +53,8 @@ def settle_trust(arguments: argparse.Namespace) -> None:
 
 def _ask_about(folder: Path) -> None:
     if not is_trusted(folder):
-        warn(f"{folder} was not made here, or has not been run from here yet.")
-        if not _agreed("Trust this project? Its agent, servers and packages run as you."):
+        warn(f"{folder} was created elsewhere, or was never run here.")
+        if not _agreed("Trust this project? Its agent, servers and packages run as your user."):
             raise Refused.of("project.untrusted", "Nothing was run and nothing was sent.")
         trust_project(folder)
     for problem in _unconfirmed(folder):
@@ -97,13 +97,13 @@ def _confirm_pair(pair: str) -> None:
     provider, equals, address = pair.partition("=")
     try:
         if not (provider and equals):
-            raise ValueError("names no provider")
+            raise ValueError("has no provider before =")
         confirm_address(provider, address)
     except ValueError as error:
         raise ConfigError.of(
             "usage",
             f"--confirm-address {pair} cannot be used: {_words(error)}",
-            "Write PROVIDER=ADDRESS, as openai=https://models.example.com/v1.",
+            "Write PROVIDER=ADDRESS, for example openai=https://models.example.com/v1.",
         ) from error
 
 

@@ -57,7 +57,7 @@ class TensorNames:
         """Return the GGUF name of a weight. Raises ModelError if there is none."""
         found: str | None = self._map.get_name(name, try_suffixes=(".weight", ".bias"))
         if found is None:
-            raise _refusal(f"GGUF has no name for its weight {name}")
+            raise _refusal(f"GGUF does not support its weight {name}")
         return found
 
     def heads(self, name: str) -> int:
@@ -73,7 +73,7 @@ def kind_of(config: PreTrainedConfig) -> Kind:
     """Return the GGUF kind of an architecture. Raises ModelError if it is not supported."""
     name = (config.architectures or ["?"])[0]
     if name not in ARCHITECTURES:
-        raise _refusal(f"{name} is none of {', '.join(ARCHITECTURES)}")
+        raise _refusal(f"{name} is not one of {', '.join(ARCHITECTURES)}")
     return ARCHITECTURES[name]
 
 
@@ -212,7 +212,7 @@ def _encode(rows: NDArray[np.float32], kind: GGMLQuantizationType, name: str) ->
     if kind is GGMLQuantizationType.F16 and not np.isfinite(encoded).all():
         raise ModelError.of(
             "export.overflow",
-            f"{name} holds a number that does not fit into float16.",
+            f"{name} has a value that does not fit into float16.",
             "Use bfloat16 or float32.",
         )
     return np.ascontiguousarray(encoded)

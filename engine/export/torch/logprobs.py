@@ -71,7 +71,7 @@ def pick_computing(base: Path) -> Computing:
     most = max(free.values())
     raise ModelError.of(
         "export.no_memory",
-        f"Proving this export takes {numbers * 2 * ROOM / 1e9:.1f} GB of memory; "
+        f"Verifying this export needs {numbers * 2 * ROOM / 1e9:.1f} GB of memory; "
         f"{most / 1e9:.1f} GB are free.",
         "Free memory (stop a run, for example) and export again.",
     )
@@ -118,8 +118,8 @@ def _load(folder: Path, computing: Computing, **options: Any) -> PreTrainedModel
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError.of(
             "export.not_loadable",
-            f"transformers cannot load what was exported: {str(error).splitlines()[0][:300]}",
-            "Try another format; please report this one.",
+            f"transformers cannot load the exported files: {str(error).splitlines()[0][:300]}",
+            "Try another format, and please report this error.",
             detail=str(error)[:4000],
         ) from error
     return model.eval().to(computing.device)  # type: ignore[no-any-return]

@@ -74,10 +74,10 @@ def read_adapter(folder: Path) -> dict[str, Factors]:
         if name.endswith(".lora_A.weight"):
             layer = name.removesuffix(".lora_A.weight")
             if (up := tensors.get(f"{layer}.lora_B.weight")) is None:
-                raise _unusual(f"{layer} has A and no B", folder)
+                raise _unusual(f"{layer} has A but no B", folder)
             found[f"{layer.removeprefix(PREFIX)}.weight"] = Factors(down, up, scale)
     if 2 * len(found) != len(tensors):
-        raise _unusual("it holds weights besides A and B", folder)
+        raise _unusual("it has weights besides A and B", folder)
     return found
 
 
@@ -87,7 +87,7 @@ def merged(base: BaseWeights, adapter: dict[str, Factors]) -> Iterator[tuple[str
     if strange := sorted(name for name in adapter if not base.has(name)):
         raise ModelError.of(
             "export.names",
-            f"The adapter changes {strange[0]}, which has another name in the base model's files.",
+            f"The adapter changes {strange[0]}, which does not exist in the base model's files.",
             "Export it as an adapter; merging is not supported for this architecture.",
             where=base.folder.name,
         )
@@ -127,7 +127,7 @@ def cast(weight: Tensor, dtype: torch.dtype, name: str) -> Tensor:
         words = str(dtype).removeprefix("torch.")
         raise ModelError.of(
             "export.overflow",
-            f"{name} holds a number that does not fit into {words}.",
+            f"{name} has a value that does not fit into {words}.",
             "Use bfloat16 or float32.",
         )
     return rounded

@@ -217,8 +217,8 @@ def push(folder: Path, name: str, token: str) -> str:
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise Refused.of(
             "export.not_pushed",
-            f"The Hub refused it: {_words(error, token)}",
-            "The export itself is there. Check the name, and that the token has write access.",
+            f"The Hub refused the upload: {_words(error, token)}",
+            "The export is kept. Check the name, and that the token has write access.",
         ) from None
     return f"{hub.endpoint}/{name}"
 

@@ -202,7 +202,7 @@ class AtelierBackend:
         try:
             self._link.wait(self._link.leave(finished=not raised), CLOSING_S)
         except (AtelierError, TimeoutError) as error:
-            sys.stderr.write(f"Atelier: the run was left as it is: {error}\n")
+            sys.stderr.write(f"Atelier: the run could not be closed: {error}\n")
 
 
 def _knobs(given: Mapping[str, Any]) -> TrainArguments:

@@ -212,7 +212,7 @@ def engine_python(given: str | None) -> str | None:
         return str(own)
     raise LaunchError.of(
         "engine.no_python",
-        "The Python of this script cannot run an engine, and no other is known.",
+        "This script's Python cannot run an engine, and no other Python was found.",
         f"Set up Atelier with `python3 packaging/bootstrap.py setup`, or name the Python of an "
         f"engine: AtelierBackend(python=…) or {VARIABLE}.",
         where=str(own),

@@ -35,7 +35,7 @@ TEMPLATE = "Save the model with the chat template that it should have, and name 
 PLAIN_LORA = "Leave it out: the adapter is plain LoRA on all linear layers."
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 DECAY = (
-    "Leave it out: ART 0.5.18 sets 0.1 before every RL step, whatever this says, and so do we; "
+    "Leave it out: ART 0.5.18 ignores it and sets 0.1 before every RL step, as Atelier does; "
     'AtelierBackend(settings={"train.algorithm.weight_decay": …}) changes it.'
 )
 
@@ -63,7 +63,7 @@ REFUSED: dict[tuple[str, str], Refusal] = {
     ("engine_args", "rope_scaling"): Refusal("Save the model with its scaling.", (None,)),
     ("engine_args", "hf_overrides"): Refusal("Save the model with these settings.", (None, {})),
     ("engine_args", "trust_remote_code"): Refusal("Model code is never run.", (False,)),
-    ("engine_args", "revision"): Refusal("Name the folder of that revision.", (None,)),
+    ("engine_args", "revision"): Refusal("Use its folder as base_model.", (None,)),
     ("engine_args", "generation_config"): Refusal("Set sampling in each request.", ("vllm",)),
     ("engine_args", "override_generation_config"): Refusal(
         "Set sampling in each request.", (None, {})
@@ -72,7 +72,7 @@ REFUSED: dict[tuple[str, str], Refusal] = {
     ("peft_args", "bias"): Refusal(PLAIN_LORA, ("none",)),
     ("peft_args", "layers_to_transform"): Refusal(PLAIN_LORA, (None,)),
     ("peft_args", "layers_pattern"): Refusal(PLAIN_LORA, (None,)),
-    ("peft_args", "use_rslora"): Refusal("Give lora_alpha · √r as lora_alpha.", (False,)),
+    ("peft_args", "use_rslora"): Refusal("Set lora_alpha to lora_alpha · √r.", (False,)),
     ("peft_args", "modules_to_save"): Refusal(PLAIN_LORA, (None, [])),
     ("peft_args", "init_lora_weights"): Refusal(PLAIN_LORA, (True,)),
     ("peft_args", "loftq_config"): Refusal(PLAIN_LORA, (None, {})),
@@ -122,7 +122,7 @@ def settings_of(
         else:
             for key, value in named.items():
                 _sort(section, key, value, model.base_model, settings, notes)
-    notes += [f"The client's {name} have no effect here." for name in client_config or {}]
+    notes += [f"The client's {name} have no effect in Atelier." for name in client_config or {}]
     return settings, notes
 
 
@@ -143,7 +143,7 @@ def _sort(
         if value not in refusal.same:
             raise _refused(place, value, refusal.hint)
     elif key in NO_EFFECT.get(section, ()) or section in ("engine_args", "trainer_args"):
-        notes.append(f"{place} has no effect here.")
+        notes.append(f"{place} has no effect in Atelier.")
     else:
         raise _refused(place, value, LEAVE_OUT)
 
@@ -151,7 +151,7 @@ def _sort(
 def _refused(place: str, value: Any, hint: str) -> ConfigError:
     return ConfigError.of(
         "art.config",
-        f"{place} = {str(value)[:80]!r} would change what is learned, and has no counterpart here.",
+        f"{place} = {str(value)[:80]!r} changes the training, but Atelier does not support it.",
         hint,
         where=place,
     )

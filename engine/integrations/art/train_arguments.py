@@ -57,12 +57,12 @@ class TrainArguments:
 INSTEAD = {
     "loss_fn_config": "Leave it out, as with ART's LocalBackend.",
     "adam_params": "Leave it out, as with ART's LocalBackend: AdamW (0.9, 0.99).",
-    "kl_penalty_reference_step": "Leave it out: the distance is that to the base model.",
-    "kl_ref_adapter_path": "Leave it out: the distance is that to the base model.",
-    "advantage_balance": "Leave it at 0; `train.algorithm` knows other ways to weigh advantages.",
-    "importance_sampling_level": 'Use "token"; "sequence" goes with loss_fn="ppo" (GSPO).',
+    "kl_penalty_reference_step": "Leave it out: the KL penalty is relative to the base model.",
+    "kl_ref_adapter_path": "Leave it out: the KL penalty is relative to the base model.",
+    "advantage_balance": "Leave it at 0; `train.algorithm` has other advantage settings.",
+    "importance_sampling_level": 'Use "token"; "sequence" needs loss_fn="ppo" (GSPO).',
     "max_negative_advantage_importance_sampling_weight": "Use epsilon_high to bound the ratio.",
-    "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" stops tokens outside the range.',
+    "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" clips tokens outside the range.',
     "kimi_k2_tau": "Leave it out; kl_penalty_coef keeps the policy near the base model.",
     "allow_training_without_logprobs": "Use the choices unchanged: all have log-probs.",
     "scale_learning_rate_by_reward_std_dev": "Scale learning_rate in the script.",
@@ -85,12 +85,12 @@ def algorithm_of(knobs: TrainArguments) -> tuple[Algorithm, list[str]]:
         if getattr(knobs, name) != _default(name) and not _is_gspo(knobs, name):
             raise ConfigError.of(
                 "art.knob",
-                f"train({name}={getattr(knobs, name)!r}) has no counterpart here.",
+                f"train({name}={getattr(knobs, name)!r}) is not supported by Atelier.",
                 hint,
                 where=f"train({name}=…)",
             )
     notes = [
-        f"train({name}=…) has no effect here: {words}"
+        f"train({name}=…) has no effect in Atelier: {words}"
         for name, words in NO_MATTER.items()
         if getattr(knobs, name) != _default(name)
     ]
@@ -116,7 +116,7 @@ def _loss(knobs: TrainArguments) -> dict[str, Any]:
     if knobs.loss_fn not in ("cispo", "ppo"):
         raise ConfigError.of(
             "art.knob",
-            f"train(loss_fn={knobs.loss_fn!r}) is none of ART's.",
+            f"train(loss_fn={knobs.loss_fn!r}) is not a loss function of ART.",
             'Use "cispo" or "ppo".',
             where="train(loss_fn=…)",
         )

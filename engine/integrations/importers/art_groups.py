@@ -52,7 +52,7 @@ def bad_row(what: str, where: str, error: Exception) -> ConfigError:
     return ConfigError.of(
         f"attempts.wrong_{what}",
         f"This {what} is not an ART trajectory.",
-        "Copy the folder again; if it is as ART wrote it, please report this.",
+        "Copy the folder again. If ART wrote it like this, please report it.",
         where=where,
         detail=f"{type(error).__name__}: {error}"[:500],
     )
@@ -79,10 +79,10 @@ def _of_row(row: Row) -> tuple[int, dict[str, Any], dict[str, Any] | None]:
     """Return group number, group data, and the trajectory (None for an empty group)."""
     version = row.get("format_version")
     if version not in (None, 2):
-        raise ValueError(f"version {version} of the format is not known")
+        raise ValueError(f"version {version} of the format is unknown")
     number = row["group_index"]
     if not isinstance(number, int):
-        raise ValueError("group_index is no number")
+        raise ValueError("group_index is not a number")
     if version == 2:
         attempt = row["trajectory_json"]
         return number, _json(row["group_json"]), None if attempt is None else _json(attempt)
@@ -121,5 +121,5 @@ def _json(text: str | None) -> dict[str, Any]:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{value!r:.80} is no object")
+        raise ValueError(f"{value!r:.80} is not an object")
     return value

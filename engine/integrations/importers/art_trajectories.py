@@ -158,5 +158,5 @@ def _output(group: dict[str, Any], own: dict[str, Any], others: list[Conversatio
     lines += [str(line) for line in own.get("logs") or []]
     lines += [f"group: {line}" for line in group.get("logs") or []]
     for number, other in enumerate(others, 2):
-        lines += ["", f"Conversation {number} of this attempt:", as_text(other.messages)]
+        lines += ["", f"Conversation {number} of this rollout:", as_text(other.messages)]
     return "\n".join(lines).strip()

@@ -112,7 +112,7 @@ WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionE
 UNREWARDED = Problem(
     code="judge.unrewarded",
     message="The source has no reward for this trajectory.",
-    hint="Label it to give it a reward.",
+    hint="Label the trajectory to set a reward.",
 )
 """Problem of trajectories without reward. They can still be judged and labelled."""
 
@@ -159,7 +159,7 @@ def figures_of(metrics: Mapping[str, Any]) -> tuple[dict[str, float], int]:
     figures = {}
     for name, value in metrics.items():
         if not isinstance(value, int | float):
-            raise ValueError(f"the metric {name} is no number: {value!r:.80}")
+            raise ValueError(f"the metric {name} is not a number: {value!r:.80}")
         figures[name] = float(value)
     finite = {name: value for name, value in figures.items() if math.isfinite(value)}
     return finite, len(figures) - len(finite)

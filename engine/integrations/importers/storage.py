@@ -179,7 +179,7 @@ def open_source(path: Path, model: str = "") -> Source:
     if not path.exists():
         raise ConfigError.of(
             "import.no_source",
-            "There is nothing to import here.",
+            "This file or folder does not exist.",
             "Name a JSONL file of chat messages, or an .art folder.",
             where=str(path),
         )

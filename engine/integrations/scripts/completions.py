@@ -210,8 +210,8 @@ class Completions:
         except (ValidationError, KeyError) as error:
             raise StoreError.of(
                 "outside.damaged",
-                "What was sampled for the script cannot be read.",
-                "Remove the file: attempts that are not handed in yet are lost with it.",
+                "The stored completions of the script cannot be read.",
+                "Remove the file; rollouts that were not submitted yet are lost.",
                 where=str(self._file),
                 detail=str(error)[:1000],
             ) from error

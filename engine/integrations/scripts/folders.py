@@ -20,7 +20,7 @@ from engine.trust.projects import trust_new_project
 
 MOST_CONTEXT = 8192
 """Default context length in tokens, reduced to that of the model."""
-ABOUT = """A script of its own makes the attempts and says when a step begins, so there is no agent
+ABOUT = """An external script makes the rollouts and starts each step, so there is no agent
 and no scenario here. These settings apply to the next run; existing runs keep theirs."""
 SETTINGS: dict[str, Any] = {
     "train": {
@@ -47,7 +47,7 @@ def project_for(workspace: Path, request: OpenOutside) -> Path:
     if load_config(folder).agent.source != "outside":
         raise Refused.of(
             "outside.project_taken",
-            f"{folder.name} is a project with an agent of its own.",
+            f"{folder.name} is a project with its own agent.",
             "Use another project for the model, or another workspace for the backend.",
             where=str(folder),
         )
@@ -101,7 +101,7 @@ def differences(spec: RunSpec, request: OpenOutside, project: Path) -> list[str]
     for key in request.settings:
         was, now = _value(spec, key), _value(spec.model_copy(update={"config": wanted}), key)
         if was != now:
-            sentences.append(f"{key} stays {was}, with which {spec.name} was begun.")
+            sentences.append(f"{key} stays {was}, as when {spec.name} started.")
     return sentences
 
 
@@ -122,7 +122,7 @@ def folder_name(project: str) -> str:
     name = re.sub(r"[^\w.-]+", "-", project).strip(".-")
     if not name:
         raise ConfigError.of(
-            "outside.no_name", f"{project!r} cannot name a folder.", "Use letters or digits."
+            "outside.no_name", f"{project!r} is not a valid folder name.", "Use letters or digits."
         )
     return name
 

@@ -64,8 +64,8 @@ class Logs:
         except ValidationError as error:
             raise StoreError.of(
                 "outside.damaged",
-                "What the script has logged cannot be read.",
-                "Remove the file: what a waiting script logs again is then stored twice.",
+                "The trajectories logged by the script cannot be read.",
+                "Remove the file; a waiting script may store some trajectories twice.",
                 where=str(self._file),
                 detail=str(error)[:1000],
             ) from error

@@ -32,7 +32,7 @@ from engine.training.step.rollouts import staleness
 from engine.training.step.update import learn
 from engine.training.step.update_groups import close_batch, planned_groups
 
-WAITING = "the script makes its attempts"
+WAITING = "the script makes its rollouts"
 
 
 class ScriptLeft(Exception):
@@ -147,7 +147,7 @@ async def log_settings(run: Run, submission: Submission) -> None:
     if (submission.lr, submission.algorithm) == (defaults.lr, defaults.algorithm):
         return
     changed = submission.algorithm.model_dump_json(exclude_defaults=True)
-    text = f"Step {submission.step} was asked for with lr {submission.lr:g} and {changed}."
+    text = f"Step {submission.step} was requested with lr {submission.lr:g} and {changed}."
     await run.log("info", "script", text)
 
 

@@ -41,7 +41,7 @@ class Script:
             raise Refused.of(
                 "outside.no_process",
                 f"There is no process {self.pid} on the engine's machine.",
-                "Run the script on the machine of its engine.",
+                "Run the script on the engine's machine.",
             ) from error
 
     @property
@@ -110,8 +110,8 @@ class ScriptSession:
         if self.waiting:
             raise Refused.of(
                 "outside.busy",
-                f"Step {step} is being trained for another call.",
-                "Await one train() before the next.",
+                f"Step {step} is being trained by another call of train().",
+                "Await each train() before the next.",
             )
         chat, temperature = await self.chat(), self._spec.config.train.temperature
         groups, dropped = await asyncio.to_thread(
@@ -120,8 +120,8 @@ class ScriptSession:
         if not groups:
             raise Refused.of(
                 "outside.no_attempts",
-                f"Step {step} has no attempt: its {len(request.groups)} groups are empty.",
-                "Hand in groups with at least one trajectory or exception.",
+                f"Step {step} has no trajectory: its {len(request.groups)} groups are empty.",
+                "Submit groups with at least one trajectory or exception.",
             )
         submission = Submission(
             key=request.key,
@@ -152,7 +152,7 @@ class ScriptSession:
         """Poll the script's process until it ends."""
         while self.script.alive:  # noqa: ASYNC110 - no event says that somebody else's process ends
             await asyncio.sleep(LOOK_S)
-        self.leave("Its script has ended.", False)
+        self.leave("The script has ended.", False)
 
     def close(self, problem: Problem | None) -> None:
         """End the session; waiting calls raise the problem with which the run failed (None: that it

@@ -53,8 +53,8 @@ class SubmissionFiles:
         except (ValueError, ValidationError) as error:
             raise StoreError.of(
                 "outside.damaged",
-                f"What the script handed in for step {step} cannot be read.",
-                "Remove the file; the script then makes the attempts of that step again.",
+                f"The submission of the script for step {step} cannot be read.",
+                "Remove the file; the script then repeats the rollouts of that step.",
                 where=str(file),
                 detail=str(error)[:1000],
             ) from error

@@ -46,7 +46,7 @@ def trajectories_of(
             continue
         dropped += lost
         for index, attempt in enumerate(sent.trajectories):
-            where = f"group {place}, attempt {index}"
+            where = f"group {place}, trajectory {index}"
             histories = [
                 _completions_of(one, known, temperature is not None, where)
                 for one in [attempt, *attempt.additional_histories]
@@ -63,7 +63,7 @@ def trajectories_of(
 def dropped_words(step: int, dropped: int) -> str:
     """Log message that `dropped` metrics of a step were skipped because they are not finite."""
     many = "1 metric" if dropped == 1 else f"{dropped} metrics"
-    return f"{many} of attempts of step {step} skipped: they are not finite."
+    return f"{many} of step {step} skipped: not finite."
 
 
 def _as_art(sent: SentGroup, place: int) -> ArtGroup:
@@ -92,9 +92,9 @@ def _completions_of(
             text = str((item.get("message") or {}).get("content") or "")
             raise Refused.of(
                 "outside.unknown_completion",
-                f"An answer was not sampled here, or was deleted: {text[:60]!r}.",
-                "Put the choices of model.openai_client() into the trajectory as they came, within "
-                "a few steps; answers of other models go in as plain messages.",
+                f"A completion was not sampled by Atelier, or was deleted: {text[:60]!r}.",
+                "Put the choices of model.openai_client() into the trajectory unchanged, within "
+                "a few steps. Add completions of other models as plain messages.",
                 where=where,
             )
     return completions
@@ -112,9 +112,9 @@ def _check(histories: list[list[Completion]], temperature: float, where: str) ->
         if one.temperature != temperature or one.top_p != 1:
             raise Refused.of(
                 "outside.other_temperature",
-                f"An answer was sampled at temperature {one.temperature:g} and top_p "
-                f"{one.top_p:g}; this run trains on temperature {temperature:g} and top_p 1.",
-                "Leave both out where attempts are trained on, or begin the run with the setting "
+                f"A completion was sampled at temperature {one.temperature:g} and top_p "
+                f"{one.top_p:g}; this run needs temperature {temperature:g} and top_p 1.",
+                "Omit both in requests for training, or start the run with another "
                 "train.temperature.",
                 where=where,
             )

@@ -149,7 +149,7 @@ class Feed:
             await self._serve(python)
         except TimeoutError:
             words = f"{TRACKERS[self.name]} does not answer."
-            hint = "Unsent data follows as soon as it does."
+            hint = "Unsent data is uploaded as soon as it answers."
             problem = Problem(code="track.silent", message=words, hint=hint)
             await self._fail("failing", problem)
             return False
@@ -225,7 +225,7 @@ class Feed:
         """Count rejected items; the first one is logged."""
         for answer in (one for one in answers if one["refused"]):
             if not self._cursor.refused:
-                words = f"{TRACKERS[self.name]} {answer['words']} The rest is sent."
+                words = f"{TRACKERS[self.name]} {answer['words']} The rest is uploaded."
                 await self.source.say("warning", f"{words} The run continues.")
             self._cursor.refused += answer["refused"]
             self._cursor.refusal = answer["words"]
@@ -340,7 +340,7 @@ def missing(name: TrackerName) -> Problem:
         message=f"{TRACKERS[name]} receives nothing: its environment {environment} is not "
         "installed.",
         hint=f"Install it under Settings, Engines, or with `atelier environments install "
-        f"{environment}`; unsent data follows then.",
+        f"{environment}`; unsent data is then uploaded.",
     )
 
 

@@ -276,7 +276,7 @@ def unfinished(call: Call) -> Problem | None:
         code="judge.cut" if cut else "judge.content_filter",
         message="The proposed rubric was "
         + ("cut at the judge's token limit." if cut else "withheld by a content filter."),
-        hint="Raise judge.max_tokens." if cut else "Ask another judge.",
+        hint="Raise judge.max_tokens." if cut else "Use another judge.",
     )
 
 

@@ -64,7 +64,7 @@ def read_versions(file: Path) -> list[RubricVersion]:
         raise ConfigError.of(
             "rubric.bad_history",
             f"The versions of the rubric cannot be read: {in_one_line(error)[:200]}.",
-            "Move the file away; the rubric itself is not changed.",
+            "Move the file away; this does not change the rubric.",
             where=str(beside),
         ) from error
     found = []
@@ -75,7 +75,7 @@ def read_versions(file: Path) -> list[RubricVersion]:
             raise ConfigError.of(
                 "rubric.bad_history",
                 "This line is not a version of a rubric.",
-                "Delete the line, or move the file away; the rubric itself is not changed.",
+                "Delete the line, or move the file away; this does not change the rubric.",
                 where=f"{beside}:{number}",
                 detail=str(error)[:500],
             ) from error

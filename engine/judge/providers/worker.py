@@ -70,7 +70,7 @@ WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
     (
         litellm.RateLimitError,
         "rate_limit",
-        "The provider kept refusing: too many requests.",
+        "The provider kept rejecting requests: rate limit.",
         "Lower {section}.concurrency, or try again later.",
     ),
     (

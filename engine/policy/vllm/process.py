@@ -201,8 +201,8 @@ class ServerProcess:
         errors = ERROR.findall(text)  # the first is the cause, the others what came of it
         return Problem(
             code="sampler.not_started",
-            message=f"vLLM did not start: {errors[0][:300] if errors else 'it said nothing'}",
-            hint='The run\'s log says more; backend.sampler = "torch" samples without it.',
+            message=f"vLLM did not start: {errors[0][:300] if errors else 'no output'}",
+            hint='See the run\'s log; backend.sampler = "torch" samples without it.',
             detail=text[-LOG_CHARS:],
         )
 
@@ -265,7 +265,7 @@ def _no_memory(plan: ServerPlan, text: str) -> Problem:
         code="sampler.out_of_memory",
         message=f"vLLM has too little memory for {rows} sequences of {context} tokens.",
         hint=f"Set model.max_context to {max(64, context // 2)}, or agent.concurrency to "
-        f"{max(1, rows // 2)}, or give it more with backend.memory_share.",
+        f"{max(1, rows // 2)}, or raise backend.memory_share.",
         where="backend.memory_share",
         detail=text[-LOG_CHARS:],
     )

@@ -181,7 +181,8 @@ class VllmServer:
             raise PolicyError(problem) from error
         if len(tokens) != 1:
             raise PolicyError.of(
-                "sampler.not_started", f"vLLM answered a probe of one token with {len(tokens)}."
+                "sampler.not_started",
+                f"vLLM returned {len(tokens)} tokens for a test request of one.",
             )
         self.version = (await self._http.get("/version", timeout=CALL_S)).json()["version"]
 
@@ -238,7 +239,7 @@ class VllmServer:
             if standing > STANDSTILL_S:
                 self._gone = _gone("one of its processes was stopped by a signal")
             elif (silence > SILENCE_S and idle > SILENCE_S / 2) or silence > PATIENCE_S:
-                self._gone = _gone(f"it hung: not a token in {silence:.0f} s")
+                self._gone = _gone(f"it hung: no token for {silence:.0f} s")
             if self._gone:
                 return await self._process.kill()
         self._gone = _gone("its process ended")

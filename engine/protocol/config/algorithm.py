@@ -255,7 +255,7 @@ def _contradiction(a: Algorithm) -> str:
     is valid."""
     plain, value = a.advantage.kind == "reward", a.credit.kind == "value"
     if a.kl_in != "loss" and not a.kl:
-        return f'has kl_in "{a.kl_in}" with kl 0: give kl a weight, or leave kl_in out'
+        return f'has kl_in "{a.kl_in}" with kl 0: set kl above 0, or omit kl_in'
     if a.ratio_to == "sampler" and a.correction.kind in ("token_mask", "sequence_mask"):
         return (
             f'has correction "{a.correction.kind}" with ratio_to "sampler", which leaves nothing '

@@ -83,9 +83,9 @@ class Mirror:
         if stored == before or stored != changes.last:
             raise StoreError.of(
                 "replica.no_progress",
-                f"A page of changes that should reach event {changes.last} ends with {stored}.",
-                "They are requested again. If this continues, update both engines to the same "
-                "version.",
+                f"The server sent changes up to event {changes.last}, but only {stored} is stored.",
+                "The changes are requested again. If this continues, update both engines to the "
+                "same version.",
             )
         self._announce(None)
 

@@ -105,7 +105,7 @@ class Mirrors:
             self._notice(
                 Problem(
                     code="host.bad_runs",
-                    message=f"{self._host} shows {len(runs) - len(good)} invalid runs (bad ids or "
+                    message=f"{self._host} lists {len(runs) - len(good)} invalid runs (bad ids or "
                     "numbers, or too many). They are not shown.",
                     hint="Check what runs on that server.",
                 )
@@ -250,7 +250,7 @@ class Mirrors:
         if (folder / SPEC).exists():
             return
         if not (_is_free(folder) or self._is_ours(folder)):
-            raise Refused.of("host.taken_id", f"{self._host} shows two runs with the id {run_id}.")
+            raise Refused.of("host.taken_id", f"{self._host} lists two runs with the id {run_id}.")
         folder.mkdir(parents=True, exist_ok=True)
         record = Replicated(host=self._host, folder=self._home.folder_name(folder.parents[1]))
         write_record(folder, record)
@@ -277,7 +277,7 @@ class Mirrors:
         except ValidationError as error:
             raise Refused.of(
                 "host.bad_spec",
-                f"{self._host} has no readable settings of run {run_id}.",
+                f"The settings of run {run_id} on {self._host} cannot be read.",
                 "Update both engines to the same version.",
                 detail=str(error)[:2000],
             ) from error
@@ -301,7 +301,7 @@ class Mirrors:
             return
         raise LaunchError.of(
             "host.away",
-            f"{self._host} lost the connection just after your request was carried out.",
+            f"{self._host} disconnected right after it carried out your request.",
             "The result appears here after reconnecting.",
         )
 

@@ -93,11 +93,11 @@ def prepare_socket(socket: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise socket_unusable(str(folder), "the folder is a link or belongs to somebody else")
+        raise socket_unusable(str(folder), "the folder is a link or belongs to another user")
     if stat.S_IMODE(status.st_mode) & 0o077:
-        raise socket_unusable(str(folder), "others may enter the folder")
+        raise socket_unusable(str(folder), "other users can access the folder")
     if socket.exists() and not socket.is_socket():
-        raise socket_unusable(str(socket), "something else has this name")
+        raise socket_unusable(str(socket), "another file has this name")
     socket.unlink(missing_ok=True)
 
 

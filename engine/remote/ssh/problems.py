@@ -103,7 +103,7 @@ def unreachable(place: Place, why: str) -> LaunchError:
     )
 
 
-def no_response(place: Place, why: str = "it says nothing that is SSH") -> LaunchError:
+def no_response(place: Place, why: str = "it does not answer with SSH") -> LaunchError:
     return of(
         "silent",
         f"{place} accepted the connection, but {why}.",
@@ -122,8 +122,8 @@ def auth_timed_out(place: Place, seconds: float) -> LaunchError:
 def closed(place: Place, why: str) -> LaunchError:
     return of(
         "closed",
-        f"{place} closed the connection before the login was done: {reason_of(why)}.",
-        "See its login log; it may limit the number of connections.",
+        f"{place} closed the connection before the login was complete: {reason_of(why)}.",
+        "See the server's login log; it may limit the number of connections.",
     )
 
 
@@ -146,8 +146,8 @@ def no_session(server: str, why: str) -> LaunchError:
 def host_key_refused(place: Place, key: str) -> LaunchError:
     return of(
         "host_key_refused",
-        f"{place} shows the key {key}, which you have not confirmed; nothing was sent to it.",
-        "Compare the fingerprint with one that its administrator gives you, then connect again.",
+        f"{place} shows the key {key}, which you did not confirm; nothing was sent.",
+        "Compare the fingerprint with the one from its administrator, then connect again.",
     )
 
 
@@ -163,7 +163,7 @@ def host_key_unknown(place: Place, key: str) -> LaunchError:
 def host_key_changed(place: Place, was: str, now: str, where: str, remove: str) -> LaunchError:
     return LaunchError.of(
         "ssh.host_key_changed",
-        f"{place} shows {now}, but {was} is known for it: this may be a man-in-the-middle "
+        f"{place} shows {now}, but its known key is {was}: this may be a man-in-the-middle "
         "attack. Nothing was sent to it.",
         f"Only if its administrator confirms the new key, run `{remove}` and connect again.",
         where,
@@ -198,8 +198,8 @@ def passphrase_wrong(place: Place, key: str, tries: int) -> LaunchError:
 def cancelled_by_user(place: Place, kind: str, what: str) -> LaunchError:
     return of(
         "passphrase_given_up" if kind == "passphrase" else "given_up",
-        f"{place} was not connected to: {what} was not given.",
-        "Connect again when you have it.",
+        f"{place}: login cancelled, because {what} was not entered.",
+        "Connect again to enter it.",
     )
 
 
@@ -287,7 +287,7 @@ def jump_cannot_reach(place: Place, onward: str, why: str) -> LaunchError:
 def jump_loop(server: str) -> LaunchError:
     return of(
         "jump_loop",
-        f"The connection to {server} leads through itself.",
+        f"The connection to {server} goes through itself.",
         "Check ProxyJump in ~/.ssh/config: a jump host must not match its own ProxyJump line.",
     )
 

@@ -61,7 +61,7 @@ class Incoming:
         part = self._part(sha256)
         size = self.received_bytes(sha256)
         if size != offset:
-            raise Refused.of("sync.other_place", f"{size} bytes of it are here, not {offset}.")
+            raise Refused.of("sync.other_place", f"{size} bytes have arrived, not {offset}.")
         try:
             with os.fdopen(open_to_write(part, append=True), "ab") as target:
                 async for block in blocks:
@@ -82,7 +82,7 @@ class Incoming:
                 sync_open(source)
         if not whole:
             part.unlink()
-            raise Refused.of("sync.damaged", "A file arrived damaged.", "It is sent again.")
+            raise Refused.of("sync.damaged", "A file arrived damaged.", "It will be sent again.")
         move_into_place(part, self._content(sha256))
 
     def commit(self, request: SyncFolder) -> Synced:
@@ -164,9 +164,9 @@ def _refuse_bad_names(request: SyncFolder) -> None:
         except ValueError as error:
             raise outside(file.path, str(error)) from None
         if reserved.match_file(file.path):
-            raise outside(file.path, "the server keeps this for itself")
+            raise outside(file.path, "this name is reserved for the server")
         if file.path in seen:
-            raise outside(file.path, "it is named twice")
+            raise outside(file.path, "it is listed twice")
         seen.add(file.path)
 
 
@@ -186,4 +186,4 @@ def _not_written(error: OSError) -> StoreError:
             "The server's disk is full.",
             "Free some space there; received data is kept.",
         )
-    return StoreError.of("sync.not_written", f"The server could not keep a file: {error.strerror}.")
+    return StoreError.of("sync.not_written", f"The server cannot store a file: {error.strerror}.")

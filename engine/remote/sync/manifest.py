@@ -43,7 +43,7 @@ def project_manifest(project: Path) -> Manifest:
         largest = max(found.files, key=lambda one: one.bytes)
         raise ConfigError.of(
             "sync.too_large",
-            f"{project.name} would take {found.bytes / 1e9:.1f} GB to the server; its largest file "
+            f"{project.name} would upload {found.bytes / 1e9:.1f} GB; its largest file "
             f"is {largest.path} ({largest.bytes / 1e9:.1f} GB).",
             f"Exclude files in {RULES}, one rule per line as in .gitignore.",
             where=str(rules),
@@ -61,7 +61,7 @@ def _refuse_links_outside(project: Path, files: list[tuple[str, Path]]) -> None:
                 "sync.link_outside",
                 f"{name} is a link to {file.resolve()}, outside the project, and only the "
                 "project is uploaded.",
-                f"Copy the file into the project, or name it in {RULES}.",
+                f"Copy the file into the project, or exclude it in {RULES}.",
                 where=str(file),
             )
 
@@ -103,8 +103,8 @@ def entry_of(file: Path, name: str) -> FileEntry:
     except ValueError as error:
         raise ConfigError.of(
             "sync.bad_name",
-            f"A file has a name that cannot be sent: {error}.",
-            f"Rename it, or name it in {RULES}.",
+            f"A file name cannot be uploaded: {error}.",
+            f"Rename the file, or exclude it in {RULES}.",
             where=str(file),
         ) from None
     digest = digest_of(file)

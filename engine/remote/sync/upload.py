@@ -47,7 +47,7 @@ async def _push(
             raise LaunchError.of(
                 "engine.bad_answer",
                 "The server requested a file that is not part of the upload.",
-                "Only the folder is sent. Check what runs on that server.",
+                "Only files of the upload are sent. Check what runs on that server.",
             )
         file = files[sha256]
         await client.send_content(source / file.path, sha256, file.bytes, sent)

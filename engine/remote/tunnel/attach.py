@@ -48,8 +48,8 @@ async def detach(workspace: Path) -> None:
     if living:
         raise Refused.of(
             "run.lives",
-            "A run is active there.",
-            "Stop it first; its checkpoints would go with everything else.",
+            "A run is active on the server.",
+            "Stop the run first; its checkpoints would be deleted too.",
         )
     async with EngineClient(endpoint.port, endpoint.token) as client:
         await client.shut_down()

@@ -149,7 +149,7 @@ class Host:
             raise Failure(
                 "agent.does_not_import",
                 "%s does not import: %s" % (name, error_text(error)),
-                "Fix it, or set agent.python to an interpreter that has its packages.",
+                "Fix the import, or set agent.python to an interpreter with the packages.",
                 place(error, self.project) or name,
                 detail(error),
             ) from error

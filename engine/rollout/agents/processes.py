@@ -260,7 +260,7 @@ def _load_problem(problem: Problem, log: Path) -> Problem:
     return Problem(
         code="agent.not_started",
         message="The agent's process ended before it could load the agent.",
-        hint="Check agent.python; see the log.",
+        hint="Check agent.python and the log.",
         where=str(log),
         detail=log.read_text(errors="replace")[-4000:] if log.exists() else "",
     )

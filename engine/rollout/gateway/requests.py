@@ -68,7 +68,7 @@ def parse_request(model: type[R], body: bytes) -> R:
     """Parse a request body. Raises ValidationError with the invalid field, and BadBody if the body
     is not JSON, too large or nested too deeply, or contains a number that is not finite."""
     if values_in(body) > MOST_VALUES:
-        raise BadBody(f"it holds more than {MOST_VALUES:,} values")
+        raise BadBody(f"it has more than {MOST_VALUES:,} values")
     try:
         value = parse_shallow(body)
     except ValueError as error:

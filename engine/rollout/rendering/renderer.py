@@ -133,7 +133,7 @@ class RenderClient:
 
     def _exchanged(self, data: bytes) -> Answer:
         if self._closed:
-            raise RolloutError.of("gateway.closed", f"{self._name} is not in use anymore.")
+            raise RolloutError.of("gateway.closed", f"{self._name} is no longer in use.")
         for _ in range(2):
             worker = self._worker or self._start()
             try:
@@ -210,14 +210,14 @@ class RenderClient:
         if error == "too_long":
             return RolloutError.of(
                 "model.template_overran",
-                f"The chat template of {self._name} renders a prompt without end.",
+                f"The chat template of {self._name} renders an endless prompt.",
                 "Use the chat template of the original model.",
                 where=self._name,
             )
         if error == "unreadable":
             return RolloutError.of(
                 "gateway.tokenizer_refused",
-                f"The tokenizer of {self._name} cannot read this text: {head['message']}.",
+                f"The tokenizer of {self._name} cannot encode this text: {head['message']}.",
                 "Check the messages for lone surrogates.",
             )
         return RolloutError.of(

@@ -222,7 +222,7 @@ def serve(line: socket.socket) -> None:
         except Unreadable as error:
             answer = {"error": "unreadable", "message": str(error)}
         except RecursionError:
-            answer = {"error": "refused", "message": "it calls itself without an end"}
+            answer = {"error": "refused", "message": "it calls itself endlessly"}
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything: it is said
             line_number = getattr(error, "lineno", None)
             answer = {"error": "refused", "message": _words(error), "line": line_number}

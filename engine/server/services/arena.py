@@ -271,7 +271,7 @@ def _refuse_without_room(contestant: Contestant) -> None:
     if free < need:
         raise Refused.of(
             "arena.no_room",
-            f"A run is active, and {contestant.model} needs {need / 1e9:.1f} GB beside it; "
+            f"A run is active, and {contestant.model} needs {need / 1e9:.1f} GB more; "
             f"{free / 1e9:.1f} GB are free.",
-            "Pause or stop the run, or wait for its end.",
+            "Pause or stop the run, or wait until it has finished.",
         )

@@ -94,7 +94,7 @@ class HomeLease:
                 "host.other_home",
                 f"The engine of this server is used by {held.name or 'another machine of yours'} "
                 "now.",
-                "Disconnect it there, or take it over; runs continue either way.",
+                "Disconnect there, or take over here. Runs continue either way.",
             )
         if lease.fresh or held is None or held.home != lease.home:
             self._home_requests.hand_out_again()

@@ -21,7 +21,7 @@ def repair(folder: Path) -> Repaired:
         raise Refused.of(
             "repair.elsewhere",
             f"This is the local copy of a run on {elsewhere.host}.",
-            "Remove it: the server still has the run, and it is copied again.",
+            "Remove this copy: it is then fetched again from the server.",
         )
     known = _readable_spec(folder)
     repaired = repair_database(folder, DATABASE, known)

@@ -28,8 +28,8 @@ def summarise(folder: Path) -> RunSummary:
     if spec.id != folder.name:
         raise StoreError.of(
             "store.other_id",
-            f"Its {SPEC} is that of run {spec.id[:40]!a}, and its folder has another name.",
-            "Rename the folder to the id of its run, outside any project that has that run.",
+            f"The {SPEC} in this folder belongs to run {spec.id[:40]!a}, not to the folder's name.",
+            "Rename the folder to that id, in a project that does not have that run.",
             where=str(folder),
         )
     with run_reader(folder) as reader:

@@ -58,7 +58,7 @@ def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
         raise ConfigError.of(
             "run.ambiguous",
             f"{len(found)} runs are called {name}.",
-            f"Name the one you mean by the end of its id: {ids}.",
+            f"Select one by the end of its id: {ids}.",
             where=str(project),
         )
     known = ", ".join(spec.name for _, spec in runs[:8]) or "none yet"

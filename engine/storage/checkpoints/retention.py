@@ -152,7 +152,7 @@ async def delete(run: Run, step: int) -> None:
         raise Refused.of(
             "checkpoint.newest",
             f"Step {step} is the newest checkpoint: the run resumes from it.",
-            "Delete older ones, or the whole run.",
+            "Delete older checkpoints, or the whole run.",
         )
     await drop(run, found, "person")
 
@@ -160,7 +160,7 @@ async def delete(run: Run, step: int) -> None:
 def _kept(run: Run, step: int) -> Checkpoint:
     found = next((one for one in run.reader.checkpoints() if one.step == step), None)
     if found is None:
-        raise Refused.of("checkpoint.unknown", f"This run keeps no checkpoint of step {step}.")
+        raise Refused.of("checkpoint.unknown", f"This run has no checkpoint of step {step}.")
     return found
 
 

@@ -161,7 +161,7 @@ class RunReader:
         for body, advantage in self._rows(sql, values):
             text = unpacked_text(Trajectory, body)
             if room is not None and (room := room - len(text)) < 0:
-                raise damaged(self._file, f"a group holds more than {MOST_TOGETHER >> 20} MB")
+                raise damaged(self._file, f"a group is larger than {MOST_TOGETHER >> 20} MB")
             one = parse_record(Trajectory, text)
             found.append(one.model_copy(update={"advantage": advantage}))
         return found
@@ -341,7 +341,7 @@ def _event(body: object, seq: object) -> Event | UnknownEvent:
     except ValueError as error:
         raise damaged(None, f"event {seq} cannot be read: {in_one_line(error)}") from error
     if event.seq != seq:
-        raise damaged(None, f"event {seq} says that it is event {event.seq}")
+        raise damaged(None, f"event {seq} contains event {event.seq}")
     return event
 
 

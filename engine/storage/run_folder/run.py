@@ -249,7 +249,7 @@ def read_spec(folder: Path) -> RunSpec:
             raise StoreError.of(
                 "store.newer",
                 "This run was made by a newer version of Atelier.",
-                "Update Atelier to open it; nothing in it has been changed.",
+                "Update Atelier to open it; the run was not changed.",
                 where=str(folder),
             )
         return RunSpec.model_validate(data)

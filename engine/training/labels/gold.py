@@ -55,7 +55,7 @@ def _lines(file: Path) -> list[str]:
         raise ConfigError.of(
             "demonstrations.unreadable",
             f"{file.name} cannot be read: {in_one_line(error)[:200]}.",
-            "Move it away, or name another file.",
+            "Move the file away, or set another one.",
             where=str(file),
         ) from error
     return [line for line in text.split("\n") if line.strip()]

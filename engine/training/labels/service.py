@@ -188,9 +188,9 @@ class LabelService:
         if following - label.step > MOST_STALE:
             raise Refused.of(
                 "label.too_stale",
-                f"This group is {following - label.step} steps old; the policy has moved on, and "
-                f"{MOST_STALE} is the most that can be corrected for.",
-                "Keep the label as an example for the judge, or pin a trajectory as gold.",
+                f"This group is {following - label.step} steps old, but only groups up to "
+                f"{MOST_STALE} steps old can be trained again.",
+                "Use the label as an example for the judge, or mark a trajectory as gold.",
             )
 
 
@@ -210,8 +210,8 @@ def _check_word(word: Word, siblings: dict[str, Trajectory]) -> None:
     if word.kind in SCORING and failed:
         raise Refused.of(
             "label.failed_attempt",
-            f"Attempt {siblings[failed[0]].index + 1} failed, so it cannot be scored.",
-            "Leave it out of the ranking; it is not used for training.",
+            f"Trajectory {siblings[failed[0]].index + 1} failed, so it cannot be scored.",
+            "Leave this trajectory out of the ranking; training does not use it.",
         )
 
 

@@ -216,9 +216,9 @@ def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> P
     of = f"{first.bad_count} of the {first.lines} lines of {first.path}"
     return Problem(
         code="demonstrations.bad_lines",
-        message=f"{of} cannot be learned from. {' '.join(lines)}"
+        message=f"{of} cannot be used for training. {' '.join(lines)}"
         + (f" {more} more." if more else ""),
-        hint=hint or "Fix them, or train without them: --set sft.skip_bad_lines=true.",
+        hint=hint or "Fix these lines, or skip them: --set sft.skip_bad_lines=true.",
         where=f"{first.path}, line {first.bad[0].line}",
     )
 
@@ -278,7 +278,7 @@ def stored_examples(
         if problem := refusal([source.file], skip=False):
             raise StoreError.of(
                 "demonstrations.changed",
-                "The demonstrations that this run keeps cannot be read anymore.",
+                "The demonstrations stored with this run cannot be read.",
                 "Start another run.",
                 where=str(folder / name),
                 detail=problem.message,

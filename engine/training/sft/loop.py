@@ -123,7 +123,7 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
     step = found.step if found else 0
     plan = run.spec.supervised
     if plan and plan.skipped and not history:
-        words = f"Trains without {plan.skipped} invalid lines (sft.skip_bad_lines)."
+        words = f"{plan.skipped} invalid lines are skipped (sft.skip_bad_lines)."
         await run.log("warning", "sft", words)
     validation = await measure(run, policy, held_out, step)
     if validation and step == 0:  # where the loss only rises, it stays the best

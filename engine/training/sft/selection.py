@@ -76,7 +76,7 @@ def _unfit(one: TrajectorySummary, rule: Rule) -> str:
     if one.truncated:
         return "cut off by a token limit"
     if not one.turns:
-        return "no answer of the model"
+        return "no response of the model"
     if rule.least is not None and one.reward < rule.least:
         return f"reward below {rule.least:g}"
     return ""

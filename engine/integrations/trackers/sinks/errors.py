@@ -22,7 +22,7 @@ class SinkError(Exception):
 
 def unreachable(address: str, error: Exception) -> SinkError:
     words = f"cannot be reached at {address}."
-    hint = "Check the address and the network; unsent data follows as soon as it is back."
+    hint = "Check the address and the network; unsent data is uploaded later."
     return SinkError("unreachable", words, hint, f"{type(error).__name__}: {error}")
 
 

@@ -43,7 +43,7 @@ class Sink:
 
     def _write_config(self, run: dict[str, Any]) -> None:
         text = json.dumps(run["settings"], indent=1, sort_keys=True)
-        description = metadata.create_summary_metadata("config", "What the run was started with.")
+        description = metadata.create_summary_metadata("config", "Settings of the run.")
         tensor = make_tensor_proto([f"```\n{text}\n```"])
         value = Summary.Value(tag="config", metadata=description, tensor=tensor)
         self._add(Summary(value=[value]), 0, run["started_at"])

@@ -225,7 +225,7 @@ class LoraModel:
             raise PolicyError.of(
                 "policy.other_adapter",
                 f"This adapter does not fit this model: {strangers[0]}.",
-                "Use one that was trained on the same base model.",
+                "Use an adapter that was trained on the same base model.",
                 where=str(folder),
             )
 

@@ -58,13 +58,13 @@ def verify_forward(model: Computed, max_context: int) -> None:
     size = plain_SH.float().norm()
     apart = ((ours_SH.float() - plain_SH.float()).norm() / size).item()
     if not apart <= HIDDEN_TOLERANCE[model.dtype]:
-        reason = f"its layers give states {apart:.1%} apart from transformers' own"
+        reason = f"its hidden states differ by {apart:.1%} from those of transformers"
         raise _refusal(model, reason, f"relative difference {apart}")
     plain_S = plain_SV[:-1].float().log_softmax(-1).gather(-1, targets_S[:, None])[:, 0]
     gap = (ours_S - plain_S).abs().mean().item()
     if not gap <= HEAD_TOLERANCE[model.dtype]:
-        reason = f"its log-probs are {gap:.3g} nats per token apart from transformers' own"
-        raise _refusal(model, reason, f"the head alone, mean |difference| {gap}")
+        reason = f"its log-probs differ by {gap:.3g} nats per token from transformers"
+        raise _refusal(model, reason, f"head only, mean |difference| {gap}")
 
 
 def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
@@ -91,7 +91,7 @@ def plain_forward(trained: PeftModel, tokens_S: Tensor) -> tuple[Tensor, Tensor]
         base.set_attn_implementation(attention.NAME)
         hook.remove()
     if not seen:
-        raise ValueError("its output embeddings are not what computes the logits")
+        raise ValueError("its logits are not computed by its output embeddings")
     return seen[0][0], logits_1SV[0]
 
 

@@ -39,7 +39,7 @@ def _late(place: Place, client: Client | None, seconds: float) -> LaunchError:
     if stage == "reach":
         return problems.timed_out(place, seconds)
     if stage == "greet":
-        return problems.no_response(place, f"says nothing that is SSH within {seconds:.0f} s")
+        return problems.no_response(place, f"sent no SSH greeting within {seconds:.0f} s")
     return problems.auth_timed_out(place, seconds)
 
 
@@ -71,7 +71,7 @@ def _ssh(error: asyncssh.Error, place: Place, client: Client | None, tried: Trie
         return problems.no_common_algorithm(place, reason)
     if isinstance(error, asyncssh.ProtocolError | asyncssh.ProtocolNotSupported):
         return problems.no_response(
-            place, f"speaks no SSH that we know ({problems.printable(reason, 200)})"
+            place, f"uses an unknown SSH version ({problems.printable(reason, 200)})"
         )
     return problems.closed(place, reason)
 

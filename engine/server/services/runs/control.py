@@ -174,11 +174,9 @@ def refuse_extension(run: RunSummary) -> None:
     """Raises Refused if no steps can be added to a run of this kind."""
     match run.kind:
         case "evaluation":
-            raise Refused.of("run.no_steps", "An evaluation has no steps to add.")
+            raise Refused.of("run.no_steps", "Steps cannot be added to an evaluation.")
         case "outside":
-            raise Refused.of(
-                "run.no_steps", "The script decides the number of steps.", "Change it."
-            )
+            raise Refused.of("run.no_steps", "The script sets the number of steps.", "Edit it.")
         case "sft":
             raise Refused.of(
                 "run.no_steps",
@@ -195,8 +193,8 @@ def refuse_resumption(run: RunSummary, steps: int | None) -> None:
     if run.kind == "outside":
         raise Refused.of(
             "run.outside",
-            f"A script trains {run.name}: only it can make rollouts.",
-            f"Start it again; it resumes after step {run.step}.",
+            f"A script trains {run.name}: only the script can make rollouts.",
+            f"Start the script again: the run resumes after step {run.step}.",
         )
     if run.kind in WEIGHTLESS:
         raise Refused.of(

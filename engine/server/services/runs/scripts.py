@@ -56,7 +56,7 @@ class ScriptRuns:
         """End a script's session, finished or not as `request` says, and wait for the run's end."""
         session = self._resources.script_sessions.get(run_id)
         if session is not None and session.script.key == request.key:
-            session.leave("Its script has ended.", request.finished)
+            session.leave("The script has ended.", request.finished)
             await self._lifecycle.ended(run_id)
         return self._lifecycle.summary(run_id)
 
@@ -95,7 +95,7 @@ class ScriptRuns:
                 f"Another script is already training {spec.name} (process {session.script.pid}).",
                 "Wait for it, end it, or give the model another name.",
             )
-        session.leave("Its script has ended.", False)
+        session.leave("The script has ended.", False)
         await self._lifecycle.ended(spec.id)
         return None
 
@@ -110,5 +110,5 @@ def _refuse_ended(spec: RunSpec, folder: Path) -> None:
         raise Refused.of(
             "outside.stopped",
             f"{spec.name} was stopped by hand at step {last.step}.",
-            "Start the script again: it resumes from there.",
+            "Start the script again: the run resumes from there.",
         )

@@ -78,8 +78,8 @@ def test_amounts_are_of_one_unit() -> None:
     assert tick_words(HostTick(stage="installing", words="numpy", done=3, total=228)) == (
         "Installing numpy · 3 of 228"
     )
-    assert tick_words(HostTick(stage="removing", words="everything of ours")) == (
-        "Removing everything of ours"
+    assert tick_words(HostTick(stage="removing", words="Atelier's files")) == (
+        "Removing Atelier's files"
     )
     assert share_of(WHEELS) == pytest.approx(210 / 526)
     assert share_of(HostTick(stage="looking", words="")) is None
