@@ -27,7 +27,7 @@ SHARES = {
     "checking": (0.0, 0.02),
     "downloading": (0.02, 0.6),
     "installing": (0.6, 0.95),
-    "trying": (0.95, 1.0),
+    "testing": (0.95, 1.0),
     "verifying": (0.0, 0.02),
     "removing": (0.0, 1.0),
 }

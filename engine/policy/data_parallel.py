@@ -14,21 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.hardware.machine import threads
-from engine.policy.base import (
-    AdamStep,
-    OnRestart,
-    Pair,
-    PolicyInfo,
-    PolicySpec,
-    PreferenceModel,
-    Progress,
-    SampledToken,
-    SampleRequest,
-    ScoreBatch,
-    Scores,
-    TrainBatch,
-    TrainItem,
-)
+from engine.policy import base
 from engine.policy.prefix import shared
 from engine.policy.worker import TORCH, TorchPolicy
 from engine.protocol.records.hardware import Card
@@ -48,8 +34,8 @@ class ParallelPolicy:
         self._sampling = [0] * len(trainers)
         self._done: list[tuple[int, int]] = []
         self.version = 0
-        self.on_progress: Progress = lambda done, total: None
-        self.on_restart: OnRestart | None = None
+        self.on_progress: base.Progress = lambda done, total: None
+        self.on_restart: base.OnRestart | None = None
         for number, trainer in enumerate(trainers):
             trainer.on_progress = lambda done, total, n=number: self._progress(n, done, total)  # type: ignore[misc]
 
@@ -82,11 +68,11 @@ class ParallelPolicy:
     def pids(self) -> list[int]:
         return [pid for trainer in self._trainers for pid in trainer.pids]
 
-    async def load(self, spec: PolicySpec) -> PolicyInfo:
+    async def load(self, spec: base.PolicySpec) -> base.PolicyInfo:
         infos = await _all(trainer.load(spec) for trainer in self._trainers)
         return infos[0].model_copy(update={"seconds": max(info.seconds for info in infos)})
 
-    async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
+    async def sample(self, request: base.SampleRequest) -> AsyncIterator[list[base.SampledToken]]:
         place = min(range(len(self._trainers)), key=self._sampling.__getitem__)
         self._sampling[place] += 1
         try:
@@ -104,7 +90,7 @@ class ParallelPolicy:
     async def sampling(self) -> dict[str, float]:
         return _mean(await _all(trainer.sampling() for trainer in self._trainers))
 
-    async def score(self, batch: ScoreBatch) -> list[Scores]:
+    async def score(self, batch: base.ScoreBatch) -> list[base.Scores]:
         shares = self._shares(batch.items)
         dealt = [
             batch.model_copy(update={"items": [batch.items[n] for n in share]}) for share in shares
@@ -114,15 +100,15 @@ class ParallelPolicy:
         found = [scores for answer in answers for scores in answer]
         return [scores for _, scores in sorted(zip(places, found, strict=True), key=lambda p: p[0])]
 
-    async def features(self, items: list[TrainItem]) -> list[list[float]]:
+    async def features(self, items: list[base.TrainItem]) -> list[list[float]]:
         return await self._trainers[0].features(items)
 
     async def fit_preferences(
-        self, features_ND: list[list[float]], pairs: list[Pair]
-    ) -> PreferenceModel:
+        self, features_ND: list[list[float]], pairs: list[base.Pair]
+    ) -> base.PreferenceModel:
         return await self._trainers[0].fit_preferences(features_ND, pairs)
 
-    async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
+    async def forward_backward(self, batch: base.TrainBatch) -> dict[str, float]:
         shares = [[batch.items[n] for n in share] for share in self._shares(batch.items)]
         self._done = [(0, len(share)) for share in shares]
         answers = await _all(
@@ -134,7 +120,7 @@ class ParallelPolicy:
         summed = {n: sum(a.get(n, 0.0) for a in used) for n in SUMMED}
         return answers[0] | _mean(used) | summed
 
-    async def optim_step(self, step: AdamStep) -> dict[str, float]:
+    async def optim_step(self, step: base.AdamStep) -> dict[str, float]:
         return (await _all(trainer.optim_step(step) for trainer in self._trainers))[0]
 
     async def optim_reset(self) -> None:
@@ -162,7 +148,7 @@ class ParallelPolicy:
         await asyncio.gather(*(trainer.close() for trainer in self._trainers))
         await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
 
-    def _shares(self, items: Sequence[TrainItem]) -> list[list[int]]:
+    def _shares(self, items: Sequence[base.TrainItem]) -> list[list[int]]:
         return partition_sequences([item.tokens for item in items], len(self._trainers))
 
     def _progress(self, number: int, done: int, total: int) -> None:

@@ -88,7 +88,7 @@ def await_moment(process: "subprocess.Popen[str]", moment: str, chance: random.R
         list(itertools.islice(process.stdout, signs))
         time.sleep(chance.uniform(0.0, 0.3))
     else:
-        next((line for line in process.stdout if '"trying"' in line), None)
+        next((line for line in process.stdout if '"testing"' in line), None)
 
 
 def await_mark(process: "subprocess.Popen[str]", place: Path) -> None:
@@ -101,7 +101,7 @@ def installed(checkout: Checkout) -> Checkout:
     two: while it is tried out, and between its mark and the switch."""
     chance, begun = random.Random(SEED), set[str]()
     place = checkout.cache / "environments"
-    for moment in ("any", "trying", "any", "mark", "any"):
+    for moment in ("any", "testing", "any", "mark", "any"):
         process = checkout.start("environments", "install", NAME, "--use", "--json")
         await_moment(process, moment, chance)
         if moment == "mark":

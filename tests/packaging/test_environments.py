@@ -59,7 +59,7 @@ def test_an_installation_says_how_far_it_is(checkout: Checkout) -> None:
     *ticks, status = map(json.loads, done.stdout.splitlines())
     assert done.returncode == 0, done.stderr
     stages = [tick["stage"] for tick in ticks]
-    assert list(dict.fromkeys(stages)) == ["downloading", "installing", "trying"]
+    assert list(dict.fromkeys(stages)) == ["downloading", "installing", "testing"]
     assert [t["share"] for t in ticks] == sorted(t["share"] for t in ticks)
     assert "pyarrow 1.0" in ticks[0]["words"]
     assert status["state"] == "ready"

@@ -168,7 +168,7 @@ class ScriptSessions:
             raise RolloutError.of(
                 "outside.other_step",
                 f"{model} was requested, but this engine samples {self.name}@{self.step} now.",
-                "Omit the step for the newest policy; to compare steps, use `engine eval` or "
+                "Omit the step for the newest policy; to compare steps, use `atelier eval` or "
                 "the Checkpoints page.",
             )
         raise RolloutError.of(

@@ -140,7 +140,7 @@ class Installer:
 
     async def _bring_uv(self) -> str:
         """Upload the pinned uv for the server's architecture; returns its path on the server."""
-        self._tell(HostTick(stage="bringing", words="uv"))
+        self._tell(HostTick(stage="uploading", words="uv"))
         report = self._report
         (wheel,) = await bring_wheels("uv", report.machine, report.libc, "3.11", self._hear)
         program = await asyncio.to_thread(_program, wheel)
@@ -186,7 +186,7 @@ class Installer:
             return self._offline
         if self._report.engine == "engine-cpu":
             return True
-        self._tell(HostTick(stage="looking", words="access to the package index"))
+        self._tell(HostTick(stage="surveying", words="access to the package index"))
         try:
             await self._shell.run(
                 UV + "export UV_HTTP_TIMEOUT=10 UV_HTTP_RETRIES=1\n"
@@ -256,7 +256,7 @@ class Installer:
 
     async def _try(self) -> None:
         """Import the main packages on the server, then mark the engine as complete."""
-        self._tell(HostTick(stage="trying", words="the engine"))
+        self._tell(HostTick(stage="testing", words="the engine"))
         locks = LOCKS[self._report.engine]
         stamp = {
             name: sha256_of(checkout() / "packaging" / "locks" / f"{name}.txt") for name in locks
@@ -282,13 +282,13 @@ class Installer:
             def sent(count: int, name: str = file.name) -> None:
                 nonlocal done
                 done += count
-                self._tell(HostTick(stage="bringing", words=name, done=done, total=total))
+                self._tell(HostTick(stage="uploading", words=name, done=done, total=total))
 
             await upload_file(self._shell, file, target, sha256, sent, mode)
 
     def _hear(self, words: str, done: int, total: int) -> None:
         """Report the progress of wheel downloads to this machine."""
-        self._tell(HostTick(stage="looking", words=words, done=done, total=total))
+        self._tell(HostTick(stage="surveying", words=words, done=done, total=total))
 
 
 async def roll_back(shell: Shell) -> str:

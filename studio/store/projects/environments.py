@@ -20,7 +20,7 @@ STAGES: dict[EnvironmentStage, str] = {
     "checking": "Checking installed packages",
     "downloading": "Downloading",
     "installing": "Installing",
-    "trying": "Testing",
+    "testing": "Testing",
     "verifying": "Checking every file",
     "removing": "Removing",
 }

@@ -246,7 +246,7 @@ class FakeHosts:
     async def _install(self, name: str) -> None:
         total = 526_000_000
         for done in range(0, total, total // 4):
-            tick = HostTick(stage="bringing", words="torch 2.13.0", done=done, total=total)
+            tick = HostTick(stage="uploading", words="torch 2.13.0", done=done, total=total)
             self.change(name, state="installing", tick=tick)
             await asyncio.sleep(self.pace_s)
         self.change(name, state="starting", tick=None)
