@@ -30,7 +30,7 @@ def _whole(wanted: UseEngine) -> ChosenEngine:
     title = title_of(wanted.name)
     status = status_of(wanted.name)
     if not status.engine:
-        raise Refused.of("engine.none", f"The {wanted.name} environment has no engine.")
+        raise Refused.of("engine.none", f"The Python environment {wanted.name} contains no engine.")
     home = wanted.home or status.home
     python = Path(home) / "bin" / "python"
     if home not in status.homes or not python.exists() or engine_home(python) is None:

@@ -210,14 +210,14 @@ def _sampled(item: TrainItem) -> int:
 
 def _verdict(one: Trajectory, fit: Fit, features_D: Sequence[float]) -> Verdict:
     score = score_of(fit.model, features_D)
-    like = "Like those preferred" if score >= 0.5 else "Like those not preferred"
+    like = "Resembles preferred" if score >= 0.5 else "Resembles rejected"
     return Verdict(
         trajectory_id=one.id,
         judge=NAME,
         rubric=NAME,
         score=score,
-        reason=f"{like} in {fit.groups} groups; agrees with {fit.accuracy.share:.2f} of "
-        f"{fit.accuracy.pairs} held-out pairs (fit {fit.version}).",
+        reason=f"{like} trajectories of {fit.groups} groups. This model (fit {fit.version}) orders "
+        f"{fit.accuracy.share:.2f} of {fit.accuracy.pairs} held-out pairs correctly.",
     )
 
 

@@ -35,7 +35,7 @@ from engine.reward.order import (
 LEFT_OUT = Problem(
     code="label.excluded",
     message="You excluded this trajectory.",
-    hint="Undo the label to bring it back.",
+    hint="Undo the label to include the trajectory again.",
 )
 
 

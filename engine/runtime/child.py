@@ -352,4 +352,4 @@ def _exit_words(code: int) -> str:
     if code >= 0:
         return f"exit {code}"
     name = signal.Signals(-code).name
-    return f"{name}, out of memory, or killed by another program" if code == -9 else name
+    return f"{name}: out of memory, or killed by another program" if code == -9 else name

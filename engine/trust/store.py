@@ -102,7 +102,7 @@ def _run_file(run_id: str) -> Path:
 def _not_written(folder: Path, error: OSError) -> Refused:
     return Refused.of(
         "trust.not_written",
-        f"The confirmation cannot be kept: {error.strerror}.",
+        f"Your confirmation cannot be saved: {error.strerror}.",
         "Check free space and permissions of the folder.",
         where=str(folder),
     )

@@ -147,7 +147,7 @@ def _print_choice(choice: EngineChoice, as_json: bool) -> int:
         say_json(choice)
     else:
         place = "" if choice.current.built_in else f" in {choice.current.home}"
-        say(f"The next start uses the {title_of(choice.current.name)}{place}.")
+        say(f"Selected from the next start on: the {title_of(choice.current.name)}{place}.")
     return 0
 
 

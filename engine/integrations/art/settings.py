@@ -53,7 +53,7 @@ REFUSED: dict[tuple[str, str], Refusal] = {
     ("init_args", "rope_scaling"): Refusal("Save the model with its scaling.", (None,)),
     ("init_args", "trust_remote_code"): Refusal("Model code is never run.", (False,)),
     ("init_args", "resize_model_vocab"): Refusal("Save the model resized.", (None,)),
-    ("init_args", "revision"): Refusal("Name the folder of that revision as base_model.", (None,)),
+    ("init_args", "revision"): Refusal("Set base_model to the folder of that revision.", (None,)),
     ("engine_args", "model"): Refusal("Name the model as base_model."),
     ("engine_args", "tokenizer"): Refusal("Save model and tokenizer in one folder.", (None,)),
     ("engine_args", "dtype"): Refusal(
@@ -64,9 +64,11 @@ REFUSED: dict[tuple[str, str], Refusal] = {
     ("engine_args", "hf_overrides"): Refusal("Save the model with these settings.", (None, {})),
     ("engine_args", "trust_remote_code"): Refusal("Model code is never run.", (False,)),
     ("engine_args", "revision"): Refusal("Use its folder as base_model.", (None,)),
-    ("engine_args", "generation_config"): Refusal("Set sampling in each request.", ("vllm",)),
+    ("engine_args", "generation_config"): Refusal(
+        "Set sampling parameters in each request.", ("vllm",)
+    ),
     ("engine_args", "override_generation_config"): Refusal(
-        "Set sampling in each request.", (None, {})
+        "Set sampling parameters in each request.", (None, {})
     ),
     ("peft_args", "lora_dropout"): Refusal(PLAIN_LORA, (0, 0.0)),
     ("peft_args", "bias"): Refusal(PLAIN_LORA, ("none",)),

@@ -114,7 +114,7 @@ def _check(histories: list[list[Completion]], temperature: float, where: str) ->
                 "outside.other_temperature",
                 f"A completion was sampled at temperature {one.temperature:g} and top_p "
                 f"{one.top_p:g}; this run needs temperature {temperature:g} and top_p 1.",
-                "Omit both in requests for training, or start the run with another "
+                "Omit temperature and top_p in requests that are trained on, or set "
                 "train.temperature.",
                 where=where,
             )

@@ -213,7 +213,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
             "sharing/train",
             "share",
             "Computed tokens as a share of those without prefix sharing; lower is less work.",
-            "100 % although prompts are shared: raise train.batch_tokens",
+            "If this is 100 % although prompts are shared, raise train.batch_tokens",
         ),
         (
             "sharing/sample",

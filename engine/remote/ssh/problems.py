@@ -182,7 +182,7 @@ def host_key_revoked(place: Place, where: str) -> LaunchError:
 def host_certificate(place: Place, why: str) -> LaunchError:
     return of(
         "host_certificate",
-        f"{place} shows an invalid certificate of a known authority: {printable(why)}.",
+        f"{place} presents an invalid host certificate: {printable(why)}.",
         "Ask its administrator to have the host certificate renewed.",
     )
 

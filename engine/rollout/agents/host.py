@@ -135,7 +135,7 @@ class Host:
             raise Failure(
                 "agent.missing",
                 "There is no %s in the project." % name,
-                "Write one with `rollout(scenario, model)`, or set agent.file.",
+                "Create it with a function `rollout(scenario, model)`, or set agent.file.",
                 path,
             )
         try:

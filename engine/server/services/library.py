@@ -174,7 +174,7 @@ def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
     missing = ConfigError.of(
         "agent.missing",
         f"There is no {agent.file} in the project.",
-        "Write one with `rollout(scenario, model)`, or set agent.file.",
+        "Create it with a function `rollout(scenario, model)`, or set agent.file.",
         where=str(path / agent.file),
     )
     return [*found, missing.problem]

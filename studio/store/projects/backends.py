@@ -147,7 +147,7 @@ def _weights(config: ProjectConfig, facts: BackendFacts | None) -> Note:
         link = SETTINGS if facts.idle_cards else ("", "")
         return Note(words, "bad", f"Weights in {bits} need a GPU", link)
     share = "half" if config.backend.weights == "8bit" else "a quarter"
-    return Note(f"About {share} of the memory of 16 bits. The adapter is not quantized.")
+    return Note(f"Needs {share} of the memory of 16-bit weights. The adapter is not quantized.")
 
 
 def _precision(config: ProjectConfig) -> str:

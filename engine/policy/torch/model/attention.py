@@ -59,7 +59,7 @@ def attend(
     if unknown := [n for n, value in changes.items() if isinstance(value, Tensor) or value]:
         raise ModelError.of(
             "model.unusual_attention",
-            f"This model changes its attention ({', '.join(unknown)}), which is not supported.",
+            f"This model uses an attention variant that is not supported: {', '.join(unknown)}.",
             "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
         )
     if attention_mask is not None or dropout:

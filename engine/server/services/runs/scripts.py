@@ -47,7 +47,7 @@ class ScriptRuns:
         if session is None or run.state not in ACTIVE_STATES:  # it has ended, and is being closed
             raise Refused.of(
                 "outside.not_open",
-                f"The run of {run.name} is not active.",
+                f"The run {run.name} is not active.",
                 "Start the script again: the run resumes where it stopped.",
             )
         return session
