@@ -139,7 +139,7 @@ def put_together(
         tell("installing", first, len(files), ", ".join(one.name for one, _ in few))
         lay_down(place, home, few, held)
     shutil.rmtree(place.arriving, ignore_errors=True)
-    tell("trying", 0, 1, "importing what matters")
+    tell("testing", 0, 1, "importing what matters")
     try_out(place, home)
     mark(place, home, len(files))
     return home
@@ -206,7 +206,7 @@ def damage(place: Place, home: Path, tell: Tell) -> list[str]:
         tell("verifying", count, len(records), record.parent.name.removesuffix(".dist-info"))
         wrong += damaged_files(packages, record)
     if not wrong:
-        tell("trying", 0, 1, "importing what matters")
+        tell("testing", 0, 1, "importing what matters")
         try:
             try_out(place, home)
         except Refusal as refusal:

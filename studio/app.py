@@ -176,7 +176,7 @@ class Studio:
             self.theme.set_mode(settings.theme)
 
     def _settings_unwritten(self, why: str) -> None:
-        hint = "They hold until the window is closed."
+        hint = "Changes apply until the window is closed."
         words = f"The settings could not be written: {why}."
         self.notifier.problem(Problem(code="studio.services.settings", message=words, hint=hint))
 

@@ -132,12 +132,12 @@ class MainWindow(QMainWindow):
 
 def _card(problem: Problem) -> ErrorCard:
     remedies = [
-        Remedy("engine.start", "Start the engine again", "A few seconds; runs resume from their "
-               "last checkpoint", "Start", "plug-zap"),
-        Remedy("go.settings", "Look at this machine", "Engine, its interpreter, and a check-up",
+        Remedy("engine.start", "Start the engine again", "Takes a few seconds; runs resume from "
+               "their last checkpoint", "Start", "plug-zap"),
+        Remedy("go.settings", "Check this machine", "Engine, interpreter and machine check",
                "Open Settings", "settings"),
     ]  # fmt: skip
-    words = " ".join(part for part in (problem.hint, "Nothing that was stored is lost.") if part)
+    words = " ".join(part for part in (problem.hint, "Stored data is not lost.") if part)
     return ErrorCard(problem.message, words, remedies, problem.where, log=False)
 
 

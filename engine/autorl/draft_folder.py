@@ -34,8 +34,8 @@ def judge_config_of(writer: Writer) -> JudgeConfig:
 
 
 async def open_draft(wanted: DescribeTask) -> Path:
-    """Return the run folder of a draft, created with its project if missing. Raises ConfigError if
-    the folder has other files or a finished project, Refused if it is not trusted."""
+    """Run folder of a project draft, created with its project if missing. Raises ConfigError if the
+    folder has other files or a finished project, Refused if it is not trusted."""
     folder = Path(wanted.folder).expanduser().resolve()
     require_draft_folder(folder)
     if (folder / FILE).exists():
@@ -65,8 +65,7 @@ def find_draft(project: Path) -> Path | None:
 
 
 def require_draft_folder(folder: Path) -> None:
-    """Raise ConfigError if the folder has files but no unfinished project: they belong to a
-    person."""
+    """Raise ConfigError if the folder has a person's files, or a finished project."""
     if (folder / FILE).is_file() and not _is_unfinished(folder):
         raise ConfigError.of(
             "authoring.finished",

@@ -53,7 +53,7 @@ def finish_project(request: FinishProject) -> Path:
 
 
 def copy_agent(folder: Path, tools: bool) -> None:
-    """Copy the files of the agent that are not there yet."""
+    """Copy missing files of the generated agent (`tools`: of the one with MCP tools)."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in (AGENTS / ("tools" if tools else "described")).iterdir():
         if file.is_file() and not (folder / file.name).exists():
@@ -62,8 +62,8 @@ def copy_agent(folder: Path, tools: bool) -> None:
 
 def begin_with_tools(folder: Path, servers: Path | None) -> None:
     """Create an unfinished project with the agent and its MCP servers, so that its packages can be
-    installed and its tools listed. `servers` None keeps its mcp.json. Raises ConfigError if the
-    file has no servers, or the folder has other files."""
+    installed and its tools listed. `servers` is the mcp.json to copy; None keeps the project's.
+    Raises ConfigError if the file has no servers, or the folder has other files."""
     if servers is not None:
         check_file(servers)
     require_draft_folder(folder)
@@ -87,7 +87,7 @@ def _check(draft: Draft) -> None:
         raise ConfigError.of(
             "authoring.incomplete",
             f"The draft has no {' and no '.join(lacking)}.",
-            "Add it, or generate the draft again.",
+            "Write the missing part, or generate the draft again.",
         )
     if len(draft.scenarios) < LEAST or held_out < LEAST_HELD_OUT:
         raise ConfigError.of(

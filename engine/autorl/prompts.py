@@ -50,7 +50,7 @@ AGAIN = (
 
 
 def plan_question(description: str, tools: Sequence[ToolView]) -> Messages:
-    """Return the prompt for title, system prompt and rubric."""
+    """Return the prompt that asks for title, system prompt and rubric of a described task."""
     return _ask(_task(description, tools), PLAN)
 
 
@@ -61,8 +61,8 @@ def scenarios_question(
     before: Sequence[str],
     fruitless: int = 0,
 ) -> Messages:
-    """Return the prompt for `count` inputs unlike those in `before`; `fruitless` is the number of
-    preceding answers without a new one."""
+    """Return the prompt that asks for `count` new scenarios, unlike those in `before`; `fruitless`
+    is the number of preceding answers without a new one."""
     wanted = (TASKS if tools else INPUTS).format(count=count)
     lines = "\n".join(f"- {_line(text)}" for text in before[-SHOWN_BEFORE:])
     known = [UNLIKE.format(lines=lines)] if before else []
@@ -71,7 +71,7 @@ def scenarios_question(
 
 
 def retry_messages(question: Messages, reply: str, why: str) -> Messages:
-    """Return the prompt with an unusable reply and the reason, to ask again."""
+    """Return the prompt followed by an unusable reply and why it is unusable, to ask again."""
     return [
         *question,
         {"role": "assistant", "content": reply},

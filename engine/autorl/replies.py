@@ -28,7 +28,7 @@ class Scenarios(NamedTuple):
 
 
 def read_plan(text: str) -> Plan:
-    """Parse title, system prompt and rubric; a complaint if one is missing."""
+    """Parse title, system prompt and rubric of a reply; a complaint if one is missing."""
     data = json_object(text)
     if data is None:
         return Plan("", "", "", _no_object(text))
@@ -45,7 +45,7 @@ def read_plan(text: str) -> Plan:
 
 
 def read_scenarios(text: str) -> Scenarios:
-    """Parse scenarios one by one; an invalid entry does not affect the others."""
+    """Parse scenarios from a reply; an invalid entry is counted and does not affect the others."""
     data = json_object(text)
     entries = _entries(data) if data is not None else None
     if entries is None:
@@ -58,7 +58,7 @@ def read_scenarios(text: str) -> Scenarios:
             left_out[found] += 1
         else:
             items.append(found)
-    return Scenarios(items, left_out, "" if items else "none of its entries holds an input")
+    return Scenarios(items, left_out, "" if items else "none of its entries has an input")
 
 
 def _entries(data: dict[str, Any]) -> list[Any] | None:
@@ -86,4 +86,4 @@ def _scenario(entry: Any) -> DraftScenario | str:
 def _no_object(text: str) -> str:
     words = " ".join(text.split())
     reason = f", it says: {words[:120]}" if words else ", it is empty"
-    return f"the answer is no JSON object{reason}"
+    return f"the answer is not a JSON object{reason}"

@@ -53,7 +53,7 @@ def similarity(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]
 def without_duplicates(
     kept: Sequence[DraftScenario], new: Sequence[DraftScenario]
 ) -> list[DraftScenario]:
-    """Return new scenarios that are not near duplicates of earlier ones or each other."""
+    """Those of the `new` scenarios that are no near duplicates of `kept` ones or each other."""
     known = [shingles(one.input) for one in kept]
     found = []
     for one in new:
@@ -65,7 +65,8 @@ def without_duplicates(
 
 
 def split(scenarios: Sequence[DraftScenario], seed: int) -> list[DraftScenario]:
-    """Assign a fifth of each difficulty (two in all at least) to validation; the order stays."""
+    """Assign a fifth of the scenarios of each difficulty to validation, and at least two in all;
+    the order stays."""
     by_difficulty: dict[int, list[int]] = {}
     for place, one in enumerate(scenarios):
         by_difficulty.setdefault(one.difficulty or 0, []).append(place)

@@ -26,8 +26,8 @@ AT_ONCE = 12
 """Maximum number of scenarios per request."""
 FRUITLESS = 3
 """Number of consecutive batches without a new scenario after which writing ends."""
-ALIKE = "like another one"
-SURPLUS = "more than were wanted"
+ALIKE = "too similar to another"
+SURPLUS = "more than requested"
 BUDGET = "authoring.budget"
 """Problem code if the budget does not cover the next request."""
 
@@ -46,7 +46,8 @@ class DraftWriter:
         self._problem: Problem | None = None
 
     async def tell(self) -> AsyncGenerator[DraftTicked, None]:
-        """Yield the draft and the maximum cost of the next request; the last tick is `ended`."""
+        """Write the draft, and yield it and the maximum cost of the next request before each; the
+        last tick is `ended`."""
         question = plan_question(self._wanted.description, self._wanted.tools)
         yield self._tick("Writing the system prompt and the rubric", question)
         await self._plan(question)
@@ -112,11 +113,11 @@ class DraftWriter:
             if not (complaint := cut or wrong(call.reply)):
                 return call.reply
             question = retry_messages(question, call.reply, complaint)
-        self._left_out["an answer that could not be used"] += 1
+        self._left_out["unusable answer"] += 1
         if needed:
             self._problem = Problem(
                 code="authoring.useless",
-                message=f"{self._model} did not write what was asked for: {complaint}.",
+                message=f"{self._model} did not return what was requested: {complaint}.",
                 hint="Add detail to the description, or choose another model.",
             )
         return None
@@ -139,8 +140,8 @@ def _of_writer(problem: Problem) -> Problem:
         return problem
     return Problem(
         code=BUDGET,
-        message="The budget is too small for the next request; what is written is kept.",
-        hint="Raise the budget and continue: stored answers are not paid again.",
+        message="The budget is too small for the next request; finished parts are kept.",
+        hint="Raise the budget and continue: stored answers are not paid for again.",
         detail=problem.message,
     )
 
@@ -148,15 +149,15 @@ def _of_writer(problem: Problem) -> Problem:
 def _dried_up(have: int, wanted: int) -> Problem:
     return Problem(
         code="authoring.dried_up",
-        message=f"{have} of {wanted} scenarios were written; further requests brought nothing new.",
+        message=f"{have} of {wanted} scenarios were written; further requests gave no new ones.",
         hint="Continue with these, add detail to the description, or choose another model.",
     )
 
 
 @asynccontextmanager
 async def open_writer(wanted: DescribeTask, run: Run, access: Access) -> AsyncIterator[DraftWriter]:
-    """Yield a writer; its process ends with the block. Raises ConfigError if the price of the model
-    is unknown."""
+    """Yield a writer whose calls are stored in `run`; its process ends with the block. Raises
+    ConfigError if the price of the model is unknown."""
     config = judge_config_of(wanted.writer)
     async with closing(await Provider.start(config, access, run.log_file)) as provider:
         yield DraftWriter(wanted, provider, Ledger(run, provider, config))

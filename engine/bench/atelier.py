@@ -59,7 +59,9 @@ class Atelier:
         max_context: int = 1024,
         policy: Callable[[TorchPolicy], Policy] | None = None,
     ) -> "Atelier":
-        """Start a policy process; `policy` can wrap it with another sampler."""
+        """Start a policy process that logs to the folder `scratch`, and load the model in precision
+        `dtype`. `batch_tokens`: tokens per micro-batch. `policy` can wrap the process, for example
+        with another sampler."""
         trainer = await TorchPolicy.start(scratch / "atelier.log", str(model))
         made = policy(trainer) if policy else trainer
         return await cls.of(made, model, dtype, batch_tokens, max_context, trainer)
@@ -74,7 +76,8 @@ class Atelier:
         max_context: int = 1024,
         trainer: TorchPolicy | None = None,
     ) -> "Atelier":
-        """Load the model into a started policy, which is closed if that fails."""
+        """Load the model into a started policy, which is closed if that fails. `trainer` is its
+        torch process, whose peak GPU memory is reported; None: the memory of its first process."""
         spec = PolicySpec(
             model_path=str(model),
             model=ModelConfig(name=str(model), dtype=dtype, max_context=max_context),  # type: ignore[arg-type]
@@ -95,8 +98,8 @@ class Atelier:
     async def record(
         self, prompts: list[list[int]], shape: Shape, rewards: list[float]
     ) -> list[Attempt]:
-        """Sample `shape.group` completions per prompt, each of exactly `shape.completion`
-        tokens."""
+        """Sample `shape.group` completions of exactly `shape.completion` tokens per prompt. They
+        get the given `rewards`, one per completion in the order of the prompts."""
         ordered = [prompt for prompt in prompts for _ in range(shape.group)]
         sampled = await asyncio.gather(
             *(self._sample(p, shape.completion, n) for n, p in enumerate(ordered))
@@ -125,7 +128,7 @@ class Atelier:
     async def live(
         self, prompts: list[list[int]], shape: Shape, rewards: list[float]
     ) -> StepResult:
-        """Sample, update and publish; a complete step."""
+        """Make and time a complete step: `record`, update, publish the new weights."""
         start_s = time.perf_counter()
         attempts = await self.record(prompts, shape, rewards)
         sampled_s = time.perf_counter()
@@ -167,7 +170,7 @@ class Atelier:
 
 
 def items_of(attempts: Sequence[Attempt]) -> list[TrainItem]:
-    """Return training items of complete groups, with the advantages of training."""
+    """Return training items of complete groups, with advantages as computed in a training run."""
     items = []
     for group in sorted({attempt.group for attempt in attempts}):
         siblings = [attempt for attempt in attempts if attempt.group == group]
@@ -206,7 +209,6 @@ def per_turn(attempts: Sequence[Attempt]) -> list[TrainItem]:
 
 
 def _spans(attempt: Attempt) -> list[tuple[int, int]]:
-    """Half-open ranges of sampled tokens."""
     offset = len(attempt.prompt)
     edges = [
         offset + place

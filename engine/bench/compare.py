@@ -70,7 +70,10 @@ class Bench:
     async def compare(
         self, ours: Atelier, shape: Shape, mode: Mode, prompts: list[list[int]], trl: Path | None
     ) -> Comparison:
-        """Compare Atelier with TRL in one mode, from the same adapter with a new optimizer."""
+        """Compare step times and gradients of Atelier (`ours`) and TRL, from the same adapter with
+        a new optimizer. `replay` times only the update, on trajectories sampled once from
+        `prompts`; `live` also samples. `trl` is the Python with TRL; None measures Atelier
+        alone."""
         worth = rewards_of(shape, 0)
         attempts = await ours.record(prompts, shape, worth)
         adapter = self.scratch / f"adapter-{shape.words.replace('/', '-')}-{mode}"
@@ -117,7 +120,7 @@ class Bench:
             laps["atelier"] += own
             laps[f"trl_{variant}"] = theirs
             ratios[variant] = ratio(theirs, own)
-            self.say(f"{words}: {ratios[variant]:.2f} times ours (TRL, {variant})")
+            self.say(f"{words}: TRL ({variant}) takes {ratios[variant]:.2f} times as long")
             if mode == "replay" and variant == "best":
                 error = difference(first_gradient(after_first), named(load_file(gradient)))
         if not trl:
@@ -168,12 +171,13 @@ def measured(laps: list[StepResult]) -> Measured:
 
 
 def ratio(theirs: list[StepResult], own: list[StepResult]) -> float:
-    """Median over rounds of TRL's seconds divided by Atelier's; machine noise affects both."""
+    """Median over rounds of TRL's seconds (`theirs`) divided by Atelier's (`own`)."""
     return statistics.median(a.seconds / b.seconds for a, b in zip(theirs, own, strict=True))
 
 
 def first_gradient(folder: Path) -> dict[str, Any]:
-    """Gradient of the first step after `optim_reset`, from the saved optimizer state."""
+    """Gradient of the first step after `optim_reset`, from the optimizer state that `Policy.save`
+    wrote into `folder` after that step; tensors by layer and LoRA matrix."""
     moments = load_file(folder / "trainer" / "optimizer.safetensors")
     return named(
         {
@@ -185,7 +189,7 @@ def first_gradient(folder: Path) -> dict[str, Any]:
 
 
 def named(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return tensors by layer and LoRA matrix, without the prefixes of wrappers."""
+    """LoRA tensors with names that begin at `layers.`, without the prefixes of wrappers."""
     return {
         name[name.index("layers.") :].replace(".default", ""): value
         for name, value in tensors.items()

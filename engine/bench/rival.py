@@ -21,7 +21,7 @@ class BenchError(AtelierError):
 
 
 def environment() -> Path:
-    """Return the Python with TRL; the first call installs it into the user's cache."""
+    """Return the Python executable with TRL; the first call installs it into the user's cache."""
     return python_of("bench")
 
 
@@ -87,7 +87,7 @@ class Rival:
                 "TRL's process was killed: it probably ran out of memory."
                 if memory
                 else f"TRL's process ended (exit {code}): {lines[-1][:300]}",
-                "Use a smaller --shape." if memory else "Its last lines are in the detail.",
+                "Use a smaller --shape." if memory else "The end of its log is in the detail.",
                 detail="\n".join(lines[-40:]),
             )
         answer: dict[str, Any] = json.loads(line)

@@ -40,27 +40,28 @@ class Attempt(Value):
 
 
 def parse_shape(text: str) -> Shape:
-    """`P,C,G,Q` → shape. Raises ValueError with one sentence."""
+    """Parse `P,C,G,Q`: tokens of a prompt, tokens of a completion, group size, groups. Raises
+    ValueError with one sentence."""
     parts = text.split(",")
     if len(parts) != 4 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
         raise ValueError(
-            f"{text!r} is not a shape: write prompt, completion, group size and groups as in "
-            "256,64,8,2"
+            f"{text!r} is not a shape: write prompt, completion, group size and groups, for "
+            "example 256,64,8,2"
         )
     shape = Shape(*map(int, parts))
     if shape.group < 2:
-        raise ValueError(f"{text!r} has groups of one attempt: nothing to compare; write 2 or more")
+        raise ValueError(f"{text!r} has a group size of 1: nothing to compare; use 2 or more")
     return shape
 
 
 def prompts(shape: Shape, plain_tokens: list[int], seed: int) -> list[list[int]]:
-    """Prompts, one per group, of tokens that survive detokenising and tokenising."""
+    """Prompts of random `plain_tokens`, one per group."""
     chance = random.Random(seed)
     return [chance.choices(plain_tokens, k=shape.prompt) for _ in range(shape.groups)]
 
 
 def rewards(shape: Shape, seed: int) -> list[float]:
-    """Rewards, one per rollout; every group has rollouts that differ."""
+    """Random rewards in [0, 1), one per rollout."""
     chance = random.Random(seed + 1)
     return [chance.random() for _ in range(shape.attempts)]
 
@@ -68,7 +69,9 @@ def rewards(shape: Shape, seed: int) -> list[float]:
 def multi_turn(
     vocabulary: int, base: int, turns: int, answer: int, observation: int, group: int, seed: int
 ) -> list[Attempt]:
-    """Return a group of multi-turn conversations, without measured log-probs."""
+    """Return a group of conversations of random tokens below `vocabulary`: a prompt of `base`
+    tokens, then `turns` answers of `answer` tokens with observations of `observation` tokens
+    between. Log-probs are 0."""
     chance = random.Random(seed)
     prompt = [chance.randrange(vocabulary) for _ in range(base)]
     attempts = []

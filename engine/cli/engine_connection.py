@@ -45,8 +45,7 @@ async def _end(client: EngineClient) -> None:
 
 @asynccontextmanager
 async def engine_of(folder: Path, workspace: str | None) -> AsyncIterator[EngineClient | None]:
-    """Client of the engine that has this run open; None if none has. Raises Refused if the engine
-    is not found."""
+    """Client of the engine that has this run open, or None. Raises Refused if it is not found."""
     if not await asyncio.to_thread(is_locked, folder):
         yield None
         return

@@ -38,7 +38,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _listing() -> str:
-    """All commands by group, one line each."""
     lines = ["`atelier COMMAND --help` shows the options of a command."]
     for group in GROUPS:
         lines += ["", f"{group.TITLE}:"]

@@ -26,8 +26,8 @@ class RunAndStep(NamedTuple):
 
 
 def find_run_folder(text: str) -> Path:
-    """Folder of a run, whatever its content. Raises ConfigError for an unknown or ambiguous
-    name."""
+    """Folder of the run that `text` names (folder, name or id), whatever its content. Raises
+    ConfigError if it is unknown or ambiguous."""
     folder = Path(text).expanduser()
     if folder.is_dir():
         return folder.resolve()
@@ -52,8 +52,8 @@ def find_run_folder(text: str) -> Path:
 
 
 def find_run_and_step(text: str) -> RunAndStep:
-    """Run and checkpoint of `RUN`, `RUN@STEP`, `RUN@best` or `RUN@newest`. Raises ConfigError if
-    there is no match."""
+    """Run and checkpoint of `RUN`, `RUN@STEP`, `RUN@best`, `RUN@newest`. Raises ConfigError if
+    none."""
     name, at, which = text.rpartition("@")
     if not at or Path(text).expanduser().is_dir():
         return RunAndStep(find_run_folder(text), None)
@@ -63,8 +63,8 @@ def find_run_and_step(text: str) -> RunAndStep:
 
 @contextmanager
 def reading(text: str) -> Iterator[RunReader]:
-    """Open the database of a run for reading. Raises ConfigError for an unknown name, StoreError if
-    the folder is not a run, or one of a newer version."""
+    """Open the database of the run that `text` names for reading. Raises ConfigError for an unknown
+    name, StoreError if the folder is not a run, or one of a newer version."""
     folder = find_run_folder(text)
     read_spec(folder)
     with run_reader(folder) as reader:

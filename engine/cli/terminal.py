@@ -39,13 +39,11 @@ def say(text: str = "") -> None:
 
 
 def write(text: str) -> None:
-    """Write to stdout and flush, without adding a line feed."""
     sys.stdout.write(visible(text))
     sys.stdout.flush()
 
 
 def warn(text: str) -> None:
-    """Write a line to stderr."""
     sys.stderr.write(visible(text) + "\n")
 
 
@@ -54,7 +52,6 @@ def say_json(record: BaseModel) -> None:
 
 
 def _write_json(text: str) -> None:
-    """Write JSON with control characters escaped."""
     sys.stdout.write(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     sys.stdout.flush()
 

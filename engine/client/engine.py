@@ -50,12 +50,12 @@ class EngineCalls(Transport):
         return await self._ask("GET", "/environments", EnvironmentList)
 
     async def act_on_environment(self, name: str, action: EnvironmentAction) -> EnvironmentList:
-        """Start a job, or cancel the active one. Raises Refused with the reason."""
+        """Start or cancel a job on an environment. Raises Refused if another job is active."""
         body = ActOnEnvironment(action=action)
         return await self._ask("POST", f"/environments/{name}", EnvironmentList, body=body)
 
     async def packages(self, project: str) -> EnvironmentView | None:
-        """Packages of a project's agent; None if it needs none."""
+        """Environment of the packages of a project folder's agent; None if it needs none."""
         response = await self._send("GET", "/project/packages", params={"path": project})
         return parse(response, TypeAdapter(EnvironmentView)) if response.content else None
 
@@ -65,6 +65,7 @@ class EngineCalls(Transport):
         return await self._ask("POST", "/project/packages", EnvironmentView, body, params)
 
     async def use_engine(self, name: str, home: str = "") -> EngineChoice:
-        """Choose the engine that is started next. Raises Refused while a run is active."""
+        """Choose the engine that is started next: an environment's name, and its folder if there
+        are several. Raises Refused while a run is active."""
         body = UseEngine(name=name, home=home)
         return await self._ask("POST", "/engine/use", EngineChoice, body=body)

@@ -20,26 +20,27 @@ class JudgingCalls(Transport):
     """Calls about judges, rubrics and labels."""
 
     async def call(self, run_id: str, key: str) -> Call:
-        """Request to a judge with its response, verbatim."""
+        """Stored request to a judge with its response, verbatim, by the cache key of the prompt."""
         return await self._ask("GET", f"/runs/{run_id}/calls/{key}", Call)
 
     async def agreement(self, run_id: str) -> list[Agreement]:
-        """Agreement rows, one per judge and rubric, newest first."""
+        """Agreement of judges with labels: one row per judge and rubric, newest first."""
         return await self._list(f"/runs/{run_id}/agreement", Agreement)
 
     async def disagreements(self, run_id: str, judge: str, rubric: str) -> list[Disagreement]:
-        """Pairs that a judge orders differently than the person, largest difference first."""
+        """Pairs that a judge with this version of its rubric orders differently than the person,
+        largest difference first."""
         params = {"judge": judge, "rubric": rubric}
         return await self._list(f"/runs/{run_id}/disagreements", Disagreement, params=params)
 
     async def price_trial(self, run_id: str, request: TryJudge) -> TrialPrice:
-        """Number of requests and cost of a rescoring, without sending any. Starts the judge
-        process."""
+        """Estimate number and cost of a trial's requests; sends none. Starts the judge process."""
         path, timeout = f"/runs/{run_id}/judge/price", STARTING_S
         return await self._ask("POST", path, TrialPrice, body=request, timeout=timeout)
 
     def try_judge(self, run_id: str, request: TryJudge) -> AsyncGenerator[Tried, None]:
-        """Yield groups as they are judged; closing the iterator cancels the rest."""
+        """Judge groups of a run as a trial, and yield them as they are judged; closing the iterator
+        cancels the rest."""
         return self._records(f"/runs/{run_id}/judge", request, Tried)
 
     async def check_judges(self, project: str) -> JudgeCheck:
@@ -49,7 +50,7 @@ class JudgingCalls(Transport):
         return await self._ask("POST", path, JudgeCheck, params=params, timeout=STARTING_S)
 
     async def suggest_rubric(self, run_id: str, request: TryJudge) -> Suggestion:
-        """Rubric that the judge suggests after its disagreements with the person."""
+        """Ask the judge for a rubric under which it would agree with the person's labels."""
         path, timeout = f"/runs/{run_id}/judge/suggest", STARTING_S
         return await self._ask("POST", path, Suggestion, body=request, timeout=timeout)
 
@@ -58,7 +59,7 @@ class JudgingCalls(Transport):
         return await self._list(f"/runs/{run_id}/labels", Label)
 
     async def preview_label(self, run_id: str, label: Label) -> LabelPreview:
-        """Effect of a label; stores nothing."""
+        """Rewards and advantages that a label would change; stores nothing."""
         path = f"/runs/{run_id}/labels/preview"
         return await self._ask("POST", path, LabelPreview, body=label.for_run(run_id))
 

@@ -68,14 +68,14 @@ class ProjectCalls(Transport):
         return await self._ask("PUT", "/scenarios", ProjectView, body=request, params=params)
 
     async def import_run(self, path: str, request: ImportRun) -> RunSummary:
-        """Import a source completely as a run of the project, or not at all. May take minutes.
-        Raises Refused with the error and its position."""
+        """Import trajectories completely as a run of project `path`, or not at all. May take
+        minutes. Raises Refused with the error and its position."""
         return await self._ask(
             "POST", "/import", RunSummary, body=request, params={"path": path}, timeout=IMPORTING_S
         )
 
     async def forecast(self, path: str, values: dict[str, Any] | None = None) -> Forecast:
-        """Forecast for the project, optionally with these dotted values."""
+        """Forecast of memory, disk and time; `values` (dotted key → value) replace settings."""
         params = {"path": path} | ({"values": json.dumps(values)} if values else {})
         return await self._ask("GET", "/forecast", Forecast, params=params)
 
@@ -87,7 +87,6 @@ class ProjectCalls(Transport):
         )
 
     async def rubric(self, path: str) -> RubricView:
-        """The project's rubric and its versions."""
         return await self._ask("GET", "/rubric", RubricView, params={"path": path})
 
     async def save_rubric(self, path: str, request: SaveRubric) -> RubricView:

@@ -25,12 +25,13 @@ class HostCalls(Transport):
     """Calls about the server list, server actions, and questions of servers to the person."""
 
     async def hosts(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """List servers once the revision exceeds `after`, or after `wait_s` (20) seconds."""
+        """List servers when the list's revision exceeds `after`, at latest after `wait_s` (at most
+        20) seconds."""
         params = {"after": after, "wait": wait_s}
         return await self._ask("GET", "/hosts", HostList, params=params)
 
     async def known_hosts(self) -> HostList:
-        """List with the aliases of the user's SSH configuration that are not in it."""
+        """List the aliases of the user's SSH configuration that are not in the server list."""
         return await self._ask("GET", "/hosts/known", HostList)
 
     async def add_host(self, request: AddHost) -> HostList:
@@ -40,7 +41,7 @@ class HostCalls(Transport):
         return await self._ask("POST", f"/hosts/{name}", HostList, body=request)
 
     def fetch_checkpoint(self, run_id: str, step: int) -> AsyncGenerator[MoveTicked | Moved, None]:
-        """Download a checkpoint of a remote run; a repeated call resumes."""
+        """Download a remote run's checkpoint: yields progress, then its folder. Can be resumed."""
         return self._records(f"/runs/{run_id}/checkpoints/{step}/fetch", None, _MOVED)
 
     def bring_home(self, run_id: str) -> AsyncGenerator[MoveTicked | Moved, None]:

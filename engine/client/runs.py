@@ -68,7 +68,7 @@ class RunCalls(Transport):
         return await self._ask("GET", f"/runs/{run_id}/evaluation", EvaluationResult)
 
     async def demonstrate(self, run_id: str, request: SelectDemonstrations) -> Selection:
-        """Write good trajectories of a run as demonstrations of its project."""
+        """Write selected trajectories of a run as demonstrations of its project."""
         path = f"/runs/{run_id}/demonstrations"
         return await self._ask("POST", path, Selection, body=request, timeout=STARTING_S)
 
@@ -76,7 +76,7 @@ class RunCalls(Transport):
         return await self._ask("GET", f"/runs/{run_id}", RunSummary)
 
     async def repair_run(self, run_id: str) -> RunSummary:
-        """Recover a damaged run up to the damage."""
+        """Recover a damaged run up to the point of damage."""
         return await self._ask("POST", f"/runs/{run_id}/repair", RunSummary, timeout=STARTING_S)
 
     async def remove_run(self, run_id: str) -> None:
@@ -97,7 +97,7 @@ class RunCalls(Transport):
         return await self._ask("POST", f"/runs/{run_id}/groups", GroupPage, body=query)
 
     async def curves(self, run_id: str, query: CurveQuery) -> CurvePage:
-        """Reward statistics per scenario over time."""
+        """Reward statistics per scenario over time, one page."""
         return await self._ask("POST", f"/runs/{run_id}/scenarios", CurvePage, body=query)
 
     async def siblings(self, run_id: str, split: Split, step: int, group: int) -> Siblings:
@@ -111,10 +111,8 @@ class RunCalls(Transport):
         self, run_id: str, after: int = 0
     ) -> AsyncGenerator[Event | UnknownEvent, None]:
         """Replay events after `after`, then follow, until the engine closes the stream or is
-        silent.
-
-        Events with a `seq` arrive once and in order. To resume, pass the last processed `seq`.
-        """
+        silent. Events with a `seq` arrive once and in order. To resume, pass the last processed
+        `seq`."""
         async with aclosing(self._streamed(f"/runs/{run_id}/events", after=after)) as lines:
             async for line in lines:
                 yield decode(line)
@@ -122,8 +120,8 @@ class RunCalls(Transport):
     async def brief_events(
         self, run_id: str, after: int = 0
     ) -> AsyncGenerator[Event | UnknownEvent | History, None]:
-        """Yield events like `events`, with old ones combined into `History` records, for callers
-        that only fold them."""
+        """Yield events after `after` like `events`, with old ones combined into `History` records,
+        for callers that only compute the current state."""
         path = f"/runs/{run_id}/events"
         async with aclosing(self._streamed(path, after=after, brief=1)) as lines:
             async for line in lines:
@@ -153,12 +151,12 @@ class RunCalls(Transport):
         return self._records(path, request, _EXPORT)
 
     async def trackers(self, run_id: str) -> TrackerList:
-        """Trackers that are enabled for the run or received it before."""
+        """State of the trackers that are enabled for the run or received it before."""
         return await self._ask("GET", f"/runs/{run_id}/trackers", TrackerList)
 
     async def track(self, run_id: str, to: Sequence[TrackerName] = ()) -> TrackerList:
-        """Send what these trackers lack of a run; without names, all trackers in the project's
-        settings."""
+        """Send a run to these trackers, from where each stopped; without names, to all trackers in
+        the project's settings."""
         request = TrackRun(to=list(to))
         return await self._ask("POST", f"/runs/{run_id}/track", TrackerList, body=request)
 
@@ -168,7 +166,6 @@ class RunCalls(Transport):
         return self._records("/arena", request, ArenaTicked)
 
     async def tally(self, project: str) -> Tally:
-        """Tally of a project's arena votes."""
         return await self._ask("GET", "/arena", Tally, params={"path": project})
 
     async def open_outside(self, request: OpenOutside) -> OutsideRun:
@@ -191,7 +188,6 @@ class RunCalls(Transport):
 
 
 def _history(line: str) -> History:
-    """Parsed `History` with decoded events."""
     history = History.model_validate_json(line)
     _ = history.events
     return history

@@ -48,8 +48,9 @@ class ReplicaCalls(Transport):
     async def changes(
         self, run_id: str, after: int, wait: float = 0.0, most: int = 2**24
     ) -> Changes:
-        """Changes after event `after`, about `most` bytes before compression; waits up to `wait`
-        seconds (at most 20) for the first."""
+        """Page of the events after event `after` and their rows, of about `most` bytes before
+        compression; waits up to `wait` seconds (at most 20) for the first, else the page is
+        empty."""
         response = await self._send(
             "GET",
             f"/runs/{run_id}/changes",
@@ -62,8 +63,7 @@ class ReplicaCalls(Transport):
         return Changes(response.content, _seq(response, LAST), _seq(response, KNOWN, after))
 
     async def ticks(self, run_id: str) -> AsyncGenerator[ProgressTicked, None]:
-        """Yield progress ticks without stored events, until the engine closes the stream or is
-        silent."""
+        """Yield progress ticks, not stored events, until the engine closes the stream or hangs."""
         path = f"/runs/{run_id}/ticks"
         async with aclosing(self._streamed(path, most_line_bytes=MOST_TICK_BYTES)) as lines:
             async for line in lines:
@@ -85,7 +85,7 @@ def _seq(response: httpx.Response, header: str, otherwise: int | None = None) ->
     """Event number in a header. Raises LaunchError if it is invalid."""
     text = response.headers.get(header, "" if otherwise is None else str(otherwise))
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < MOST_SEQ):
-        raise bad_answer(response, f"its header {header} is no number of an event")
+        raise bad_answer(response, f"the header {header} is not an event number")
     return int(text)
 
 
@@ -98,18 +98,20 @@ class SyncCalls(Transport):
     """Calls for uploads and downloads; an interrupted transfer resumes when it is called again."""
 
     async def missing(self, request: SyncFolder) -> Missing:
-        """Contents that have to be uploaded before `commit`."""
+        """Hashes of file contents that have to be uploaded before `commit`."""
         return await self._ask("POST", "/sync/missing", Missing, body=request, timeout=COMMITTING_S)
 
     async def commit(self, request: SyncFolder) -> Synced:
-        """Change the folder to the manifest. Raises Refused if contents are missing."""
+        """Change the server's folder to the files of the manifest. Raises Refused if contents are
+        missing."""
         return await self._ask("POST", "/sync/commit", Synced, body=request, timeout=COMMITTING_S)
 
     async def send_content(
         self, file: Path, sha256: str, size: int, sent: Callable[[int], None]
     ) -> None:
-        """Upload a file from where an earlier upload stopped; verified by the engine. Raises
-        Refused if the file has changed since it was hashed."""
+        """Upload a file from where an earlier upload stopped; `sent` receives counts of bytes,
+        earlier ones included. The engine verifies it. Raises Refused if the file has changed since
+        it was hashed."""
         path = f"/sync/contents/{sha256}"
         offset = (await self._ask("GET", path, Begun)).bytes
         sent(offset)
@@ -129,7 +131,7 @@ class SyncCalls(Transport):
         return await self._ask("POST", "/lease", Leased, body=request)
 
     async def home_requests(self, wait_s: float) -> list[HomeRequest]:
-        """Open home requests; waits until there is one."""
+        """Home requests that were not fetched yet; waits up to `wait_s` seconds for one."""
         page = await self._ask("GET", "/home-requests", HomeRequestList, params={"wait": wait_s})
         return page.requests
 
@@ -144,19 +146,19 @@ class SyncCalls(Transport):
         await self._send("POST", f"/runs/{run_id}/hand_over")
 
     async def forget_files(self, run_id: str, below: str) -> None:
-        """Delete files in that folder of the run that were made for download."""
+        """Delete the remote run's exports in folder `below`, which were made for download."""
         await self._send("DELETE", f"/runs/{run_id}/files", params={"below": below})
 
     async def run_files(self, run_id: str, below: str) -> Manifest:
-        """Files of a run below a path, with hashes; never its database."""
+        """Files of a run in folder `below` (empty: all), with hashes; never its database."""
         path, params = f"/runs/{run_id}/files", {"below": below}
         return await self._ask("GET", path, Manifest, params=params, timeout=COMMITTING_S)
 
     async def fetch_file(
         self, run_id: str, path: str, target: BinaryIO, begin: int, size: int, came: Progress
     ) -> None:
-        """Write the file from byte `begin` on to `target`; `size` is its announced size. Raises
-        LaunchError if more arrives."""
+        """Write the run's file from byte `begin` on to `target`; `size` is its announced size, and
+        `came` receives counts of bytes. Raises LaunchError if more arrives."""
         left = size - begin
         params: dict[str, str | int] = {"path": path, "offset": begin}
         try:
@@ -168,7 +170,7 @@ class SyncCalls(Transport):
                 async with aclosing(blocks_of(response)) as blocks:
                     async for block in blocks:
                         if len(block) > left:
-                            words = f"more comes than the {size} bytes it announced"
+                            words = f"it is longer than the announced {size} bytes"
                             raise bad_answer(response, words)
                         left -= len(block)
                         await asyncio.to_thread(target.write, block)

@@ -26,7 +26,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 async def blocks_of(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """Blocks of the body as they arrive. Raises LaunchError if the body is compressed."""
     if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
-        raise bad_answer(response, "it is compressed, which no engine does")
+        raise bad_answer(response, "it is compressed, but engines never compress")
     raw = response.aiter_raw()
     try:
         async for block in raw:
@@ -80,11 +80,11 @@ def _text(line: bytearray, response: httpx.Response) -> str:
     try:
         return line.decode().rstrip("\r")
     except UnicodeDecodeError as error:
-        raise bad_answer(response, "it is no UTF-8") from error
+        raise bad_answer(response, "it is not UTF-8") from error
 
 
 def bad_answer(response: httpx.Response, why: str, detail: str = "") -> LaunchError:
-    """Error for a response that no engine of Atelier would send."""
+    """Error for a response that no engine of Atelier would send; `why` ends its message."""
     return LaunchError.of(
         "engine.bad_answer",
         f"The engine sent an invalid response: {why}.",
@@ -228,7 +228,7 @@ def _line(line: str, item: type[T] | TypeAdapter[T], response: httpx.Response) -
 
 
 def refusal(response: httpx.Response, body: bytes) -> Refused:
-    """Error with the engine's problem, or with the HTTP status if the body contains none."""
+    """Refused error with the engine's problem in the body, or else the HTTP status."""
     try:
         return Refused(Problem.model_validate_json(body))
     except ValidationError:

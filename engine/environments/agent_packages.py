@@ -17,8 +17,8 @@ TITLE = "Packages of the agent"
 
 
 def packages_name(project: Path, agent: AgentConfig) -> str:
-    """Return the name of the agent's environment; empty without requirements. Raises ConfigError if
-    the file is missing, or outside of the project and not confirmed."""
+    """Return the name of the environment with the agent's packages; empty if it has no requirements
+    file. Raises ConfigError if the file is missing, or outside of the project and not confirmed."""
     if agent.requirements is None:
         return ""
     file = project_file(project, agent.requirements, "agent.requirements")
@@ -26,7 +26,7 @@ def packages_name(project: Path, agent: AgentConfig) -> str:
         raise ConfigError.of(
             "agent.requirements_missing",
             f"There is no {agent.requirements} in the project.",
-            "Write the packages that the agent imports into it, or empty agent.requirements.",
+            "Create the file with the agent's packages, or empty agent.requirements.",
             where="agent.requirements",
         )
     return f"{OF_AGENT}{file}"
@@ -42,7 +42,7 @@ async def packages_python(project: Path, agent: AgentConfig) -> str:
         raise ConfigError.of(
             "agent.needs_packages",
             f"The agent needs packages that are not installed ({agent.requirements}).",
-            f"Install them in Setup, or by `atelier environments install {project}`.",
+            f"Install them in Setup, or with `atelier environments install {project}`.",
             where=str(project / (agent.requirements or "")),
         )
     return status.python
@@ -58,7 +58,7 @@ def view_of(status: Status) -> EnvironmentView:
     return EnvironmentView(
         **kept,
         title=TITLE,
-        purpose="What the agent imports, apart from the engine.",
+        purpose="Packages that the agent imports.",
         needs="",
         elsewhere=status.busy,
     )

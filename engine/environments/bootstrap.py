@@ -54,7 +54,7 @@ class Status(BaseModel):
 
 
 def python_of(name: str) -> Path:
-    """Return the Python of an environment; the first call installs it into the user's cache."""
+    """Python executable of an environment; the first call installs it into the user's cache."""
     done = run_bootstrap(command(name, "install"))
     replies = answers(done.stdout)
     if not replies or "python" not in replies[-1]:
@@ -89,15 +89,15 @@ def status_of(name: str) -> Status:
 
 
 def installed_python(name: str) -> Path | None:
-    """Return the Python of an installed environment, or None; never installs. Raises
+    """Return the Python executable of an environment, or None if it is not installed. Raises
     EnvironmentMissing without a checkout, Refused if the environment is unknown."""
     status = status_of(name)
     return Path(status.python) if status.state == "ready" else None
 
 
 def run_bootstrap(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
-    """Run bootstrap.py until it or this process ends. Retried if killed, since the end of a run
-    kills child processes that it does not know; downloads are kept."""
+    """Run a command line of bootstrap.py until it or this process ends. Retried if killed, since
+    the end of a run kills child processes that it does not know; downloads are kept."""
     for _ in range(3):
         with life() as descriptor:
             done = subprocess.run(
@@ -114,7 +114,8 @@ def run_bootstrap(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def command(name: str, action: str) -> list[str]:
-    """Return the command line of an action. Raises EnvironmentMissing without bootstrap.py."""
+    """Return the command line of an action on an environment. Raises EnvironmentMissing without
+    bootstrap.py."""
     if name.startswith(OF_AGENT):
         return [*bootstrap("environment", "agent", action), "--file", name.removeprefix(OF_AGENT)]
     return bootstrap("environment", name, action)
@@ -126,8 +127,7 @@ def bootstrap(*arguments: str) -> list[str]:
     if not BOOTSTRAP.exists():
         raise EnvironmentMissing.of(
             "environment.no_source",
-            f"The {name} environment is installed from a source checkout: packaging/bootstrap.py "
-            "is not here.",
+            f"The {name} environment needs a source checkout: packaging/bootstrap.py is missing.",
             "Clone the repository and run the command there.",
         )
     return [sys.executable, str(BOOTSTRAP), *arguments, "--json"]
@@ -149,12 +149,13 @@ def answers(text: str) -> list[dict[str, Any]]:
 
 
 def problem_of(answer: dict[str, Any], stderr: str, name: str) -> Problem:
-    """Return the problem reported by bootstrap.py, or the end of its output after a crash."""
+    """Return the problem in bootstrap.py's `answer`, or else one with the end of its stderr. `name`
+    is the environment."""
     if problem := answer.get("problem"):
         return Problem.model_validate(problem)
     return Problem(
         code="environment.not_installed",
         message=f"The {name} environment could not be installed.",
-        hint="Try again: it resumes where it stopped.",
+        hint="Try again: the installation resumes.",
         detail=stderr[-4000:],
     )

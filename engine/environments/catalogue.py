@@ -19,7 +19,7 @@ class Words:
 
     title: str
     purpose: str
-    needs: str = "any machine that Atelier runs on"
+    needs: str = "any machine that runs Atelier"
     card: bool = False
     """Whether the environment needs an NVIDIA GPU."""
 
@@ -29,13 +29,13 @@ UNSLOTH = "Unsloth's wheels declare Apache-2.0 and LGPL-3.0, and also ship files
 WORDS = {
     "engine-gpu": Words(
         "GPU engine",
-        f"A whole engine with torch for CUDA, vLLM to sample and Unsloth to train. {UNSLOTH}",
-        "Linux on x86_64, an NVIDIA card and its driver",
+        f"Engine with torch for CUDA, vLLM for sampling and Unsloth for training. {UNSLOTH}",
+        "Linux on x86_64, an NVIDIA GPU and its driver",
         card=True,
     ),
-    "vllm-cpu": Words("vLLM on the processor", "Samples with vLLM, without a card.", CPU),
+    "vllm-cpu": Words("vLLM on the CPU", "Samples with vLLM, without a GPU.", CPU),
     "unsloth-cpu": Words(
-        "Unsloth on the processor", f"Trains with Unsloth, without a card. {UNSLOTH}", CPU
+        "Unsloth on the CPU", f"Trains with Unsloth, without a GPU. {UNSLOTH}", CPU
     ),
     "judge": Words("Judge", "Calls the providers of judges, through litellm."),
     "parquet": Words("Parquet", "Reads trajectories that ART stored as Parquet files."),
@@ -46,14 +46,14 @@ WORDS = {
     "tensorboard": Words("TensorBoard", "Writes TensorBoard's event files."),
     "otel": Words("OpenTelemetry", "Sends trajectories as traces, also to Langfuse."),
     "art": Words("ART", "OpenPipe's ART for scripts that train here, without its trainers."),
-    "bench": Words("TRL", "The other side of the benchmark."),
+    "bench": Words("TRL", "TRL's GRPOTrainer, for the benchmark."),
 }
 """Display texts by environment, in display order."""
 
 
 def environments(card_lacks: str = "") -> EnvironmentList:
-    """Return the state of all environments; `card_lacks` says why CUDA cannot be used on this
-    machine. Raises EnvironmentMissing without a checkout."""
+    """State of all environments; `card_lacks` says why CUDA cannot be used here (empty: it can).
+    Raises EnvironmentMissing without a checkout."""
     found = {status.name: status for status in statuses()}
     problem: Problem | None = None
     choice = EngineChoice()

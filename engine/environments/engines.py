@@ -11,17 +11,15 @@ from engine.protocol.records.environments import BUILT_IN, ChosenEngine, EngineC
 
 
 def use_engine(wanted: UseEngine) -> EngineChoice:
-    """Select the engine to start next. Raises Refused if it is not completely installed.
-
-    Selecting the current engine changes nothing, not even the previous one.
-    """
+    """Select the engine to start next. Raises Refused if it is not completely installed. Selecting
+    the current engine changes nothing, not even the previous one."""
     if wanted.name == BUILT_IN:
         return choose(ChosenEngine())
     return choose(_whole(wanted))
 
 
 def roll_back() -> EngineChoice:
-    """Select the previous engine; the current one becomes the previous one. Raises Refused."""
+    """Exchange the current engine with the previous one. Raises Refused without one."""
     previous = read_choice().previous
     if previous is None:
         raise Refused.of("engine.no_previous", "No engine was in use before this one.")
@@ -32,7 +30,7 @@ def _whole(wanted: UseEngine) -> ChosenEngine:
     title = title_of(wanted.name)
     status = status_of(wanted.name)
     if not status.engine:
-        raise Refused.of("engine.none", f"The {wanted.name} environment has no engine.")
+        raise Refused.of("engine.none", f"The Python environment {wanted.name} contains no engine.")
     home = wanted.home or status.home
     python = Path(home) / "bin" / "python"
     if home not in status.homes or not python.exists() or engine_home(python) is None:
@@ -77,7 +75,7 @@ def forget(name: str) -> None:
 
 
 def follow_repair(name: str) -> None:
-    """Select the repaired folder if the selected engine was repaired."""
+    """Select the new folder of an environment after its repair, if it is the selected engine."""
     status = status_of(name)
     choice = read_choice()
     if not status.engine or choice.current.name != name or choice.current.home == status.home:
@@ -102,13 +100,13 @@ def sweep(name: str) -> None:
         raise EnvironmentMissing.of(
             "environment.not_swept",
             f"The previous {name} environment could not be deleted.",
-            "It takes disk space and does no other harm.",
+            "It only takes disk space.",
             detail=done.stderr[-4000:],
         )
 
 
 def processes_in(homes: set[Path]) -> list[psutil.Process]:
-    """Return processes that run a Python of these environments."""
+    """Return processes that run a Python of the environments in these folders."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or [""]

@@ -27,7 +27,7 @@ SHARES = {
     "checking": (0.0, 0.02),
     "downloading": (0.02, 0.6),
     "installing": (0.6, 0.95),
-    "trying": (0.95, 1.0),
+    "testing": (0.95, 1.0),
     "verifying": (0.0, 0.02),
     "removing": (0.0, 1.0),
 }
@@ -35,11 +35,9 @@ SHARES = {
 
 
 async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None = None) -> Ticks:
-    """Perform an action and yield progress until it is done; `pids` receives the PID of the
-    process.
-
-    Raises EnvironmentMissing if it fails, Refused if the environment to remove is in use.
-    """
+    """Perform an action on an environment and yield progress; `pids` holds the process's PID
+    meanwhile. Raises EnvironmentMissing if it fails, Refused if the environment to remove is in
+    use."""
     if action == "remove":
         await asyncio.to_thread(refuse_removal, name)
         await asyncio.to_thread(forget, name)
@@ -62,8 +60,8 @@ async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
 async def progress_of(
     argv: list[str], name: str, pids: set[int]
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Run bootstrap.py and yield its progress. Raises EnvironmentMissing if it fails. Closing the
-    generator kills it."""
+    """Run bootstrap.py for environment `name` and yield its progress; `pids` holds its PID
+    meanwhile. Raises EnvironmentMissing if it fails. Closing the generator kills it."""
     with life() as descriptor, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             *argv,

@@ -53,7 +53,7 @@ def duels(labels: Iterable[Label], names: Mapping[str, str]) -> list[Duel]:
 
 
 def wilson(wins: float, votes: int) -> Interval:
-    """Wilson's score interval of a share (1927); `votes` is at least 1."""
+    """Wilson's score interval of the share wins / votes (1927); `votes` is at least 1."""
     share = wins / votes
     scale = 1 + Z**2 / votes
     middle = (share + Z**2 / (2 * votes)) / scale
@@ -158,7 +158,8 @@ class Chat:
         self._on_text = on_text
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """Stream one answer; the result has no reward. Raises RolloutError if it fails."""
+        """Stream one answer of the model; the result has no reward. `away` as for agents. Raises
+        RolloutError if it fails."""
         async with (
             httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client,
             client.stream(

@@ -34,7 +34,8 @@ LEAST = 6
 def compare(
     ours: Mapping[str, float], theirs: Mapping[str, float], against: str = ""
 ) -> Comparison:
-    """Compare mean rewards by scenario; only scenarios that both have count."""
+    """Compare mean rewards by scenario id (`ours` − `theirs`); only scenarios that both have count.
+    `against` is the name of the other model."""
     differences = [ours[name] - theirs[name] for name in theirs if name in ours]
     wins = sum(value > TIE for value in differences)
     losses = sum(value < -TIE for value in differences)
@@ -51,11 +52,10 @@ def compare(
 
 
 def difference_of(differences_N: Sequence[float]) -> tuple[Interval | None, float | None]:
-    """(mean with its 95 % interval, two-sided p); (None, None) without any.
-
-    p counts the observed signs among the flips, so it is never 0 (Phipson & Smyth 2010,
-    SAGMB 9:39). Below `LEAST` scenarios the interval is the range of the differences and 0.
-    """
+    """Return (mean with its 95 % interval, two-sided p) of differences, one per scenario; (None,
+    None) without any. p counts the observed signs among the flips, so it is never 0 (Phipson &
+    Smyth 2010, SAGMB 9:39). Below `LEAST` scenarios the interval is the range of the differences
+    and 0."""
     count = len(differences_N)
     if not count:
         return None, None

@@ -22,7 +22,8 @@ from engine.storage.checkpoints.references import NamedCheckpoint, find_checkpoi
 def find_contestants(
     project: Path, config: ProjectConfig, names: Sequence[str]
 ) -> list[Contestant]:
-    """Return contestants in order; default: base model and best checkpoint of the newest run."""
+    """Return the models to compare, by name and in order; without names, the base model and the
+    best checkpoint of the newest run."""
     chosen = [_find(project, config, name) for name in names]
     chosen = chosen or [_base(config), _newest_best(project, config)]
     seen: Counter[str] = Counter()
@@ -36,8 +37,7 @@ def find_contestants(
 
 
 def check_adapter(project: Path, contestant: Contestant) -> Path:
-    """Return the adapter folder of a contestant. Raises ConfigError if its weights are missing or
-    have changed."""
+    """Adapter folder of a contestant. Raises ConfigError if weights are missing or have changed."""
     folder = project / contestant.adapter
     try:
         same = sha256_of(folder / WEIGHTS) == contestant.sha256
@@ -68,7 +68,6 @@ def _find(project: Path, config: ProjectConfig, name: str) -> Contestant:
 
 
 def _base(config: ProjectConfig) -> Contestant:
-    """Return the project's untrained model as a contestant."""
     model = config.model
     path = str(find_model(model.name))
     return Contestant(name=BASE, kind="base", model=model.name, model_path=path, shape=model)

@@ -53,7 +53,7 @@ class PauseControl:
         return self._run.orders.stop_after_step
 
     async def passes(self) -> bool:
-        """Wait while the run is paused. Returns False if it should stop."""
+        """Wait while the run is paused. Returns False if the evaluation should stop."""
         if self._run.orders.paused and not self.closed:
             async with self._one_waits:
                 await self._wait()
@@ -87,25 +87,25 @@ class EvaluationResources:
 
 
 async def evaluate(
-    run: Run, hall: EvaluationResources, closing: Callable[[Run], Awaitable[None]]
+    run: Run, resources: EvaluationResources, closing: Callable[[Run], Awaitable[None]]
 ) -> None:
-    """Evaluate to the end, or until a stop is requested; `closing` is called when all trajectories
-    are scored. Raises errors of the workers and of the store."""
+    """Evaluate to the end, or until a stop is requested. Rollouts share `resources`; `closing` is
+    called when all trajectories are scored. Raises errors of the workers and of the store."""
     start_s = time.monotonic()
     plan = run.spec.evaluation
     assert plan is not None
     scenarios = stored_scenarios(run.folder)
-    gate = PauseControl(run)
-    async with providers_of(run, plan, hall) as providers:
+    pause = PauseControl(run)
+    async with providers_of(run, plan, resources) as providers:
         for place, contestant in enumerate(plan.contestants):
             missing = missing_rollouts(run, plan, place, scenarios)
-            if missing and not gate.closed:
-                async with stages_of(run, hall, plan, contestant, providers) as stages:
-                    await run_contestant(run, plan, contestant, stages, missing, gate)
-    if gate.closed:
+            if missing and not pause.closed:
+                async with stages_of(run, resources, plan, contestant, providers) as stages:
+                    await run_contestant(run, plan, contestant, stages, missing, pause)
+    if pause.closed:
         await run.say(RunStopped(step=STEP, reason="You stopped it."))
         return
-    await close_groups(run, hall, plan)
+    await close_groups(run, resources, plan)
     await closing(run)
     result = await asyncio.to_thread(read_result, run.reader, run.spec, run.folder)
     await run.say(EvaluationFinished(result=result))
@@ -127,7 +127,7 @@ class Task:
 def missing_rollouts(
     run: Run, plan: EvaluationPlan, contestant: int, scenarios: list[Scenario]
 ) -> list[Task]:
-    """Return the rollouts of a contestant that are not stored yet, by scenario."""
+    """Rollouts of contestant number `contestant` that are not stored yet, by scenario."""
     stored = {(row.group, row.index) for row in run.reader.summaries_of("validation", STEP)}
     entries = [
         number
@@ -154,9 +154,9 @@ async def run_contestant(
     contestant: Contestant,
     stages: dict[int, Stage | RemoteStage],
     tasks: list[Task],
-    gate: PauseControl,
+    pause: PauseControl,
 ) -> None:
-    """Make and store the missing rollouts of one contestant."""
+    """Make and store these rollouts of one contestant, with its stages by entry of the plan."""
     await run.enter(STEP, "validating")
     done = run.reader.counts()[0]
     progress = Progress(run, "validation", STEP, range(plan.scenarios), plan.size, done)
@@ -165,7 +165,7 @@ async def run_contestant(
 
     async def one(task: Task) -> None:
         async with room:
-            if not await gate.passes():
+            if not await pause.passes():
                 return
             stage = stages[task.entry]
             trajectory = await roll_out(stage, task.place, task.scenario, task.seed)
@@ -179,30 +179,31 @@ async def run_contestant(
 
 @contextlib.asynccontextmanager
 async def providers_of(
-    run: Run, plan: EvaluationPlan, hall: EvaluationResources
+    run: Run, plan: EvaluationPlan, resources: EvaluationResources
 ) -> AsyncIterator[Providers | None]:
-    """Start the process for provider models if a contestant needs it. Started first, so that
-    missing prices are reported before any rollout. Raises ConfigError."""
+    """Context manager of the process for provider models; None if no contestant needs it. Started
+    first, so that missing prices are reported before any rollout. Raises ConfigError."""
     models = [one.model for one in plan.contestants if one.kind == "provider"]
     if not models:
         yield None
         return
-    async with closing(await Providers.start(run, models, hall.access)) as providers:
+    async with closing(await Providers.start(run, models, resources.access)) as providers:
         yield providers
 
 
 @contextlib.asynccontextmanager
 async def stages_of(
     run: Run,
-    hall: EvaluationResources,
+    resources: EvaluationResources,
     plan: EvaluationPlan,
     contestant: Contestant,
     providers: Providers | None,
 ) -> AsyncIterator[dict[int, Stage | RemoteStage]]:
-    """Stages of a contestant by entry; its policy is closed when the block ends."""
+    """Context manager of a contestant's stages (what its rollouts share) by entry of the plan; its
+    policy is closed when the block ends."""
     entries = {n: e for n, e in enumerate(plan.entries) if e.contestant == contestant}
     systems = {n: e.variant.text if e.variant else None for n, e in entries.items()}
-    shared = (hall.gateway, hall.base_url, hall.pool)
+    shared = (resources.gateway, resources.base_url, resources.pool)
     if contestant.kind == "provider":
         assert providers is not None
         model = providers.model(contestant.model)
@@ -241,8 +242,8 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
         await asyncio.shield(policy.close())
 
 
-async def close_groups(run: Run, hall: EvaluationResources, plan: EvaluationPlan) -> None:
-    """Judge the groups that are not closed yet, and store their summaries."""
+async def close_groups(run: Run, resources: EvaluationResources, plan: EvaluationPlan) -> None:
+    """Judge the groups that are not closed yet, and store their summaries and advantages."""
     open_groups = [
         number
         for number in range(plan.scenarios)
@@ -251,7 +252,7 @@ async def close_groups(run: Run, hall: EvaluationResources, plan: EvaluationPlan
     if not open_groups:
         return
     done = plan.scenarios - len(open_groups)
-    async with hall.judging() as judge, asyncio.TaskGroup() as tasks:
+    async with resources.judging() as judge, asyncio.TaskGroup() as tasks:
 
         async def close(number: int) -> None:
             nonlocal done

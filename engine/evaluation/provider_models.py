@@ -36,7 +36,7 @@ class Providers:
 
     @classmethod
     async def start(cls, run: Run, models: Sequence[str], access: Access) -> "Providers":
-        """Connect and look up prices. Raises ConfigError if a price is unknown."""
+        """Start a client for these models. Raises ConfigError if a price is unknown."""
         client = await access.open("provider", run.log_file)
         try:
             config = run.config.evaluate
@@ -57,7 +57,8 @@ class Providers:
     async def say(
         self, model: str, attempt: str, call: str, body: dict[str, Any]
     ) -> ProviderAnswer:
-        """Send a request, with retries. Raises NoProviderAnswer if it finally fails."""
+        """Send request `body` of the rollout with trajectory id `attempt`, with retries; `call` is
+        its number and choice. Raises NoProviderAnswer if it finally fails."""
         key = self._key(model, attempt, call, body)
         most, spent, number = self._most_cost(model, body), 0.0, 0
         while True:
@@ -155,8 +156,8 @@ class ProviderModel:
 
 
 def price_words(model: str, price: Price, budget_usd: float | None) -> str:
-    most = "no budget" if budget_usd is None else f"at most ${budget_usd:.2f} in all"
+    most = "no budget" if budget_usd is None else f"at most ${budget_usd:.2f} in total"
     return (
-        f"{model}: ${price.prompt * 1e6:.2f} for a million tokens read, "
-        f"${price.completion * 1e6:.2f} for a million answered; {most}."
+        f"{model}: ${price.prompt * 1e6:.2f} per million input tokens, "
+        f"${price.completion * 1e6:.2f} per million output tokens; {most}."
     )

@@ -44,7 +44,8 @@ def result_of(
     judged: bool,
     precision: str = "",
 ) -> EvaluationResult:
-    """Return the complete result from stored trajectories."""
+    """Return the result of an evaluation from its stored trajectories. `judged`: rewards include
+    judge scores; `precision` of the models."""
     by_tag = scenarios_by_tag(scenarios)
     return EvaluationResult(
         done=len(attempts.rows),
@@ -78,7 +79,8 @@ def scenarios_by_tag(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
 def standings(
     plan: EvaluationPlan, attempts: Attempts, scenarios: Collection[str] | None
 ) -> list[Standing]:
-    """Return one standing per contestant over all variants, on `scenarios` only if given."""
+    """Return one standing per contestant over all variants, on the scenarios with these ids only
+    (None: on all)."""
     sides = [
         _side([e for e in plan.entries if e.contestant == one], attempts, scenarios)
         for one in plan.contestants
@@ -91,8 +93,9 @@ def standings(
 
 
 def by_variant(plan: EvaluationPlan, attempts: Attempts) -> list[Standing]:
-    """Return one standing per entry, or none without variants. Other contestants are compared with
-    the first one under the same variant, and variants of the first one with its first variant."""
+    """Return one standing per contestant and variant, or none without variants. Other contestants
+    are compared with the first one under the same variant, and variants of the first one with its
+    first variant."""
     if not plan.variants:
         return []
     sides = {entry.label: _side([entry], attempts, None) for entry in plan.entries}
@@ -178,7 +181,7 @@ def _usd_per_1000(
 
 
 def covered_seconds(spans: Iterable[Span]) -> float:
-    """Seconds during which at least one rollout ran (length of the union)."""
+    """Seconds during which at least one rollout ran: length of the union of the spans."""
     total, reached = 0.0, -math.inf
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, reached))
@@ -187,7 +190,7 @@ def covered_seconds(spans: Iterable[Span]) -> float:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Quantile of sorted values, linearly interpolated (Hyndman & Fan 1996, definition 7)."""
+    """Quantile at `share` of sorted values, interpolated (Hyndman & Fan 1996, definition 7)."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)

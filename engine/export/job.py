@@ -43,9 +43,9 @@ PARITY, PROVENANCE, CARD = "parity.json", "atelier.json", "README.md"
 SHARES: dict[ExportPhase, tuple[float, float, str]] = {
     "checking": (0.0, 0.02, "checking the checkpoint"),
     "writing": (0.02, 0.22, "writing the weights"),
-    "reference": (0.22, 0.55, "asking the trained model"),
+    "reference": (0.22, 0.55, "sampling from the trained model"),
     "weights": (0.55, 0.68, "checking every weight"),
-    "reading_back": (0.68, 0.97, "asking the exported files"),
+    "reading_back": (0.68, 0.97, "sampling from the exported files"),
     "publishing": (0.97, 0.99, "publishing"),
     "pushing": (0.99, 1.0, "uploading to the hub"),
 }
@@ -64,12 +64,12 @@ async def export_checkpoint(
     record: Record,
     pids: set[int] | None = None,
 ) -> ExportReport:
-    """Export a checkpoint of a run folder (None: the newest) and verify it. `record` stores the
-    event in the run, and `pids` receives the PIDs of the processes.
+    """Export a checkpoint (`step` None: the newest) of the run in folder `run` and verify it.
+    `tell` receives progress, `record` stores the event in the run, and `pids` holds the PIDs of the
+    processes.
 
     A report with the verdict `differs` and an empty path means that nothing was kept. Raises
-    ConfigError, Refused, ModelError, StoreError and ChildDied; nothing is left behind then.
-    """
+    ConfigError, Refused, ModelError, StoreError and ChildDied; nothing is left behind then."""
     start_s = time.monotonic()
     _tick(tell, "checking", 0, 1)
     source = await asyncio.to_thread(read_source, run, step, request.prompts)
@@ -112,7 +112,8 @@ class _Job:
         return self.place.work / "adapter"
 
     async def build_and_compare(self, start_s: float) -> tuple[ParityReport, Manifest]:
-        """Write the export in one process, and read it back in another for the comparison."""
+        """Write the export in one process, and read it back in another for the comparison with the
+        trained model. `start_s`: when the export began."""
         await asyncio.to_thread(self.source.copy_adapter, self.adapter)
         async with self._process() as builder, self._process() as reader:
             built = await self._ask(builder, "build", **self._building())
@@ -185,7 +186,7 @@ class _Job:
     async def publish(
         self, parity: ParityReport, manifest: Manifest, record: Record
     ) -> ExportReport:
-        """Write report and model card, move the folder into place, and store the event."""
+        """Write report and card, move the folder into place, and pass the event to `record`."""
         _tick(self.tell, "publishing", 0, 1)
         out, kind = self.place.out, self.request.format
         (out / PARITY).write_text(parity.model_dump_json(indent=1) + "\n")
@@ -303,8 +304,8 @@ def _refuse_unproven(parity: ParityReport) -> None:
     if parity.verdict == "differs":
         raise Refused.of(
             "export.not_pushed",
-            "The export differs from what was trained, so it was not uploaded.",
-            "It is kept on this machine because you insisted.",
+            "The export differs from the trained model, so it was not uploaded.",
+            "It is kept on this machine because of --force.",
         )
 
 

@@ -53,7 +53,8 @@ def served_name(spec: RunSpec) -> str:
 
 
 def provenance(source: Source, kind: ExportFormat, dtype: ExportDtype, proven_in: str) -> str:
-    """Return the text of `atelier.json`: origin and settings, for programs."""
+    """Return the text of `atelier.json`: origin and settings, for programs. `proven_in` is the
+    precision of the parity check."""
     spec, base = source.spec, source.base
     facts = {
         "schema": 1,
@@ -92,8 +93,8 @@ def model_card(source: Source, parity: ParityReport) -> str:
         _validation(source.validations),
         _evaluation(source.evaluation),
         _parity(parity),
-        f"## Use\n\nPATH is this folder. It was proven in {parity.computed_in}; in a coarser "
-        f"precision some texts come out differently.\n\n{use}",
+        f"## Use\n\nPATH is this folder. It was verified in {parity.computed_in}; in lower "
+        f"precision, some outputs differ.\n\n{use}",
         _versions(spec.versions),
     ]
     return "\n\n".join(section.strip() for section in sections if section) + "\n"
@@ -128,14 +129,14 @@ def _supervised(source: Source) -> tuple[str, ...]:
     left = f"; {plan.skipped} bad lines left out" if plan.skipped else ""
     rows = [
         ("data", f"{plan.train.examples} demonstrations of {files}{left}"),
-        ("trained tokens", f"{plan.train.trained:,} an epoch"),
+        ("trained tokens", f"{plan.train.trained:,} per epoch"),
         *_run_rows(source, spec.updates),
         ("an update", f"{sft.batch_size} demonstrations, {sft.epochs} epochs"),
         ("learning rate", f"{sft.lr:g}, {sft.schedule}"),
         *_adapter_rows(source),
     ]
     if (loss := source.checkpoint.metrics.get("validation/loss")) is not None:
-        rows.append(("loss on held-out demonstrations", f"{loss:.4f} nats a token"))
+        rows.append(("loss on held-out demonstrations", f"{loss:.4f} nats per token"))
     return (f"## Training\n\n{_table(('what', 'value'), rows)}",)
 
 
@@ -143,11 +144,11 @@ def _run_rows(source: Source, steps: int) -> list[tuple[str, str]]:
     spec = source.spec
     day = time.strftime("%Y-%m-%d", time.gmtime(spec.started_at))
     rows = [
-        ("run", f"`{spec.id}`, begun on {day}"),
+        ("run", f"`{spec.id}`, started on {day}"),
         ("checkpoint", f"step {source.checkpoint.step} of {steps}"),
     ]
     if parent := spec.parent:
-        rows.insert(1, ("began with", f"the weights of `{_file(parent.name)}@{parent.step}`"))
+        rows.insert(1, ("started from", f"the weights of `{_file(parent.name)}@{parent.step}`"))
     return rows
 
 
@@ -167,9 +168,9 @@ def _training(source: Source) -> str:
     if scenarios.validation:
         data += f", validated on `{_file(scenarios.validation)}`"
     rows = [
-        ("data", f"{data}; {source.trajectories} attempts in all"),
+        ("data", f"{data}; {source.trajectories} rollouts in total"),
         *_run_rows(source, train.steps),
-        ("a step", f"{train.groups} scenarios × {train.group_size} attempts"),
+        ("a step", f"{train.groups} scenarios × {train.group_size} rollouts"),
         ("learning rate", f"{train.lr:g}"),
         *_adapter_rows(source),
     ]
@@ -182,10 +183,10 @@ def _judging(source: Source) -> str:
     config = source.spec.config
     weights = config.reward.weights
     words = (
-        "Parts of the reward and their weights: "
+        "Reward parts and their weights: "
         + ", ".join(f"`{name}` {weight:g}" for name, weight in sorted(weights.items()))
         if weights
-        else "Every part of the reward weighs 1"
+        else "Every reward part has weight 1"
     )
     text = f"## Reward\n\n{words}."
     if config.judge.enabled:
@@ -217,7 +218,7 @@ def _validation(validations: Sequence[ValidationFinished]) -> str:
     ordered = sorted(validations, key=lambda event: event.step)
     known = [event for event in ordered if event.reward]
     if not known:
-        return "## Validation\n\nNone was made."
+        return "## Validation\n\nNo validation was run."
     ends = known if len(known) == 1 else [known[0], known[-1]]
     rows = [(str(event.step), _interval(event.reward)) for event in ends]
     head = ("after step", "mean reward, 95 % interval")
@@ -225,7 +226,6 @@ def _validation(validations: Sequence[ValidationFinished]) -> str:
 
 
 def _evaluation(result: EvaluationResult | None) -> str:
-    """Section on the evaluation; empty without one."""
     if result is None:
         return ""
     rows = [
@@ -237,16 +237,16 @@ def _evaluation(result: EvaluationResult | None) -> str:
         )
         for one in result.standings
     ]
-    head = ("model", "mean reward, 95 %", "against the first, paired, 95 %", "")
-    judged = ", with a judge's part in the reward" if result.judged else ""
-    words = f"{result.scenarios} scenarios × {result.attempts} attempts{judged}."
+    head = ("model", "mean reward, 95 %", "vs. the first, paired, 95 %", "")
+    judged = ", reward including judge scores" if result.judged else ""
+    words = f"{result.scenarios} scenarios × {result.attempts} rollouts{judged}."
     return f"## Evaluation\n\n{words}\n\n{_table(head, rows)}"
 
 
 def _parity(parity: ParityReport) -> str:
-    text = f"## Proof\n\nAgainst base and adapter, not merged: **{parity.verdict}**."
+    text = f"## Parity\n\nCompared with base model plus unmerged adapter: **{parity.verdict}**."
     if parity.forced:
-        text += " It was kept although it differs."
+        text += " The export was kept although it differs."
     for failure in parity.failures:
         text += f"\n- {failure}"
     rows = []
@@ -260,9 +260,9 @@ def _parity(parity: ParityReport) -> str:
     if match := parity.greedy:
         rows.append(("same greedy text", f"{match.same} of {match.prompts} ({match.ties} ties)"))
     if weights := parity.weights:
-        rows.append(("weights beyond rounding", f"{weights.outside} of {weights.numbers}"))
+        rows.append(("differing weights", f"{weights.outside} of {weights.numbers}"))
     table = _table(("measured", parity.dtype), rows) if rows else ""
-    return f"{text}\n\n{table}\n\n`parity.json` has all of it, `MANIFEST.json` every file's hash."
+    return f"{text}\n\n{table}\n\n`parity.json` has the details, `MANIFEST.json` the file hashes."
 
 
 def _versions(versions: dict[str, str]) -> str:

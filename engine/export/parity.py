@@ -25,7 +25,7 @@ LIMITS: dict[str, Limits] = {
         p99=5e-5,
         tie=2e-4,
         verdict="equal",
-        reason="The order of float32 sums; nothing is rounded twice.",
+        reason="Differences come only from the order of float32 sums.",
     ),
     "float16": Limits(
         largest=None,
@@ -33,7 +33,7 @@ LIMITS: dict[str, Limits] = {
         p99=0.04,
         tie=0.05,
         verdict="equal",
-        reason="11 bits a weight: four times what the starter shows (mean 0.0024, p99 0.0093).",
+        reason="11 bits per weight: 4 times the starter model's gap (mean 0.0024, p99 0.0093).",
     ),
     "bfloat16": Limits(
         largest=None,
@@ -41,7 +41,7 @@ LIMITS: dict[str, Limits] = {
         p99=0.3,
         tie=0.4,
         verdict="equal",
-        reason="8 bits a weight: three times what the starter shows (mean 0.018, p99 0.097).",
+        reason="8 bits per weight: 3 times the starter model's gap (mean 0.018, p99 0.097).",
     ),
     "q8_0": Limits(
         largest=None,
@@ -49,7 +49,7 @@ LIMITS: dict[str, Limits] = {
         p99=0.6,
         tie=1.0,
         verdict="close",
-        reason="Blocks of 32 weights share a scale: near (the starter shows mean 0.07, p99 0.38), "
+        reason="Blocks of 32 weights share a scale: close (starter model: mean 0.07, p99 0.38), "
         "never equal.",
     ),
 }
@@ -63,16 +63,16 @@ Top = Sequence[Sequence[tuple[int, float]]]
 
 
 def limits_for(dtype: ExportDtype, computed_in: str) -> Limits:
-    """Return the tolerances of the coarser of the two precisions."""
+    """Tolerances of the coarser of two precisions: of the export, and of the computation."""
     return LIMITS[max(dtype, computed_in, key=ORDER.index)]
 
 
 def logprob_gap(
     reference: Sequence[Sequence[float]], exported: Sequence[Sequence[float]]
 ) -> LogprobGap:
-    """Return absolute log-prob differences in nats, from one list per sequence with one value per
-    token. A value that is not finite counts as the largest gap. Raises ValueError if the sides
-    differ in tokens or have none."""
+    """Return absolute differences of log-probs in nats, given by sequence and token. A value that
+    is not finite counts as the largest gap. Raises ValueError if the sides differ in tokens or have
+    none."""
     gaps = [
         gap if isfinite(gap := abs(a - b)) else EDGES[-1]
         for one, other in zip(reference, exported, strict=True)
@@ -102,11 +102,10 @@ def greedy_match(
     tie: float,
     decode: Callable[[list[int]], str],
 ) -> GreedyMatch:
-    """Compare greedy continuations by token; `top` has the reference's top log-probs per position.
-
-    Two models whose log-probs differ by ε may choose different tokens only if the reference has a
-    difference below 2 ε between them. That is a tie, after which the texts are not comparable.
-    """
+    """Compare greedy continuations of prompts by token; `top` has the reference's top log-probs per
+    position, `tie` the largest difference that counts as a tie. Two models whose log-probs differ
+    by ε may choose different tokens only if the reference has a difference below 2 ε between them.
+    That is a tie, after which the texts are not comparable."""
     same = ties = 0
     shown: FirstDifference | None = None
     for row, prompt in enumerate(prompts):
@@ -138,11 +137,9 @@ def verdict_of(
     greedy: GreedyMatch | None,
     same: Sameness | None,
 ) -> tuple[Parity, list[str]]:
-    """Return the verdict and its reasons as sentences; a missing measurement is a reason.
-
-    Exports converted by llama.cpp are `close` at best, since their values were not compared one by
-    one.
-    """
+    """Return the verdict on an export and its reasons as sentences; a missing measurement (None) is
+    a reason. Exports converted by llama.cpp are `close` at best, since their values were not
+    compared one by one."""
     failures = [
         *_files_failures(files),
         *_weights_failures(weights),
@@ -208,7 +205,7 @@ def _greedy_failures(greedy: GreedyMatch | None) -> list[str]:
     strange = greedy.prompts - greedy.same - greedy.ties
     if not strange:
         return []
-    return [f"{strange} of {greedy.prompts} prompts are answered differently, without a tie."]
+    return [f"{strange} of {greedy.prompts} prompts have a different completion that is not a tie."]
 
 
 def _same_failures(same: Sameness | None) -> list[str]:

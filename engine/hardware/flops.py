@@ -41,12 +41,12 @@ class ModelShape:
 
     @property
     def pair_flops(self) -> int:
-        """FLOPs 4 L n_q d_h: score and weighted sum of one (query, key) pair, in all layers."""
+        """FLOPs of attention per (query, key) pair in all layers: 4 L n_q d_h."""
         return 4 * self.layers * self.query_heads * self.head_size
 
     @property
     def head(self) -> int:
-        """Number of weights V h of the head."""
+        """Number of weights of the language-model head: vocabulary V · hidden size h."""
         return self.vocabulary * self.hidden
 
     @property
@@ -55,7 +55,8 @@ class ModelShape:
         return 2 * self.layers * self.key_heads * self.head_size * self.width_bytes
 
     def pairs(self, start: int, end: int) -> float:
-        """Number of (query, key) pairs of the tokens [start, end), mean over layers."""
+        """Number of (query, key) pairs of the tokens from `start` up to, not including, `end`; mean
+        over layers, whose sliding windows may differ."""
         reach = ((_seen(end, w) - _seen(start, w)) * n for w, n in self._counted_windows.items())
         return sum(reach) / self.layers
 
@@ -70,12 +71,12 @@ def _seen(tokens: int, window: int | None) -> int:
 def train_flops(
     shape: ModelShape, unique_tokens: float, scored_tokens: float, pairs: float
 ) -> float:
-    """FLOPs of a LoRA step: (4 N_b + 6 N_l) U + 4 V h M + 3 · 4 L n_q d_h · pairs.
+    """FLOPs of a LoRA step: (4 N_b + 6 N_l) U + 4 V h M + 3 · 4 L n_q d_h · pairs, for N_b weights
+    of the base and N_l of the adapter, U `unique_tokens` and M `scored_tokens`.
 
     Base weights need no gradient of their own, so they cost two passes (x Wᵀ and the gradient of
     x). So does the head, whose gradient is computed with its values. Attention costs twice as much
-    backward as forward.
-    """
+    backward as forward."""
     body = (4 * shape.body + 6 * shape.adapter) * unique_tokens
     return body + 4 * shape.head * scored_tokens + 3 * shape.pair_flops * pairs
 
@@ -83,23 +84,24 @@ def train_flops(
 def forward_flops(
     shape: ModelShape, tokens: float, scored_tokens: float, pairs: float, adapter: bool = False
 ) -> float:
-    """FLOPs of a forward pass: 2 N_b U + 2 V h M + 4 L n_q d_h · pairs; `adapter` adds 2 N_l U."""
+    """FLOPs of a forward pass over U `tokens`, M of them scored: 2 N_b U + 2 V h M + 4 L n_q d_h ·
+    pairs; `adapter` adds 2 N_l U. Symbols as in `train_flops`."""
     body = 2 * (shape.body + (shape.adapter if adapter else 0)) * tokens
     return body + 2 * shape.head * scored_tokens + shape.pair_flops * pairs
 
 
 def decode_flops(shape: ModelShape, rows: int, context_tokens: float) -> float:
-    """Operations of one more token per row, for contexts of `context_tokens` tokens in total."""
+    """FLOPs to sample one more token in each of `rows` sequences of `context_tokens` in total."""
     return forward_flops(shape, rows, rows, context_tokens)
 
 
 def decode_bytes(shape: ModelShape, context_tokens: float) -> float:
-    """Bytes that one decode step reads: all weights once, and the key-value cache of the
-    contexts."""
+    """Bytes that one decode step reads: all weights, and the KV cache of the contexts."""
     weights = (shape.body + shape.head) * shape.width_bytes
     return weights + shape.cached_token_bytes * context_tokens
 
 
 def least_seconds(flops: float, read_bytes: float, peak: float, bandwidth: float) -> float:
-    """Minimum seconds by the roofline model: computing and reading overlap."""
+    """Minimum seconds by the roofline model: computing (at `peak` FLOP/s) and reading (at
+    `bandwidth` bytes/s) overlap."""
     return max(flops / peak, read_bytes / bandwidth)

@@ -75,7 +75,7 @@ HOLES = 0.7
 def update_seconds(
     shape: ModelShape, machine: Machine, work: WorkShape, batch_tokens: int
 ) -> float:
-    """Seconds of forward, backward, optimizer and publishing."""
+    """Estimated seconds of an update of this `work`: both passes, optimizer, publishing."""
     factors = FACTORS[shape.width_bytes]
     tokens = work.unique_tokens
     batches = max(1, -(-int(tokens) // batch_tokens))
@@ -90,7 +90,8 @@ def update_seconds(
 
 
 def sample_seconds(shape: ModelShape, machine: Machine, work: WorkShape) -> float:
-    """Seconds of sampling: one prefill per group, then completions in as few batches as fit."""
+    """Estimated seconds of a step's sampling: one prefill per group, then completions in as few
+    batches as fit."""
     factors = FACTORS[shape.width_bytes]
     rows = min(MOST_ROWS, work.attempts)
     steps = work.completion * -(-work.attempts // MOST_ROWS)
@@ -108,8 +109,8 @@ def sample_seconds(shape: ModelShape, machine: Machine, work: WorkShape) -> floa
 def activation_bytes(
     shape: ModelShape, work: WorkShape, batch_tokens: int, recompute: bool = False
 ) -> int:
-    """Bytes kept for the backward pass of the largest micro-batch. With `recompute`: the input of
-    each layer, and all activations of one layer."""
+    """Bytes kept for the backward pass of a micro-batch of up to `batch_tokens`. With `recompute`
+    (gradient checkpointing): the input of each layer, and all activations of one layer."""
     tokens = min(batch_tokens, work.unique_tokens)
     kept = shape.layers * _kept_numbers(shape)
     if recompute:

@@ -43,7 +43,7 @@ def read_gpus() -> Found:
 
 @contextlib.contextmanager
 def open_nvml() -> Iterator[None]:
-    """Keep the library open for the block, which makes `read_gpus` cheap. Raises NVMLError."""
+    """Keep NVIDIA's library open for the block, which makes `read_gpus` cheap. Raises NVMLError."""
     pynvml.nvmlInit()
     try:
         yield
@@ -53,7 +53,8 @@ def open_nvml() -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_gpu_reader() -> Iterator[Callable[[], tuple[Card, ...]] | None]:
-    """Keep the library open and return a reader of the GPUs; None without a driver."""
+    """Keep the NVIDIA library open for the block, and yield a function that reads the GPUs; None
+    without a driver."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(open_nvml())

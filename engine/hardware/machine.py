@@ -81,8 +81,9 @@ def kept_checkpoints(train: TrainConfig) -> int:
 def forecast(
     config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """Forecast memory, disk and time of a run on the CPU. `step_times_s` are from an earlier run,
-    newest last. `place` is the folder of the runs."""
+    """Forecast memory, disk and time of a run on the CPU. `model` is the folder of the base model,
+    `place` that of the runs. `step_times_s` are from an earlier run, newest last (empty:
+    estimated)."""
     precision = config.model.dtype
     if precision == "auto":
         precision = "bfloat16" if has_native_bfloat16() else "float32"
@@ -112,7 +113,7 @@ def forecast(
 
 
 def expected_work(config: ProjectConfig) -> tuple[WorkShape, WorkShape]:
-    """Return lower and upper estimates of the work; actual lengths depend on the agent."""
+    """Return lower and upper estimates of a step's work; actual lengths depend on the agent."""
     train, context = config.train, config.model.max_context
     least = WorkShape(SHORT_PROMPT, max(1, train.max_tokens / 4), train.group_size, train.groups)
     prompt = max(SHORT_PROMPT, min(context - train.max_tokens, 4 * train.max_tokens + 128))
@@ -126,7 +127,8 @@ def step_range(
     expected: tuple[WorkShape, WorkShape],
     step_times_s: list[float],
 ) -> tuple[float, float]:
-    """Return (low, high) seconds per step: of the last ten measured ones, else estimated."""
+    """Return (low, high) seconds per step: of the last ten in `step_times_s`, else estimated from
+    the `expected` work."""
     if recent := sorted(step_times_s[-10:]):
         return recent[0], recent[-1]
     cores = os.cpu_count() or 1
@@ -143,7 +145,7 @@ def step_range(
 
 
 def shape_of(config: ProjectConfig, model: Path, precision: str) -> ModelShape:
-    """Return the dimensions of a model, from its files."""
+    """Dimensions of a model, from its files, for weights in this precision."""
     counts = shape_counts(model)
     return ModelShape(
         body=counts["linear"],

@@ -22,7 +22,7 @@ class Need(NamedTuple):
 
     @property
     def over(self) -> int:
-        """Missing bytes; negative if it fits."""
+        """Bytes missing to fit; negative if it fits."""
         return self.peak - self.room
 
 
@@ -35,9 +35,9 @@ Price = Callable[[ProjectConfig], Need]
 
 
 def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tuple[MemoryFix, ...]:
-    """Return the mildest sufficient fix of each kind, or else the one that saves most. If none
-    suffices, all together are the last entry. `host`: on the CPU, where quantisation and vLLM do
-    not apply."""
+    """Return changes of settings that save memory: of each kind the mildest sufficient one, or else
+    the one that saves most. If none suffices, all together are the last entry. `price` returns the
+    memory that settings need. `host`: on the CPU, where quantisation and vLLM do not apply."""
     before = price(config)
     found: list[MemoryFix] = []
     together: dict[str, Any] = {}
@@ -48,12 +48,12 @@ def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tup
             together |= best.values
     if len(found) > 1 and not any(fix.fits for fix in found):
         after = price(changed_config(config, together))
-        found.append(_fix(Step("All of these", together), before, after))
+        found.append(_fix(Step("All changes", together), before, after))
     return tuple(found)
 
 
 def advice(fix: MemoryFix, room: int) -> str:
-    """Return a fix with its saving as text."""
+    """Describe a fix and its saving as text, for `room` bytes of memory."""
     values = ", ".join(f"{key} = {value}" for key, value in fix.values.items())
     saved, peak, all_ = (
         f"{number / 1e9:.1f}" for number in (fix.saves_bytes, fix.peak_bytes, room)
@@ -103,12 +103,12 @@ def _ladders(config: ProjectConfig, host: bool) -> Iterator[Iterator[Step]]:
 
 def _sleeps(config: ProjectConfig) -> Iterator[Step]:
     if config.backend.sampler == "vllm" and config.backend.sleep in ("off", "cache"):
-        yield Step("vLLM gives all back while training", {"backend.sleep": "all"})
+        yield Step("vLLM frees memory while training", {"backend.sleep": "all"})
 
 
 def _recompute(config: ProjectConfig) -> Iterator[Step]:
     if not config.backend.recompute:
-        yield Step("Compute layers again on the way back", {"backend.recompute": True})
+        yield Step("Recompute activations (backward)", {"backend.recompute": True})
 
 
 def _turns(config: ProjectConfig) -> Iterator[Step]:

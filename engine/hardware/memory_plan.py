@@ -31,13 +31,13 @@ class Counted(NamedTuple):
 def preflight(
     config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """Return the forecast of a run, with the GPU memory plan if it uses GPUs."""
+    """Forecast of a run (arguments as for `forecast`), with the GPU memory plan if it uses GPUs."""
     made = forecast(config, model, step_times_s, place)
     return made.model_copy(update={"vram": vram_plan(config, model, cards_of(config.backend))})
 
 
 def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan | None:
-    """Return the memory plan, with fixes if it does not fit. None if no GPU has a known size."""
+    """Memory plan of these GPUs, with fixes if it does not fit. None if no GPU has a known size."""
     known = [card for card in cards if card.total_bytes]
     if not known:
         return None
@@ -50,7 +50,7 @@ def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Vram
 def smaller_settings(
     config: ProjectConfig, model: Path, cards: Sequence[Card]
 ) -> tuple[MemoryFix, ...]:
-    """Return fixes even if the plan fits: used when memory ran out, so the plan was too low."""
+    """Fixes even if the plan fits, since memory ran out. Without `cards`: for the CPU."""
     known = [card for card in cards if card.total_bytes]
     if known:
         return memory_fixes(config, lambda c: _need(c, model, known))
@@ -73,25 +73,27 @@ def _plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan
     """Return the plan. The first GPU samples and trains, the others train; with one more GPU than
     trainers, the last one only samples."""
     apart = has_own_sampler_card(config.backend, cards)
-    seat = len(cards) - 1 if apart else 0
+    sampling = len(cards) - 1 if apart else 0
     job = job_of(config, len(cards) - apart)
     counted = [_counted(config, model, card) for card in cards]
     rooms = [(card.total_bytes or 0) - (card.others_bytes or 0) for card in cards]
     if config.backend.memory_share is not None:
-        share = int(config.backend.memory_share * (cards[seat].total_bytes or 0))
+        share = int(config.backend.memory_share * (cards[sampling].total_bytes or 0))
         job = job._replace(share_bytes=share)
     if job.sampler == "vllm":
         job = job._replace(sleep="off" if apart else _sleep(config, counted[0], job, rooms[0]))
     jobs = [job._replace(rows=0)] * len(cards)
-    jobs[seat] = job._replace(trains=not apart)
+    jobs[sampling] = job._replace(trains=not apart)
     plans = [_priced(config, *one) for one in zip(counted, jobs, rooms, strict=True)]
-    held = counted[seat].shape.cached_token_bytes * job.context
+    held = counted[sampling].shape.cached_token_bytes * job.context
     return VramPlan(
         cards=tuple(_card_plan(c, p) for c, p in zip(cards, plans, strict=True)),
         overlaps=job.overlaps,
-        memory_share=_share(config, plans[seat], cards[seat]) if job.sampler == "vllm" else None,
+        memory_share=_share(config, plans[sampling], cards[sampling])
+        if job.sampler == "vllm"
+        else None,
         sleep=job.sleep,
-        rows=min(job.rows, plans[seat].bytes_of(vram.CACHE) // held),
+        rows=min(job.rows, plans[sampling].bytes_of(vram.CACHE) // held),
         rows_wanted=job.rows,
     )
 

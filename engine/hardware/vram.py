@@ -117,7 +117,7 @@ class Plan(NamedTuple):
 
     @property
     def together(self) -> int:
-        """Bytes of both phases at once; what stays in memory counts once."""
+        """Bytes if sampling and training overlap; what stays in memory counts once."""
         return sum(max(part.sampling, part.training) for part in self.parts)
 
     @property
@@ -138,8 +138,9 @@ OF_VLLM = (SERVED, CACHE, SERVER, GRAPHS)
 
 
 def recipe_of(shape: ModelShape, storage: Storage, checkpointing: bool) -> Recipe:
-    """Recipe of Atelier's trainer: activations as in `forecast`, the head in chunks on trained
-    tokens only, and a copy of the adapter in the precision of the weights."""
+    """Memory use of Atelier's trainer: activations as in `forecast`, the head in chunks on trained
+    tokens only, and a copy of the adapter in the precision of the weights. `storage` is the
+    weights' quantisation."""
     hidden, wide = KEPT[shape.width_bytes]
     cast = shape.width_bytes if shape.width_bytes < 4 else 0
     return Recipe(
@@ -164,7 +165,7 @@ def weight_bytes(shape: ModelShape, rest: int, storage: Storage) -> int:
 
 
 def activation_bytes(shape: ModelShape, tokens: int, recipe: Recipe) -> int:
-    """Bytes kept from forward to backward of one micro-batch."""
+    """Bytes kept from forward to backward of one micro-batch of `tokens`."""
     if recipe.checkpointing:
         return tokens * shape.layers * shape.hidden * shape.width_bytes
     return int(tokens * shape.layers * _layer_bytes(shape, recipe))
@@ -181,7 +182,7 @@ def working_bytes(shape: ModelShape, tokens: int, recipe: Recipe) -> int:
 
 
 def head_bytes(shape: ModelShape, tokens: int, recipe: Recipe) -> float:
-    """Bytes of logits, loss and its gradient."""
+    """Bytes of logits, loss and its gradient for a micro-batch of `tokens`."""
     if recipe.logit_bytes:
         return tokens * shape.vocabulary * recipe.logit_bytes
     block = min(tokens, HEAD_ROWS) * min(HEAD_BLOCK, shape.vocabulary)
@@ -191,7 +192,8 @@ def head_bytes(shape: ModelShape, tokens: int, recipe: Recipe) -> float:
 def training_bytes(
     shape: ModelShape, rest: int, tokens: int, storage: Storage, recipe: Recipe
 ) -> int:
-    """Peak bytes of a trainer alone, as counted by PyTorch (without the CUDA context)."""
+    """Peak bytes of a trainer alone, for micro-batches of `tokens`, as counted by PyTorch (without
+    the CUDA context). `rest`: weights outside of the linear layers."""
     return (
         weight_bytes(shape, rest, storage)
         + int(recipe.adapter_bytes * shape.adapter)
@@ -212,9 +214,9 @@ def cache_bytes(shape: ModelShape, rows: int, context: int) -> int:
 
 
 def plan(shape: ModelShape, rest: int, job: Job, recipe: Recipe, room: int) -> Plan:
-    """Memory plan of one GPU with `room` bytes for this run. The sampler's key-value cache takes
-    what is left, between one rollout and all of them. A trainer is expected to release PyTorch's
-    cached blocks before the other phase begins."""
+    """Memory plan of one GPU with `room` bytes for this run; `rest`: weights outside of the linear
+    layers. The sampler's key-value cache takes what is left, between one rollout and all of them. A
+    trainer is expected to release PyTorch's cached blocks before the other phase begins."""
     weights = weight_bytes(shape, rest, job.storage)
     adapter = int(recipe.adapter_bytes * shape.adapter)
     kept = activation_bytes(shape, job.tokens, recipe)

@@ -52,7 +52,8 @@ def views_of(project: Path) -> ServerViews:
 
 
 def set_server(project: Path, request: SetServer) -> None:
-    """Add, replace or (None) remove a server. Raises ConfigError if invalid, before writing."""
+    """Add or replace the server `request.name` in mcp.json, or remove it if `request.server` is
+    None. Raises ConfigError if it is invalid, before writing."""
     data = _read(project)
     if request.server is None:
         data[SERVERS].pop(request.name, None)
@@ -65,10 +66,10 @@ def set_server(project: Path, request: SetServer) -> None:
 
 
 def check_file(file: Path) -> dict[str, McpServer]:
-    """Return the servers in any file. Raises ConfigError if it has none."""
+    """Servers by name in a file of mcp.json's format. Raises ConfigError if it has none."""
     found = {name: _server(name, values) for name, values in _parse(file)[SERVERS].items()}
     if not found:
-        raise ConfigError.of("mcp.none", "It has no servers.", where=str(file))
+        raise ConfigError.of("mcp.none", "The file has no MCP servers.", where=str(file))
     return found
 
 
@@ -123,12 +124,10 @@ LINE_LIMIT = 2**24
 
 
 async def discover_tools(project: Path, name: str = "") -> ServerViews:
-    """Return each server (or the named one) with its tools, or with its problem.
-
-    Tools that mcp.json selects but the server lacks are a problem too. Raises ConfigError if
-    mcp.json is invalid or the agent's packages are missing. Raises Refused if the project is not
-    trusted, because this runs its commands.
-    """
+    """Return each configured server (or only `name`, if not empty) with its tools, or with its
+    problem. Tools that mcp.json selects but the server lacks are a problem too. Raises ConfigError
+    if mcp.json is invalid or the agent's packages are missing. Raises Refused if the project is not
+    trusted, because this runs its commands."""
     await asyncio.to_thread(require_trust, project)
     servers = await asyncio.to_thread(read_servers, project)
     agent = (await asyncio.to_thread(load_config, project)).agent
@@ -158,7 +157,7 @@ def _missing(name: str, server: McpServer, tools: Sequence[ToolView]) -> Problem
         return None
     return Problem(
         code="mcp.no_tool",
-        message=f"{name} has no tool {missing[0]}, which mcp.json chooses.",
+        message=f"{name} has no tool {missing[0]}, which mcp.json selects.",
         hint=f"Choose from {', '.join(sorted(known)) or 'none'}.",
     )
 
@@ -184,7 +183,7 @@ async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]
             raise Refused.of(
                 "mcp.slow",
                 f"The MCP servers did not list their tools within {LIMIT_S:g} s.",
-                "Start them by hand to see why.",
+                "Start each server by hand to see why.",
             ) from None
         finally:
             await _end(process)
@@ -217,5 +216,5 @@ def _problem(wrong: str) -> Problem | None:
     return Problem(
         code="mcp.unusable",
         message=wrong if wrong.endswith(".") else f"{wrong}.",
-        hint="Check its command or address; start it by hand to see its output.",
+        hint="Check the server's command or URL; start it by hand to see its output.",
     )

@@ -16,8 +16,9 @@ NEWEST = 50
 
 
 def check_group(scenario: Scenario, attempt: Trajectory | None, at: float) -> list[Trajectory]:
-    """Return two trajectories of a scenario. The text contains the time `at` (Unix seconds), so
-    that no stored answer of the judge is reused. Without `attempt`, both are made up."""
+    """Return two trajectories of a scenario to test a judge: `attempt` (None: a made-up one) and a
+    bad one. The text contains the time `at` (Unix seconds), so that no stored answer of the judge
+    is reused."""
     when = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
     words = f"This answer was made up at {when} to test the judge. It does not solve the task."
     if attempt is None:
@@ -46,7 +47,7 @@ def newest_attempt(
 
 
 def last_words(attempt: Trajectory, most: int) -> str:
-    """Return the last non-empty message of the model, cut to `most` characters."""
+    """Last non-empty message of the model, cut to `most` characters; empty without one."""
     texts = [m.content for m in attempt.messages if m.role == "assistant" and m.content.strip()]
     return texts[-1].strip()[:most] if texts else ""
 

@@ -38,8 +38,8 @@ class Preference(NamedTuple):
 def preferences_of_scores(
     trajectories: Iterable[Trajectory], scores: Mapping[str, float | None], least_gap: float = 0.0
 ) -> list[Preference]:
-    """Return all pairs of a group whose scores differ by at least `least_gap`, higher score as
-    better. Ties and unscored trajectories give no pair."""
+    """Return pairs (better, worse) in each group whose scores, by trajectory id, differ by at least
+    `least_gap`. Ties and unscored trajectories give no pair."""
     groups: dict[GroupKey, list[tuple[Trajectory, float]]] = {}
     for one in trajectories:
         if (score := scores.get(one.id)) is not None:
@@ -53,8 +53,8 @@ def preferences_of_scores(
 
 
 def latest(preferences: Sequence[Preference], most_attempts: int) -> list[Preference]:
-    """Preferences of the latest groups with at most `most_attempts` trajectories in total; at least
-    one group."""
+    """Preferences of the latest groups with at most `most_attempts` trajectories in total, and of
+    the last group in any case."""
     groups: dict[GroupKey, list[Preference]] = {}
     for preference in preferences:
         groups.setdefault(preference.group, []).append(preference)
@@ -75,8 +75,8 @@ def version_of(preferences: Iterable[Preference]) -> str:
 
 
 def of_trajectory(features_BD: Sequence[Sequence[float]], sampled_B: Sequence[int]) -> list[float]:
-    """Return features [D + 1]: the mean over branches weighted by sampled tokens, and the natural
-    logarithm of all sampled tokens."""
+    """Return features [D + 1] of a trajectory: the mean of its branches' features weighted by their
+    sampled tokens, and the natural logarithm of all sampled tokens."""
     total = sum(sampled_B)
     shares = [sampled / total for sampled in sampled_B]
     mean = [
@@ -94,11 +94,9 @@ def utility(model: PreferenceModel, features_D: Sequence[float]) -> float:
 
 def score_of(model: PreferenceModel, features_D: Sequence[float]) -> float:
     """Score in [0, 1], monotone in the utility: σ(u / max(1, s)), with s the spread of the fitted
-    trajectories, whose mean is u = 0. Independent of the group.
-
-    An uncertain fit (s < 1) keeps its small differences. A confident one has utilities up to ±20,
-    for which σ would saturate without the division by s.
-    """
+    trajectories, whose mean is u = 0. Independent of the group. An uncertain fit (s < 1) keeps its
+    small differences. A confident one has utilities up to ±20, for which σ would saturate without
+    the division by s."""
     u = utility(model, features_D) / max(1.0, model.spread)
     return 1 / (1 + math.exp(-u)) if u >= 0 else math.exp(u) / (1 + math.exp(u))
 
@@ -138,17 +136,18 @@ class LocalJudge:
 
     @property
     def accuracy(self) -> Accuracy | None:
-        """Held-out accuracy; None without a fit."""
+        """Accuracy on held-out groups; None without a fit."""
         return self._fit.accuracy if self._fit else None
 
     @property
     def version(self) -> str | None:
-        """Version of the fit; None without one."""
+        """Hash of the preferences that the judge was fitted on; None without a fit."""
         return self._fit.version if self._fit else None
 
     async def fit(self, preferences: Sequence[Preference]) -> Accuracy | None:
         """Fit the model on these preferences only and return its accuracy. With fewer than
-        LEAST_GROUPS groups or LEAST_PAIRS usable pairs, the judge has no fit afterwards."""
+        LEAST_GROUPS groups or LEAST_PAIRS usable pairs, the judge has no fit afterwards and None is
+        returned."""
         usable = latest([p for p in preferences if p.weight > 0 and _has_tokens(p)], MOST_ATTEMPTS)
         groups = list(dict.fromkeys(preference.group for preference in usable))
         if len(groups) < LEAST_GROUPS or len(usable) < LEAST_PAIRS:
@@ -168,8 +167,7 @@ class LocalJudge:
         return accuracy
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
-        """Return one verdict per trajectory in order, none for failed rollouts. Raises errors of
-        the policy."""
+        """One verdict per trajectory, none for failed rollouts. Raises errors of the policy."""
         attempts = [one for one in group if can_be_judged(one)]
         fit = self._fit
         if fit is None:
@@ -203,7 +201,6 @@ def _has_tokens(preference: Preference) -> bool:
 
 
 def _branches(one: Trajectory) -> list[TrainItem]:
-    """Branches with sampled tokens, as items for the policy."""
     return [TrainItem(tokens=b.tokens, spans=b.spans) for b in one.branches if b.sampled]
 
 
@@ -213,14 +210,14 @@ def _sampled(item: TrainItem) -> int:
 
 def _verdict(one: Trajectory, fit: Fit, features_D: Sequence[float]) -> Verdict:
     score = score_of(fit.model, features_D)
-    like = "Like those preferred" if score >= 0.5 else "Like those not preferred"
+    like = "Resembles preferred" if score >= 0.5 else "Resembles rejected"
     return Verdict(
         trajectory_id=one.id,
         judge=NAME,
         rubric=NAME,
         score=score,
-        reason=f"{like} in {fit.groups} groups; agrees with {fit.accuracy.share:.2f} of "
-        f"{fit.accuracy.pairs} held-out pairs (fit {fit.version}).",
+        reason=f"{like} trajectories of {fit.groups} groups. This model (fit {fit.version}) orders "
+        f"{fit.accuracy.share:.2f} of {fit.accuracy.pairs} held-out pairs correctly.",
     )
 
 

@@ -48,11 +48,11 @@ class Panel:
         accuracy = await self._local.fit(known)
         if accuracy is not None:
             least = f"{self._config.local_least:.2f}"
-            enough = "" if self._may_judge else f", less than the {least} wanted"
+            enough = "" if self._may_judge else f", below judge.local_least ({least})"
             await self._run.log(
                 "info",
                 "judge",
-                f"The local judge learnt from {len({p.group for p in known})} groups: it agrees "
+                f"The local judge was trained on {len({p.group for p in known})} groups: it agrees "
                 f"with {accuracy.share:.2f} of {accuracy.pairs} held-out pairs{enough}.",
             )
 
@@ -72,7 +72,7 @@ class Panel:
         ]
 
     def metrics(self) -> dict[str, float]:
-        """Accuracy of the local judge, and the share of canaries caught since the last call."""
+        """Accuracy of the local judge, and share of canaries caught since the last call."""
         accuracy = self._local.accuracy if self._local else None
         found = {"judge/local": accuracy.share} if accuracy else {}
         if self._caught is not None:
@@ -141,6 +141,6 @@ class Panel:
 
 _UNSURE = Problem(
     code="judge.local_unsure",
-    message="The local judge is not sure enough to judge, and no other judge is named.",
+    message="The local judge is not accurate enough yet, and no other judge is set.",
     hint="Label more groups, name a judge in judge.models, or lower judge.local_least.",
 )

@@ -61,7 +61,7 @@ class PassResults:
         return [found[number].score for found in self.passes if number in found]
 
     def stability(self) -> float | None:
-        """Mean τ between consecutive passes; None after one pass."""
+        """Mean τ between the scores of consecutive passes; None after one pass."""
         pairs = zip(self.passes, self.passes[1:], strict=False)
         taus = [tau for one, other in pairs if (tau := _tau(one, other)) is not None]
         return fmean(taus) if taus else None
@@ -83,10 +83,8 @@ class Ruler:
         lessons: Callable[[], list[JudgeExample]] = list,
         renewed: Callable[[], str] = str,
     ) -> None:
-        """`renewed` returns the text of a rubric that replaces `rubric` from then on, or "".
-
-        Raises ConfigError if the prompt does not support the criteria of the rubric.
-        """
+        """`renewed` returns the text of a rubric that replaces `rubric` from then on, or "". Raises
+        ConfigError if the prompt does not support the criteria of the rubric."""
         check_fit(config, rubric)
         self._config = config
         self._rubric = rubric
@@ -112,7 +110,7 @@ class Ruler:
         ]
 
     def first_questions(self, model: str, group: list[Trajectory]) -> list[Messages]:
-        """Return the first prompt of a judge for a group; empty if nothing can be judged."""
+        """First prompt of a judge for a group, in a list that is empty if nothing can be judged."""
         attempts = [one for one in group if can_be_judged(one)]
         if not attempts:
             return []
@@ -240,7 +238,7 @@ class Ruler:
 
 
 def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
-    """Raise ConfigError for criteria with ART's prompt, which does not support them."""
+    """Raise ConfigError if the rubric has criteria, which ART's prompt does not support."""
     if config.prompt == "art" and rubric.criteria:
         raise ConfigError.of(
             "judge.no_criteria",
@@ -251,8 +249,7 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
 
 
 def can_be_judged(attempt: Trajectory) -> bool:
-    """Whether the rollout succeeded; a missing score or an earlier failure of a judge does not
-    matter."""
+    """Whether the rollout itself succeeded; a missing score or failed judge does not matter."""
     kinds = ("judge.", "reward.")
     return attempt.problem is None or attempt.problem.code.startswith(kinds)
 
@@ -281,17 +278,17 @@ def _tau(one: dict[int, RolloutScore], other: dict[int, RolloutScore]) -> float 
 UNUSABLE: dict[Fault, tuple[str, str, str]] = {
     "cut": (
         "judge.cut",
-        "The judge's answer was cut at its token limit, twice.",
+        "The judge's answer was cut off at the token limit twice.",
         "Raise judge.max_tokens, or use a judge with less reasoning.",
     ),
     "filtered": (
         "judge.content_filter",
-        "The judge's provider withheld the answer by its content filter.",
+        "The provider's content filter withheld the judge's answer.",
         "Choose another judge for these texts, or label the trajectories yourself.",
     ),
     "form": (
         "judge.no_score",
-        "The judge gave no valid score for this trajectory, also after a retry.",
+        "The judge gave no valid score for this trajectory, even after a retry.",
         "Judge it again with another judge, or label it yourself.",
     ),
 }

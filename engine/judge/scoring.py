@@ -21,7 +21,7 @@ async def judge_group(run: Run, judge: Panel, siblings: list[Trajectory]) -> lis
 def with_verdicts(
     config: ProjectConfig, siblings: list[Trajectory], verdicts: list[Verdict]
 ) -> list[Trajectory]:
-    """Return trajectories with rewards from verdicts; unscored where a judge gave no score."""
+    """Trajectories with rewards that result from verdicts; unscored where a judge gave no score."""
     scores = combined(config.judge, verdicts)
     problems = {v.trajectory_id: v.problem for v in verdicts if v.problem}
     return [

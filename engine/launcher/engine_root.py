@@ -17,33 +17,33 @@ ORIGIN, STAMP = "origin.txt", "stamp.txt"
 
 
 def checkout() -> Path:
-    """Root folder of the source code; for a copied root, the folder that was copied."""
+    """Root folder of the source code; if this code runs in a copy, the folder that was copied."""
     root = Path(__file__).resolve().parents[2]
     origin = root / ORIGIN
     return Path(origin.read_text().strip()) if origin.exists() else root
 
 
 def make_engine_root(home: Path, root: Path) -> Path:
-    """Folder from which an engine of the checkout `root` is started in the environment `home`;
-    created or repaired if necessary."""
+    """Return the folder from which an engine of the checkout `root` is started in the environment
+    folder `home`; created or repaired if necessary."""
     root = root.resolve()
-    stand = home / "atelier" / hashlib.sha256(str(root).encode()).hexdigest()[:12]
-    if not all(_same(stand / part, root / part) for part in PARTS):
-        _make(stand, root)
-    return stand
+    folder = home / "atelier" / hashlib.sha256(str(root).encode()).hexdigest()[:12]
+    if not all(_same(folder / part, root / part) for part in PARTS):
+        _make(folder, root)
+    return folder
 
 
 def _same(link: Path, part: Path) -> bool:
     return link.is_symlink() and Path(os.readlink(link)) == part
 
 
-def _make(stand: Path, root: Path) -> None:
-    stand.mkdir(parents=True, exist_ok=True)
+def _make(folder: Path, root: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         for part in PARTS:
-            _link(stand / part, root / part)
+            _link(folder / part, root / part)
     except OSError:  # a file system without links
-        _copy(stand, root)
+        _copy(folder, root)
 
 
 def _link(link: Path, part: Path) -> None:
@@ -57,17 +57,17 @@ def _link(link: Path, part: Path) -> None:
     scratch.replace(link)
 
 
-def _copy(stand: Path, root: Path) -> None:
+def _copy(folder: Path, root: Path) -> None:
     """Copy the folders again if they have changed; an interrupted copy has no stamp."""
     stamp = _stamp(root)
-    if (stand / STAMP).exists() and (stand / STAMP).read_text() == stamp:
+    if (folder / STAMP).exists() and (folder / STAMP).read_text() == stamp:
         return
-    (stand / STAMP).unlink(missing_ok=True)
+    (folder / STAMP).unlink(missing_ok=True)
     for part in PARTS:
-        shutil.rmtree(stand / part, ignore_errors=True)
-        shutil.copytree(root / part, stand / part, ignore=shutil.ignore_patterns("__pycache__"))
-    (stand / ORIGIN).write_text(str(root))
-    (stand / STAMP).write_text(stamp)
+        shutil.rmtree(folder / part, ignore_errors=True)
+        shutil.copytree(root / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / ORIGIN).write_text(str(root))
+    (folder / STAMP).write_text(stamp)
 
 
 def _stamp(root: Path) -> str:

@@ -22,8 +22,7 @@ def choice_file() -> Path:
 
 
 def read_choice() -> EngineChoice:
-    """Read the chosen engine; the built-in one without a choice. Raises LaunchError if the file is
-    invalid."""
+    """Read the chosen engine; built-in without a choice. Raises LaunchError for an invalid file."""
     file = choice_file()
     try:
         return EngineChoice.model_validate_json(file.read_bytes())
@@ -89,13 +88,12 @@ class Interpreter:
 
 
 def title_of(name: str) -> str:
-    """Name of an engine for messages."""
     return TITLES.get(name, f"engine of {name}")
 
 
 def chosen_interpreters() -> tuple[list[Interpreter], list[str]]:
-    """Current, previous and built-in engine without duplicates, and a message if the current engine
-    is missing."""
+    """Interpreters of the current, previous and built-in engine without duplicates, and messages:
+    one if the current engine is missing."""
     notices: list[str] = []
     interpreters: list[Interpreter] = []
     try:
@@ -108,7 +106,7 @@ def chosen_interpreters() -> tuple[list[Interpreter], list[str]]:
         elif chosen := _of_choice(one):
             interpreters.append(chosen)
         elif one == choice.current:
-            notices.append(f"The {title_of(one.name)} is missing in {one.home} or incomplete.")
+            notices.append(f"The {title_of(one.name)} in {one.home} is missing or incomplete.")
     return list(dict.fromkeys(interpreters)), notices
 
 
@@ -127,7 +125,8 @@ def own_interpreter() -> Interpreter:
 
 
 def given_interpreter(python: str, name: str = "") -> Interpreter:
-    """Interpreter at a given path; an engine of an environment runs in its own root folder."""
+    """Interpreter at the path `python`, called `name` in messages (empty: by its environment or
+    path). That of an environment gets its own root folder."""
     home = engine_home(Path(python))
     if home is not None:
         known = json.loads((home / MARK).read_text())["name"]
@@ -136,8 +135,7 @@ def given_interpreter(python: str, name: str = "") -> Interpreter:
 
 
 def engine_home(python: Path) -> Path | None:
-    """Environment folder of an interpreter; None unless it is a complete environment with an
-    engine."""
+    """Environment folder of an interpreter; None unless it is complete and has an engine."""
     home = python.absolute().parent.parent
     try:
         return home if json.loads((home / MARK).read_text()).get("engine") else None
@@ -155,7 +153,7 @@ def running_engine() -> ChosenEngine:
 
 
 def why_broken(one: Interpreter) -> str:
-    """Error message of this interpreter when it imports the engine; empty if the import works."""
+    """Error message of an interpreter that cannot import the engine; empty if it can."""
     try:
         done = subprocess.run(
             [one.python, "-c", "import engine.server.serve"],

@@ -76,12 +76,13 @@ def discovery_file(workspace: Path) -> Path:
 
 
 def proof(token: str, nonce: str) -> str:
-    """Response to a nonce that proves knowledge of the token (HMAC)."""
+    """HMAC with which the owner of the token answers `nonce`, so that it need not be sent."""
     return hmac.new(token.encode(), f"atelier-engine:{nonce}".encode(), "sha256").hexdigest()
 
 
 async def find(workspace: Path) -> Endpoint | None:
-    """Verified running engine of this workspace, or None. A stale discovery file is ignored."""
+    """Return the verified running engine of this workspace, or None. A stale discovery file is
+    ignored. Raises LaunchError for an engine of another version."""
     try:
         record = json.loads(discovery_file(workspace).read_text())
         endpoint = Endpoint(
@@ -102,12 +103,10 @@ async def find(workspace: Path) -> Endpoint | None:
 
 
 async def start(workspace: Path, python: str | None = None) -> Endpoint:
-    """Start an engine that outlives this process; returns when it accepts requests.
-
-    With `python` only that interpreter is tried. Otherwise the chosen engine is started or, if it
-    is broken, the previous or built-in one, with a message in the endpoint's `notice`. Raises
-    LaunchError with the engine's last output if none starts.
-    """
+    """Start an engine that outlives this process; returns when it accepts requests. With `python`
+    only that interpreter is tried. Otherwise the chosen engine is started or, if it is broken, the
+    previous or built-in one, with a message in the endpoint's `notice`. Raises LaunchError with the
+    engine's last output if none starts."""
     workspace.mkdir(parents=True, exist_ok=True)
     if python:
         return await _start(workspace, given_interpreter(python))
@@ -119,10 +118,10 @@ async def start(workspace: Path, python: str | None = None) -> Endpoint:
             why = await asyncio.to_thread(why_broken, one) if after else ""
             if not why:
                 raise
-            notices.append(f"The {one.title} does not start ({why}).")
+            notices.append(f"The {one.title} did not start ({why}).")
             continue
         if notices:
-            notices.append(f"The {one.title} was started in its place.")
+            notices.append(f"The {one.title} was started instead.")
         return replace(endpoint, notice=" ".join(notices))
     raise AssertionError("our own interpreter is always among them")
 
@@ -165,7 +164,7 @@ def _spawn(workspace: Path, engine: Interpreter, log: IO[bytes]) -> "subprocess.
         raise LaunchError.of(
             "engine.not_started",
             f"The engine did not start: {engine.python} cannot be run ({error.strerror}).",
-            "Choose another interpreter, or none, in Settings.",
+            "Choose another interpreter in Settings, or clear the field.",
             where=engine.python,
         ) from error
 
@@ -188,7 +187,7 @@ MOST_PROOF_BYTES = 1024
 
 
 async def verify_engine(port: int, token: str, socket: Path | None = None) -> bool:
-    """Whether the program at this address has the token, which is not sent."""
+    """Whether the program at this port (or Unix socket) knows the token, which is not sent."""
     nonce = secrets.token_hex(16)
     url = f"http://127.0.0.1:{port}{PROOF_PATH}"
     uds = str(socket) if socket else None
@@ -211,7 +210,7 @@ def _not_started(log_path: Path, position: int, code: int | None) -> LaunchError
     with log_path.open("rb") as log:
         log.seek(position)
         output = log.read().decode(errors="replace")[-4000:]
-    last = output.strip().splitlines()[-1] if output.strip() else "it said nothing"
+    last = output.strip().splitlines()[-1] if output.strip() else "no output"
     ended = f" (exit {code})" if code is not None else ""
     return LaunchError.of(
         "engine.not_started",

@@ -23,7 +23,7 @@ def build() -> str:
 
 
 def engine_id(kind: str) -> str:
-    """Folder name of this source's engine on a server."""
+    """Folder name on a server for an engine of this source and this kind, such as `gpu`."""
     return f"{__version__}-{build()}-{kind}"
 
 

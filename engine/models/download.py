@@ -79,7 +79,7 @@ def _download(name: str, say: Say) -> Path:
         raise ModelError.of(
             "model.download_failed",
             f"{name} could not be downloaded.",
-            "Check the name and the connection; the download resumes.",
+            "Check the name and the connection, then try again: the download resumes.",
             detail=f"{type(error).__name__}: {error}",
         ) from error
 

@@ -31,8 +31,8 @@ INDEX = "model.safetensors.index.json"
 
 
 def check_folder(folder: Path, name: str) -> Path:
-    """Return the folder if its model can be trained safely. Raises ModelError with the reason
-    otherwise."""
+    """Return the folder if its model can be trained safely. Raises ModelError, which calls it
+    `name`, with the reason otherwise."""
     if not (folder / "config.json").is_file():
         raise ModelError.of(
             "model.not_a_model",
@@ -63,10 +63,8 @@ def check_folder(folder: Path, name: str) -> Path:
 
 
 def chat_template(folder: Path) -> str:
-    """Return the Jinja chat template of a model; empty if it has none.
-
-    Raises ModelError for a file that cannot be read.
-    """
+    """Return the Jinja chat template of a model; empty if it has none. Raises ModelError for a file
+    that cannot be read."""
     if (file := folder / "chat_template.jinja").exists():
         return _read(file, MOST_TEMPLATE_BYTES).decode("utf-8", "replace")
     config = read_json(folder / "tokenizer_config.json").get("chat_template")
@@ -90,11 +88,9 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def shape_counts(folder: Path) -> dict[str, int]:
-    """Return counts from the safetensors headers and config.json.
-
-    `parameters` in all, `linear` in adapted layers, `lora_sides` Σ (in + out) over these, and the
-    numbers of layers and heads and the widths in the config. Raises ModelError.
-    """
+    """Return counts from the safetensors headers and config.json. `parameters` in all, `linear` in
+    adapted layers, `lora_sides` Σ (in + out) over these, and the numbers of layers and heads and
+    the widths in the config. Raises ModelError."""
     files = tuple((file, *_version(file)) for file in sorted(folder.glob("*.safetensors")))
     return dict(_counts(folder / "config.json", _version(folder / "config.json"), files))
 
@@ -116,10 +112,13 @@ def _counts(
                 sides += sum(shape)
 
     def number(*names: str, default: int | None = None) -> int:
-        """Return the first of these settings that the config has, a positive integer."""
+        """Return the first of these settings that the config has, else `default`; it must be a
+        positive integer."""
         found = next((config[name] for name in names if config.get(name) is not None), default)
         if isinstance(found, bool) or not isinstance(found, int) or not 0 < found < 2**31:
-            raise _unreadable(config_file, f"{names[0]} is {str(found)[:40]}, not a positive count")
+            raise _unreadable(
+                config_file, f"{names[0]} is {str(found)[:40]}, not a positive number"
+            )
         return found
 
     heads, hidden = number("num_attention_heads", "n_head"), number("hidden_size", "n_embd")
@@ -139,16 +138,14 @@ def _counts(
 
 def header(file: Path) -> dict[str, Any]:
     """Return the header of a safetensors file: `dtype`, `shape`, `data_offsets` by tensor name.
-
     Raises ModelError if it does not match the file: the bytes of all tensors must be contiguous,
-    lie within the file, and match their shapes.
-    """
+    lie within the file, and match their shapes."""
     size = _regular(file).st_size
     with file.open("rb") as source:
         first = source.read(8)
         length = struct.unpack("<Q", first)[0] if len(first) == 8 else -1
         if not 0 < length <= min(size - 8, MOST_HEADER_BYTES):
-            raise _unreadable(file, "its header is cut or longer than the file")
+            raise _unreadable(file, "its header is cut off or longer than the file")
         text = source.read(length)
     try:
         found = parse_json(text)
@@ -171,10 +168,10 @@ def _checked(name: str, entry: dict[str, Any], begin: int) -> int:
     shape, (start, end) = entry["shape"], entry["data_offsets"]
     sides = [side for side in shape if type(side) is int and 0 <= side < 2**48]
     if len(sides) != len(shape) or type(start) is not int or type(end) is not int:
-        raise ValueError(f"the shape of {name[:80]} is no list of counts")
+        raise ValueError(f"the shape of {name[:80]} is not a list of sizes")
     bits = math.prod(sides) * WIDTH_BITS[entry["dtype"]]
     if start != begin or bits != 8 * (end - start):
-        raise ValueError(f"the bytes of {name[:80]} are not where they should be")
+        raise ValueError(f"the bytes of {name[:80]} have the wrong position or size")
     return int(end)
 
 
@@ -200,9 +197,9 @@ def _refuse_other_weights(folder: Path, name: str) -> None:
         ):
             raise ModelError.of(
                 "model.outside_folder",
-                f"{name} lists weights that are not safetensors files of its folder: "
+                f"{name} lists weights that are not safetensors files in its folder: "
                 f"{str(file)[:80]}.",
-                "Save it anew with `save_pretrained(..., safe_serialization=True)`.",
+                "Save it again with `save_pretrained(..., safe_serialization=True)`.",
                 where=str(folder / INDEX),
             )
 
@@ -213,8 +210,8 @@ def _refuse_adapter(folder: Path, name: str) -> None:
     if (folder / "adapter_config.json").exists():
         raise ModelError.of(
             "model.holds_adapter",
-            f"{name} holds an adapter beside the model (adapter_config.json).",
-            "Move the adapter into a folder of its own and begin from it with `train --from`.",
+            f"{name} contains an adapter and a model (adapter_config.json).",
+            "Move the adapter to another folder and start from it with `train --from`.",
             where=str(folder / "adapter_config.json"),
         )
 

@@ -84,10 +84,8 @@ def known_models() -> list[ModelInfo]:
 
 
 def find_model(name: str) -> Path:
-    """Return the folder of a model on this machine.
-
-    Raises ModelError if it is missing, not safetensors, or has no tokenizer or chat template.
-    """
+    """Return the folder of a model on this machine. Raises ModelError if it is missing, not
+    safetensors, or has no tokenizer or chat template."""
     return check_folder(_locate(name), name)
 
 

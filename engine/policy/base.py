@@ -1,8 +1,7 @@
 """Interface of a policy, modelled on Tinker's: load, sample, score, forward_backward, optim_step,
 publish, save, restore, load_adapter, and two methods for the local judge. It takes token ids and
 returns token ids and log-probabilities, never text. Implementations are `TorchPolicy` (worker.py)
-and `VllmPolicy` (vllm/policy.py), chosen in start.py.
-"""
+and `VllmPolicy` (vllm/policy.py), chosen in start.py."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -219,18 +218,21 @@ class Policy(Protocol):
         ...
 
     async def score(self, batch: ScoreBatch) -> list[Scores]:
-        """Score the items; returns one result per item in their order. Weights do not change."""
+        """Score items: log-probs of the trained tokens, and those of the base model and values if
+        the batch asks for them. Returns one result per item in their order. Weights do not
+        change."""
         ...
 
     async def features(self, items: list[TrainItem]) -> list[list[float]]:
-        """Feature vector [D] of each item by the base model. Only tokens and spans of the items are
-        used; each needs sampled tokens. Training does not change features."""
+        """Feature vector [D] of each item, computed by the base model, so that training does not
+        change it. Only tokens and spans of the items are used; each needs sampled tokens."""
         ...
 
     async def fit_preferences(
         self, features_ND: list[list[float]], pairs: list[Pair]
     ) -> PreferenceModel:
-        """Fit a Bradley–Terry model to at least one pair; deterministic."""
+        """Fit a Bradley–Terry model of preferences to feature vectors and at least one pair
+        (better, worse); deterministic."""
         ...
 
     async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
@@ -246,12 +248,12 @@ class Policy(Protocol):
         ...
 
     async def publish(self, version: int) -> dict[str, float]:
-        """Make `sample` use the trained adapter, verified on a fixed text (`publish_gap`)."""
+        """Make `sample` use the trained adapter as `version` (number of updates). Returns metrics:
+        the difference between trainer and sampler on a fixed text (`publish_gap`), and others."""
         ...
 
     async def save(self, folder: Path) -> None:
-        """Write adapter (PEFT layout), value head and optimizer state as safetensors into an empty
-        folder."""
+        """Write adapter (PEFT layout), value head and optimizer state into an empty folder."""
         ...
 
     async def save_adapter(self, folder: Path) -> None:

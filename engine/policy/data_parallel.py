@@ -14,21 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.hardware.machine import threads
-from engine.policy.base import (
-    AdamStep,
-    OnRestart,
-    Pair,
-    PolicyInfo,
-    PolicySpec,
-    PreferenceModel,
-    Progress,
-    SampledToken,
-    SampleRequest,
-    ScoreBatch,
-    Scores,
-    TrainBatch,
-    TrainItem,
-)
+from engine.policy import base
 from engine.policy.prefix import shared
 from engine.policy.worker import TORCH, TorchPolicy
 from engine.protocol.records.hardware import Card
@@ -48,8 +34,8 @@ class ParallelPolicy:
         self._sampling = [0] * len(trainers)
         self._done: list[tuple[int, int]] = []
         self.version = 0
-        self.on_progress: Progress = lambda done, total: None
-        self.on_restart: OnRestart | None = None
+        self.on_progress: base.Progress = lambda done, total: None
+        self.on_restart: base.OnRestart | None = None
         for number, trainer in enumerate(trainers):
             trainer.on_progress = lambda done, total, n=number: self._progress(n, done, total)  # type: ignore[misc]
 
@@ -62,7 +48,9 @@ class ParallelPolicy:
         cards: Sequence[Card] = (),
         program: Sequence[str] = TORCH,
     ) -> "ParallelPolicy":
-        """Start one process per GPU; without GPUs they share the cores of the CPU."""
+        """Start `count` policy processes, one per GPU of `cards`; without GPUs they share the cores
+        of the CPU. `base_name` is written into saved adapters, `program` is the command of a
+        process."""
         scratch = Path(tempfile.mkdtemp(prefix="atelier-ranks-"))
         starts = [
             TorchPolicy.start(
@@ -80,11 +68,11 @@ class ParallelPolicy:
     def pids(self) -> list[int]:
         return [pid for trainer in self._trainers for pid in trainer.pids]
 
-    async def load(self, spec: PolicySpec) -> PolicyInfo:
+    async def load(self, spec: base.PolicySpec) -> base.PolicyInfo:
         infos = await _all(trainer.load(spec) for trainer in self._trainers)
         return infos[0].model_copy(update={"seconds": max(info.seconds for info in infos)})
 
-    async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
+    async def sample(self, request: base.SampleRequest) -> AsyncIterator[list[base.SampledToken]]:
         place = min(range(len(self._trainers)), key=self._sampling.__getitem__)
         self._sampling[place] += 1
         try:
@@ -102,7 +90,7 @@ class ParallelPolicy:
     async def sampling(self) -> dict[str, float]:
         return _mean(await _all(trainer.sampling() for trainer in self._trainers))
 
-    async def score(self, batch: ScoreBatch) -> list[Scores]:
+    async def score(self, batch: base.ScoreBatch) -> list[base.Scores]:
         shares = self._shares(batch.items)
         dealt = [
             batch.model_copy(update={"items": [batch.items[n] for n in share]}) for share in shares
@@ -112,15 +100,15 @@ class ParallelPolicy:
         found = [scores for answer in answers for scores in answer]
         return [scores for _, scores in sorted(zip(places, found, strict=True), key=lambda p: p[0])]
 
-    async def features(self, items: list[TrainItem]) -> list[list[float]]:
+    async def features(self, items: list[base.TrainItem]) -> list[list[float]]:
         return await self._trainers[0].features(items)
 
     async def fit_preferences(
-        self, features_ND: list[list[float]], pairs: list[Pair]
-    ) -> PreferenceModel:
+        self, features_ND: list[list[float]], pairs: list[base.Pair]
+    ) -> base.PreferenceModel:
         return await self._trainers[0].fit_preferences(features_ND, pairs)
 
-    async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
+    async def forward_backward(self, batch: base.TrainBatch) -> dict[str, float]:
         shares = [[batch.items[n] for n in share] for share in self._shares(batch.items)]
         self._done = [(0, len(share)) for share in shares]
         answers = await _all(
@@ -132,7 +120,7 @@ class ParallelPolicy:
         summed = {n: sum(a.get(n, 0.0) for a in used) for n in SUMMED}
         return answers[0] | _mean(used) | summed
 
-    async def optim_step(self, step: AdamStep) -> dict[str, float]:
+    async def optim_step(self, step: base.AdamStep) -> dict[str, float]:
         return (await _all(trainer.optim_step(step) for trainer in self._trainers))[0]
 
     async def optim_reset(self) -> None:
@@ -160,7 +148,7 @@ class ParallelPolicy:
         await asyncio.gather(*(trainer.close() for trainer in self._trainers))
         await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
 
-    def _shares(self, items: Sequence[TrainItem]) -> list[list[int]]:
+    def _shares(self, items: Sequence[base.TrainItem]) -> list[list[int]]:
         return partition_sequences([item.tokens for item in items], len(self._trainers))
 
     def _progress(self, number: int, done: int, total: int) -> None:
@@ -170,8 +158,8 @@ class ParallelPolicy:
 
 
 def partition_sequences(sequences: Sequence[list[int]], count: int) -> list[list[int]]:
-    """Split sequences among `count` processes; returns the indices for each. Common prefixes stay
-    together, and the numbers of distinct tokens are balanced."""
+    """Split token sequences among `count` processes; returns the indices for each. Common prefixes
+    stay together, and the numbers of distinct tokens are balanced."""
     order = sorted(range(len(sequences)), key=sequences.__getitem__)
     new, before = [], list[int]()
     for number in order:
@@ -196,7 +184,6 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Mean of each metric over the rows that have it."""
     names = {name for row in rows for name in row}
     found = {name: [row[name] for row in rows if name in row] for name in names}
     return {name: sum(values) / len(values) for name, values in found.items()}

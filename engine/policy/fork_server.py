@@ -80,7 +80,7 @@ class ForkServer:
                 self._requests.send(b"{}")
 
     async def launch(self, launch: Launch) -> Process:
-        """Fork a process, or start it the usual way if forking fails or its environment differs:
+        """Start a process by forking, or the usual way if forking fails or its environment differs:
         libraries have read the variables when the server started."""
         async with self._turn:
             try:
@@ -96,7 +96,8 @@ class ForkServer:
             await self._end()
 
     def inherit(self, text: str) -> None:
-        """Use the server that is described by `INHERITED`. Raises OSError, ValueError."""
+        """Use the server of a parent process, which `text` (variable `INHERITED`) describes. Raises
+        OSError, ValueError."""
         requests, life, pid = map(int, text.split(","))
         self._process = ForkedProcess(pid)
         self._requests, self._life = socket.socket(fileno=requests), life

@@ -21,8 +21,9 @@ CLEAR = 4.0
 def stale_or_different(
     sampler: Sequence[float], trainer: Sequence[float], before: Sequence[float], dtype: str
 ) -> Problem | None:
-    """Problem, if any, from log-probs by `sampler`, by `trainer`, and by the trainer `before` the
-    update."""
+    """Problem if the sampler does not use the published adapter or differs from the trainer; else
+    None. Compares log-probs of the same tokens by `sampler`, by `trainer`, and by the trainer
+    `before` the update (empty: unknown). `dtype` sets the tolerance."""
     gap = mean_gap(sampler, trainer)
     if before and (share := followed(sampler, trainer, before)) is not None and share < FOLLOWED:
         return Problem(

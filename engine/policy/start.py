@@ -23,9 +23,9 @@ MOST_ROWS = 256
 
 
 async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name: str) -> Policy:
-    """Start the processes of the policy that a project's [backend] names, without weights;
-    `base_name` is written into saved adapters. Raises ConfigError where there are too few GPUs,
-    PolicyError, EnvironmentMissing."""
+    """Start the processes of the policy that a project's [backend] names, without loading weights.
+    `base_name` is the name of the base model in saved adapters. Raises ConfigError where there are
+    too few GPUs, PolicyError, EnvironmentMissing."""
     backend = config.backend
     cards = await asyncio.to_thread(cards_of, backend)
     _refuse_too_few(backend, cards)
@@ -43,7 +43,7 @@ async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name:
 
 
 def in_one_process(config: ProjectConfig) -> ProjectConfig:
-    """Settings for the same weights in one torch process, for use beside other work."""
+    """Settings to load the same weights in one torch process, without vLLM."""
     backend = config.backend.model_copy(update={"sampler": "torch", "processes": 1})
     return config.model_copy(update={"backend": backend})
 
@@ -74,7 +74,7 @@ def loaded(info: PolicyInfo) -> PolicyLoaded:
 
 
 def server_place(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> ServerPlace:
-    """GPU and memory that the forecast leaves to vLLM."""
+    """GPU, memory share and limits for a vLLM server, as the memory forecast leaves to it."""
     rows = min(config.agent.concurrency, MOST_ROWS)
     adapters = 2 + config.train.staleness
     plan = vram_plan(config, model, cards)
@@ -96,8 +96,8 @@ def _refuse_too_few(backend: BackendConfig, cards: Sequence[Card]) -> None:
     if cards and len(cards) < backend.processes:
         raise ConfigError.of(
             "backend.too_few_cards",
-            f"backend.processes is {backend.processes}, and CUDA shows {len(cards)} "
-            f"card{'s' * (len(cards) != 1)}.",
+            f"backend.processes is {backend.processes}, but CUDA shows {len(cards)} "
+            f"GPU{'s' * (len(cards) != 1)}.",
             f"Set it to {len(cards)} or fewer.",
             where="backend.processes",
         )

@@ -68,8 +68,7 @@ def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftMode
 
 @contextlib.contextmanager
 def forwards_kept(module: ModuleType) -> Iterator[None]:
-    """Restore the forward methods and class names of a transformers modelling module after the
-    block."""
+    """Undo, after the block, changes of forward methods and classes in a transformers module."""
     classes = {name: kind for name, kind in vars(module).items() if _is_layer(kind)}
     forwards = {kind: kind.forward for kind in classes.values()}
     try:
@@ -81,7 +80,7 @@ def forwards_kept(module: ModuleType) -> Iterator[None]:
 
 
 def own_attention(base: PreTrainedModel) -> None:
-    """Set segment attention, and restore the position embeddings of transformers."""
+    """Make a model use Atelier's attention, and the position embeddings of transformers."""
     module, decoder = modelling(base.config), base.get_decoder()
     for name, part in list(decoder.named_modules()):
         own = getattr(module, type(part).__name__, None)
@@ -91,19 +90,21 @@ def own_attention(base: PreTrainedModel) -> None:
 
 
 def prove_storage(trained: PeftModel, weights: str) -> None:
-    """Raises ModelError if Unsloth stored the weights in another precision than requested."""
+    """Raises ModelError if Unsloth stored the weights in another precision than `weights` (`full`,
+    `8bit` or `4bit`)."""
     kinds = {type(part).__name__ for part in trained.get_base_model().modules()}
     if weights != "full" and QUANTISED[weights] not in kinds:
         raise ModelError.of(
             "model.weights_not_stored",
             f"Unsloth cannot keep this model in {weights[0]} bits on this machine.",
-            "Set backend.weights to full, or train on an NVIDIA card.",
+            "Set backend.weights to full, or train on an NVIDIA GPU.",
             where="backend.weights",
         )
 
 
 def prove_segments(trained: PeftModel, device: torch.device) -> None:
-    """Raises ModelError if a tree of two branches differs from the two sequences."""
+    """Raises ModelError if the model computes other hidden states for a tree of two branches than
+    for the two sequences."""
     decoder = trained.get_base_model().get_decoder()
 
     def hidden(plan: Plan) -> Tensor:

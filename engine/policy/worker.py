@@ -9,21 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.environments import python_of
-from engine.policy.base import (
-    AdamStep,
-    OnRestart,
-    Pair,
-    PolicyInfo,
-    PolicySpec,
-    PreferenceModel,
-    Progress,
-    SampledToken,
-    SampleRequest,
-    ScoreBatch,
-    Scores,
-    TrainBatch,
-    TrainItem,
-)
+from engine.policy import base
 from engine.policy.rows import pack_rows, unpack_rows
 from engine.protocol.problems import PolicyError
 from engine.runtime.child import Child, Launch, Process, start_program
@@ -50,8 +36,8 @@ TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
 
 
 async def unsloth_program(cuda: bool) -> tuple[str, ...]:
-    """Command of the policy process with Unsloth, from the engine's environment or, without a GPU,
-    from that for the CPU. Raises PolicyError, EnvironmentMissing."""
+    """Command of the policy process with Unsloth: in the engine's environment or, unless it is for
+    CUDA, in that for the CPU. Raises PolicyError, EnvironmentMissing."""
     python = sys.executable
     if importlib.util.find_spec("unsloth") is None:
         if cuda:
@@ -75,8 +61,8 @@ class TorchPolicy:
         self._base_name = base_name
         self._held, self._holding = Outages(), contextlib.ExitStack()
         self.version = 0
-        self.on_progress: Progress = lambda done, total: None
-        self.on_restart: OnRestart | None = None
+        self.on_progress: base.Progress = lambda done, total: None
+        self.on_restart: base.OnRestart | None = None
 
     @classmethod
     async def start(
@@ -87,8 +73,8 @@ class TorchPolicy:
         program: Sequence[str] = TORCH,
         start: Callable[[Launch], Awaitable[Process]] = start_program,
     ) -> "TorchPolicy":
-        """Start the process with additional variables `environment` and the command `program`, by
-        the function `start`."""
+        """Start the policy process; `start` launches the command `program` with the additional
+        variables `environment`. `base_name` is the name of the base model in saved adapters."""
         variables = {**VARIABLES, **(environment or {})}
         child = await Child.spawn(
             "policy", [*program], cwd=ROOT, log=log, environment=variables, start=start
@@ -109,18 +95,23 @@ class TorchPolicy:
         found: int | None = (await self._child.ask("memory"))["peak_bytes"]
         return found
 
-    async def load(self, spec: PolicySpec) -> PolicyInfo:
+    async def load(self, spec: base.PolicySpec) -> base.PolicyInfo:
         place = (spec.model.dtype, *self._setup)
         known = spec.model_copy(update={"limits": spec.limits or peak_rates.get(place)})
-        info = PolicyInfo.model_validate(await self._child.ask("load", spec=known.model_dump()))
+        info = base.PolicyInfo.model_validate(
+            await self._child.ask("load", spec=known.model_dump())
+        )
         if info.peak_flops and info.bandwidth:
             peak_rates[place] = info.peak_flops, info.bandwidth
         return info
 
-    async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
+    async def sample(self, request: base.SampleRequest) -> AsyncIterator[list[base.SampledToken]]:
         async for part in self._child.stream("sample", request=request.model_dump()):
             if "tokens" in part:
-                yield [SampledToken(t, p, [(i, q) for i, q in top]) for t, p, top in part["tokens"]]
+                yield [
+                    base.SampledToken(t, p, [(i, q) for i, q in top])
+                    for t, p, top in part["tokens"]
+                ]
 
     async def hold(self) -> None:
         self._holding.enter_context(self._held.during())
@@ -133,11 +124,11 @@ class TorchPolicy:
     async def sampling(self) -> dict[str, float]:
         return await self._child.ask("sampling")
 
-    async def score(self, batch: ScoreBatch) -> list[Scores]:
+    async def score(self, batch: base.ScoreBatch) -> list[base.Scores]:
         answer = await self._work("score", batch)
-        return [Scores.model_validate(scores) for scores in answer["scores"]]
+        return [base.Scores.model_validate(scores) for scores in answer["scores"]]
 
-    async def features(self, items: list[TrainItem]) -> list[list[float]]:
+    async def features(self, items: list[base.TrainItem]) -> list[list[float]]:
         if not items:
             return []
         shown = [item.model_dump(include={"tokens", "spans"}) for item in items]
@@ -145,16 +136,16 @@ class TorchPolicy:
         return unpack_rows(answer["rows"], len(items))
 
     async def fit_preferences(
-        self, features_ND: list[list[float]], pairs: list[Pair]
-    ) -> PreferenceModel:
+        self, features_ND: list[list[float]], pairs: list[base.Pair]
+    ) -> base.PreferenceModel:
         rows, count = pack_rows(features_ND), len(features_ND)
         answer = await self._child.ask("fit_preferences", rows=rows, count=count, pairs=pairs)
-        return PreferenceModel.model_validate(answer)
+        return base.PreferenceModel.model_validate(answer)
 
-    async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
+    async def forward_backward(self, batch: base.TrainBatch) -> dict[str, float]:
         return await self._work("forward_backward", batch)
 
-    async def _work(self, op: str, batch: ScoreBatch | TrainBatch) -> dict[str, Any]:
+    async def _work(self, op: str, batch: base.ScoreBatch | base.TrainBatch) -> dict[str, Any]:
         """Execute a pass over a batch, reporting its progress."""
         answer: dict[str, Any] = {}
         async for answer in self._child.stream(op, batch=batch.model_dump()):
@@ -162,7 +153,7 @@ class TorchPolicy:
                 self.on_progress(answer["done"], answer["total"])
         return answer
 
-    async def optim_step(self, step: AdamStep) -> dict[str, float]:
+    async def optim_step(self, step: base.AdamStep) -> dict[str, float]:
         return await self._child.ask("optim_step", step=step.model_dump())
 
     async def optim_reset(self) -> None:

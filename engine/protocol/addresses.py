@@ -15,7 +15,8 @@ SCHEME = re.compile(r"(https?|wss?|ftp|file|unix):", re.I)
 
 
 def normal_address(text: str) -> str:
-    """Normalize an address. Raises ValueError if the text is not an address."""
+    """Normalize an http(s) address: lower case, no default port, no final slash. Raises ValueError
+    if the text is not an address."""
     if not ADDRESS.fullmatch(text):
         raise ValueError("is not an address: enter http:// or https:// and a host, without a key")
     parts = urlsplit(text)

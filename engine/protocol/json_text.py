@@ -10,11 +10,9 @@ from typing import Any, NoReturn
 
 
 def parse_json(text: str | bytes, unique: bool = True) -> Any:
-    """Parse a JSON document, with an optional byte order mark.
-
-    Raises ValueError with a readable message if the text is not JSON, not UTF-8, nested too deeply,
-    contains a number that is not finite or, with `unique`, has two equal keys in one object.
-    """
+    """Parse a JSON document, with an optional byte order mark. Raises ValueError with a readable
+    message if the text is not JSON, not UTF-8, nested too deeply, contains a number that is not
+    finite or, with `unique`, has two equal keys in one object."""
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
     try:

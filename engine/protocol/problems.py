@@ -9,10 +9,8 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def readable(text: str) -> str:
-    """Replace every lone surrogate with U+FFFD.
-
-    Python uses them for bytes of a file name that are not UTF-8, JSON for half of an escaped pair.
-    """
+    """Replace every lone surrogate with U+FFFD. Python uses them for bytes of a file name that are
+    not UTF-8, JSON for half of an escaped pair."""
     return SURROGATES.sub("\ufffd", text)
 
 

@@ -59,7 +59,7 @@ class Trial:
 
 class HomeRequestService:
     """Service that executes requests of remote runs to judges and providers; one per engine.
-    `speaker` returns the judge's process with the current API keys."""
+    `connect` returns the judge's process with the current API keys."""
 
     def __init__(self, runs: StartedRuns, connect: Callable[[], Awaitable[ProviderClient]]) -> None:
         self._runs, self._connect = runs, connect
@@ -72,8 +72,7 @@ class HomeRequestService:
 
     @contextlib.contextmanager
     def trial(self, trial: Trial) -> Iterator[None]:
-        """Let the run ask the judge with these settings for as long as the block lasts, even if it
-        has ended."""
+        """Answer requests of the trial's run to its judge in the block, even after its end."""
         self._trials.append(trial)
         try:
             yield
@@ -81,15 +80,16 @@ class HomeRequestService:
             self._trials.remove(trial)
 
     def resume(self, host: str, folder: Path) -> None:
-        """Treat the run as not ended, because the person resumes or extends it. A run with no
-        record on this machine gets one with the project's current settings. Raises ConfigError."""
+        """Answer requests of the run in `folder` on server `host` again, because the person resumes
+        or extends it. A run with no record on this machine gets one with the project's current
+        settings. Raises ConfigError."""
         self._resumed[folder.name] = _last(folder)[0]
         if self._runs.find(folder.name, host) is None and is_run_id(folder.name):
             self._runs.add(_adopted(host, folder.parents[1], folder.name))
 
     async def answer(self, host: str, request: HomeRequest) -> Any:
-        """Execute a request of a run and return the result. Raises Refused for a request that the
-        run is not allowed to make."""
+        """Execute a request that a run on server `host` has sent, and return the result. Raises
+        Refused for a request that the run is not allowed to make."""
         trials = (one for one in self._trials if (one.run_id, one.host) == (request.run_id, host))
         trial = next(trials, None)
         run = self._runs.find(request.run_id, host)
@@ -97,9 +97,9 @@ class HomeRequestService:
             run = await asyncio.to_thread(_adopted, host, trial.project, request.run_id)
             self._runs.add(run)
         if run is None:
-            raise _refused(host, request, "the run was not started from here on that server")
+            raise _refused(host, request, "this machine did not start that run there")
         if not run.keys_at_home and trial is None:
-            raise _refused(host, request, "the run was lent its keys and asks by itself")
+            raise _refused(host, request, "the run has its own copy of the API keys")
         if trial is None and await asyncio.to_thread(self._is_over, run):
             raise _refused(host, request, "the run has ended")
         if _size(request.fields) > MOST_TEXT_BYTES:
@@ -141,7 +141,7 @@ class HomeRequestService:
                 sent = _size(body) + TOKEN_MARGIN * len(chat.request.messages)
                 usage = Usage(prompt_tokens=sent, completion_tokens=limit)
                 return await self._pay(run, "chat", purpose, chat, usage, {"request": body})
-        raise _refused(host, request, f"{request.op!a} is nothing that is done here")
+        raise _refused(host, request, f"the operation {request.op!a} is unknown")
 
     def _purpose(
         self,
@@ -167,13 +167,13 @@ class HomeRequestService:
             most = config.evaluate.max_tokens or config.train.max_tokens
             purposes.append(Purpose("evaluate", config.evaluate, most))
         if not purposes:
-            why = f"it names the model {model[:100]!a}, with which the run was not started"
+            why = f"the run was not started with the model {model[:100]!a}"
             raise _refused(host, request, why)
         if not isinstance(fields, Asking):
             return purposes[0]
         fitting = [one for one in purposes if one.config.base_url == fields.base_url]
         if not fitting:
-            why = f"it names the address {str(fields.base_url)[:200]!a}, which is not the run's"
+            why = f"the run does not use the address {str(fields.base_url)[:200]!a}"
             raise _refused(host, request, why)
         return fitting[0]
 

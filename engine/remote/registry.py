@@ -81,7 +81,7 @@ class HostService:
     # The list
 
     async def listed(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """List the servers once the revision exceeds `after`, or after `wait_s` seconds."""
+        """List of servers when its revision exceeds `after`, at latest after `wait_s` seconds."""
         self._load()
         if self._revision <= after and not self._leaving:
             self._changed.clear()
@@ -91,7 +91,7 @@ class HostService:
         return HostList(revision=self._revision, hosts=views)
 
     async def known(self) -> list[str]:
-        """Aliases of the user's SSH configuration that are not in the list."""
+        """Aliases of the user's SSH configuration that are not in the list of servers."""
         addresses = {host.spec.address for host in self._hosts.values()}
         found = await asyncio.to_thread(config_hosts)
         return [one for one in found if one not in addresses]
@@ -99,9 +99,9 @@ class HostService:
     async def add(self, spec: HostSpec) -> None:
         """Add a server, replacing one of the same name, which is disconnected first."""
         self._load()
-        book = read_server_list()
-        others = [one for one in book.hosts if one.name != spec.name]
-        write_server_list(book.model_copy(update={"hosts": [*others, spec]}))
+        servers = read_server_list()
+        others = [one for one in servers.hosts if one.name != spec.name]
+        write_server_list(servers.model_copy(update={"hosts": [*others, spec]}))
         if before := self._hosts.get(spec.name):
             await before.close()
         self._hosts[spec.name] = self._make(spec)
@@ -134,14 +134,14 @@ class HostService:
     # Runs that are elsewhere
 
     async def start(self, request: StartRun | StartEvaluation) -> Path:
-        """Start a run on `request.host` and return its folder here. Raises Refused, LaunchError,
-        ConfigError."""
+        """Upload the project and start a run on server `request.host`; returns the local folder of
+        its replica. Raises Refused, LaunchError, ConfigError."""
         project = Path(request.project).expanduser().resolve()
         return await self.host(request.host).start(project, request)
 
     def owner(self, folder: Path) -> Host | None:
-        """Server of a mirrored run; None for a run of this machine. Raises Refused where the server
-        is unknown."""
+        """Server of the mirrored run in `folder`; None for a run of this machine. Raises Refused
+        where the server is unknown."""
         record = read_record(folder)
         return self.host(record.host) if record else None
 
@@ -151,13 +151,13 @@ class HostService:
             raise Refused.of(
                 "host.needed",
                 f"Runs are active on {host.spec.name}.",
-                "Stop them, or wait; then remove it.",
+                "Stop the runs or wait, then remove the server.",
             )
         await host.close()
         del self._hosts[host.spec.name]
-        book = read_server_list()
-        kept = [one for one in book.hosts if one.name != host.spec.name]
-        write_server_list(book.model_copy(update={"hosts": kept}))
+        servers = read_server_list()
+        kept = [one for one in servers.hosts if one.name != host.spec.name]
+        write_server_list(servers.model_copy(update={"hosts": kept}))
 
     def _waited_for(self) -> set[str]:
         """Servers with runs that were active at the last update."""
@@ -165,10 +165,10 @@ class HostService:
 
     def _load(self) -> None:
         if not self._loaded:
-            book = read_server_list()
+            servers = read_server_list()
             self._loaded = True
             self._home = LocalMachine(
-                id=home_id(book, self._workspace),
+                id=home_id(servers, self._workspace),
                 name=platform.node(),
                 projects=self._projects,
                 announce=self._announce,
@@ -177,7 +177,7 @@ class HostService:
                 changed=self._tell,
                 started=self._started,
             )
-            self._hosts = {spec.name: self._make(spec) for spec in book.hosts}
+            self._hosts = {spec.name: self._make(spec) for spec in servers.hosts}
 
     def _make(self, spec: HostSpec) -> Host:
         return Host(spec, self._home, self._connect)

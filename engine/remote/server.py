@@ -93,7 +93,7 @@ class Host:
         self.home.changed()
 
     async def ask(self, question: Question) -> str | None:
-        """Put a question of the connection to the person; `answer` delivers the reply."""
+        """Person's reply to the connection's question, delivered by `answer`; None if cancelled."""
         pending = PendingQuestion(question, asyncio.get_running_loop().create_future())
         self._questions[question.id] = pending
         self.home.changed()
@@ -105,13 +105,13 @@ class Host:
 
     @property
     def living(self) -> bool:
-        """Whether the server has active runs that this machine mirrors or executes judge requests
-        for."""
+        """Whether the server has active runs that this machine mirrors or judges."""
         there = self.tunnel.state in ("connected", "reconnecting", "connecting", "starting")
         return there and any(run.state in ACTIVE_STATES for run in self.mirrors.runs)
 
     def answer(self, question: str, value: str | None) -> None:
-        """Deliver the person's reply to a question. Raises Refused if the question has expired."""
+        """Deliver the person's reply to the question with this id (`value` None: cancelled). Raises
+        Refused if the question has expired."""
         pending = self._questions.get(question)
         if pending is None or pending.answer.done():
             raise Refused.of("host.no_question", "This question has expired.")

@@ -42,13 +42,13 @@ def read_server_list() -> ServerList:
         ) from error
 
 
-def write_server_list(book: ServerList) -> ServerList:
+def write_server_list(servers: ServerList) -> ServerList:
     file = server_list_file()
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    replace_file(file, book.model_dump_json(indent=1) + "\n")
-    return book
+    replace_file(file, servers.model_dump_json(indent=1) + "\n")
+    return servers
 
 
-def home_id(book: ServerList, workspace: Path) -> str:
-    """Id of a workspace on this machine, by which a server's engine recognises it."""
-    return hashlib.sha256(f"{book.machine} {workspace.resolve()}".encode()).hexdigest()[:32]
+def home_id(servers: ServerList, workspace: Path) -> str:
+    """Id of a workspace of this machine, by which remote engines recognise it."""
+    return hashlib.sha256(f"{servers.machine} {workspace.resolve()}".encode()).hexdigest()[:32]

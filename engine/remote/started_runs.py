@@ -46,7 +46,7 @@ class StartedRun(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """Folder of the run's replica."""
+        """Local folder of the run's replica."""
         return Path(self.project) / "runs" / self.run_id
 
 
@@ -71,8 +71,7 @@ class StartedRuns:
         return found if found.host == host else None
 
     def add(self, run: StartedRun) -> None:
-        """Store a new run. Raises Refused if the server chose an id that another run has
-        already."""
+        """Store a new run. Raises Refused if the server chose the id of another run."""
         if self.find(run.run_id, run.host) or (self._folder / f"{run.run_id}.json").exists():
             known = self._known.get(run.run_id)
             if known is None or (known.host, known.project) != (run.host, run.project):
@@ -98,7 +97,7 @@ class StartedRuns:
 
 
 def settings_of(project: Path, request: StartRun | StartEvaluation) -> ProjectConfig:
-    """Settings of a new run, computed from the files of this machine. Raises ConfigError."""
+    """Settings with which this machine expects the new run to start. Raises ConfigError."""
     if isinstance(request, StartEvaluation):
         overrides = dict(request.overrides)
         if request.judge is not None:
@@ -121,30 +120,29 @@ def _parent(project: Path, origin: str) -> RunSpec | None:
 
 
 def provider_models(request: StartRun | StartEvaluation) -> list[str]:
-    """Provider models that an evaluation compares."""
+    """Provider models (`provider/model`) that an evaluation compares; empty for other runs."""
     models = request.models if isinstance(request, StartEvaluation) else []
     return [model for model in models if "/" in model]
 
 
 def providers_of(config: ProjectConfig, models: list[str]) -> set[str]:
-    """Providers whose API keys a run needs."""
+    """Providers whose API keys a run needs: of its judges if they are enabled, and of `models`."""
     judges = config.judge.models if config.judge.enabled else ()
     return {provider_of(model) for model in (*judges, *models)}
 
 
 def check_spec(spec: RunSpec, run_id: str, known: ProjectConfig, host: str) -> None:
-    """Check a server's spec of a run. Raises Refused if it differs from the run started here."""
+    """Check the spec of run `run_id` that server `host` returned. Raises Refused if its settings
+    differ from `known`, those it was started with here."""
     if spec.id != run_id:
-        raise Refused.of(
-            "host.other_run", f"{host} answers with run {spec.id[:40]!a} instead of {run_id}."
-        )
+        raise Refused.of("host.other_run", f"{host} sent run {spec.id[:40]!a} instead of {run_id}.")
     for name in GUARDED:
         if _comparable(spec.config, name) != _comparable(known, name):
             raise Refused.of(
                 "host.other_settings",
-                f"Run {run_id} on {host} has other [{name}] settings than it was started with "
-                "here, so it is not copied.",
-                "If you started it there with those settings, put them into project.toml here. "
+                f"The [{name}] settings of run {run_id} on {host} differ from those used to "
+                "start it here, so the run is not mirrored.",
+                "If you started it there with other settings, put them into project.toml. "
                 "Otherwise check what runs on that server.",
             )
 

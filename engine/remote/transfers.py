@@ -36,21 +36,21 @@ STAYS = (
 
 
 async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress) -> Path:
-    """Download a checkpoint; returns its local folder. Raises Refused, LaunchError (retry it)."""
+    """Download a checkpoint of the run mirrored in `run`; returns its local folder. Raises Refused,
+    LaunchError (retry it)."""
     name = f"checkpoints/step-{step:06d}"
     found = await fetch(host.tunnel.client, run.name, run, name, progress)
     if not found:
         raise Refused.of(
-            "checkpoint.unknown", f"{host.spec.name} keeps no checkpoint of step {step}."
+            "checkpoint.unknown", f"{host.spec.name} has no checkpoint of step {step}."
         )
     return run / name
 
 
 async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> None:
-    """Move a run to this machine: download and verify all its files, then delete it on the server.
-
-    Raises Refused while the run is active, LaunchError if the connection is lost (may be retried).
-    """
+    """Move the run mirrored in `run` to this machine: download and verify all its files, then
+    delete it on the server. Raises Refused while the run is active, LaunchError if the connection
+    is lost (may be retried)."""
     client = host.tunnel.client
     there = await client.run(run.name)
     if there.state in ACTIVE_STATES:
@@ -68,12 +68,9 @@ async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> Non
 
 
 async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
-    """Move an inactive run of this machine to a server; the local folder becomes its replica. No
-    other process may use the run meanwhile.
-
-    Raises Refused while the run is active here or is on a server, LaunchError if the connection is
-    lost (may be retried).
-    """
+    """Move the inactive run in folder `run` to a server; the folder becomes its replica. No other
+    process may use the run meanwhile. Raises Refused while the run is active here or is on a
+    server, LaunchError if the connection is lost (may be retried)."""
     if record := read_record(run):
         raise Refused.of(
             "run.elsewhere", f"This run is on {record.host}.", "Move it to this machine first."
@@ -113,8 +110,9 @@ async def export_remote(
     request: ExportCheckpoint,
     say: Callable[[BaseModel], None],
 ) -> ExportReport:
-    """Export a checkpoint on the server and download it to `request.out`. Raises
-    ConfigError for an unusable folder, Refused, LaunchError; the server's copy is removed."""
+    """Export a checkpoint (`step` None: the newest) on the server and download it to `request.out`;
+    `say` receives progress. The server's copy is deleted. Raises ConfigError for an unusable
+    folder, Refused, LaunchError."""
     client = host.tunnel.client
     await client.forget_files(run.name, FOLDER)  # of one that was cut off
     place = Place.claim(request.out, 0)
@@ -130,7 +128,7 @@ async def export_remote(
                 else:
                     say(one.model_copy(update={"share": one.share * SHARE_THERE}))
         if report is None:
-            raise LaunchError.of("host.away", f"{host.spec.name} was lost; try again.")
+            raise LaunchError.of("host.away", f"{host.spec.name} disconnected; try again.")
 
         def came(done: int, total: int) -> None:
             share = SHARE_THERE + (1 - SHARE_THERE) * done / max(1, total)

@@ -35,7 +35,7 @@ from engine.reward.order import (
 LEFT_OUT = Problem(
     code="label.excluded",
     message="You excluded this trajectory.",
-    hint="Undo the label to bring it back.",
+    hint="Undo the label to include the trajectory again.",
 )
 
 
@@ -45,7 +45,8 @@ def apply_labels(
     labels: Sequence[Label],
     to_person: JudgeToPerson,
 ) -> list[Trajectory]:
-    """Apply labels, oldest first, to the unlabelled state of a group's trajectories."""
+    """Return a group's trajectories with scores and rewards as these labels, oldest first, make
+    them, whatever labels they had. `to_person` maps judge scores to a person's."""
     bare = [without_labels(one) for one in siblings]
     words = [word for label in labels for word in label.words]
     ruling = [word for label in labels if label.effect != "none" for word in label.words]
@@ -90,8 +91,9 @@ class LabelledScores(NamedTuple):
 def scores_with_labels(
     scores: Scores, words: Sequence[Word], to_person: JudgeToPerson
 ) -> LabelledScores:
-    """Scores after all labels: score labels first (a later one replaces an earlier one of the same
-    trajectory), then order labels in sequence."""
+    """Scores by trajectory after a person's statements (`words`): score labels first (a later one
+    replaces an earlier one of the same trajectory), then order labels in sequence. `to_person` maps
+    the other scores if there are score labels."""
     given = {
         word.trajectory_id: word.value
         for word in words
@@ -118,7 +120,7 @@ def scores_with_labels(
 def outcomes(
     config: ProjectConfig, before: Sequence[Trajectory], after: Sequence[Trajectory]
 ) -> list[Outcome]:
-    """Rewards and advantages before and after a label."""
+    """Rewards and advantages of the same trajectories before and after a label."""
     kind = config.train.algorithm.advantage
     sides = [group_summary(kind, list(side)).advantages for side in (before, after)]
     return [
@@ -143,7 +145,6 @@ def may_be_scored(one: Trajectory) -> bool:
 def _rewarded(
     config: ProjectConfig, one: Trajectory, score: float | None, spoken: bool
 ) -> Trajectory:
-    """Trajectory with the changed score and the resulting reward."""
     assert score is not None
     judged = config.judge.enabled
     kept = {n: v for n, v in one.parts.items() if n != RULER} if judged else {}

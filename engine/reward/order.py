@@ -78,8 +78,9 @@ class JudgeToPerson:
 def scores_in_order(
     scores: Scores, layers: Sequence[Sequence[str]], span: Span = UNIT
 ) -> dict[str, float]:
-    """Nearest scores with each layer a gap above the next and equal scores within a layer. Unscored
-    trajectories get the score of their layer."""
+    """Nearest scores with each layer (trajectory ids, best first) a gap above the next and equal
+    scores within a layer. Unscored trajectories get the score of their layer. `span` has bounds and
+    gap."""
     known = {name: score for name, score in scores.items() if score is not None}
     levels: list[float] = []
     masses: list[float] = []
@@ -99,8 +100,8 @@ def scores_in_order(
 
 
 def scores_with_best(scores: Scores, best: str, span: Span = UNIT) -> dict[str, float]:
-    """Nearest scores with `best` a gap above every sibling: higher siblings are lowered and `best`
-    is raised to satisfy this, by equal shares."""
+    """Nearest scores with `best` (trajectory id) a gap above every sibling: higher siblings are
+    lowered and `best` is raised to satisfy this, by equal shares."""
     gap = span.gap
     others = {n: s for n, s in scores.items() if s is not None and n != best}
     own = scores.get(best)
@@ -120,7 +121,7 @@ def scores_with_best(scores: Scores, best: str, span: Span = UNIT) -> dict[str, 
 
 
 def scores_with_worst(scores: Scores, worst: str, span: Span = UNIT) -> dict[str, float]:
-    """Nearest scores with `worst` a gap below every sibling."""
+    """Nearest scores with `worst` (trajectory id) a gap below every sibling."""
     total = span.low + span.high
     mirrored = {name: None if s is None else total - s for name, s in scores.items()}
     return {name: total - score for name, score in scores_with_best(mirrored, worst, span).items()}

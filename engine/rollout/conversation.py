@@ -85,8 +85,9 @@ class Conversation:
         most_tokens: int,
         call: int = 1,
     ) -> Prompt:
-        """Convert a request into tokens that extend the recorded ones if possible. Raises
-        RolloutError if the template refuses it, or it exceeds `most_tokens`."""
+        """Convert a request into tokens, which extend recorded ones if its messages do. `call` is
+        the number of the model call. Raises RolloutError if the template refuses it, or it exceeds
+        `most_tokens`."""
         canonical, at = [_normal(message) for message in messages], self._seconds()
         answers: dict[int, str] = {}
         parent: Turn | None = None
@@ -109,7 +110,8 @@ class Conversation:
         raw: str,
         completion: Completion,
     ) -> dict[str, Any]:
-        """Record a completion; returns the assistant message for the agent."""
+        """Record a completion of `prompt`: sampled tokens, their text (`raw`) and its parsed form.
+        `messages` are those of the request. Returns the assistant message for the agent."""
         number = self._branch_for(prompt)
         branch = self._branches[number]
         if not branch.spans:
@@ -153,7 +155,7 @@ class Conversation:
         ]
 
     def places(self) -> list[list[int]]:
-        """Turn numbers, from 0, of the spans of each branch."""
+        """For each branch (token sequence), the turn numbers, from 0, of its sampled spans."""
         found: dict[int, list[int]] = {}
         for place, turn in enumerate(self.turns):
             found.setdefault(turn.branch, []).append(place)

@@ -19,9 +19,8 @@ async def roll_out_groups(
     size: int,
     first: int = 0,
 ) -> list[list[Trajectory]]:
-    """Roll out one group of `size` rollouts per scenario, numbered from `first`; stored
-    trajectories are not repeated. Returns the groups in the order of the scenarios, with
-    advantages."""
+    """Roll out one group of `size` rollouts per scenario, with group numbers from `first`; stored
+    trajectories are reused. Returns the groups in the order of the scenarios, with advantages."""
     numbers = range(first, first + len(scenarios))
     known = run.reader.stored(split, step)
     stored = {(t.group, t.index): t for t in known if t.group in numbers}

@@ -104,10 +104,8 @@ class RemoteStage:
 async def roll_out(
     stage: Stage | RemoteStage, place: RolloutPlace, scenario: Scenario, seed: int
 ) -> Trajectory:
-    """Run the agent once. The trajectory is unscored if its reward cannot be determined.
-
-    Raises the policy's error if its process died; no trajectory exists then.
-    """
+    """Run the agent once on a scenario. The trajectory is unscored if its reward cannot be
+    determined. Raises the policy's error if its process died; no trajectory exists then."""
     session = stage.session(place, seed)
     version = stage.policy.version if isinstance(stage, Stage) else 0
     key = stage.gateway.open(session)
@@ -150,7 +148,6 @@ class Timing(NamedTuple):
 
 
 def _identity(place: RolloutPlace, scenario: Scenario) -> dict[str, Any]:
-    """Fields of the trajectory that identify rollout and scenario."""
     return {
         "id": place.trajectory_id,
         "split": place.split,
@@ -172,7 +169,7 @@ def _unrecorded(
         reward=None,
         problem=Problem(
             code="agent.not_recordable",
-            message="What the agent sent or returned cannot be recorded: "
+            message="The agent's messages or result cannot be stored: "
             f"{type(error).__name__}: {replace_surrogates(str(error))[:300]}",
             hint="Check the messages and results of this scenario.",
         ),
@@ -268,7 +265,7 @@ def _unheard(session: Session | RemoteSession) -> Problem | None:
     return Problem(
         code="agent.never_asked",
         message="The agent made no model call.",
-        hint="Let it use model.base_url and model.api_key (or OPENAI_BASE_URL, OPENAI_API_KEY).",
+        hint="Make it call model.base_url and model.api_key (or OPENAI_BASE_URL, OPENAI_API_KEY).",
     )
 
 
@@ -286,7 +283,6 @@ def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Proble
 def _valued(
     conversation: Conversation | Exchange, turns: Sequence[float], config: RewardConfig
 ) -> list[Branch]:
-    """Branches with the weighted turn rewards of their spans."""
     branches = conversation.branches()
     if not turns or not isinstance(conversation, Conversation):
         return branches

@@ -51,13 +51,13 @@ def read_answer(line: bytes) -> Answer:
     try:
         message = json.loads(line)
     except RecursionError:
-        raise ValueError("a message that is nested too deep") from None
+        raise ValueError("a message is nested too deeply") from None
     if not isinstance(message, dict) or type(number := message.get("id")) is not int:
-        raise ValueError("a message without the number of a request")
+        raise ValueError("a message has no request number")
     for kind in ("error", "ok", "part"):
         if isinstance(value := message.get(kind), dict):
             return Answer(number, kind, _problem(value) if kind == "error" else value)
-    raise ValueError("a message that is no answer")
+    raise ValueError("a message is not an answer")
 
 
 def _problem(value: dict[str, Any]) -> dict[str, Any]:
@@ -177,19 +177,21 @@ class Child:
         return self._ended is None
 
     async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Send one request and wait for its answer. Raises ChildDied or the child's problem."""
+        """Send operation `op` with these arguments and wait for the answer. Raises ChildDied or the
+        child's problem."""
         async for kind, value in self._exchange(op, fields):
             if kind == "ok":
                 return value
         raise AssertionError("an exchange ends with an answer")
 
     async def stream(self, op: str, **fields: Any) -> AsyncIterator[dict[str, Any]]:
-        """Yield partial answers, then the final one; closing the iterator cancels the request."""
+        """Send operation `op`; yield partial answers, then the final one. Closing cancels it."""
         async for _, value in self._exchange(op, fields):
             yield value
 
     async def close(self, grace_s: float = 5.0) -> None:
-        """End the process and all its descendants; returns when they have ended."""
+        """End the process and all its descendants, by force after `grace_s` seconds; returns when
+        they have ended."""
         await self._end(descendants(self.process.pid), grace_s)
 
     async def kill(self) -> None:
@@ -263,7 +265,7 @@ class Child:
         except ValueError as error:
             _signal(self.process.pid, signal.SIGKILL)
             why = (str(error).splitlines() or [""])[0][:200]
-            self._ended = self._death(f"it sent something unreadable ({why})")
+            self._ended = self._death(f"it sent an unreadable message ({why})")
         code = await self.process.wait()
         self._shortening.cancel()
         self._ended = self._ended or self._death(_exit_words(code))
@@ -286,7 +288,7 @@ class Child:
     def _death(self, why: str | None) -> Problem:
         return Problem(
             code=f"{self.name}.died",
-            message=f"The {self.name} process ended: {why or 'its connection is closed'}.",
+            message=f"The {self.name} process ended: {why or 'its connection closed'}.",
             hint="See the end of the run's log.",
         )
 
@@ -310,10 +312,8 @@ def end_processes(processes: list[psutil.Process]) -> None:
 def reap_orphans(own_pids: Callable[[], Collection[int]] = tuple) -> int:
     """Kill orphaned descendants that were reparented to this process. Call it only while all other
     children are in `own_pids`; their descendants are kept. A child that has just started may not be
-    in `own_pids` yet, so the list is read again after a moment.
-
-    Returns the number of killed processes.
-    """
+    in `own_pids` yet, so the list is read again after a moment. Returns the number of killed
+    processes."""
     strays = _strays(own_pids)
     if any(time.time() - _created_at(one) < SETTLED_S for one in strays):
         time.sleep(SETTLED_S)
@@ -352,4 +352,4 @@ def _exit_words(code: int) -> str:
     if code >= 0:
         return f"exit {code}"
     name = signal.Signals(-code).name
-    return f"{name}, out of memory, or killed from outside" if code == -9 else name
+    return f"{name}: out of memory, or killed by another program" if code == -9 else name

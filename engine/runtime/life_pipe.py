@@ -18,7 +18,8 @@ LEAST_S = 5.0
 
 
 def exit_with_engine(descriptor: int) -> None:
-    """Exit this process when the engine does (end of file); watched in a thread."""
+    """Exit this process when the engine does, at end of file on the pipe `descriptor`, which a
+    thread watches."""
     adopt_orphans()
     threading.Thread(target=_wait, args=(descriptor,), daemon=True).start()
 

@@ -23,7 +23,8 @@ class Busy(BlockingIOError):
 
 
 def lock_descriptor(descriptor: int, wait_s: float | None = 0.0, *, shared: bool = False) -> bool:
-    """Lock an open file; `wait_s` None waits without a limit. Returns whether it is locked."""
+    """Lock an open file, waiting up to `wait_s` seconds (None: without a limit); `shared` locks do
+    not exclude each other. Returns whether it is locked."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     if wait_s is None:
         fcntl.flock(descriptor, kind)
@@ -42,7 +43,8 @@ def lock_descriptor(descriptor: int, wait_s: float | None = 0.0, *, shared: bool
 
 def take_lock(file: Path, wait_s: float | None = 0.0, holder: str = "") -> int:
     """Create and lock a file (mode 0600, never a link); returns its descriptor, and closing that
-    releases the lock. `holder` is written into it. Raises Busy, OSError."""
+    releases the lock. `wait_s` as in `lock_descriptor`. `holder` is written into the file. Raises
+    Busy, OSError."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if not lock_descriptor(descriptor, wait_s):
@@ -58,7 +60,7 @@ def take_lock(file: Path, wait_s: float | None = 0.0, holder: str = "") -> int:
 
 @contextlib.contextmanager
 def released(descriptor: int) -> Iterator[None]:
-    """Release a lock when the block ends."""
+    """Close the locked `descriptor` when the block ends, which releases its lock."""
     try:
         yield
     finally:

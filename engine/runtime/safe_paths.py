@@ -11,11 +11,9 @@ FILE_MODE = 0o644
 
 
 def inside(folder: Path, name: str) -> Path:
-    """Path of the file `name` below `folder`, with every existing parent resolved.
-
-    Raises Refused if the name is not a relative path, if a symbolic link among its parents leaves
-    the folder, or if the path itself is a link.
-    """
+    """Path of the file `name` below `folder`, with every existing parent resolved. Raises Refused
+    if the name is not a relative path, if a symbolic link among its parents leaves the folder, or
+    if the path itself is a link."""
     try:
         check_path(name)
     except ValueError as error:
@@ -36,8 +34,8 @@ def make_parents(folder: Path, target: Path) -> None:
 
 
 def open_to_write(file: Path, append: bool = False) -> int:
-    """Open a regular file for writing, created if missing; returns its descriptor. Links are never
-    followed. Raises OSError."""
+    """Open a regular file for writing (`append`: at its end), created if missing; returns its
+    descriptor. Links are never followed. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(file, flags | (os.O_APPEND if append else os.O_TRUNC), FILE_MODE)
 

@@ -30,10 +30,7 @@ def _whole(text: str) -> str:
 
 def parse_shallow(text: str | bytes) -> Any:
     """Parse JSON from an agent or a model, like `parse_json`, nested at most `MOST_DEPTH` levels so
-    that recursive code can process it.
-
-    Raises ValueError for any other input.
-    """
+    that recursive code can process it. Raises ValueError for any other input."""
     value = parse_json(text, unique=False)
     opened = text.count("[") + text.count("{") if isinstance(text, str) else _opened(text)
     if opened > MOST_DEPTH and _is_deep(value):

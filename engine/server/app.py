@@ -34,7 +34,7 @@ REASONS = {
     errno.EACCES: "you may not write there",
     errno.EPERM: "you may not write there",
     errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "your share of the disk is used up",
+    errno.EDQUOT: "your disk quota is used up",
 }
 NO_PLACE = (
     errno.ENOENT,
@@ -74,7 +74,7 @@ def unwritable_problem(error: Exception) -> Problem | None:
     return Problem(
         code=CODE,
         message=f"Nothing was changed: {reason}.",
-        hint="It is read-only. To change it, copy the project to a folder where you can write.",
+        hint="To make changes, copy the project to a folder where you can write.",
         where=where,
         detail=f"{type(error).__name__}: {error}"[:500],
     )
@@ -109,8 +109,8 @@ ROUTES = (
 def make_app(
     services: Services, port: int, on_authenticated: Callable[[Scope], None] = lambda scope: None
 ) -> Guard:
-    """ASGI application with all routes behind authentication. `on_authenticated` is called with the
-    scope of each authenticated request."""
+    """ASGI application with all routes behind authentication. `port` is part of the Host headers
+    that are accepted. `on_authenticated` is called with the scope of each authenticated request."""
     relay = Relay(services)
 
     def counted(handler: Handler) -> Handler:

@@ -52,7 +52,8 @@ def text_of(request: Request, name: str) -> str:
 
 
 def number_of(request: Request, name: str, otherwise: int = 0) -> float:
-    """Number in a query parameter. Raises ConfigError unless it is from 0 to below 2⁵³."""
+    """Number in the query parameter `name`; `otherwise` if it is missing. Raises ConfigError unless
+    it is from 0 to below 2⁵³."""
     text = request.query_params.get(name, str(otherwise))
     try:
         number = float(text)
@@ -61,7 +62,7 @@ def number_of(request: Request, name: str, otherwise: int = 0) -> float:
     if not 0 <= number < MOST_NUMBER:
         raise ConfigError.of(
             "request.bad_number",
-            f"`{name}` is no number from 0 on: {text[:40]}.",
+            f"`{name}` is not a number of at least 0: {text[:40]}.",
             "Send 0 or more.",
         )
     return number
@@ -71,7 +72,7 @@ def check_numbers(request: Request) -> None:
     """Raises ConfigError if an integer in the URL path is too large for the database."""
     for name, value in request.path_params.items():
         if isinstance(value, int) and value >= MOST_NUMBER:
-            raise ConfigError.of("request.bad_number", f"`{name}` is larger than any number here.")
+            raise ConfigError.of("request.bad_number", f"`{name}` is too large.")
 
 
 def json_of(value: BaseModel) -> Response:
@@ -84,8 +85,9 @@ def json_list(values: Any) -> Response:
 
 
 def json_lines(values: AsyncGenerator[BaseModel, None], touch: Callable[[], None]) -> Response:
-    """Stream values as JSON lines. A disconnected client closes the generator. `touch` is called
-    for each value. An AtelierError becomes the last line, since the response has begun."""
+    """Response that streams values as JSON lines. A disconnected client closes the generator.
+    `touch` is called for each value. An AtelierError becomes the last line, since the response has
+    begun."""
 
     async def lines() -> AsyncIterator[bytes]:
         try:

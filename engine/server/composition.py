@@ -71,7 +71,7 @@ class Services:
         )
 
     def touch(self) -> None:
-        """Note that a client uses the engine."""
+        """Restart the time after which an engine without clients exits."""
         self._used = time.monotonic()
 
     def is_idle(self) -> bool:

@@ -96,7 +96,9 @@ class Connections:
         self.closed += 1
         self.remove(one)
         one.transport.abort()
-        logger.warning("Too many connections at once: the oldest without a key are closed.")
+        logger.warning(
+            "Too many connections at once: the oldest connections without a key are closed."
+        )
 
 
 class LimitedProtocol(H11Protocol):
@@ -191,8 +193,8 @@ def count_repetitions() -> None:
 async def start_serving(
     app: ASGIApp, listening: socket.socket, connections: Connections
 ) -> "tuple[uvicorn.Server, asyncio.Task[None]]":
-    """Start uvicorn on a socket; returns when it accepts connections. To stop, set `should_exit` of
-    the server and await the task."""
+    """Start uvicorn on the socket `listening`; returns when it accepts connections. To stop, set
+    `should_exit` of the server and await the task."""
     config = uvicorn.Config(
         app,
         http=connections.protocol,  # type: ignore[arg-type] # whatever makes one will do

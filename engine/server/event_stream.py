@@ -42,7 +42,8 @@ class Broadcast:
         return sum(map(len, self._subscribers.values()))
 
     def announce(self, run_id: str, tick: BaseEvent | None) -> None:
-        """Notify subscribers of a commit (None), or pass on a progress tick."""
+        """Pass a progress tick to the subscribers of a run; with `tick` None, tell them that stored
+        events are new."""
         self._loop.call_soon_threadsafe(self._announce, run_id, tick)
 
     def close(self) -> None:
@@ -66,7 +67,7 @@ class Broadcast:
 
 
 async def ticks(broadcast: Broadcast, run_id: str) -> AsyncIterator[str]:
-    """Lines of `text/event-stream` for the ticks of a run alone."""
+    """Lines of `text/event-stream` with the progress ticks of a run, without its stored events."""
     async with broadcast.subscribe(run_id) as subscriber:
         yield ": following\n\n"
         while not broadcast.closing:
@@ -80,8 +81,8 @@ async def ticks(broadcast: Broadcast, run_id: str) -> AsyncIterator[str]:
 async def follow(
     broadcast: Broadcast, run_id: str, read: Callable[[int], tuple[list[str], int]], after: int
 ) -> AsyncIterator[str]:
-    """Yield lines of `text/event-stream` after event `after`. `read(after)` returns a page of
-    stored events and the `seq` of the last one."""
+    """Yield lines of `text/event-stream`: stored events with a `seq` above `after`, and progress
+    ticks. `read(after)` returns a page of stored events and the `seq` of the last one."""
     async with broadcast.subscribe(run_id) as subscriber:
         yield ": following\n\n"
         while not broadcast.closing:

@@ -122,8 +122,7 @@ class _Counted:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a message; after a body that was too long, drain its rest before the response
-        ends."""
+        """Send a message; drain the rest of a too long body before the response ends."""
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if last and self._count > self._most:
             await self._send({**message, "more_body": True})
@@ -149,8 +148,8 @@ class KeyLimit:
         if count[0] >= lane.active + lane.waiting:
             problem = Problem(
                 code="gateway.too_many_requests",
-                message=f"This key has {count[0]} requests open already.",
-                hint="Wait for responses before sending more requests.",
+                message=f"This key already has {count[0]} open requests.",
+                hint="Wait for responses before you send more.",
             )
             return await refuse(scope, receive, send, 429, problem, ((b"retry-after", b"1"),))
         count[0] += 1
@@ -168,8 +167,7 @@ HANDLERS: dict[Any, Any] = {BodyTooLong: answer_too_long, ClientDisconnect: answ
 
 
 def limited(app: ASGIApp, gateway: Gateway) -> ASGIApp:
-    """ASGI application of a server's routes, the gateway's among them, within all limits on
-    requests."""
+    """ASGI application of a server's and its gateway's routes, within all limits on requests."""
 
     def most(scope: Scope) -> int:
         if scope["path"].startswith("/v1/"):

@@ -17,10 +17,8 @@ PATIENCE_S = 20.0
 
 @contextlib.contextmanager
 def workspace_lock(workspace: Path, discovery: Path) -> Iterator[None]:
-    """Hold the lock of a workspace. Raises Refused with its holder if another engine has it.
-
-    A holder without a discovery file is starting or exiting, and is waited for a while.
-    """
+    """Hold the lock of a workspace. Raises Refused with its holder if another engine has it. A
+    holder without a discovery file is starting or exiting, and is waited for a while."""
     folder = workspace / ".atelier"
     folder.mkdir(mode=0o700, exist_ok=True)
     try:
@@ -29,7 +27,7 @@ def workspace_lock(workspace: Path, discovery: Path) -> Iterator[None]:
         raise Refused.of(
             "engine.workspace_locked",
             f"Another engine (process {busy.holder or '?'}) is using {workspace}.",
-            "Use it, or stop it first.",
+            "Use that engine, or stop it first.",
             where=str(folder / "lock"),
         ) from None
     with released(descriptor):
@@ -49,8 +47,8 @@ def _take(file: Path, discovery: Path) -> int:
 
 @contextlib.contextmanager
 def device_lock(cards: Sequence[Card] = (), who: str = "") -> Iterator[None]:
-    """Hold the lock of each of these GPUs, or of the CPU without any, also across engines. Raises
-    Refused with the holder, described by its `who`."""
+    """Hold the lock of each of these GPUs (without any: of the CPU) against all engines of the
+    user. `who` describes this holder in the Refused that others get while it is held."""
     with contextlib.ExitStack() as stack:
         for card in cards:
             place = f"card {card.index} ({card.name})"
@@ -69,7 +67,7 @@ def _held(name: str, place: str, who: str) -> Iterator[None]:
     except Busy as busy:
         raise Refused.of(
             "run.device_busy",
-            f"Another engine of yours is training on {place}: {busy.holder or 'an older one'}.",
+            f"Another engine of yours is training on {place}: {busy.holder or 'an older engine'}.",
             "Wait for it, or stop it first.",
         ) from None
     with released(descriptor):
@@ -77,5 +75,4 @@ def _held(name: str, place: str, who: str) -> Iterator[None]:
 
 
 def _safe(name: str) -> str:
-    """Name in which every character is valid in a file name."""
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)

@@ -75,7 +75,7 @@ class Served:
         self.model = folder if self.kind == "merged" else _base(base, about["base"]["name"])
 
     def context(self, wanted: int | None) -> int:
-        """Context length in tokens: `wanted` or the default, limited by the model."""
+        """Context length in tokens: `wanted` (None: the default), limited by the model."""
         most = int(read_json(self.model / "config.json").get("max_position_embeddings", 0))
         return min(wanted or MOST_CONTEXT, most or MOST_CONTEXT)
 
@@ -121,10 +121,10 @@ async def serve_model(
     context: int | None,
     say_ready: Callable[[str, str], None],
 ) -> None:
-    """Serve until a signal arrives; `say_ready` receives the address and the model's name.
-
-    Raises ConfigError if the port is in use, ModelError if the model cannot be loaded.
-    """
+    """Serve an exported model until a signal arrives. `api_key` None lets every client in.
+    `context` is the context length (None: the default), `say_ready` receives the address and the
+    model's name. Raises ConfigError if the port is in use, ModelError if the model cannot be
+    loaded."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

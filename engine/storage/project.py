@@ -30,7 +30,8 @@ TITLE_KEYS = ("title", "name", "question", "task", "prompt", "input", "text")
 
 
 def load_config(project: Path, overrides: dict[str, Any] | None = None) -> ProjectConfig:
-    """Read and check project.toml, with dotted overrides on top. Raises ConfigError."""
+    """Read and check project.toml. `overrides` (dotted key → value) replace settings of the file.
+    Raises ConfigError."""
     text = read_toml(project)
     values = _parse(text)
     for key, value in (overrides or {}).items():
@@ -79,8 +80,8 @@ def check_text(text: str) -> list[Problem]:
 
 
 def edit_text(text: str, values: dict[str, Any]) -> str:
-    """Set dotted keys (None removes one) and keep comments, order and spacing of the rest. Raises
-    ConfigError if the text is not TOML."""
+    """Set dotted keys in the text of a project.toml (None removes one) and return the new text.
+    Comments, order and spacing stay. Raises ConfigError if it is not TOML."""
     if not values:
         return text
     try:
@@ -147,8 +148,8 @@ def refuse_outside(config: ProjectConfig) -> None:
 
 
 def scenario_file(project: Path, config: ProjectConfig, split: Split) -> Path | None:
-    """Return the scenario file of a split, or None if it has none. Raises ConfigError if it is
-    outside of the project and the user has not allowed that."""
+    """Return the scenario file of a split; None if the settings name none. Raises ConfigError if it
+    is outside of the project and the user has not allowed that."""
     name = config.scenarios.train if split == "train" else config.scenarios.validation
     return project_file(project, name, f"scenarios.{split}") if name else None
 
@@ -249,7 +250,7 @@ def parse_scenario(data: Any, number: int) -> Scenario:
 
 
 def write_scenarios(file: Path, items: list[dict[str, Any]]) -> None:
-    """Replace a scenario file. Raises ValueError before writing if an item is not a dict."""
+    """Replace a scenario file (JSON Lines). Raises ValueError for an item that is no dict."""
     for number, item in enumerate(items, 1):
         parse_scenario(item, number)
     file.parent.mkdir(parents=True, exist_ok=True)

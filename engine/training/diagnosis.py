@@ -34,8 +34,7 @@ class Cause(NamedTuple):
 
 
 def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
-    """Return the problems of unscored rollouts, most frequent first, without those that a person
-    excluded."""
+    """Problems of unscored rollouts, most frequent first, without those that a person excluded."""
     problems = [one.problem for one in trajectories if one.reward is None and one.problem]
     found: dict[str, list[Problem]] = {}
     for problem in problems:
@@ -48,11 +47,9 @@ def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
 def findings(
     history: Sequence[Metrics], group_size: int, max_tokens: int, causes: Sequence[Cause] = ()
 ) -> list[Finding]:
-    """Return the most important findings on a run, worst first, at most three.
-
-    `history` has one row of metrics per step, `causes` the reasons for unscored rollouts of the
-    last step. `max_tokens` is 0 if an external script sets the limit of completions.
-    """
+    """Return the most important findings on a run, worst first, at most three. `history` has one
+    row of metrics per step, `causes` the reasons for unscored rollouts of the last step.
+    `max_tokens` is 0 if an external script sets the limit of completions."""
     if not history:
         return []
     last, recent = history[-1], history[-5:]
@@ -73,14 +70,14 @@ def findings(
 
 
 FAMILIES = {
-    "agent": ("The agent failed.", "Read the output of one of them; one cause may explain all."),
-    "gateway": ("A request of the agent was rejected.", "Read the messages of one of them."),
+    "agent": ("The agent failed.", "Read the output of one rollout; one cause may explain all."),
+    "gateway": ("A request of the agent was rejected.", "Read the messages of one rollout."),
     "reward": ("The agent's answer gave no reward.", "Return the required reward components."),
     "judge": (
         "The judge returned no score; the agent is not the cause.",
         "Read the judge's answers.",
     ),
-    "rollout": ("The rollout itself failed.", "Read the output of one of them."),
+    "rollout": ("The rollout itself failed.", "Read the output of one rollout."),
 }
 """First part of a problem's code → sentence on what failed, and a default hint."""
 
@@ -97,7 +94,7 @@ def _unscored(last: Metrics, causes: Sequence[Cause]) -> list[Finding]:
             Finding(
                 code="unscored" if number == 0 else "unscored_too",
                 title=f"{count} of {total:.0f} rollouts are unscored.",
-                words=f"{who} {problem.message} They are left out of the update, not scored 0.",
+                words=f"{who} {problem.message} Such rollouts are left out, not scored 0.",
                 suggestion=problem.hint or hint,
                 where="unscored",
             )
@@ -112,9 +109,9 @@ def _fooled(recent: Sequence[Metrics]) -> Finding | None:
     return Finding(
         code="fooled",
         title="The judge was fooled by a canary trajectory.",
-        words="A trajectory that does nothing for its task was scored above the median. The "
-        "judge may not reward what the rubric asks for.",
-        suggestion="Read its prompt and reply in the log; make the rubric more specific, or "
+        words="A trajectory that ignores its task was scored above the median. The "
+        "judge may not follow the rubric.",
+        suggestion="Read the judge's prompt and reply in the log. Make the rubric more specific or "
         "choose another judge.",
         where="chart:judge",
         action="pause",
@@ -128,8 +125,8 @@ def _addressed(last: Metrics) -> Finding | None:
     return Finding(
         code="addressed",
         title=f"{share * total:.0f} of {total:.0f} trajectories seem to address the judge.",
-        words="They contain text that is aimed at a grader and not at the task.",
-        suggestion="Read them; a veto constraint removes the reward of such trajectories.",
+        words="They contain text that addresses a grader instead of the task.",
+        suggestion="Read these trajectories; a veto constraint removes their reward.",
         where="marked",
         action="veto:addresses_judge",
     )
@@ -177,9 +174,9 @@ def _padding(history: Sequence[Metrics]) -> Finding | None:
     return Finding(
         code="padding",
         title="Trajectories grow longer, and the judge rewards it.",
-        words=f"From {before:.0f} to {now:.0f} tokens, repeated phrases from {once:.0%} to "
+        words=f"Length from {before:.0f} to {now:.0f} tokens, repeated phrases from {once:.0%} to "
         f"{again:.0%}, the judge's part up by {rose:.2f}.".replace("%", " %"),
-        suggestion="See whether length is what you want; penalise it, or say so in the rubric.",
+        suggestion="Penalise length in the reward or the rubric, unless you want it.",
         where="chart:length",
     )
 
@@ -227,7 +224,7 @@ def _truncated(last: Metrics, max_tokens: int) -> Finding | None:
         return None
     limits = {
         "max_tokens": (f"the limit of {max_tokens} tokens (train.max_tokens)", "train.max_tokens"),
-        "agent": ("the limit of tokens in the agent's own requests", "max_tokens in the agent"),
+        "agent": ("the token limit of the agent's own requests", "max_tokens in the agent"),
         "context": ("the end of the context (model.max_context)", "model.max_context"),
     }
     known = {name: last.get(f"truncated/{name}", 0.0) for name in limits}
@@ -235,8 +232,8 @@ def _truncated(last: Metrics, max_tokens: int) -> Finding | None:
     limit, raised = limits[cut_by]
     return Finding(
         code="truncated",
-        title=f"{share:.0%} of the rollouts were cut.".replace("%", " %"),
-        words=f"They hit {limit} in the middle of an answer, so their reward is for part of it.",
+        title=f"{share:.0%} of the rollouts were truncated.".replace("%", " %"),
+        words=f"They reached {limit} in the middle of a completion, so it was scored incomplete.",
         suggestion=f"Raise {raised}, or ask for shorter answers in the prompt.",
         where="truncated",
     )
@@ -283,7 +280,7 @@ def _apart(recent: Sequence[Metrics]) -> Finding | None:
         code="apart",
         title="Sampler and trainer disagree.",
         words=f"They differ by {gap:.2f} nats per token on average, so the update uses "
-        "probabilities that differ from those of sampling.",
+        "other probabilities than sampling did.",
         suggestion="Set model.dtype to float32, or lower train.lr.",
         where="chart:gap",
     )
@@ -298,7 +295,7 @@ def _few(recent: Sequence[Metrics]) -> Finding | None:
         code="few_count",
         title="Few tokens determine the update.",
         words=f"The effective sample size is {share:.0%} of the tokens; ".replace("%", " %")
-        + f"the largest counts {largest:.0f} times an ordinary one.",
+        + f"the largest weight is {largest:.0f} times the usual one.",
         suggestion="Set model.dtype to float32, lower train.lr, or mask such tokens with "
         "train.algorithm.correction.",
         where="chart:ess",
@@ -313,7 +310,7 @@ def _clipped(recent: Sequence[Metrics]) -> Finding | None:
         code="clipped",
         title=f"{low + high:.0%} of the tokens lie outside the clip range.".replace("%", " %"),
         words=f"{high:.0%} above and {low:.0%} below: ".replace("%", " %")
-        + "trainer and sampler are further apart than the range allows for.",
+        + "trainer and sampler differ more than the range allows.",
         suggestion="Lower train.lr, or widen the range in train.algorithm.loss.",
         where="chart:clip",
     )

@@ -36,22 +36,22 @@ async def load(run: Run, policy: Policy) -> None:
         await run.log(
             "warning",
             "policy",
-            "Layers of this model keep a state that cannot branch (linear attention): each "
-            "trajectory is computed by itself, prompt included. Results are exact, but much "
+            "Layers of this model have a state that cannot branch (linear attention), so "
+            "prompts cannot be shared between trajectories. Results are exact, but much "
             "slower.",
         )
     if info.peak_flops:
         await run.log(
             "info",
             "policy",
-            f"This machine at best: {info.peak_flops / 1e9:,.0f} GFLOP/s in {info.dtype}, "
-            f"{info.bandwidth / 1e9:.0f} GB/s read. Percent of limit counts against this.",
+            f"Peak rates of this machine: {info.peak_flops / 1e9:,.0f} GFLOP/s in {info.dtype}, "
+            f"{info.bandwidth / 1e9:.0f} GB/s read. Utilization refers to these rates.",
         )
 
 
 async def restore(run: Run, policy: Policy) -> Checkpoint | None:
-    """Load the newest undamaged checkpoint into the policy and return it; None if there is none.
-    Records of later, damaged ones are removed, so that their steps are saved again. Raises
+    """Load the newest undamaged checkpoint of the run into the policy and return it; None if there
+    is none. Records of later, damaged ones are removed, so that their steps are saved again. Raises
     StoreError if the initial weights of a branch are missing."""
     known = run.reader.checkpoints()
     await asyncio.to_thread(checkpoint.sweep, run.folder, known)
@@ -82,7 +82,7 @@ def _refuse_other_beginning(run: Run) -> None:
 
 
 async def wait_while_paused(run: Run, policy: Policy, step: int) -> None:
-    """Pause between steps if requested, also sampling ahead. Raises StopRequested."""
+    """Wait between steps while the run is paused, with sampling ahead. Raises StopRequested."""
     if run.orders.stop_after_step:
         raise StopRequested
     if not run.orders.paused:

@@ -54,8 +54,7 @@ UNSCORED_STEPS = 3
 
 
 async def train(run: Run, policy: Policy, stage: Stage) -> None:
-    """Train to the last step, or until a stop is requested. Raises errors of the workers and of the
-    store."""
+    """Train to the last step or a requested stop. Raises errors of the workers and of the store."""
     start_s = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     held_out = load_scenarios(run.project, run.config, "validation")
@@ -120,7 +119,7 @@ async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
 
 
 async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
-    """Restore the newest checkpoint, or warm up if configured. Returns the step done so far."""
+    """Restore the newest checkpoint, or else warm up if configured. Returns the steps done."""
     if found := await restore(run, policy):
         await policy.publish(found.step)
         return found.step
@@ -190,7 +189,7 @@ async def finish_step(
 
 
 def skip_reason(metrics: dict[str, float]) -> str:
-    """Reason why a step has no gradient."""
+    """Reason why a step with these metrics has no gradient, as a sentence."""
     if metrics["unscored"] == metrics["trajectories"]:
         return "No rollout could be scored: no gradient."
     return "All rollouts of each group got the same reward: no gradient."
@@ -201,8 +200,9 @@ def reward_range(step: int, count: int) -> str:
 
 
 def refuse_unscored(steps: str, trajectories: Iterable[Trajectory]) -> None:
-    """Raise RolloutError with the most frequent cause, because a run without scores costs as much
-    as any other and trains nothing."""
+    """Raise RolloutError with the most frequent cause for the unscored trajectories of `steps`
+    (text for the message), unless a person excluded them all. A run without scores trains
+    nothing."""
     causes = diagnosis.unscored_causes(trajectories)
     if not causes:  # a person took them out
         return

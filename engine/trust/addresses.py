@@ -41,7 +41,7 @@ Confirmed = Collection[AddressConfirmation]
 
 
 def confirm_address(provider: str, address: str) -> None:
-    """Store the confirmation of an address for a provider's key. Raises Refused, ValueError."""
+    """Store that a provider's key may be sent to an address. Raises Refused, ValueError."""
     wanted = AddressConfirmation(provider=provider, address=address)
     with edit_record() as record:
         if wanted not in record.addresses:
@@ -49,12 +49,12 @@ def confirm_address(provider: str, address: str) -> None:
 
 
 def confirmed_addresses() -> list[AddressConfirmation]:
-    """Addresses that the person has confirmed on this machine."""
     return read_record().addresses
 
 
 def sends_key(model: str, address: str | None, more: Confirmed = (), where: str = "") -> bool:
-    """Whether requests to this model at this address carry the provider's key. Raises ConfigError
+    """Whether requests to this model carry the provider's key. `address` None is the provider's
+    own, `more` are further confirmed ones, `where` names the setting in errors. Raises ConfigError
     if the address is not allowed, or the model name is invalid."""
     try:
         check_model(model)
@@ -68,7 +68,8 @@ def sends_key(model: str, address: str | None, more: Confirmed = (), where: str 
 
 
 def tracker_key(name: TrackerName, settings: Section, key: str) -> str:
-    """Key for a tracker, or "". Raises ConfigError if its address is not allowed."""
+    """API key to use for a tracker: `key`, or "" if its address must not get it. Raises ConfigError
+    if the address is not allowed."""
     field = FIELDS.get(name)
     address = str(getattr(settings, field)) if field else ""
     if not address or address in CLOUDS.get(name, ()):
@@ -82,8 +83,8 @@ def tracker_key(name: TrackerName, settings: Section, key: str) -> str:
 def check_section(
     section: str, config: JudgeConfig | EvaluateConfig, models: Iterable[str], more: Confirmed = ()
 ) -> None:
-    """Check the models of a section. Raises ConfigError for the first model whose address is not
-    allowed."""
+    """Raise ConfigError for the first of these models of the settings' `section` whose address is
+    not confirmed, neither on this machine nor in `more`."""
     for model in models:
         sends_key(model, config.base_url, more, f"{section}.base_url")
 
@@ -91,9 +92,9 @@ def check_section(
 def check_addresses(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> None:
-    """Check all addresses of a run: judges, trackers, and the `providers`' models that an
-    evaluation compares. `more` are further confirmed addresses. Raises ConfigError for the first
-    unconfirmed one."""
+    """Check all addresses of a run: judges, trackers, and the models `providers` that an evaluation
+    compares. `more` are further confirmed addresses. Raises ConfigError for the first unconfirmed
+    one."""
     if problems := address_problems(config, providers, more):
         raise ConfigError(problems[0])
 
@@ -101,7 +102,7 @@ def check_addresses(
 def address_problems(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> list[Problem]:
-    """Problems of the addresses in these settings."""
+    """Problems of the addresses that `check_addresses` would check, with its arguments."""
     found: list[Problem] = []
     judges = config.judge.models if config.judge.enabled else ()
     sections: list[tuple[str, JudgeConfig | EvaluateConfig, Iterable[str]]] = [
@@ -137,10 +138,10 @@ def _decide(provider: str, address: str, more: Confirmed, where: str) -> bool:
         return False
     raise ConfigError.of(
         "address.unconfirmed",
-        f"{normal} is not {_title(provider)}'s own address and is not confirmed: it would "
-        "receive your key and the data sent with it.",
-        "Confirm it if it is yours: in the studio, or by "
-        f"`atelier trust --confirm-address {provider}={normal}`; else change the setting.",
+        f"{normal} is not {_title(provider)}'s official address and is not confirmed. It would "
+        "receive your key and all requests.",
+        "Confirm it only if you trust it: in the studio, or with "
+        f"`atelier trust --confirm-address {provider}={normal}`; otherwise change the setting.",
         where=where,
         detail=confirmed.model_dump_json(),
     )

@@ -10,8 +10,7 @@ from engine.trust.projects import trust_project
 
 
 def confirm(confirmation: Confirmation) -> None:
-    """Store one confirmation. Raises Refused if it cannot be stored, or the folder does not
-    exist."""
+    """Store one confirmation. Raises Refused if that fails, or the folder does not exist."""
     match confirmation:
         case AddressConfirmation():
             confirm_address(confirmation.provider, confirmation.address)

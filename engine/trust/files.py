@@ -17,7 +17,7 @@ MOST_TEXT_BYTES = 2**22
 
 
 def confirm_file(project: Path, path: Path) -> None:
-    """Store the permission of a project to read a file. Raises Refused."""
+    """Store the permission that a project reads the file `path` outside of it. Raises Refused."""
     wanted = FileConfirmation(project=str(project.resolve()), path=str(path.resolve()))
     with edit_record() as record:
         if wanted not in record.files:
@@ -25,8 +25,8 @@ def confirm_file(project: Path, path: Path) -> None:
 
 
 def project_file(project: Path, name: str, setting: str) -> Path:
-    """Resolved path of a file that a setting names; it need not exist. Raises ConfigError if it is
-    outside of the project and not confirmed, or is not a regular file."""
+    """Resolved path of the project's file `name`, as given in `setting`; it need not exist. Raises
+    ConfigError if it is outside of the project and not confirmed, or is not a regular file."""
     root = project.resolve()
     try:
         target = (root / Path(name).expanduser()).resolve()
@@ -35,7 +35,7 @@ def project_file(project: Path, name: str, setting: str) -> Path:
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError.of(
             "file.bad_name",
-            f"{setting} names no file that can be read: {name[:200]!a}.",
+            f"{setting} is not a readable file: {name[:200]!a}.",
             "Name a file relative to the project.",
             where=setting,
             detail=str(error),
@@ -70,7 +70,7 @@ def open_regular(file: Path, follow: bool = True) -> BinaryIO:
     descriptor = os.open(file, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     return os.fdopen(descriptor, "rb")
 
 
@@ -112,8 +112,8 @@ def _require_confirmed(wanted: FileConfirmation, setting: str) -> None:
         return
     raise ConfigError.of(
         "file.outside",
-        f"{wanted.path} is outside the project, but {setting} names it.",
-        "Copy it into the project; or confirm it: "
+        f"{setting} is outside the project: {wanted.path}.",
+        "Copy the file into the project, or confirm it: "
         f"`atelier trust {wanted.project} --confirm-file {wanted.path}`.",
         where=setting,
         detail=wanted.model_dump_json(),

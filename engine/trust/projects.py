@@ -25,8 +25,7 @@ HINT = (
 
 
 def trust_project(project: Path) -> None:
-    """Record that the person trusts a folder and the runs in it. Raises Refused if there is no such
-    folder."""
+    """Record that the person trusts a folder and its runs. Raises Refused if it does not exist."""
     project = project.resolve()
     identity = folder_identity(project)
     if identity is None:
@@ -38,21 +37,21 @@ def trust_project(project: Path) -> None:
 
 
 def trust_new_project(project: Path) -> None:
-    """Record a folder that Atelier has just created, which has no runs yet."""
+    """Record a folder that Atelier has just created as trusted; it has no runs yet."""
     with edit_record() as record:
         if (identity := folder_identity(project.resolve())) is not None:
             record.folders[str(project.resolve())] = identity
 
 
 def trust_run(folder: Path) -> None:
-    """Record the run.json in this folder, if there is one."""
+    """Record the run.json in this folder as trusted, if there is one."""
     if (spec := _spec(folder)) is not None:
         remember_run(folder.name, spec)
 
 
 def is_trusted(project: Path) -> bool:
-    """Whether this same folder was recorded, not only its path. Raises Refused if the record is
-    unreadable."""
+    """Whether the person trusts this folder; another folder at the same path is not trusted. Raises
+    Refused if the record is unreadable."""
     project = project.resolve()
     known = read_record().folders.get(str(project))
     return known is not None and known == folder_identity(project)
@@ -106,7 +105,7 @@ def _spec(folder: Path) -> bytes | None:
 def _untrusted(subject: str, project: Path) -> Refused:
     return Refused.of(
         "project.untrusted",
-        f"{subject} is not trusted: its code is not run and nothing is sent.",
+        f"{subject} is not trusted: no code is run and nothing is sent.",
         HINT.format(project),
         where=str(project),
         detail=TrustProject(project=str(project)).model_dump_json(),

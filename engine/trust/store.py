@@ -35,13 +35,11 @@ class Record(BaseModel):
 
 
 def trust_folder() -> Path:
-    """The folder that holds the confirmations."""
     return Path(platformdirs.user_config_dir("atelier"))
 
 
 def read_record() -> Record:
-    """Current confirmations; an empty record if there is no file. Raises Refused if the file is
-    unreadable."""
+    """Current confirmations; empty if there is no file. Raises Refused if it is unreadable."""
     file = trust_folder() / FILE
     try:
         return Record.model_validate_json(file.read_bytes())
@@ -88,7 +86,7 @@ def remember_run(run_id: str, spec: bytes) -> None:
 
 
 def is_known_run(run_id: str, spec: bytes) -> bool:
-    """Whether a run.json with this content was recorded."""
+    """Whether a run.json with this content (`spec`) was recorded for this run id."""
     try:
         text = _run_file(run_id).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
@@ -104,7 +102,7 @@ def _run_file(run_id: str) -> Path:
 def _not_written(folder: Path, error: OSError) -> Refused:
     return Refused.of(
         "trust.not_written",
-        f"The confirmation cannot be kept: {error.strerror}.",
+        f"Your confirmation cannot be saved: {error.strerror}.",
         "Check free space and permissions of the folder.",
         where=str(folder),
     )

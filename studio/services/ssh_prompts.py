@@ -162,8 +162,8 @@ def question_words(question: Question, was_wrong: bool = False) -> str:
     if question.kind == "host_key":
         way = f" It is reached through {question.via}." if question.via else ""
         return (
-            f"{prompt}{way}\n\nCompare it with the key from the administrator. If it differs, "
-            "somebody else may be answering in its place."
+            f"{prompt}{way}\n\nCompare it with the key from the administrator. If the keys differ, "
+            "another machine may be impersonating the server."
         )
     words = f"{question.host}{via}: {prompt}"
     if was_wrong:

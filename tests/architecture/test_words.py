@@ -19,7 +19,8 @@ ROLES = re.compile(
 """Endings of class names that are no roles of software."""
 EMPTY = {
     "told", "heard", "said", "asked", "looked", "spared", "whom", "handed", "begun", "lives",
-    "looking", "lent", "desk", "errand", "errands", "speaker",
+    "looking", "lent", "desk", "errand", "errands", "speaker", "hall", "seat", "door", "purse",
+    "book", "gate",
 }  # fmt: skip
 """Words that say nothing of a value; fields of stored records have some of them."""
 MOST_ROOMS = {"engine": 22, "studio": 12}

@@ -85,7 +85,7 @@ def test_a_paragraph_becomes_a_project_that_trains(
     assert len({one.input for one in last.draft.scenarios}) == 30
     assert {one.difficulty for one in last.draft.scenarios} >= {1, 2, 3, 4, 5}
     assert sum(one.split == "validation" for one in last.draft.scenarios) == 6
-    assert last.left_out["like another one"] >= 1
+    assert last.left_out["too similar to another"] >= 1
     spent = [one.spent_usd for one in told]
     assert spent == sorted(spent)
     assert all(one.next_usd > 0 for one in told[:-1])

@@ -116,6 +116,6 @@ def test_a_card_that_another_program_holds_is_refused(
     *_, last = cuda_engine.wait(run)
     assert isinstance(last, RunFailed)
     assert last.problem.code == "run.card_held"
-    assert f"(process {os.getpid()}) holds memory on card 0 (NVIDIA L40S): 47.9 of 48.0 GB" in (
+    assert f"(process {os.getpid()}) holds memory on GPU 0 (NVIDIA L40S): 47.9 of 48.0 GB" in (
         last.problem.message
     )

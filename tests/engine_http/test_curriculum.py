@@ -77,7 +77,7 @@ def test_a_killed_and_labelled_run_chooses_as_it_would_have(
     assert isinstance(events[-1], RunFinished), events[-1]
     said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
     assert said
-    assert all("is byte for byte that of" in words for words in said), said
+    assert all("is identical to that of" in words for words in said), said
     assert plans(replay) == plans(run)
 
 

@@ -74,8 +74,8 @@ def test_what_a_teacher_did_well_is_kept_and_paid_once(
     events = finished(engine, run)
     said = [event.text for event in events if isinstance(event, LogWritten)]
     assert said[0] == (
-        "openai/teacher: $10.00 for a million tokens read, $20.00 for a million answered; "
-        "at most $5.00 in all."
+        "openai/teacher: $10.00 per million input tokens, $20.00 per million output tokens; "
+        "at most $5.00 in total."
     )
     assert said[-1].startswith("3 demonstrations in demonstrations.jsonl from 3 of 4 scenarios")
     mine, *made = lines(project)
@@ -199,7 +199,7 @@ def test_prices_said_after_a_failure_are_those_that_count(engine: Engine, projec
     priced = begin(engine, project, models=unknown, overrides={**IN_TURN, **prices})
     said = [e.text for e in finished(engine, priced) if isinstance(e, LogWritten)]
     assert priced.id != blind.id
-    assert said[0].startswith("nobody/teacher: $10.00 for a million tokens read")
+    assert said[0].startswith("nobody/teacher: $10.00 per million input tokens")
 
 
 def test_other_scenarios_are_other_questions(

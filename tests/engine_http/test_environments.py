@@ -89,7 +89,7 @@ def await_moment(process: "subprocess.Popen[str]", moment: str, chance: random.R
         list(itertools.islice(process.stdout, signs))
         time.sleep(chance.uniform(0.0, 0.3))
     else:
-        next((line for line in process.stdout if '"trying"' in line), None)
+        next((line for line in process.stdout if '"testing"' in line), None)
 
 
 def await_mark(process: "subprocess.Popen[str]", place: Path) -> None:
@@ -102,7 +102,7 @@ def installed(checkout: Checkout) -> Checkout:
     two: while it is tried out, and between its mark and the switch."""
     chance, begun = random.Random(SEED), set[str]()
     place = checkout.cache / "environments"
-    for moment in ("any", "trying", "any", "mark", "any"):
+    for moment in ("any", "testing", "any", "mark", "any"):
         process = checkout.start("environments", "install", NAME, "--use", "--json")
         await_moment(process, moment, chance)
         if moment == "mark":
@@ -168,7 +168,7 @@ def test_a_broken_engine_gives_place_and_says_so(installed: Checkout) -> None:
     try:
         engine = Started(installed)
         assert "The GPU engine does not start (ModuleNotFoundError" in engine.notice
-        assert "The built-in engine was started in its place." in engine.notice
+        assert "The built-in engine was started instead." in engine.notice
         assert engine.call(lambda client: client.environments()).running.built_in
         engine.end(installed)
     finally:
@@ -177,7 +177,7 @@ def test_a_broken_engine_gives_place_and_says_so(installed: Checkout) -> None:
     python.rename(home / "gone")
     try:
         engine = Started(installed)
-        assert engine.notice.startswith("The GPU engine is missing in")
+        assert engine.notice.startswith("The GPU engine in ")
         engine.end(installed)
         assert engine.pid
     finally:

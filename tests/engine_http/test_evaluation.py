@@ -205,7 +205,7 @@ def check_refusals(engine: Engine, project: Path, run: RunSummary, training: Run
     assert (shown.trajectories, shown.attempts, len(shown.contestants)) == (48, 48, 3)
     with pytest.raises(Refused, match="has finished"):
         engine.call(lambda client: client.command(run.id, Command(action="resume")))
-    with pytest.raises(Refused, match="no steps"):
+    with pytest.raises(Refused, match="cannot be added"):
         engine.call(lambda client: client.command(run.id, Command(action="extend", steps=9)))
     with pytest.raises(Refused, match="is not an evaluation"):
         engine.call(lambda client: client.evaluation(training.id))

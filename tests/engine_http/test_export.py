@@ -80,7 +80,7 @@ def serving(folder: Path) -> Iterator[str]:
     )  # fmt: skip
     assert process.stdout is not None
     with process.stdout as lines:
-        assert "in float32 precision, as it was proven" in lines.readline()
+        assert "in float32 precision, as in the parity check" in lines.readline()
         ready = lines.readline()
         yield ready.split(" at ")[1].split(";")[0]
         process.send_signal(signal.SIGINT)
@@ -150,7 +150,10 @@ def test_the_command_line_exports_without_an_engine(tiny_model: Path, tmp_path: 
     out = str(tmp_path / "out")
     asked = ("--format", "adapter", "--out", out)
     for wrong, words in (
-        (("--format", "merged", "--dtype", "q8_0", "--out", out), "q8_0 is a precision of gguf"),
+        (
+            ("--format", "merged", "--dtype", "q8_0", "--out", out),
+            "q8_0 is available only for gguf",
+        ),
         (("--push", "me/it", *asked), "needs a Hub token"),
     ):
         done = command_line(run, *wrong)

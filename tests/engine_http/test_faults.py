@@ -341,7 +341,7 @@ def straight_through(engine: Engine, run: RunSummary) -> None:
     assert isinstance(events[-1], RunFinished), events[-1]
     said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
     assert said
-    assert all("is byte for byte that of" in words for words in said), said
+    assert all("is identical to that of" in words for words in said), said
 
 
 def start_studio(workspace: Path) -> "subprocess.Popen[bytes]":

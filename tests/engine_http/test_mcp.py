@@ -255,7 +255,7 @@ def test_a_project_is_begun_for_tools_and_written_over_http(
     with pytest.raises(Refused, match="not empty"):
         begin(str(workspace / "mine"), str(file))
     file.write_text('{"mcpServers": {}}')
-    with pytest.raises(Refused, match="no server"):
+    with pytest.raises(Refused, match="no MCP servers"):
         begin(str(workspace / "other"), str(file))
     assert not (workspace / "other").exists()
     assert begin(str(workspace / "other"), "").servers == []

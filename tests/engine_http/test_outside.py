@@ -137,7 +137,9 @@ def test_what_was_not_sampled_here_is_refused_and_nothing_is_kept(script: Script
     group = script.groups(1)[0]
     wrong = SentAttempt(messages_and_choices=[strange], reward=1.0)
     mixed = group.model_copy(update={"trajectories": [*group.trajectories, wrong]})
-    with pytest.raises(Refused, match="not sampled here, or was deleted: 'I am GPT'") as refused:
+    with pytest.raises(
+        Refused, match="not sampled by Atelier, or was deleted: 'I am GPT'"
+    ) as refused:
         script.train([mixed])
     assert refused.value.problem.where == "group 0, attempt 3"
     before = script.summary.step
@@ -217,7 +219,7 @@ def test_what_no_store_can_hold_is_left_out_and_said(script: Script) -> None:
     assert answer.status_code == 200, answer.text
     said = [one.text for one in _events(script, "log.written") if one.source == "script"]
     step = answer.json()["step"]
-    assert said[-1] == f"2 metrics of attempts of step {step} skipped: they are not finite."
+    assert said[-1] == f"2 metrics of step {step} skipped: not finite."
 
 
 def test_a_second_script_waits_and_another_base_is_refused(
@@ -240,7 +242,7 @@ def test_a_project_with_an_agent_keeps_its_name_and_a_script_has_no_agent(
     held: Engine, home: Path, tiny_model: Path, script: Script
 ) -> None:
     make_project(home / "mine", tiny_model)
-    with pytest.raises(Refused, match="mine is a project with an agent of its own"):
+    with pytest.raises(Refused, match="mine is a project with its own agent"):
         Script(held, tiny_model).open(project="mine")
     view = held.call(lambda client: client.project(str(home / "2048")))
     assert (view.problems, view.splits) == ([], [])
@@ -273,7 +275,7 @@ def test_the_run_stops_when_its_script_is_gone(held: Engine, tiny_model: Path) -
         script.open(pid=process.pid)
         process.kill()
     until(lambda: script.summary.state == "stopped")
-    assert _events(script, "run.stopped")[-1].reason == "Its script has ended."
+    assert _events(script, "run.stopped")[-1].reason == "The script has ended."
 
 
 @pytest.mark.usefixtures("free")

@@ -218,7 +218,7 @@ def test_one_that_will_never_take_something_is_told_the_rest(
     said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
     assert said in (
         [],  # the run had ended before
-        ["OpenTelemetry answers 400 Bad Request. The rest is sent. The run continues."],
+        ["OpenTelemetry answers 400 Bad Request. The rest is uploaded. The run continues."],
     )
 
 
@@ -286,7 +286,7 @@ def test_one_that_is_not_installed_is_said_once(
     assert said == [
         "OpenTelemetry receives nothing: its environment otel is not installed. Install it under "
         "Settings, Engines, or with `atelier environments install otel`; unsent data "
-        "follows then. The run continues."
+        "is then uploaded. The run continues."
     ]
     assert trackers(own_engine, run).trackers[0].state == "missing"
     assert collector.asked == 0

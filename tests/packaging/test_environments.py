@@ -60,7 +60,7 @@ def test_an_installation_says_how_far_it_is(checkout: Checkout) -> None:
     *ticks, status = map(json.loads, done.stdout.splitlines())
     assert done.returncode == 0, done.stderr
     stages = [tick["stage"] for tick in ticks]
-    assert list(dict.fromkeys(stages)) == ["downloading", "installing", "trying"]
+    assert list(dict.fromkeys(stages)) == ["downloading", "installing", "testing"]
     assert [t["share"] for t in ticks] == sorted(t["share"] for t in ticks)
     assert "pyarrow 1.0" in ticks[0]["words"]
     assert status["state"] == "ready"
@@ -290,7 +290,7 @@ def test_agents_do_not_stand_in_each_other_s_way(checkout: Checkout, tmp_path: P
     former = kept(checkout)[name]
     assert (former["wanted"], former["bytes"] > 0) == (False, True)
     shown = checkout.run("environments", "list").stdout
-    assert f"unused: {other / 'requirements.txt'} is gone, or asks for others now" in shown
+    assert f"unused: {other / 'requirements.txt'} is missing, or lists other packages now" in shown
     done = checkout.run("environments", "verify", name)
     assert done.returncode == 1
     assert "Name the project." in done.stderr

@@ -257,7 +257,7 @@ def test_a_preset_fills_the_form_and_what_differs_is_said(
             card._back.click()
             await until(lambda: card._own.isHidden())
             form.edited.emit("train.algorithm.kl_in", "advantage")
-            await until(lambda: "give kl a weight" in form._rows["train.algorithm.kl_in"].problem())
+            await until(lambda: "set kl above 0" in form._rows["train.algorithm.kl_in"].problem())
 
     run(job())
 

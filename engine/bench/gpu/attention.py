@@ -42,7 +42,8 @@ class Work(NamedTuple):
 
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare all precisions and windows; fails if a difference exceeds its tolerance."""
+    """Compare tree attention with a dense mask in float64, in all precisions and with and without a
+    sliding window; fails if an output or gradient differs by more than its tolerance."""
     device = pick_device()
     forest = grow(Work(96, 40, 6).sequences)
     kinds = dict.fromkeys((torch.float32, pick_dtype("auto", device)))
@@ -57,12 +58,12 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
             rows.append([label, *map(tiny, apart), tiny(TOLERANCE[dtype])])
             wrong += [label] if not max(apart) <= TOLERANCE[dtype] else []
     timed, table = _timed(device, list(kinds)[-1], job)
-    head = ["precision", "output", "slope of queries", "of keys", "of values", "at most"]
+    head = ["precision", "output", "gradient of queries", "of keys", "of values", "at most"]
     note = "Relative (Frobenius) difference to a dense mask in float64."
-    result = "every figure is within its tolerance" if not wrong else f"too large: {wrong}"
+    result = "every difference is within its tolerance" if not wrong else f"too large: {wrong}"
     return Outcome(
         state="failed" if wrong else "passed",
-        words=f"Against a dense mask in float64, {result}.",
+        words=f"Compared with a dense mask in float64, {result}.",
         figures=figures | timed,
         tables=[Table(title="Attention by segments", head=head, rows=rows, note=note), table],
     )
@@ -71,7 +72,8 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
 def difference(
     forest: Forest, dtype: torch.dtype, device: torch.device, window: int | None
 ) -> list[float]:
-    """Differences of the output and of the gradients of queries, keys and values."""
+    """Relative differences of tree attention to a dense mask in float64, on random inputs: of the
+    output, and of the gradients of queries, keys and values. `window` None: full attention."""
     generator = torch.Generator().manual_seed(0)
     count = forest.tokens
     made = [
@@ -114,7 +116,8 @@ def dense(query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, mask_SS: Tensor
 
 
 def seen(forest: Forest, window: int | None) -> Tensor:
-    """Return the mask [S, S] of a forest: True if a token precedes another in the same sequence."""
+    """Return the mask [S, S] of a forest: True where a token attends to an earlier one (or itself)
+    of the same sequence, at most `window` − 1 tokens back (None: any)."""
     mask = torch.zeros(forest.tokens, forest.tokens, dtype=torch.bool)
     for places in forest.places:
         path = torch.tensor(places)
@@ -154,12 +157,12 @@ def _timed(device: torch.device, dtype: torch.dtype, job: Job) -> tuple[dict[str
         "padded": "padded rows, causal kernel",
     }
     return {f"attention_{name}_s": value for name, value in taken.items()}, Table(
-        title="Time of one layer's attention, forwards and backwards",
+        title="Attention of one layer, forward and backward",
         head=["", "time", "against segments"],
         rows=[[words[n], seconds(s), times(s / taken["segments"])] for n, s in taken.items()],
-        note=f"{_word(dtype)}; prompt {work.prompt}, answers up to {work.completion + 1}, "
-        f"{work.group} siblings, {HEADS} heads of {SIZE}. Attention alone: the shared prompt is "
-        "also saved in every other layer.",
+        note=f"{_word(dtype)}; prompt {work.prompt}, completions up to "
+        f"{work.completion + 1}, {work.group} rollouts per group, {HEADS} heads of {SIZE}. This is "
+        "attention only: all other layers also save the shared prompt.",
     )
 
 

@@ -35,7 +35,8 @@ NAMES = {"atelier": "Atelier", "trl_best": "TRL, best", "trl_defaults": "TRL, de
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare step times; no ratio fails the check. Raises BenchError if TRL ends early."""
+    """Compare the step times of Atelier and TRL in the mode of the job (`replay` or `live`). No
+    ratio fails the check. Raises BenchError if TRL ends early."""
     mode: Mode = job.arguments["mode"]
     shapes = QUICK if job.quick else ON_PROCESSOR if job.on_processor else ON_CARD
     served = mode == "live" and job.vllm and not job.on_processor and job.trl == sys.executable
@@ -101,30 +102,30 @@ def _outcome(mode: Mode, made: list[Comparison], served: bool) -> Outcome:
             ]
             for name, one in found.contenders.items()
         ]
-    what = "The update on stored attempts" if mode == "replay" else "Sampling and update"
-    head = ["P/C/G/Q", "", "step", "sampling", "update", "time over ours", "peak", "gradient"]
-    sampler = "a vLLM of its own" if served else "transformers' generate"
+    what = "The update on stored trajectories" if mode == "replay" else "Sampling and update"
+    head = ["P/C/G/Q", "", "step", "sampling", "update", "× ours", "peak", "gradient"]
+    sampler = "a separate vLLM" if served else "transformers' generate"
     ratio = ", ".join(
-        f"{times(found.ratio_vs_trl_best)} our time at {found.shape}" for found in made
+        f"{times(found.ratio_vs_trl_best)} our time for {found.shape}" for found in made
     )
     return Outcome(
         state="passed",
-        words=f"TRL in its best settings takes {ratio}.",
+        words=f"TRL with its best settings takes {ratio}.",
         figures=figures,
         tables=[
             Table(
                 title=what,
                 head=head if mode == "replay" else head[:-1],
                 rows=rows if mode == "replay" else [row[:-1] for row in rows],
-                note=f"{made[0].dtype}; medians of {made[0].repeats} interleaved steps, time over "
-                "ours is the median of their ratios. P/C/G/Q: tokens of prompt and completion, "
-                "attempts of a group, groups. Peak: of the trainer's process, on a card what torch "
-                "has allocated there. "
+                note=f"{made[0].dtype}; medians of {made[0].repeats} interleaved steps. × ours: "
+                "median ratio to our time. P/C/G/Q: tokens of prompt and completion, rollouts per "
+                "group, groups. Peak: memory of the trainer's process; on a GPU, memory allocated "
+                "by torch. "
                 + (
-                    "Gradient: relative difference of the two, in this precision."
+                    "Gradient: relative difference between TRL's and ours, in this precision."
                     if mode == "replay"
-                    else f"TRL samples with {sampler}, we with "
-                    + ("ours." if served else "our own sampler.")
+                    else f"TRL samples with {sampler}, Atelier with "
+                    + ("its own vLLM." if served else "its own sampler.")
                 ),
             )
         ],

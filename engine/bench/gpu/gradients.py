@@ -39,7 +39,8 @@ Gradients = dict[str, Tensor]
 
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare gradients; fails if a difference exceeds its tolerance."""
+    """Compare adapter gradients from prefix trees with those from padded rows by transformers and
+    PEFT; fails if a difference exceeds its tolerance."""
     model, device = Path(job.model), pick_device()
     batch = work(plain_tokens(model))
     needed = 4 * 1.5 * shape_counts(model)["parameters"]
@@ -48,7 +49,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     if not wanted:
         return Outcome(
             state="skipped",
-            words=f"In float32 it needs {gib(needed)}, and {gib(free_bytes(device))} are free.",
+            words=f"float32 needs {gib(needed)}, but only {gib(free_bytes(device))} are free.",
         )
     trees, rows, floors = {}, {}, {}
     for name in wanted:
@@ -71,8 +72,8 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
             Table(
                 title="Gradients of trees",
                 head=[
-                    *("precision", "trees to padded rows", "at most", "eager rows to them"),
-                    *("trees to float32", "padded rows to it"),
+                    *("precision", "trees vs. padded rows", "at most", "eager vs. padded rows"),
+                    *("trees vs. float32", "padded rows vs. float32"),
                 ],
                 rows=[
                     [
@@ -85,19 +86,19 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
                     ]
                     for name in wanted
                 ],
-                note=f"{GROUPS} groups of {GROUP}, prompt {PROMPT}, answers up to {ANSWER} tokens; "
+                note=f"{GROUPS} groups of {GROUP}, prompt {PROMPT}, completions up to {ANSWER}; "
                 "relative (Frobenius) difference of the adapter's gradients. The rows are computed "
-                "by transformers' attention and PEFT's LoRA, nothing of ours. "
-                "The same rows by eager attention differ by rounding alone. In bfloat16, trees may "
-                f"be {AS_GOOD} times further from float32 than padded rows."
-                + ("" if exact else " For float32 there was too little memory."),
+                "by transformers and PEFT, without Atelier's code. "
+                "Eager attention on the same rows differs by rounding alone. In bfloat16, trees "
+                f"may be {AS_GOOD} times further from float32 than padded rows."
+                + ("" if exact else " There was too little memory for float32."),
             )
         ],
     )
 
 
 def work(words: list[int]) -> TrainBatch:
-    """Return a batch of random tokens, unequal lengths, and advantages of both signs."""
+    """Groups of random tokens out of `words`, with unequal lengths and advantages of both signs."""
     chance = random.Random(0)
     items = []
     for _ in range(GROUPS):
@@ -117,7 +118,8 @@ def work(words: list[int]) -> TrainBatch:
 
 
 def by_trees(model: str, dtype: str, batch: TrainBatch) -> tuple[Gradients, Gradients]:
-    """Return gradients as in a training run, and the adapter they belong to."""
+    """Return gradients by the trainer of Atelier, and the randomly initialised adapter they belong
+    to. `model` is a folder."""
     config = ModelConfig(name=model, dtype=dtype)  # type: ignore[arg-type]
     loaded = LoraModel(PolicySpec(model_path=model, model=config, seed=0, batch_tokens=4096))
     generator = torch.Generator().manual_seed(1)
@@ -135,7 +137,8 @@ def by_trees(model: str, dtype: str, batch: TrainBatch) -> tuple[Gradients, Grad
 def by_rows(
     model: str, dtype: str, batch: TrainBatch, adapter: Gradients
 ) -> tuple[Gradients, Gradients]:
-    """Return gradients from padded rows, by `sdpa` and by `eager` attention."""
+    """Return gradients of the same `adapter` by transformers and PEFT on padded rows: with `sdpa`,
+    and with `eager` attention."""
     device, config = pick_device(), ModelConfig()
     base = AutoModelForCausalLM.from_pretrained(
         model, dtype=getattr(torch, dtype), attn_implementation="sdpa", local_files_only=True

@@ -34,19 +34,19 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     best = max(figures[name] for name in figures if name.endswith("flops"))
     return Outcome(
         state="passed",
-        words=f"{best / 1e12:.3g} TFLOP/s at best, {figures['bandwidth_bytes_s'] / 1e9:,.0f} GB/s "
+        words=f"{best / 1e12:.3g} TFLOP/s at most, {figures['bandwidth_bytes_s'] / 1e9:,.0f} GB/s "
         "read.",
         figures=figures,
         facts=facts,
         tables=[
             Table(title="Machine", head=["", ""], rows=[[k, v] for k, v in facts.items()]),
             Table(
-                title="At best, as measured",
+                title="Measured peak rates",
                 head=["", "value", "unit"],
                 rows=_measured(figures),
-                note="Shares below are of these figures: goodput (also known as MFU) counts the "
-                "work that could not be done without, hardware also padding and what was computed "
-                "twice.",
+                note="Shares below refer to these rates: goodput (also known as MFU) counts only "
+                "necessary work; hardware also counts padding and repeated "
+                "computation.",
             ),
         ],
     )
@@ -93,7 +93,7 @@ def _cards() -> dict[str, str]:
     facts: dict[str, str] = {}
     with open_nvml():
         for card in read_gpus().cards:
-            watts = f"{card.power_limit_w:.0f} W at most" if card.power_limit_w else NONE
+            watts = f"at most {card.power_limit_w:.0f} W" if card.power_limit_w else NONE
             clocks = ", ".join(_clock(card.index, name, kind) for name, kind in CLOCKS.items())
             facts[f"card {card.index}"] = f"{card.name}, {gib(card.total_bytes)}, {watts}"
             facts[f"clocks of card {card.index}"] = clocks
@@ -105,7 +105,7 @@ def _cards() -> dict[str, str]:
         "driver": f"{first.driver or NONE}, for CUDA up to {newest}",
         "torch": f"{torch.__version__}, built for CUDA {torch.version.cuda}, cuDNN {version}",
         "computes with": f"{about.multi_processor_count} multiprocessors, capability "
-        f"{about.major}.{about.minor}; torch has {', '.join(torch.cuda.get_arch_list())}",
+        f"{about.major}.{about.minor}; torch was built for {', '.join(torch.cuda.get_arch_list())}",
         "processor": f"{_name()} · {threads()} threads",
         "system": platform.platform(terse=True),
     }

@@ -18,16 +18,16 @@ SECTIONS: dict[Section, tuple[str, str]] = {
     "machine": ("The machine", ""),
     "exactness": (
         "Is it exact here?",
-        "What is cheap to say of a processor must be shown again on a card: other kernels, other "
-        "rounding.",
+        "A GPU has other kernels and other rounding than a CPU, so exactness is measured again "
+        "here.",
     ),
     "runs": (
         "Real runs",
-        "Each row is a run that a real engine process has trained, as `atelier train` does it.",
+        "Each row is a run trained by a real engine process, as with `atelier train`.",
     ),
     "trl": (
         "Against TRL's GRPOTrainer",
-        "The same weights, prompts and lengths, one step of ours and one of TRL's in turn.",
+        "The same weights, prompts and lengths, alternating one step of Atelier and one of TRL.",
     ),
     "cards": ("More than one card", ""),
 }
@@ -53,17 +53,16 @@ def _head(report: GpuReport) -> list[str]:
     words += [f"**{', '.join(counts)}** in {_duration(report.seconds)}, {_day(report.at)}.", ""]
     if report.on_processor:
         words += [
-            "> The checks of a card, run on the processor because `--processor` asked for it: this "
-            "shows that they work, and says nothing about a card.",
+            "> GPU checks that ran on the CPU because of `--processor`. They show "
+            "that the checks work, and say nothing about a GPU.",
             "",
         ]
     if report.quick:
-        words += ["> `--quick`: small sizes. Times are dominated by what every step pays.", ""]
+        words += ["> `--quick`: small sizes. Fixed costs per step dominate the times.", ""]
     return words
 
 
 def _failures(report: GpuReport) -> list[str]:
-    """Section on failed checks, at the top."""
     words: list[str] = []
     for check in report.of("failed"):
         words += [f"**{check.title} failed.** {check.words}", ""]
@@ -74,7 +73,6 @@ def _failures(report: GpuReport) -> list[str]:
 
 
 def _highlights(report: GpuReport) -> list[str]:
-    """Section with the most important figures."""
     rows: list[list[str]] = []
     for check in report.of("passed"):
         rows += _highlight(check)
@@ -87,13 +85,13 @@ def _highlight(check: CheckReport) -> list[list[str]]:
         case "machine":
             peak = max(value for name, value in f.items() if name.endswith("_flops"))
             read = f["bandwidth_bytes_s"]
-            return [["at best", f"{peak / 1e12:.3g} TFLOP/s", f"{read / 1e9:,.0f} GB/s read"]]
+            return [["peak", f"{peak / 1e12:.3g} TFLOP/s", f"{read / 1e9:,.0f} GB/s read"]]
         case "exactness" if check.name == "gradients":
             cells = [f"{tiny(v)} in {n.split('_')[1]}" for n, v in f.items()]
-            return [["gradient against padded rows", *_two(cells)]]
+            return [["gradient vs. padded rows", *_two(cells)]]
         case "exactness" if check.name == "logprobs":
             cells = [f"{tiny(v)} nats, {n.split('_')[2]}" for n, v in f.items() if "_max_" in n]
-            return [["sampler against trainer, at most", *_two(cells)]]
+            return [["sampler vs. trainer, at most", *_two(cells)]]
         case "runs":
             held = f" · {gib(f['held_bytes'])} held" if "held_bytes" in f else ""
             speed = f"{rate(f['sampled_tokens_per_s'])} tokens/s sampled"
@@ -101,7 +99,7 @@ def _highlight(check: CheckReport) -> list[list[str]]:
         case "trl":
             ratios = [times(v) for n, v in f.items() if n.endswith("trl_best_ratio")]
             return [
-                [check.title, f"TRL takes {', '.join(ratios)} our time", "in its best settings"]
+                [check.title, f"TRL takes {', '.join(ratios)} our time", "with its best settings"]
             ]
         case "cards":
             return [["two trainers", f"{times(f['speed_up_ratio'])} as fast as one", ""]]
@@ -114,13 +112,12 @@ def _two(cells: Sequence[str]) -> list[str]:
 
 
 def _overview(report: GpuReport) -> list[str]:
-    """Table of all checks with their state."""
     rows = [
         [MARKS[c.state], f"`{c.name}`", _first_sentence(c), _duration(c.seconds)]
         for c in report.checks
         if c.state != "skipped"
     ]
-    return ["## All checks", "", *_table(["", "check", "what came out", "took"], rows), ""]
+    return ["## All checks", "", *_table(["", "check", "result", "took"], rows), ""]
 
 
 def _first_sentence(check: CheckReport) -> str:
@@ -141,10 +138,9 @@ def _section(report: GpuReport, section: Section) -> list[str]:
 
 
 def _settings(checks: Sequence[CheckReport]) -> list[str]:
-    """Settings of the runs, each distinct one once."""
     rows = [[f"`{c.name}`", c.facts["settings"]] for c in checks if "settings" in c.facts]
-    head = ["check", "settings on top of the sample's own"]
-    return ["### How they were run", "", *_table(head, rows), ""]
+    head = ["check", "changed settings of the sample"]
+    return ["### Settings of the runs", "", *_table(head, rows), ""]
 
 
 def merged(tables: Sequence[Table]) -> list[Table]:
@@ -163,15 +159,15 @@ def _skipped(report: GpuReport) -> list[str]:
     if not skipped:
         return []
     rows = [[f"`{check.name}`", check.title, check.words] for check in skipped]
-    head = ["check", "what it would have shown", "why it was skipped"]
-    return ["## What was not checked", "", *_table(head, rows), ""]
+    head = ["check", "title", "why it was skipped"]
+    return ["## Skipped checks", "", *_table(head, rows), ""]
 
 
 def _repeat(report: GpuReport) -> list[str]:
     packages = ", ".join(f"{name} {version}" for name, version in report.packages.items())
     commit = f", commit {report.commit}" if report.commit else ""
     return [
-        "## How to repeat it",
+        "## Reproduce this report",
         "",
         "```",
         report.command,
@@ -181,8 +177,8 @@ def _repeat(report: GpuReport) -> list[str]:
         f"Model: {report.model}.",
         *report.notes,
         "",
-        "`--only NAME` runs one check again, `--model PATH` takes another model; every figure of "
-        "this page, and more, is in `gpu-report.json` beside it.",
+        "`--only NAME` repeats one check, `--model PATH` uses another model. `gpu-report.json`, in "
+        "the same folder, has all figures of this page and more.",
     ]
 
 

@@ -43,7 +43,7 @@ class Check(NamedTuple):
 def checks() -> list[Check]:
     """All checks, including those that this machine cannot run."""
     return [
-        Check("machine", "The machine, as measured", "machine", f"{HERE}.machine:run"),
+        Check("machine", "Speed of the machine", "machine", f"{HERE}.machine:run"),
         Check("attention", "Attention by segments", "exactness", f"{HERE}.attention:run"),
         Check("gradients", "Gradients of trees", "exactness", f"{HERE}.gradients:run"),
         Check("logprobs", "Sampler against trainer", "exactness", f"{HERE}.twins:logprobs"),
@@ -79,30 +79,31 @@ def _judged() -> Check:
 
 
 def _trl(mode: str) -> Check:
-    title = "The update against TRL" if mode == "replay" else "The whole step against TRL"
+    title = "The update, against TRL" if mode == "replay" else "The whole step, against TRL"
     needed = ("torch", "transformers", "peft", "trl")
     return Check(f"trl-{mode}", title, "trl", f"{HERE}.contest:run", {"mode": mode}, needed)
 
 
 def chosen(every: Sequence[Check], only: Sequence[str]) -> list[Check]:
-    """Checks selected by name or prefix; all without a selection. Raises ValueError with one
-    sentence for an unknown name."""
+    """Checks whose name or its beginning is in `only`; all if it is empty. Raises ValueError with
+    one sentence for an unknown name."""
     for name in only:
         if not any(_named(check, name) for check in every):
             names = ", ".join(check.name for check in every)
-            raise ValueError(f"{name!r} is no check: take one of {names}, or how some begin")
+            raise ValueError(f"{name!r} is not a check: use one of {names}, or a prefix")
     return [c for c in every if not only or any(_named(c, name) for name in only)]
 
 
 def lacks(check: Check, found: Survey, on_processor: bool) -> str:
-    """Missing requirement of a check, in one sentence; empty if it can run."""
+    """Reason why a check cannot run in the surveyed environment, in one sentence; empty if it can.
+    `on_processor`: the checks run without a GPU."""
     missing = [name for name in check.packages if not has(name, found, on_processor)]
     if missing:
-        return f"It needs {_list(missing)}: not installed for {found.executable}."
+        return f"{_list(missing)} must be installed for {found.executable}."
     if on_processor:
-        return "It needs an NVIDIA GPU." if check.card else ""
+        return "This check needs an NVIDIA GPU." if check.card else ""
     if len(found.cards) < check.cards:
-        return f"It needs {check.cards} cards; CUDA shows {len(found.cards)}."
+        return f"This check needs {check.cards} GPUs; CUDA shows {len(found.cards)}."
     compiled = [name for name in check.packages if name in COMPILING]
     if compiled and not found.compiler:
         return f"{_list(compiled)} compiles kernels, and there is no C compiler: install gcc."
@@ -115,7 +116,8 @@ def lacks(check: Check, found: Survey, on_processor: bool) -> str:
 
 
 def has(package: str, found: Survey, on_processor: bool) -> bool:
-    """Whether the engine has a package, or a separate environment that can be used."""
+    """Whether the surveyed engine has a package, or a separate environment for it that works on
+    this device (`on_processor`: the CPU)."""
     beside = BESIDE.get(package) in found.environments
     serves = on_processor or package in ON_CARDS_TOO
     return package in found.packages or (beside and serves)

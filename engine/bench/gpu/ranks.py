@@ -22,7 +22,7 @@ REPEATS = 3
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare one trainer with two; fails if gradients differ by more than TOLERANCE."""
+    """Compare gradients of one trainer and two parallel ones; fails if they differ too much."""
     shape = QUICK_SHAPE if job.quick or job.on_processor else SHAPE
     batch = prompts(shape, plain_tokens(Path(job.model)), 0)
     attempts: list[Attempt] = []
@@ -44,19 +44,19 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
     through = "gloo, on shared cores" if job.on_processor else "NCCL"
     return Outcome(
         state="passed" if apart <= TOLERANCE else "failed",
-        words=f"Gradients over {through} differ by {tiny(apart)} (at most {tiny(TOLERANCE)}); two "
-        f"are {times(faster)} as fast as one.",
+        words=f"Gradients over {through} differ by {tiny(apart)} (at most {tiny(TOLERANCE)}); "
+        f"two trainers are {times(faster)} as fast as one.",
         figures={"shared_gradient_error": apart, "speed_up_ratio": faster},
         tables=[
             Table(
                 title="Two trainers",
-                head=["trainers", "update", "against one", "gradient against one"],
+                head=["trainers", "update", "speed-up", "gradient vs. one"],
                 rows=[
                     ["1", seconds(taken[0]), times(1.0), "–"],
                     [str(COUNT), seconds(taken[1]), times(faster), tiny(apart)],
                 ],
-                note=f"{shape.words} (tokens of prompt and completion, attempts, groups); over "
-                f"{through}; the gradient in float32, the time in the precision of a run.",
+                note=f"{shape.words} (tokens of prompt and completion, rollouts, groups); over "
+                f"{through}; gradient in float32, time in the precision of a run.",
             )
         ],
     )

@@ -8,14 +8,15 @@ from engine.bench.gpu.report import Table, gib, plain, rate, seconds, share, tim
 def tables(
     name: str, facts: Mapping[str, str], figures: Mapping[str, float], note: str
 ) -> list[Table]:
-    """Tables of one run; a missing figure is a dash."""
+    """Tables of the run `name`: times, speed, exactness, memory and judge. A missing figure is a
+    dash; `note` is shown below the table of exactness."""
 
     def row(**kinds: object) -> list[str]:
         return [show(figures.get(key)) for key, show in kinds.items()]  # type: ignore[operator]
 
     made = [
         Table(
-            title="Seconds of a step",
+            title="Seconds per step",
             head=["run", "step", "rollouts", "training", "publishing", "switch", "first", "load"],
             rows=[
                 [
@@ -31,14 +32,15 @@ def tables(
                     ),
                 ]
             ],
-            note="Medians of all steps but the first, which stands beside them. Switch is the part "
-            "of a step in which vLLM gives the card back or takes it; a dash where it never does.",
+            note="Medians of all steps but the first, which has its own column. Switch: time in "
+            "which vLLM frees or takes GPU memory; a dash if it never does.",
         ),
         Table(
             title="Speed",
             head=[
                 *("run", "sampled tokens/s", "trained tokens/s"),
-                *("goodput of training", "hardware", "goodput of sampling", "hardware of it"),
+                *("goodput, training", "hardware, training"),
+                *("goodput, sampling", "hardware, sampling"),
             ],
             rows=[
                 [
@@ -53,13 +55,13 @@ def tables(
                     ),
                 ]
             ],
-            note="Shares of what the machine does at best, as measured above. A vLLM server does "
-            "not say how well it used the card.",
+            note="Shares of the peak rates measured above. A vLLM server does not report its "
+            "utilization.",
         ),
         Table(
             title="Exactness and reward",
             head=[
-                *("run", "trainer", "sampler", "log-prob gap at most, nats", "publish gap, nats"),
+                *("run", "trainer", "sampler", "largest log-prob gap, nats", "publish gap, nats"),
                 *("reward first", "last"),
             ],
             rows=[
@@ -75,18 +77,18 @@ def tables(
                     ),
                 ]
             ],
-            note=f"{note}. A few steps prove that it runs, not that it learns.",
+            note=f"{note}. A few steps show that training runs, not that the model improves.",
         ),
     ]
     if "held_bytes" in figures:
         forecast = row(held_bytes=gib, forecast_bytes=gib, held_share=times)
         made.append(
             Table(
-                title="Memory of the card",
-                head=["run", "held at most", "forecast", "held over forecast"],
+                title="GPU memory",
+                head=["run", "peak", "forecast", "peak / forecast"],
                 rows=[[name, *forecast]],
-                note="By the driver (NVML), ten times a second, beyond what was held before the "
-                "run; on several cards their sum.",
+                note="Sampled from the driver (NVML) ten times a second, without memory in use "
+                "before the run; summed over GPUs.",
             )
         )
     if "judge_calls" in figures:
@@ -94,9 +96,9 @@ def tables(
         made.append(
             Table(
                 title="The judge",
-                head=["run", "questions", "seconds of one", "rollouts and judging"],
+                head=["run", "calls", "seconds per call", "rollouts and judging"],
                 rows=[[name, calls, *row(judge_call_s=seconds, rollout_s=seconds)]],
-                note="Groups are judged while others still roll out; the phase has both.",
+                note="Groups are judged while others still run; the last column contains both.",
             )
         )
     return made

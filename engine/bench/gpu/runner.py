@@ -50,7 +50,7 @@ class Bench:
 
 
 async def ask_survey(engine: Interpreter) -> Survey:
-    """Survey an interpreter. Raises CheckError if it cannot load the engine."""
+    """Survey packages and GPUs of an interpreter. Raises CheckError if that fails."""
     process = await asyncio.create_subprocess_exec(
         *(engine.python, "-m", "engine.bench.gpu.survey"),
         stdout=asyncio.subprocess.PIPE,
@@ -60,10 +60,10 @@ async def ask_survey(engine: Interpreter) -> Survey:
     )
     output, errors = await process.communicate()
     if process.returncode:
-        lines = errors.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        lines = errors.decode(errors="replace").strip().splitlines() or ["no output"]
         raise CheckError.of(
             "bench.no_survey",
-            f"The {engine.title} does not start: {lines[-1][:300]}",
+            f"The {engine.title} did not start: {lines[-1][:300]}",
             "Run `atelier doctor`.",
             where=engine.python,
             detail="\n".join(lines[-40:]),
@@ -74,8 +74,8 @@ async def ask_survey(engine: Interpreter) -> Survey:
 async def run_checks(
     bench: Bench, every: Sequence[Check], done: Callable[[CheckReport], None]
 ) -> list[CheckReport]:
-    """Run checks in order; `done` is called after each. Remaining child processes of a check are
-    killed, if this process is a sub-reaper."""
+    """Run the checks `every` in order, each in its own process; `done` is called after each.
+    Remaining child processes of a check are killed, if this process is a sub-reaper."""
     reports = []
     for number, check in enumerate(every):
         bench.say(f"{number + 1} of {len(every)} · {check.name}")
@@ -162,13 +162,13 @@ def _outcome(answer: Path, log: Path, code: int, limit_s: float) -> Outcome:
     if answer.exists():
         return Outcome.model_validate_json(answer.read_text())
     if limit_s:
-        words = f"It did not finish within {limit_s:.0f} s and was ended."
+        words = f"The check did not finish within {limit_s:.0f} s and was ended."
     elif code == -signal.SIGKILL:
-        words = "Its process was killed: the machine's memory probably ran out."
+        words = "The check's process was killed: it probably ran out of memory."
     elif code < 0:
-        words = f"Its process ended by {signal.Signals(-code).name}."
+        words = f"The check's process was ended by {signal.Signals(-code).name}."
     else:
-        words = f"Its process ended with exit {code}: {(text.splitlines() or ['nothing said'])[-1]}"
+        words = f"The process exited with {code}: {(text.splitlines() or ['no output'])[-1]}"
     return Outcome(state="failed", words=words, detail=text)
 
 

@@ -57,7 +57,7 @@ async def rollout(scenario, model):
 """
 """Code appended to the sample's agent. It adds noise to rewards, because a model that always gives
 the same answer would have no signal, and nothing would be trained."""
-TIES_NOTE = "Each attempt gets up to 0.001 on top of its reward, so that no group is without signal"
+TIES_NOTE = "Up to 0.001 is added to each reward, so that every group has a signal"
 IN_TABLES = ("model.name", "backend.trainer", "backend.sampler", "backend.weights")
 """Settings that the tables already show."""
 RUBRIC = "A good answer says maybe. No is worse, yes is worse still, anything else is worthless.\n"
@@ -84,7 +84,8 @@ class RunOutcome:
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Train the sample; fails if the run fails, nothing is trained, or a rollout is unscored."""
+    """Train a few steps of the sample project that the job names; fails if the run fails, nothing
+    is trained, or a rollout is unscored."""
     workspace = Path(job.scratch) / "workspace"
     project = workspace / job.arguments["sample"]
     overrides = settings(job)
@@ -97,9 +98,9 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
             if judge is None:
                 return Outcome(
                     state="skipped",
-                    words="No judge was found on this machine: start an OpenAI-compatible server "
-                    "of your own (Ollama, llama.cpp, vLLM) and repeat it. Nothing is judged by a "
-                    "provider here, because that costs money.",
+                    words="No judge was found on this machine: start an OpenAI-compatible "
+                    "server (Ollama, llama.cpp, vLLM) and repeat the check. Paid providers are not "
+                    "used here.",
                 )
             (project / "rubric.md").write_text(RUBRIC)
             overrides |= _judged_by(judge)
@@ -108,7 +109,7 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Return overrides of the sample's settings by dotted key."""
+    """Return the job's changes to its sample's settings, by dotted key."""
     sample = job.arguments["sample"]
     backend = {f"backend.{key}": job.arguments[key] for key in ("trainer", "sampler", "weights")}
     model = {"model.name": job.model, "model.max_context": 512}
@@ -118,7 +119,7 @@ def settings(job: Job) -> dict[str, Any]:
 
 @asynccontextmanager
 async def own_engine(workspace: Path) -> AsyncIterator[EngineClient]:
-    """Start an engine with this interpreter for the block."""
+    """Start an engine on this workspace for the block, with the current Python interpreter."""
     endpoint = await start(workspace, sys.executable)
     process = psutil.Process(endpoint.pid)
     async with EngineClient(endpoint.port, endpoint.token) as client:
@@ -134,7 +135,8 @@ async def own_engine(workspace: Path) -> AsyncIterator[EngineClient]:
 async def follow(
     client: EngineClient, project: Path, overrides: dict[str, Any], say: Callable[[str], None]
 ) -> RunOutcome:
-    """Start a run and collect its events until it ends."""
+    """Start a run with `overrides` (by dotted key), report each step to `say`, and return events,
+    log and peak GPU memory when it has ended."""
     config = load_config(project, overrides)
     cards = cards_of(config.backend)
     made = RunOutcome(forecast=vram_plan(config, Path(config.model.name), cards))
@@ -162,8 +164,9 @@ async def _ended(client: EngineClient, summary: RunSummary) -> bool:
 
 @contextmanager
 def card_memory(uuids: Sequence[str]) -> Iterator[Callable[[], int]]:
-    """Measure the peak of used memory on these GPUs above that at the start, ten times a second.
-    Counts all programs, since the driver does not identify them in a container."""
+    """Yield a function that returns the peak bytes used on the GPUs with these `uuids` above those
+    used at the start. Counts all programs, since the driver does not identify them in a
+    container."""
     most, over = [0], threading.Event()
 
     def held(look: Callable[[], Sequence[Any]]) -> int:
@@ -215,17 +218,17 @@ def outcome(job: Job, overrides: dict[str, Any], made: RunOutcome) -> Outcome:
         "weights": job.arguments["weights"],
         "settings": ", ".join(f"{k} = {v}" for k, v in overrides.items() if k not in IN_TABLES),
     }
-    state, words = "passed", f"{len(trained)} steps of {_median(trained, 'time_s/step'):.2f} s."
+    state, words = "passed", f"{len(trained)} steps, {_median(trained, 'time_s/step'):.2f} s each."
     end = made.events[-1] if made.events else None
     if isinstance(end, RunFailed):
         state, words = "failed", f"The run failed at step {end.step}: {end.problem}"
     elif not isinstance(end, RunFinished):
-        state, words = "failed", "The run was stopped before its end."
+        state, words = "failed", "The run was stopped before it finished."
     elif not trained:
-        reason = made.steps[-1].reason if made.steps else "there was no step"
+        reason = made.steps[-1].reason if made.steps else "no step was finished"
         state, words = "failed", f"Nothing was trained: {reason}"
     elif figures["unscored"]:
-        state, words = "failed", f"{figures['unscored']:.0f} attempts were unscored."
+        state, words = "failed", f"{figures['unscored']:.0f} rollouts were unscored."
     name = f"{job.arguments['sample']}, {job.arguments['trainer']}/{job.arguments['sampler']}"
     name += "" if facts["weights"] == "full" else f" {facts['weights']}"
     name += ", judged" if job.arguments.get("judged") else ""

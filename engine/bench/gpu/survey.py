@@ -60,9 +60,9 @@ def survey() -> Survey:
     shown = visible(found.cards, os.environ)
     reason = found.reason
     if found.cards and not shown:
-        reason = "CUDA_VISIBLE_DEVICES hides every card."
+        reason = "CUDA_VISIBLE_DEVICES hides every GPU."
     if shown and not (build and build.cuda):
-        reason = f"torch {build.version if build else ''} here was built for the processor alone."
+        reason = f"torch {build.version if build else ''} was built for the CPU only."
     return Survey(
         executable=sys.executable,
         python=platform.python_version(),

@@ -23,7 +23,8 @@ of gradients; weights would hide differences, since AdamW normalises the size of
 
 
 async def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare log-probs; fails if the mean gap exceeds the tolerance of a run."""
+    """Compare log-probs of sampled tokens by sampler and trainer; fails if the mean gap exceeds the
+    tolerance of a run."""
     native = str(pick_dtype("auto", pick_device())).removeprefix("torch.")
     gaps = {dtype: await _gaps(job, dtype, say) for dtype in dict.fromkeys(("float32", native))}
     means = {dtype: statistics.fmean(found) for dtype, found in gaps.items()}
@@ -45,14 +46,14 @@ async def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
     head = ["precision", "tokens", "mean, nats", "99 %", "largest", "mean at most"]
     return Outcome(
         state="failed" if wrong else "passed",
-        words=f"Largest difference of sampler and trainer on a token: {differences}.",
+        words=f"Largest log-prob difference between sampler and trainer: {differences}.",
         figures=figures,
         tables=[
             Table(
                 title="Sampler against trainer",
                 head=head,
                 rows=rows,
-                note="Our sampler, after one update; what vLLM's differs by stands with the runs.",
+                note="Built-in sampler, after one update; for vLLM see the tables of the runs.",
             )
         ],
     )
@@ -76,7 +77,8 @@ async def _gaps(job: Job, dtype: str, say: Callable[[str], None]) -> list[float]
 
 
 async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Repeat updates; fails if they differ by more than REPEATED (on the CPU: at all)."""
+    """Make the same updates in two fresh processes; fails if the results differ by more than
+    REPEATED (on the CPU: at all)."""
     shape = QUICK_SHAPE if job.quick else SHAPE
     attempts: list[Attempt] = []
     folders = []
@@ -97,9 +99,9 @@ async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
     card = pick_device().type == "cuda"
     result = "the same bytes." if same else f"gradients that differ by {tiny(apart)}."
     if card and not same:
-        result += f" A card's kernels add in another order: at most {tiny(REPEATED)} is allowed."
+        result += f" GPU kernels vary the order of sums: up to {tiny(REPEATED)} is allowed."
     return Outcome(
         state="passed" if same or (card and apart <= REPEATED) else "failed",
-        words=f"Two fresh processes, two updates each on the same attempts: {result}",
+        words=f"Two updates on the same trajectories in each of two new processes gave {result}",
         figures={"repeated_update_error": apart},
     )

@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def outcome(job: Job, say: object) -> Outcome:
-    """Run the check; an exception becomes a failed outcome."""
+    """Run the job's check, which reports progress to `say`; an exception is a failed outcome."""
     module, _, name = job.function.partition(":")
     try:
         found: Outcome | Coroutine[Any, Any, Outcome] = getattr(
@@ -38,7 +38,7 @@ def outcome(job: Job, say: object) -> Outcome:
         detail = error.problem.detail or traceback.format_exc()
         return Outcome(state="failed", words=str(error.problem), detail=detail[-6000:])
     except Exception as error:  # noqa: BLE001 - a check may break in any way; it is told as such
-        lines = str(error).strip().splitlines() or ["it said nothing"]
+        lines = str(error).strip().splitlines() or ["no error message"]
         words = f"{type(error).__name__}: {lines[0][:400]}"
         return Outcome(state="failed", words=words, detail=traceback.format_exc()[-6000:])
 

@@ -1,6 +1,5 @@
 """`attach`: find or start the engine of a workspace and print its address in one line. Called by a
-home machine over SSH.
-"""
+home machine over SSH."""
 
 import argparse
 import asyncio

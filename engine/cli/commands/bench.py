@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.gpu:
         return gpu_check.run(arguments)
     if given := [name for name in ONLY_GPU if getattr(arguments, name)]:
-        warn(f"atelier bench: --{given[0]} goes with --gpu.")
+        warn(f"atelier bench: --{given[0]} needs --gpu.")
         return 2
     try:
         shapes = [parse_shape(text) for text in arguments.shape or SHAPES]
@@ -65,15 +65,15 @@ def render(report: Report) -> str:
             parts += ["", f"{mode} {comparison.shape}", _contenders(comparison)]
             if comparison.gradient_error_vs_trl_best is not None:
                 error = comparison.gradient_error_vs_trl_best
-                parts.append(f"gradient against TRL's: relative difference {error:.1e}")
+                parts.append(f"relative difference to TRL's gradient: {error:.1e}")
     for growth in report.growth:
         parts += ["", f"Growth with {growth.name}", _growth(growth)]
     if turns := report.multi_turn:
         parts += [
             "",
             f"Multi-turn: {turns.turns} turns, prompt {turns.prompt}, answers {turns.answer}, "
-            f"observations {turns.observation}, {turns.group} siblings",
-            f"one tree {turns.tree_s:.1f} s, one row per turn {turns.rows_s:.1f} s: "
+            f"observations {turns.observation}, {turns.group} rollouts",
+            f"as one tree {turns.tree_s:.1f} s, as one row per turn {turns.rows_s:.1f} s: "
             f"{turns.ratio:.1f}×",
         ]
     return "\n".join(parts)
@@ -99,7 +99,7 @@ def _contenders(comparison: Comparison) -> str:
     ]
     text = table(["", "step s", "sample s", "update s", "× ours", "peak GiB"], rows)
     limits = ", ".join(f"{name} {share:.0%}" for name, share in ours.limits.items())
-    return f"{text}\npercent of this machine's limit: {limits}"
+    return f"{text}\nshare of this machine's peak: {limits}"
 
 
 def _times(ratio: float | None) -> str:

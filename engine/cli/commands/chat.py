@@ -43,7 +43,8 @@ async def chat_loop(client: EngineClient, arguments: argparse.Namespace) -> None
 async def ask(
     client: EngineClient, arguments: argparse.Namespace, chats: list[list[dict[str, Any]]]
 ) -> list[list[dict[str, Any]]]:
-    """Ask all models; returns the conversation with each model so far."""
+    """Ask all models the question in `arguments`, after their chats so far (empty: none), and print
+    the answers. Returns the new conversation with each."""
     models = arguments.model or ["base"]
     question = {"role": "user", "content": arguments.question}
     chats = [[*chat, question] for chat in chats or [[]]] if not arguments.scenario else []

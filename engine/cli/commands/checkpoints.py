@@ -53,7 +53,7 @@ def _show(kept: list[KeptCheckpoint], as_json: bool) -> None:
             say_json(one)
         return
     if not kept:
-        return say("This run keeps no checkpoint yet.")
+        return say("This run has no checkpoint yet.")
     rows = [
         (
             str(one.checkpoint.step),
@@ -61,7 +61,7 @@ def _show(kept: list[KeptCheckpoint], as_json: bool) -> None:
             figure(one.validation.mean if one.validation else None),
             f"{one.checkpoint.bytes / 1e6:.0f} MB",
             one.state,
-            ", ".join(one.kept_by) or "goes with the next one",
+            ", ".join(one.kept_by) or "deleted with the next checkpoint",
             one.note,
         )
         for one in kept

@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def print_selection(found: Selection, as_json: bool) -> int:
-    """Print the selected demonstrations; returns 1 if there are none."""
+    """Print a selection of demonstrations, or write it as JSON; returns 1 if it is empty."""
     if as_json:
         say_json(found)
     else:

@@ -39,7 +39,7 @@ async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> i
             if code != FINISHED:
                 return code
         elif not arguments.json:
-            say("Every scenario has a trajectory with a reward already: no request is needed.")
+            say("Every scenario already has a scored trajectory: no request is needed.")
         return print_selection(
             await client.demonstrate(summary.id, request.demonstrate), arguments.json
         )
@@ -53,9 +53,8 @@ def request_of(
         raise ConfigError.of(
             "config.no_teacher",
             f"{arguments.teacher} is not a model of a provider.",
-            "Write PROVIDER/MODEL, for example openai/gpt-5.4. Of your own runs, `demonstrations "
-            "RUN` takes "
-            "what is stored.",
+            "Write PROVIDER/MODEL, for example openai/gpt-5.4. For your own "
+            "runs, use `atelier demonstrations RUN`.",
         )
     read_rule(arguments.keep)
     source = arguments.scenarios

@@ -52,9 +52,9 @@ def _list(arguments: argparse.Namespace) -> int:
     ]
     rows += [(one.name, TITLE, _amount(one.bytes), _whose(one)) for one in found.agents]
     say(table(("name", "", "size", "state"), rows))
-    say(f"\nStarted from now on: the {title_of(found.choice.current.name)}.")
+    say(f"\nSelected engine: the {title_of(found.choice.current.name)}.")
     if found.choice.previous:
-        say(f"Before it: the {title_of(found.choice.previous.name)}.")
+        say(f"Previous engine: the {title_of(found.choice.previous.name)}.")
     for words in (one.lacks for one in found.environments if one.lacks and one.state == "ready"):
         say(words)
     if found.problem:
@@ -68,7 +68,7 @@ def _state(one: EnvironmentView, found: EnvironmentList) -> str:
     if one.elsewhere:
         return "being installed by another program"
     if one.state == "partial":
-        return f"begun: {one.arrived} of {one.packages} packages are here"
+        return f"incomplete: {one.arrived} of {one.packages} packages downloaded"
     if one.state == "broken":
         return f"damaged: {one.wrong[0]}"
     in_use = one.home and one.home == found.choice.current.home
@@ -78,9 +78,9 @@ def _state(one: EnvironmentView, found: EnvironmentList) -> str:
 def _whose(one: AgentPackages) -> str:
     """Requirements file for which packages were installed, and whether it still needs them."""
     if not one.requirements:
-        return "unused: its installation was cut off"
+        return "unused: its installation was interrupted"
     if not one.wanted:
-        return f"unused: {one.requirements} is gone, or asks for others now"
+        return f"unused: {one.requirements} is missing, or lists other packages now"
     return f"for {one.requirements}"
 
 
@@ -147,7 +147,7 @@ def _print_choice(choice: EngineChoice, as_json: bool) -> int:
         say_json(choice)
     else:
         place = "" if choice.current.built_in else f" in {choice.current.home}"
-        say(f"From the next start on: the {title_of(choice.current.name)}{place}.")
+        say(f"Selected from the next start on: the {title_of(choice.current.name)}{place}.")
     return 0
 
 

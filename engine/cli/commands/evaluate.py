@@ -34,18 +34,7 @@ from engine.protocol.records.runs import Interval, RunSummary
 from engine.protocol.requests.evaluation import SystemPrompt
 from engine.protocol.requests.runs import StartEvaluation
 
-HEAD = (
-    "model",
-    "reward",
-    "",
-    "against the first",
-    "",
-    "p",
-    "+/=/−",
-    "latency",
-    "$/1000",
-    "unscored",
-)
+HEAD = ("model", "reward", "", "vs. the first", "", "p", "+/=/−", "latency", "$/1000", "unscored")
 SPLITS = ("train", "validation")
 
 
@@ -78,7 +67,7 @@ async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> 
 async def providers_of(
     client: EngineClient, project: Path, arguments: argparse.Namespace
 ) -> list[str]:
-    """Models whose API keys are needed: those named, or those of the resumed evaluation."""
+    """Provider models that need API keys: those named, or those of the resumed evaluation."""
     names = list(arguments.model)
     if arguments.resume:
         runs = await client.runs(str(project))
@@ -110,22 +99,22 @@ def request_of(
 
 
 def print_result(result: EvaluationResult, summary: RunSummary, as_json: bool) -> int:
-    """Print the results; returns 1 if no trajectory was scored."""
+    """Print an evaluation's results, as tables or JSON; returns 1 if no trajectory was scored."""
     if as_json:
         say_json(result)
     else:
         say(report(result))
-        say(f"Everything is in {summary.path}")
+        say(f"Results: {summary.path}")
     return FINISHED if result.scored else FAILED
 
 
 def report(result: EvaluationResult) -> str:
     """Result tables: all scenarios, then by system prompt and by tag if there are any."""
-    scored = ", the judge among those who score" if result.judged else ""
+    scored = ", also scored by the judge" if result.judged else ""
     rollouts = "1 rollout" if result.attempts == 1 else f"{result.attempts} rollouts"
     parts = [
         f"{result.scenarios} scenarios, {rollouts} each, seed {result.seed}"
-        f"{scored}; intervals of 95 %"
+        f"{scored}; 95 % intervals"
         + (f"; computed in {result.precision}" if result.precision else ""),
         table(HEAD, [_row(one) for one in result.standings]),
     ]
@@ -135,7 +124,7 @@ def report(result: EvaluationResult) -> str:
         words = f"Tag {tag.tag} ({tag.scenarios} scenarios)"
         parts += [words, table(HEAD, [_row(one) for one in tag.standings])]
     if not result.scored:
-        parts.append("Nothing could be scored. `atelier trajectories` says why.")
+        parts.append("Nothing could be scored. `atelier trajectories` shows why.")
     return "\n\n".join(parts)
 
 
@@ -165,7 +154,7 @@ class EvaluationWatch(Watch):
             case RunFailed():
                 return f"Failed. {event.problem} {self._resume_words()}"
             case EvaluationFinished():
-                return f"  {event.result.done} attempts done"
+                return f"  {event.result.done} rollouts done"
             case _:
                 return ""
 

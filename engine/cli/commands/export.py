@@ -64,7 +64,7 @@ async def _export(
                 if isinstance(answer, ExportReport):
                     return answer
                 shown.tick(answer)
-    raise Refused.of("export.cut_off", "The engine ended while it exported.")
+    raise Refused.of("export.cut_off", "The engine ended during the export.")
 
 
 def _request(arguments: argparse.Namespace) -> ExportCheckpoint:
@@ -89,7 +89,7 @@ def _token(arguments: argparse.Namespace) -> str:
         raise ConfigError.of(
             "export.no_token",
             "Uploading needs a Hub token with write access.",
-            "Set HF_TOKEN, or give it on stdin with --token-stdin.",
+            "Set HF_TOKEN, or pass it on stdin with --token-stdin.",
         )
     return given.strip()
 
@@ -117,7 +117,7 @@ class _ExportDisplay:
             return
         say(_parity_words(report.parity))
         if not report.path:
-            say("It differs from the trained model, so it was deleted. --force keeps it.")
+            say("The export differs from the trained model and was deleted. --force keeps it.")
             return
         say(f"\n{report.bytes / 1e6:.1f} MB in {report.path}")
         if report.pushed:
@@ -128,19 +128,19 @@ class _ExportDisplay:
 
 
 def _parity_words(parity: ParityReport) -> str:
-    rows = [("files", f"{parity.files.files}, {len(parity.files.wrong)} not as written")]
+    rows = [("files", f"{parity.files.files}, {len(parity.files.wrong)} changed after writing")]
     if weights := parity.weights:
-        rows.append(("weights", f"{weights.outside} of {weights.numbers} beyond rounding"))
+        rows.append(("weights", f"{weights.outside} of {weights.numbers} differ beyond rounding"))
     if gap := parity.logprobs:
         rows += [
-            ("tokens", f"{gap.tokens} of {gap.sequences} attempts"),
+            ("tokens", f"{gap.tokens} of {gap.sequences} trajectories"),
             ("|Δ log-prob|", f"mean {gap.mean:.2g}, p99 {gap.p99:.2g}, largest {gap.largest:.2g}"),
         ]
     if match := parity.greedy:
         rows.append(("greedy text", f"{match.same} of {match.prompts} same, {match.ties} ties"))
     if same := parity.same:
         changed = [name for name, value in same if not value]
-        rows.append(("beside", f"changed: {', '.join(changed)}" if changed else "all the same"))
+        rows.append(("other", f"changed: {', '.join(changed)}" if changed else "unchanged"))
     words = table((parity.verdict.upper(), f"{parity.format}, {parity.dtype}"), rows)
     if (match := parity.greedy) and (first := match.first):
         words += f"\nFirst difference, token {first.position} of {first.exported!r}"

@@ -41,12 +41,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         found = asyncio.run(ask_survey(engines[0]))
         if found.no_card and not arguments.processor:
-            warn(f"{found.no_card} --processor runs the same checks on the processor.")
+            warn(f"{found.no_card} --processor runs the same checks on the CPU.")
             return USAGE
         model = registry.find_model(arguments.model)
         return asyncio.run(_check(arguments, wanted, engines[0], found, model, notes))
     except KeyboardInterrupt:
-        warn(f"Stopped. What was measured by then is in {arguments.out}.")
+        warn(f"Stopped. Results so far are in {arguments.out}.")
         return STOPPED
 
 
@@ -82,7 +82,7 @@ async def _check(
         )
 
     def keep(report: CheckReport) -> None:
-        """Save the report after every check, so that measurements survive a later crash."""
+        """Save all reports so far after every check, so that measurements survive a later crash."""
         done.append(report)
         write(so_far(), folder)
         if not arguments.json:

@@ -34,11 +34,11 @@ WAIT_S = 15.0
 STATES = {
     "away": "not connected",
     "connecting": "connecting",
-    "asking": "waits for an answer",
+    "asking": "waiting for your answer",
     "installing": "installing",
     "starting": "starting its engine",
     "connected": "connected",
-    "reconnecting": "tried again by itself",
+    "reconnecting": "reconnecting automatically",
     "stopped": "stopped",
 }
 MARKS = {"good": "✓", "warn": "!", "bad": "✗"}
@@ -95,7 +95,7 @@ async def _add(client: EngineClient, arguments: argparse.Namespace) -> int:
         offline=offline,
     )
     await client.add_host(AddHost(spec=spec))
-    say(f"{spec.name} is added. Check it with `atelier hosts check {spec.name}`.")
+    say(f"{spec.name} was added. Check it with `atelier hosts check {spec.name}`.")
     return 0
 
 
@@ -132,7 +132,7 @@ async def _stop(client: EngineClient, arguments: argparse.Namespace) -> int:
 
 async def _remove(client: EngineClient, arguments: argparse.Namespace) -> int:
     await act(client, arguments.name, "remove", lambda one: one.state == "away")
-    say(f"Atelier is removed from {arguments.name}.")
+    say(f"Atelier was removed from {arguments.name}.")
     return 0
 
 
@@ -157,7 +157,7 @@ async def _move(client: EngineClient, arguments: argparse.Namespace) -> int:
     elif step.isdecimal():
         moving = client.fetch_checkpoint(run.id, int(step))
     else:
-        raise Refused.of("run.no_step", "Name the checkpoint's step.", f"As in {run.name}@20.")
+        raise Refused.of("run.no_step", "Name the checkpoint's step.", f"Write {run.name}@20.")
     progress = Progress()
     async with aclosing(moving) as ticks:
         async for one in ticks:
@@ -184,7 +184,7 @@ ACTIONS = {
 
 
 async def connected(client: EngineClient, name: str) -> None:
-    """Connect to a server and its engine. Raises Refused with the problem."""
+    """Connect to the named server and its engine. Raises Refused with the problem."""
     await act(client, name, "connect", _connected)
 
 
@@ -198,14 +198,15 @@ def show_report(report: HostReport) -> None:
         say(f"  Installed in {report.folder}: {', '.join(one.id for one in report.engines)}.")
         return
     brought, kept = report.download_bytes / 1e9, report.installed_bytes / 1e9
-    say(f"  Would be installed in {report.folder}: {report.engine}, {brought:.1f} GB to bring, ")
-    say(f"  {kept:.1f} GB on its disk. `atelier hosts install NAME` does it.")
+    say(f"  Would be installed in {report.folder}: {report.engine}, {brought:.1f} GB to transfer,")
+    say(f"  {kept:.1f} GB on its disk. Install with `atelier hosts install NAME`.")
 
 
 async def act(
     client: EngineClient, name: str, action: str, done: Callable[[HostView], bool]
 ) -> HostView:
-    """Request a server action and wait until `done`. Raises Refused if it failed."""
+    """Request a server action and wait until `done` accepts the state. Raises Refused on
+    failure."""
     listed = await client.act_on_host(name, ActOnHost.model_validate({"action": action}))
     progress, started_at = Progress(), time.monotonic()
     while True:

@@ -19,5 +19,5 @@ def run(arguments: argparse.Namespace) -> int:
         say_json(summary)
         return 0
     unscored = f", {summary.unscored} of them unscored" if summary.unscored else ""
-    say(f"{summary.trajectories} trajectories{unscored}. The run: {folder}")
+    say(f"{summary.trajectories} trajectories{unscored}. Run folder: {folder}")
     return 0

@@ -139,7 +139,6 @@ async def _keep(
 
 
 def _stored(run: Run, arguments: argparse.Namespace) -> Iterator[list[Trajectory]]:
-    """Yield the run's groups, newest first."""
     query = TrajectoryQuery(split=arguments.split, step=arguments.step, limit=PAGE)
     while (page := run.reader.groups(query)).items:
         for group in page.items:

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def export(folder: Path, arguments: argparse.Namespace) -> int:
-    """Print labels in force, oldest first; with --all also undone ones."""
+    """Print a run's labels in force, oldest first; with --all also undone ones."""
     with run_reader(folder) as reader:
         for label in reader.labels():
             if label.holds() or arguments.all:
@@ -78,7 +78,7 @@ def read_labels(file: Path) -> list[Label]:
             raise ConfigError.of(
                 "label.wrong_line",
                 "This line is not a label.",
-                "`label export` shows what one looks like.",
+                "`atelier label export` shows valid lines.",
                 where=f"{file}:{number}",
                 detail=str(error)[:500],
             ) from error
@@ -127,5 +127,5 @@ def _tell(done: Labelled, arguments: argparse.Namespace) -> None:
         return
     label = done.label
     words = ", ".join(word.kind for word in label.words)
-    state = "undone" if label.undone else "holds"
+    state = "undone" if label.undone else "in effect"
     say(f"Step {label.step}, group {label.group + 1}: {words} ({state})")

@@ -67,8 +67,7 @@ def _add(project: Path, arguments: argparse.Namespace) -> int:
 
 
 def _choose(project: Path, arguments: argparse.Namespace) -> int:
-    """Choose these tools of a server, or all if none is named. Raises Refused for an unknown server
-    or tool."""
+    """Choose these tools of a server (all without names). Raises Refused for an unknown one."""
     servers = read_servers(project)
     if arguments.name not in servers:
         raise Refused.of("mcp.unknown", f"There is no MCP server {arguments.name}.")

@@ -18,7 +18,8 @@ def _list(arguments: argparse.Namespace) -> int:
             say_json(model)
         return 0
     rows = [
-        (m.name, m.title, m.path or f"to pull, {m.download_bytes // 1_000_000} MB") for m in models
+        (m.name, m.title, m.path or f"to download, {m.download_bytes // 1_000_000} MB")
+        for m in models
     ]
     say(table(("name", "", "where"), rows))
     return 0

@@ -62,8 +62,8 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
             return 1
         if last.problem.code == BUDGET:
             if not arguments.json:
-                say(f"{have} of {wanted.count} scenarios are written. The same command with a")
-                say("higher --budget continues; --enough makes the project of these.")
+                say(f"{have} of {wanted.count} scenarios are written. Continue with the same")
+                say("command and a higher --budget, or create the project now with --enough.")
             return 1
     judge = wanted.writer.model_copy(update={"model": arguments.judge or wanted.writer.model})
     finish_project(
@@ -98,7 +98,7 @@ def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
         raise ConfigError(
             Problem(
                 code="authoring.no_model",
-                message="No writer model is named.",
+                message="No model that writes is set.",
                 hint="Name a model: --model openai/gpt-5.4.",
             )
         )
@@ -121,8 +121,7 @@ def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
             Problem(
                 code="authoring.bad_request",
                 message=f"The description cannot be used: {' '.join(lines[1:3]) or error}",
-                hint="Describe the task in a paragraph: what comes in, what should come out, what "
-                "is good.",
+                hint="Describe the task in a paragraph: inputs, expected outputs and criteria.",
                 detail=str(error),
             )
         ) from error
@@ -154,5 +153,5 @@ def _tell(folder: Path, last: DraftTicked, typed: str) -> None:
     say(f"By difficulty: {levels}. Spent ${last.spent_usd:.4f}.")
     for why, count in last.left_out.items():
         say(f"Left out: {count} {why}.")
-    say(f"Made {folder}. Read system.md, rubric.md and scenarios/, then see what the model can do:")
+    say(f"Created {folder}. Read system.md, rubric.md and scenarios/, then measure the base model:")
     say(f"  atelier train {typed} --baseline --set train.validation_attempts=4")

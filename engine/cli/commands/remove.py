@@ -17,5 +17,5 @@ def run(arguments: argparse.Namespace) -> int:
             return 3
     with locked(folder):
         remove(folder)
-    say(f"{folder.name} is deleted.")
+    say(f"{folder.name} was deleted.")
     return 0

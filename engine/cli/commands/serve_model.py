@@ -11,7 +11,7 @@ from engine.server.model_server import Served, serve_model
 def run(arguments: argparse.Namespace) -> int:
     served = Served(Path(arguments.folder).expanduser().resolve(), arguments.base)
     dtype = arguments.dtype or served.proven_in
-    proven = ", as it was proven" if dtype == served.proven_in != "auto" else ""
+    proven = ", as in the parity check" if dtype == served.proven_in != "auto" else ""
     say(f"Loading {served.name} ({served.kind}) in {dtype} precision{proven}")
     asyncio.run(
         serve_model(

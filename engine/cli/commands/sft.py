@@ -47,7 +47,8 @@ async def tune(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
 
 
 def data_of(arguments: argparse.Namespace, project: Path) -> dict[str, Any]:
-    """Setting for `--data`. Raises ConfigError if a remote server would not have the file."""
+    """Setting for the file in `--data`; empty without it. Raises ConfigError if a remote server
+    would not have the file."""
     if not arguments.data:
         return {}
     given = Path(arguments.data).expanduser()
@@ -57,7 +58,7 @@ def data_of(arguments: argparse.Namespace, project: Path) -> dict[str, Any]:
     if arguments.host:
         raise ConfigError.of(
             "config.data_outside",
-            f"{file.name} lies outside the project, and only the project goes to {arguments.host}.",
+            f"{file.name} is outside the project, and {arguments.host} gets only the project.",
             "Copy it into the project folder.",
             where=str(file),
         )
@@ -72,13 +73,13 @@ def report(found: Demonstrations) -> str:
             f"{file.path} ({file.role}): {_amount(file.tally)}{': ' if forms else ''}{forms}"
         )
         lines += [f"  line {one.line}: {one.reason}" for one in file.bad]
-    lines.append(f"Learned: {_amount(found.train)}, in {found.updates} updates")
+    lines.append(f"Training: {_amount(found.train)}, in {found.updates} updates")
     lines.append(f"Held out: {_amount(found.held_out)}")
     return "\n".join(lines)
 
 
 def _amount(tally: Tally) -> str:
-    return f"{tally.examples} demonstrations, {tally.trained:,} of {tally.tokens:,} tokens learned"
+    return f"{tally.examples} demonstrations, {tally.trained:,} of {tally.tokens:,} tokens trained"
 
 
 class SftWatch(Watch):
@@ -88,7 +89,7 @@ class SftWatch(Watch):
         match event:
             case RunStarted(resumed_from=None):
                 plan = event.spec.supervised
-                train = f"\n  learns {_amount(plan.train)}" if plan else ""
+                train = f"\n  trains on {_amount(plan.train)}" if plan else ""
                 held = f"\n  holds out {_amount(plan.held_out)}" if plan else ""
                 return f"{super()._words(event)}{train}{held}"
             case StepFinished():
@@ -121,7 +122,7 @@ class SftWatch(Watch):
         name, project = self._summary.name, self._summary.project_path
         best_or_last = "best" if event.loss_best is not None else "newest"
         lines.append(f"  Continue with RL: atelier train {project} --from {name}@{best_or_last}")
-        lines.append(f"  everything is in {self._summary.path}")
+        lines.append(f"  run folder: {self._summary.path}")
         return "\n".join(lines)
 
     def _resume_words(self) -> str:

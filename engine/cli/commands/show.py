@@ -72,7 +72,7 @@ def lines_of(one: Trajectory, verdicts: list[Verdict]) -> Iterator[str]:
 
 def _reward(one: Trajectory) -> str:
     if one.reward is None:
-        return "waits for the judge" if one.awaits_judge else "none"
+        return "waiting for the judge" if one.awaits_judge else "none"
     parts = " + ".join(f"{name} {value:.2f}" for name, value in one.parts.items())
     return f"{figure(one.reward)}{f'  ({parts})' if parts else ''}"
 

@@ -46,7 +46,7 @@ async def track(arguments: argparse.Namespace) -> int:
 
 
 async def lend_tracker_keys(client: EngineClient) -> None:
-    """Lend the trackers' API keys of this terminal's environment."""
+    """Lend the engine the trackers' API keys in this terminal's environment."""
     if keys := tracker_keys_in(os.environ):
         await client.lend_tracker_keys(keys)
 
@@ -59,7 +59,7 @@ async def wait_for_trackers(client: EngineClient, run: RunSummary, as_json: bool
         return  # stdout carries the events of the run and nothing else
     _tell(found, as_json)
     if any(one.state != "in_step" for one in found.trackers):
-        say(f"Send what is missing with: atelier track {run.path}")
+        say(f"Upload missing data with: atelier track {run.path}")
 
 
 async def _settled(

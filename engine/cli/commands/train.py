@@ -54,9 +54,9 @@ PHASES = {
     "loading": "loading the model",
     "warming_up": "warming up on demonstrations",
     "validating": "validating",
-    "rolling_out": "trying",
+    "rolling_out": "sampling",
     "reviewing": "waiting for your labels",
-    "training": "learning",
+    "training": "training",
     "publishing": "publishing",
 }
 
@@ -84,7 +84,7 @@ async def begin(
     overrides: dict[str, Any],
     kind: TrainingKind,
 ) -> RunSummary:
-    """Start a run with the options of `train` or `sft`, or resume the one that `--resume` names."""
+    """Start a run of this kind with the command's options, or resume that of `--resume`."""
     if arguments.resume:
         return await resume(client, project, arguments.resume, getattr(arguments, "steps", None))
     if arguments.host:
@@ -106,7 +106,7 @@ async def begin(
 async def resume(
     client: EngineClient, project: Path, name: str, steps: int | None = None
 ) -> RunSummary:
-    """Resume a run of the project, by its id or name."""
+    """Resume a run of the project, by its id or name, to `steps` in total (None: as planned)."""
     runs = await client.runs(str(project))
     wanted = next((run for run in runs if name in (run.id, run.name)), None)
     if wanted is None:
@@ -119,7 +119,7 @@ async def resume(
 async def lend_keys(
     client: EngineClient, project: Path, overrides: dict[str, Any], more: Sequence[str] = ()
 ) -> None:
-    """Lend the API keys of this terminal's environment for the judges and `more` models."""
+    """Lend the engine the terminal's API keys for the judges and `more` models."""
     with contextlib.suppress(ConfigError):  # what is wrong with the project is said when it starts
         models = [*load_config(project, overrides).judge.models, *more]
         if keys := keys_in(os.environ, models):
@@ -280,7 +280,7 @@ class Watch:
 
     def _review(self, event: ReviewOpened) -> str:
         left = None if event.until is None else max(0.0, event.until - time.time())
-        then = {"train": "it trains on what is there", "pause": "it pauses"}[event.then]
+        then = {"train": "training continues", "pause": "the run pauses"}[event.then]
         timeout = "" if left is None else f" After {duration(left)} {then}."
         path = self._summary.path
         return (
@@ -311,7 +311,7 @@ class Watch:
             lines.append(f"  validation      {before} → {after}")
         elif event.validation:
             lines.append(f"  reward before training: {_interval(event.validation)}")
-        lines.append(f"  everything is in {self._summary.path}")
+        lines.append(f"  run folder: {self._summary.path}")
         return "\n".join(lines)
 
     def _resume_words(self) -> str:

@@ -24,7 +24,7 @@ CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Store the confirmations of the command line."""
+    """Store the confirmations of the command line; returns the exit code."""
     for pair in arguments.confirm_address:
         _confirm_pair(pair)
     if arguments.project:
@@ -33,14 +33,15 @@ def run(arguments: argparse.Namespace) -> int:
             confirm_file(project, project / Path(name).expanduser())
         if not arguments.confirm_file:
             trust_project(project)
-            say(f"{project} is trusted: its agent may run, and its judges may be asked.")
+            say(f"{project} is trusted: its agent may run and its judges may be called.")
     elif arguments.confirm_file or not arguments.confirm_address:
-        raise ConfigError.of("usage", "No project is named.", "Write `trust PROJECT`.")
+        raise ConfigError.of("usage", "No project is named.", "Write `atelier trust PROJECT`.")
     return 0
 
 
 def settle_trust(arguments: argparse.Namespace) -> None:
-    """Settle trust before a command that runs or sends. Raises Refused, ConfigError."""
+    """Store the confirmations of the command line, and ask for missing trust, before a command that
+    runs code or sends data. Raises Refused, ConfigError."""
     for pair in arguments.confirm_address:
         _confirm_pair(pair)
     if folder := _folder(arguments):
@@ -51,10 +52,9 @@ def settle_trust(arguments: argparse.Namespace) -> None:
 
 
 def _ask_about(folder: Path) -> None:
-    """Ask for each missing confirmation."""
     if not is_trusted(folder):
-        warn(f"{folder} was not made here, or has not been run from here yet.")
-        if not _agreed("Trust this project? Its agent, servers and packages run as you."):
+        warn(f"{folder} was created elsewhere, or was never run here.")
+        if not _agreed("Trust this project? Its agent, servers and packages run as your user."):
             raise Refused.of("project.untrusted", "Nothing was run and nothing was sent.")
         trust_project(folder)
     for problem in _unconfirmed(folder):
@@ -97,13 +97,13 @@ def _confirm_pair(pair: str) -> None:
     provider, equals, address = pair.partition("=")
     try:
         if not (provider and equals):
-            raise ValueError("names no provider")
+            raise ValueError("has no provider before =")
         confirm_address(provider, address)
     except ValueError as error:
         raise ConfigError.of(
             "usage",
             f"--confirm-address {pair} cannot be used: {_words(error)}",
-            "Write PROVIDER=ADDRESS, as openai=https://models.example.com/v1.",
+            "Write PROVIDER=ADDRESS, for example openai=https://models.example.com/v1.",
         ) from error
 
 

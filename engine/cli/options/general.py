@@ -16,7 +16,7 @@ def workspace(parser: argparse.ArgumentParser) -> None:
 
 
 def as_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="JSON lines on stdout, nothing else")
+    parser.add_argument("--json", action="store_true", help="print only JSON lines on stdout")
 
 
 def settings(parser: argparse.ArgumentParser, example: str) -> None:
@@ -26,7 +26,7 @@ def settings(parser: argparse.ArgumentParser, example: str) -> None:
         default=[],
         metavar="KEY=VALUE",
         dest="values",
-        help=f"any setting of project.toml, as {example}; repeatable",
+        help=f"override a setting of project.toml, for example {example}; repeatable",
     )
 
 
@@ -37,26 +37,27 @@ def queue(parser: argparse.ArgumentParser) -> None:
 
 
 def money(parser: argparse._ActionsContainer, budget: float | None = None) -> None:
-    """Options of commands that call models billed by the token."""
+    """Add options of commands that call models billed by the token; `budget` is the default in USD
+    (None: no limit)."""
     usual = "" if budget is None else f" ({budget:g})"
     parser.add_argument(
-        "--budget", type=float, default=budget, metavar="USD", help=f"spend at most this{usual}"
+        "--budget", type=float, default=budget, metavar="USD", help=f"spending limit{usual}"
     )
     parser.add_argument(
         "--price",
         type=float,
         nargs=2,
         metavar=("IN", "OUT"),
-        help="dollars for a million tokens, where the price list lacks the model",
+        help="USD per million tokens, for models missing in the price list",
     )
 
 
 def trust(parser: argparse.ArgumentParser) -> None:
-    """Options of commands that run a project's code or send any of its data."""
+    """Add options of commands that run a project's code or send any of its data."""
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="trust the project: it may run code and send from now on",
+        help="trust the project: from now on it may run code and send data",
     )
     confirm_address(parser)
 
@@ -67,7 +68,7 @@ def confirm_address(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PROVIDER=URL",
-        help="this address may get the provider's key from now on; repeatable",
+        help="from now on, send the provider's key to this address; repeatable",
     )
 
 

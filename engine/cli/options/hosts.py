@@ -3,19 +3,19 @@
 import argparse
 
 ACTIONS = {
-    "list": "all that are written down",
-    "known": "aliases of your SSH configuration that are not",
-    "add": "write one down; nothing is sent anywhere",
-    "check": "connect, and say what it has; nothing is changed there",
-    "install": "our engine, beside older ones",
-    "rollback": "to the engine of before",
-    "stop": "end its engine; runs can be resumed",
+    "list": "all added servers",
+    "known": "aliases of your SSH configuration that were not added yet",
+    "add": "add a server to the list; nothing is sent anywhere",
+    "check": "connect and survey the server; nothing is changed there",
+    "install": "install this version of the engine; older ones are kept",
+    "rollback": "use the previous engine again",
+    "stop": "stop the server's engine; its runs can be resumed",
     "disconnect": "disconnect; remote runs continue",
-    "fetch": "bring a checkpoint of a run there onto this machine",
-    "bring-home": "a run there is this machine's from now on, with all it has",
-    "send": "a run of this machine goes there, and can be resumed there",
-    "remove": "everything of ours there",
-    "forget": "strike it from the list",
+    "fetch": "download a checkpoint of a remote run",
+    "bring-home": "move a remote run with all its data to this machine",
+    "send": "move a run to the server, where it can be resumed",
+    "remove": "delete Atelier with all its data on the server",
+    "forget": "remove the server from the list",
 }
 
 
@@ -23,13 +23,13 @@ MOVES = ("fetch", "bring-home", "send")
 
 
 def train_there(parser: argparse.ArgumentParser) -> None:
-    """Options that select the server of a run."""
-    parser.add_argument("--host", default="", metavar="NAME", help="on this server (see `hosts`)")
+    """Add options that select the server of a run."""
+    parser.add_argument("--host", default="", metavar="NAME", help="server to use (see `hosts`)")
     parser.add_argument(
         "--lend-keys",
         action="store_true",
-        help="with --host: give its engine the judges' keys for this run, in memory; without, "
-        "judges are asked from here, and wait while this machine is away",
+        help="with --host: lend the judges' API keys to the server, in memory, for this run; "
+        "otherwise this machine calls the judges, and the run waits while it is offline",
     )
 
 
@@ -38,17 +38,17 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
         required=True, metavar="ACTION", dest="action", parser_class=type(parser)
     )
     for name, words in ACTIONS.items():
-        action = actions.add_parser(name, help=words, description=words.capitalize() + ".")
+        action = actions.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
         if name not in ("list", "known"):
-            action.add_argument("name", help="what it is called here")
+            action.add_argument("name", help="name of the server")
         if name in MOVES:
             what = "RUN@STEP" if name == "fetch" else "RUN"
             action.add_argument("project", help="project folder")
-            action.add_argument("run", metavar=what, help="a run by its id or name")
+            action.add_argument("run", metavar=what, help="id or name of a run")
         if name == "add":
             _spec(action)
         action.add_argument("--workspace", help="folder of projects")
-        action.add_argument("--json", action="store_true", help="JSON lines on stdout")
+        action.add_argument("--json", action="store_true", help="print JSON lines on stdout")
 
 
 def _spec(parser: argparse.ArgumentParser) -> None:
@@ -59,23 +59,23 @@ def _spec(parser: argparse.ArgumentParser) -> None:
         "--transport",
         choices=["asyncssh", "system"],
         default="asyncssh",
-        help="`system` is the machine's own ssh: for keys in hardware and Kerberos",
+        help="`system` uses the installed ssh, for hardware keys and Kerberos",
     )
-    parser.add_argument("--folder", default="", help="of ours there (default ~/.atelier-engine)")
+    parser.add_argument("--folder", default="", help="where to install (~/.atelier-engine)")
     parser.add_argument(
-        "--engine", choices=["auto", "engine-cpu", "engine-gpu"], default="auto", help="which one"
+        "--engine", choices=["auto", "engine-cpu", "engine-gpu"], default="auto", help="engine"
     )
     parser.add_argument(
         "--offline",
         choices=["auto", "yes", "no"],
         default="auto",
-        help="whether packages are brought through the tunnel",
+        help="whether packages are uploaded through SSH",
     )
 
 
 def _attach(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workspace", required=True, help="folder of projects")
-    parser.add_argument("--stop", action="store_true", help="end it instead, if nothing goes on")
+    parser.add_argument("--stop", action="store_true", help="stop an idle engine instead")
 
 
 TITLE = "Remote servers"

@@ -7,18 +7,18 @@ from engine.cli.options.general import Parser, as_json, money, positive, trust, 
 
 def _judge(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="run (name, id or folder), or a JSONL file of chat messages")
-    parser.add_argument("--rubric", help="rubric file (default: that of the run)")
+    parser.add_argument("--rubric", help="rubric file (default: the run's rubric)")
     parser.add_argument(
         "--judge",
         action="append",
         default=[],
         metavar="MODEL",
-        help="model as litellm names it (openai/gpt-5.4); repeatable (default: those of the run)",
+        help="model in LiteLLM syntax (openai/gpt-5.4); repeatable (default: the run's judges)",
     )
     parser.add_argument("--base-url", help="OpenAI-compatible server, for openai/… judges")
     money(parser)
     parser.add_argument(
-        "--passes", type=positive, help="largest number of passes over a group (default 3)"
+        "--passes", type=positive, help="maximum number of judge passes over a group (default 3)"
     )
     parser.add_argument("--step", type=int, help="only this step")
     parser.add_argument("--split", choices=["train", "validation"], help="only this split")
@@ -31,10 +31,10 @@ def _label(parser: argparse.ArgumentParser) -> None:
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
     )
     for action, words in (
-        ("export", "write the labels in force as JSON Lines"),
-        ("import", "store the labels of a JSON Lines file; known ones are skipped"),
+        ("export", "write the current labels as JSON Lines"),
+        ("import", "store the labels of a JSON Lines file; known labels are skipped"),
         ("undo", "undo the newest label"),
-        ("redo", "redo the label that was undone last"),
+        ("redo", "redo the last undone label"),
         ("done", "end the review that the run waits for"),
     ):
         one = actions.add_parser(action, help=words)

@@ -14,22 +14,21 @@ def _environments(parser: argparse.ArgumentParser) -> None:
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
     )
     for action, words in (
-        ("list", "what there is, and what of it is installed"),
-        ("install", "install one; an interrupted installation resumes"),
-        ("verify", "compare every file with what was installed, and try it"),
-        ("repair", "where something is damaged, make a new one and use that"),
-        ("remove", "take one away, with what was brought for it"),
-        ("use", "start this engine from now on: built-in, or engine-gpu"),
-        ("rollback", "start the engine from now on that was in use before"),
+        ("list", "all environments and their state"),
+        ("install", "install an environment; resumes after an interruption"),
+        ("verify", "check every file of an environment and test it"),
+        ("repair", "replace an environment if it is damaged"),
+        ("remove", "delete an environment with its downloads"),
+        ("use", "use this engine from the next start: built-in or engine-gpu"),
+        ("rollback", "use the previous engine from the next start"),
     ):
-        one = actions.add_parser(action, help=words, description=words.capitalize() + ".")
+        one = actions.add_parser(action, help=words, description=f"{words[0].upper()}{words[1:]}.")
         if action not in ("list", "rollback"):
             one.add_argument(
-                "name",
-                help="name of an environment (see `list`), or a project: its agent.requirements",
+                "name", help="environment (see `list`), or a project for the packages of its agent"
             )
         if action == "install":
-            one.add_argument("--use", action="store_true", help="then start this engine")
+            one.add_argument("--use", action="store_true", help="then use this engine")
         if action in ("install", "repair"):
             trust(one)
         as_json(one)
@@ -39,7 +38,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         choices=["trl"],
-        help="run TRL's GRPOTrainer in turn with ours, in an environment of its own",
+        help="alternate with TRL's GRPOTrainer, in a separate environment",
     )
     parser.add_argument(
         "--shape",
@@ -51,10 +50,10 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="smollm2-135m-instruct", help="name, id or folder")
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
     parser.add_argument(
-        "--repeats", type=positive, default=5, help="measured steps each (default 5)"
+        "--repeats", type=positive, default=5, help="measured steps per shape (default 5)"
     )
     parser.add_argument(
-        "--no-growth", action="store_true", help="leave out how the cost grows, and multi-turn"
+        "--no-growth", action="store_true", help="skip the scaling and multi-turn benchmarks"
     )
     _gpu(parser)
     as_json(parser)
@@ -65,8 +64,8 @@ def _gpu(parser: argparse.ArgumentParser) -> None:
     gpu.add_argument(
         "--gpu",
         action="store_true",
-        help="try every backend that is installed on this machine's card, and write a page about "
-        "it; of the options above it takes --model and --json",
+        help="check every installed backend on this machine's GPU and write a report; "
+        "of the options above, only --model and --json apply",
     )
     gpu.add_argument("--quick", action="store_true", help="small sizes, a few minutes")
     gpu.add_argument(
@@ -74,17 +73,15 @@ def _gpu(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="this check, or those whose names begin so (hello, 2048-torch, trl); repeatable",
+        help="only checks with this name or prefix (hello, 2048-torch, trl); repeatable",
     )
     gpu.add_argument(
         "--out",
         default="gpu-report",
         metavar="FOLDER",
-        help="for gpu-report.md and gpu-report.json (default: gpu-report here)",
+        help="folder of gpu-report.md and gpu-report.json (default: ./gpu-report)",
     )
-    gpu.add_argument(
-        "--processor", action="store_true", help="without a card: the same checks on the processor"
-    )
+    gpu.add_argument("--processor", action="store_true", help="run the same checks on the CPU")
 
 
 TITLE = "This machine"

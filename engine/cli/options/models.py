@@ -7,15 +7,15 @@ from engine.cli.options.general import Parser, as_json, positive, trust, workspa
 
 def _chat(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
-    parser.add_argument("question", nargs="?", default="", help="none: lines are read from stdin")
+    parser.add_argument("question", nargs="?", default="", help="prompt (or lines on stdin)")
     parser.add_argument(
         "--model",
         action="append",
         default=[],
-        help="base, RUN@STEP, RUN@best, RUN, or as litellm names it; repeatable (default base)",
+        help="base, RUN@STEP, RUN@best, RUN or a LiteLLM name; repeatable (default base)",
     )
-    parser.add_argument("--scenario", default="", metavar="ID", help="run the agent at this one")
-    parser.add_argument("--seed", type=int, default=0, help="the same for every model")
+    parser.add_argument("--scenario", default="", metavar="ID", help="id of a scenario to run")
+    parser.add_argument("--seed", type=int, default=0, help="seed shared by all models")
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--max-tokens", type=positive, default=256)
     workspace(parser)
@@ -29,7 +29,7 @@ def _models(parser: argparse.ArgumentParser) -> None:
     )
     listing = actions.add_parser("list", help="models on this machine, and starters")
     as_json(listing)
-    pull = actions.add_parser("pull", help="bring a model onto this machine")
+    pull = actions.add_parser("pull", help="download a model")
     pull.add_argument("name", help="starter name, Hugging Face id or folder")
     path = actions.add_parser("path", help="print the folder of a model")
     path.add_argument("name")
@@ -42,45 +42,43 @@ def _export(parser: argparse.ArgumentParser) -> None:
         help="run (name, id or folder) and checkpoint: STEP, best or newest (default: newest)",
     )
     parser.add_argument("--format", choices=["adapter", "merged", "gguf"], required=True)
-    parser.add_argument("--out", required=True, help="folder that is made; never overwritten")
+    parser.add_argument("--out", required=True, help="new or empty folder for the export")
     parser.add_argument(
         "--dtype",
         choices=["float32", "float16", "bfloat16", "q8_0"],
-        help="precision (default: the base model's when merged, float16 as gguf)",
+        help="precision (default: the base model's for merged, float16 for gguf)",
     )
     parser.add_argument(
         "--prompts",
         type=positive,
         default=32,
-        help="stored trajectories to compare on (32, at most 100)",
+        help="number of stored trajectories to compare on (default 32, at most 100)",
     )
     parser.add_argument(
-        "--shard-mb", type=positive, default=5000, help="largest file of weights (default 5000)"
+        "--shard-mb", type=positive, default=5000, help="MB per weight file (default 5000)"
     )
-    parser.add_argument("--force", action="store_true", help="keep it even where it differs")
+    parser.add_argument("--force", action="store_true", help="keep the export even if it differs")
     parser.add_argument(
-        "--push", default="", metavar="ORG/NAME", help="upload it to the Hugging Face hub, private"
+        "--push", default="", metavar="ORG/NAME", help="upload it to the Hugging Face Hub, private"
     )
     parser.add_argument(
-        "--token-stdin", action="store_true", help="read the hub's token from stdin, not HF_TOKEN"
+        "--token-stdin", action="store_true", help="read the Hub token from stdin, not HF_TOKEN"
     )
     workspace(parser)
     as_json(parser)
 
 
 def _serve_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", help="folder of an export, merged or adapter")
-    parser.add_argument("--port", type=int, default=8000, help="on loopback (default 8000)")
-    parser.add_argument("--base", help="folder of the adapter's base model, where it has no name")
-    parser.add_argument("--api-key", help="what callers must send as bearer token")
+    parser.add_argument("folder", help="folder of a merged or adapter export")
+    parser.add_argument("--port", type=int, default=8000, help="port on localhost (default 8000)")
+    parser.add_argument("--base", help="base model folder, if the adapter does not name one")
+    parser.add_argument("--api-key", help="bearer token that clients must send")
     parser.add_argument(
         "--dtype",
         choices=["auto", "float32", "bfloat16"],
-        help="precision of the computation (default: the one in which the export was proven)",
+        help="precision of the computation (default: that of the parity check)",
     )
-    parser.add_argument(
-        "--context", type=positive, help="longest prompt plus completion, in tokens"
-    )
+    parser.add_argument("--context", type=positive, help="maximum tokens of prompt plus completion")
 
 
 TITLE = "Models and export"

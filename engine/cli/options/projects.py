@@ -17,30 +17,30 @@ from engine.cli.options.hosts import train_there
 
 
 def _new(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", help="where the project is made")
+    parser.add_argument("folder", help="folder to create the project in")
     parser.add_argument("--sample", help="copy this sample (hello, …)")
     written = parser.add_argument_group("a project that an LLM writes")
     written.add_argument(
         "--describe",
         metavar="TEXT",
-        help="what the task is, in a paragraph (@FILE reads it): the system prompt, the rubric and "
-        "the scenarios are written for it",
+        help="paragraph that describes the task, or @FILE; system prompt, rubric and scenarios are "
+        "written from it",
     )
-    written.add_argument("--model", help="who writes, as litellm names it (openai/gpt-5.4)")
-    written.add_argument("--base-url", help="of an OpenAI-compatible server, for openai/… models")
+    written.add_argument("--model", help="model that writes, in LiteLLM syntax (openai/gpt-5.4)")
+    written.add_argument("--base-url", help="URL of an OpenAI-compatible server, for openai/…")
     written.add_argument(
-        "--count", type=positive, default=60, help="scenarios, a fifth for validation (60)"
+        "--count", type=positive, default=60, help="scenarios, a fifth for validation (default 60)"
     )
     money(written, budget=1.0)
     written.add_argument(
-        "--enough", action="store_true", help="ask no more: a project of what is written by now"
+        "--enough", action="store_true", help="create the project from what is written so far"
     )
     written.add_argument(
         "--mcp",
         metavar="FILE",
-        help="an mcp.json: the agent has the tools of its servers, and the scenarios need them",
+        help="mcp.json with the agent's MCP servers; scenarios will need their tools",
     )
-    written.add_argument("--judge", help="who judges by the rubric (the model that writes)")
+    written.add_argument("--judge", help="judge model (default: the model that writes)")
     written.add_argument("--learner", default="", help="base model (default: the starter)")
     trust(parser)
     as_json(parser)
@@ -59,13 +59,13 @@ def _train(parser: argparse.ArgumentParser) -> None:
         dest="origin",
         default="",
         metavar="RUN@STEP",
-        help="begin with this checkpoint of another run (also RUN@best, RUN@newest), with that "
-        "run's settings; or with a LoRA adapter made elsewhere: its folder",
+        help="start from a checkpoint of another run (also RUN@best, RUN@newest) and use "
+        "its settings; or start from the folder of a LoRA adapter made elsewhere",
     )
     parser.add_argument(
         "--replay",
         action="store_true",
-        help="with --from: train again on the stored trajectories, and compare the weights",
+        help="with --from: repeat the updates on stored trajectories and compare weights",
     )
     queue(parser)
     parser.add_argument(
@@ -85,12 +85,12 @@ def _eval(parser: argparse.ArgumentParser) -> None:
         "--model",
         action="append",
         default=[],
-        help="base, RUN@STEP, RUN@best, RUN (its newest checkpoint) or a model as litellm names it "
-        "(openai/gpt-5.4); repeatable, the others are compared with the first (default: base, and "
+        help="base, RUN@STEP, RUN@best, RUN (its newest checkpoint) or a LiteLLM name "
+        "(openai/gpt-5.4); repeatable, the first is the reference (default: base and "
         "the best checkpoint of the newest run)",
     )
     parser.add_argument(
-        "--attempts", type=positive, help="rollouts of each model per scenario (evaluate.attempts)"
+        "--attempts", type=positive, help="rollouts per model and scenario (evaluate.attempts)"
     )
     parser.add_argument(
         "--scenarios",
@@ -103,22 +103,20 @@ def _eval(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a system message in place of the agent's; repeatable, each model runs under each",
+        help="file with a system message that replaces the agent's; repeatable",
     )
     parser.add_argument("--seed", type=int, help="seed of the rollouts (train.seed)")
     parser.add_argument(
         "--judge",
         action=argparse.BooleanOptionalAction,
-        help="whether the judge scores too (default: as the project sets it)",
+        help="whether the judge also scores (default: project setting)",
     )
     settings(parser, "evaluate.budget_usd=1")
     parser.add_argument("--resume", metavar="RUN", help="resume this evaluation (id or name)")
     train_there(parser)
     workspace(parser)
     trust(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="the result as one JSON object on stdout"
-    )
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
 def _mcp(parser: argparse.ArgumentParser) -> None:
@@ -126,18 +124,18 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
     )
     for action, words in (
-        ("list", "those of mcp.json"),
-        ("tools", "start each, and list what it offers; x marks what the model is offered"),
-        ("add", "write one down: NAME -- COMMAND ARGUMENTS, or NAME --url ADDRESS"),
-        ("choose", "offer only these tools of a server (none named: all)"),
-        ("remove", "take one out"),
+        ("list", "MCP servers of mcp.json"),
+        ("tools", "start each server and list its tools; x marks those the model can call"),
+        ("add", "add a server: NAME -- COMMAND ARGUMENTS, or NAME --url URL"),
+        ("choose", "let the model call only these tools (none named: all)"),
+        ("remove", "remove a server"),
     ):
-        one = actions.add_parser(action, help=words, description=words.capitalize() + ".")
+        one = actions.add_parser(action, help=words, description=f"{words[0].upper()}{words[1:]}.")
         one.add_argument("project", help="project folder")
         if action not in ("list", "tools"):
-            one.add_argument("name", help="what the server is called here")
+            one.add_argument("name", help="name of the server")
         if action == "add":
-            one.add_argument("--url", help="of a server that is reached over streamable HTTP")
+            one.add_argument("--url", help="URL of a streamable HTTP server")
         if action in ("add", "choose"):
             one.add_argument("words", nargs=argparse.REMAINDER, metavar="…")
         if action in ("tools", "choose"):
@@ -153,7 +151,7 @@ def _trust(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="the project may read this file outside of it; repeatable, trusts nothing else",
+        help="let the project read this file outside its folder; repeatable, trusts nothing else",
     )
 
 

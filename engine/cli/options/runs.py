@@ -26,9 +26,9 @@ def _remove(parser: argparse.ArgumentParser) -> None:
 def _checkpoints(parser: argparse.ArgumentParser) -> None:
     _run(parser)
     wish = parser.add_mutually_exclusive_group()
-    wish.add_argument("--pin", type=int, metavar="STEP", help="keep it regardless of retention")
-    wish.add_argument("--unpin", type=int, metavar="STEP", help="apply retention to it again")
-    wish.add_argument("--delete", type=int, metavar="STEP", help="delete it now")
+    wish.add_argument("--pin", type=int, metavar="STEP", help="keep this checkpoint permanently")
+    wish.add_argument("--unpin", type=int, metavar="STEP", help="allow automatic deletion again")
+    wish.add_argument("--delete", type=int, metavar="STEP", help="delete this checkpoint now")
     parser.add_argument("--note", default="", help="note to store with the pin")
     workspace(parser)
     as_json(parser)
@@ -38,17 +38,17 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
     _run(parser)
     parser.add_argument("--step", type=int, help="only this step")
     parser.add_argument("--split", choices=["train", "validation"], help="only this split")
-    parser.add_argument("--unscored", action="store_true", help="only unscored ones")
-    parser.add_argument("--search", default="", help="text that must occur")
+    parser.add_argument("--unscored", action="store_true", help="only unscored trajectories")
+    parser.add_argument("--search", default="", help="text that the trajectory must contain")
     parser.add_argument(
-        "--limit", type=positive, default=50, help="largest number of rows (default 50)"
+        "--limit", type=positive, default=50, help="maximum number of rows (default 50)"
     )
     as_json(parser)
 
 
 def _show(parser: argparse.ArgumentParser) -> None:
     _run(parser)
-    parser.add_argument("trajectory", help="id of the trajectory, or the end of it")
+    parser.add_argument("trajectory", help="id of the trajectory, or its last characters")
     as_json(parser)
 
 
@@ -65,7 +65,7 @@ def _scenarios(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--search", default="", help="text that the id must contain")
     parser.add_argument(
-        "--limit", type=positive, default=50, help="largest number of rows (default 50)"
+        "--limit", type=positive, default=50, help="maximum number of rows (default 50)"
     )
     as_json(parser)
 
@@ -77,8 +77,8 @@ def _track(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TRACKER",
-        help="tracker (wandb, mlflow, trackio, tensorboard, otel, langfuse), even if it is off in "
-        "the project; repeatable (default: those that are on)",
+        help="tracker (wandb, mlflow, trackio, tensorboard, otel, langfuse), even if "
+        "disabled in the project; repeatable (default: all enabled ones)",
     )
     workspace(parser)
     trust(parser)
@@ -90,7 +90,7 @@ def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", help="JSONL file of chat messages, .art folder, or the folder of one model in it"
     )
-    parser.add_argument("--model", default="", help="model, where the folder holds several")
+    parser.add_argument("--model", default="", help="model to import, if the folder holds several")
     as_json(parser)
 
 
@@ -103,7 +103,7 @@ COMMANDS = {
     "checkpoints": ("list, pin, unpin or delete the checkpoints of a run", _checkpoints),
     "track": ("send a run to experiment trackers (W&B, MLflow …)", _track),
     "import": ("import trajectories from JSONL, Parquet or an .art folder", _import),
-    "repair": ("recover a damaged run up to the damage; the old files are kept", _repair),
+    "repair": ("restore a run up to the damage; damaged files are kept", _repair),
     "remove": ("delete a run with its checkpoints", _remove),
 }
 """Commands of this group: name → (help, function that adds its options)."""

@@ -16,14 +16,14 @@ def _sft(parser: argparse.ArgumentParser) -> None:
         dest="origin",
         default="",
         metavar="RUN@STEP",
-        help="begin with the weights of another run (also RUN@best), or of an adapter: its folder",
+        help="start from weights of another run (also RUN@best) or from an adapter folder",
     )
     parser.add_argument("--resume", metavar="RUN", help="resume this run (id or name)")
     queue(parser)
     parser.add_argument(
         "--check",
         action="store_true",
-        help="only read the demonstrations: counts, and every bad line with its reason",
+        help="do not train; count the demonstrations and list invalid lines",
     )
     train_there(parser)
     workspace(parser)
@@ -36,14 +36,14 @@ def _keep(parser: argparse.ArgumentParser) -> None:
         "--keep",
         default="best",
         metavar="RULE",
-        help="best of each scenario (default), best:0.5 (if its reward is at least that), all, "
-        "above:0.8; unscored trajectories never",
+        help="trajectories to keep: best (of each scenario; default), best:0.5 (if its reward is "
+        "at least 0.5), all, above:0.8; never unscored ones",
     )
     parser.add_argument(
         "--out",
         default="demonstrations.jsonl",
         metavar="FILE",
-        help="file in the project; its lines of other runs stay (default demonstrations.jsonl)",
+        help="file in the project; keeps lines from other runs (default demonstrations.jsonl)",
     )
 
 
@@ -58,7 +58,7 @@ def _demonstrations(parser: argparse.ArgumentParser) -> None:
         choices=["train", "validation"],
         help="only this split (default: train for training runs, else all)",
     )
-    parser.add_argument("--contestant", default="", help="only of this model of an evaluation")
+    parser.add_argument("--contestant", default="", help="only this model of an evaluation")
     parser.add_argument("--count", action="store_true", help="only count; write nothing")
     as_json(parser)
 
@@ -66,17 +66,17 @@ def _demonstrations(parser: argparse.ArgumentParser) -> None:
 def _distill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
     parser.add_argument(
-        "--teacher", required=True, metavar="MODEL", help="as litellm names it (openai/gpt-5.4)"
+        "--teacher", required=True, metavar="MODEL", help="model in LiteLLM syntax (openai/gpt-5.4)"
     )
     parser.add_argument(
         "--scenarios", default="train", metavar="FILE", help="train (default), or a JSON Lines file"
     )
-    parser.add_argument("--attempts", type=positive, default=1, help="at each scenario (default 1)")
+    parser.add_argument("--attempts", type=positive, default=1, help="rollouts per scenario (1)")
     _keep(parser)
     money(parser)
-    parser.add_argument("--base-url", help="of an OpenAI-compatible server, for openai/… models")
+    parser.add_argument("--base-url", help="URL of an OpenAI-compatible server, for openai/…")
     parser.add_argument(
-        "--again", action="store_true", help="ask also what an earlier call has paid already"
+        "--again", action="store_true", help="repeat requests whose replies are already stored"
     )
     settings(parser, "evaluate.concurrency=2")
     workspace(parser)

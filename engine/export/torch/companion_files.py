@@ -73,7 +73,8 @@ def stop_tokens(folder: Path) -> list[int]:
 
 
 def write_modelfile(base: Path, folder: Path, weights: str) -> None:
-    """Write an Ollama Modelfile: FROM, stop tokens, and the template if it is ChatML."""
+    """Write an Ollama Modelfile into `folder` for the file `weights`: FROM, stop tokens, and the
+    template if it is ChatML."""
     lines = [f"FROM {weights}"]
     lines += _ollama_template(base)
     tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
@@ -101,7 +102,7 @@ def _ollama_template(base: Path) -> list[str]:
 
 
 def compare(base: Path, folder: Path, kind: str) -> Sameness:
-    """Compare the exported files with those of the base model."""
+    """Compare tokenizer, template and settings of an export of this kind with the base model's."""
     if kind == "gguf":
         return _compare_gguf(base, folder)
     ours, theirs = (Tokenizer.from_file(str(place / "tokenizer.json")) for place in (base, folder))

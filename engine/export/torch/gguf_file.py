@@ -57,7 +57,7 @@ class TensorNames:
         """Return the GGUF name of a weight. Raises ModelError if there is none."""
         found: str | None = self._map.get_name(name, try_suffixes=(".weight", ".bias"))
         if found is None:
-            raise _refusal(f"GGUF has no name for its weight {name}")
+            raise _refusal(f"GGUF does not support its weight {name}")
         return found
 
     def heads(self, name: str) -> int:
@@ -73,7 +73,7 @@ def kind_of(config: PreTrainedConfig) -> Kind:
     """Return the GGUF kind of an architecture. Raises ModelError if it is not supported."""
     name = (config.architectures or ["?"])[0]
     if name not in ARCHITECTURES:
-        raise _refusal(f"{name} is none of {', '.join(ARCHITECTURES)}")
+        raise _refusal(f"{name} is not one of {', '.join(ARCHITECTURES)}")
     return ARCHITECTURES[name]
 
 
@@ -86,7 +86,8 @@ def write_gguf(
     stops: list[int],
     progress: Progress,
 ) -> None:
-    """Write `model.gguf`, with one tensor in memory at a time."""
+    """Write `model.gguf` with the adapter merged, with one tensor in memory at a time. `stops` are
+    stop token ids."""
     names = TensorNames(base.folder)
     with contextlib.closing(
         GGUFWriter(folder / FILE, gguf.MODEL_ARCH_NAMES[names.kind.arch])
@@ -118,8 +119,7 @@ class GgufWeights:
         self._tensors = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
 
     def base_names(self, known: Iterable[str]) -> set[str]:
-        """Return the tensor names in the file; one that matches none of `known` keeps its GGUF
-        name."""
+        """Base model's names of the file's tensors; the GGUF name if it matches none of `known`."""
         ours = {self._names.gguf(name): name for name in known}
         expected = {ROPE_FACTORS} if rope_factors(self._names.config) is not None else set()
         return {ours.get(name, name) for name in self._tensors.keys() - expected}
@@ -212,7 +212,7 @@ def _encode(rows: NDArray[np.float32], kind: GGMLQuantizationType, name: str) ->
     if kind is GGMLQuantizationType.F16 and not np.isfinite(encoded).all():
         raise ModelError.of(
             "export.overflow",
-            f"{name} holds a number that does not fit into float16.",
+            f"{name} has a value that does not fit into float16.",
             "Use bfloat16 or float32.",
         )
     return np.ascontiguousarray(encoded)

@@ -14,7 +14,7 @@ TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "q8_0": "q8_0"}
 
 
 def find_converter() -> Path | None:
-    """Return its path, from the folder ATELIER_LLAMA_CPP, else from PATH; None if missing."""
+    """Path of llama.cpp's converter, in ATELIER_LLAMA_CPP or on PATH; None if missing."""
     if named := os.environ.get(VARIABLE):
         script = Path(named).expanduser() / SCRIPT
         return script if script.is_file() else None
@@ -23,7 +23,7 @@ def find_converter() -> Path | None:
 
 
 def convert(script: Path, merged: Path, file: Path, dtype: str) -> None:
-    """Convert a merged model to GGUF. Raises ModelError with the converter's last output line."""
+    """Convert a merged model to GGUF by llama.cpp's `script`. Raises ModelError on failure."""
     command = [sys.executable, str(script), str(merged), "--outfile", str(file)]
     done = subprocess.run(
         [*command, "--outtype", TYPES[dtype]],

@@ -58,10 +58,8 @@ class Computing(BaseModel):
 
 
 def pick_computing(base: Path) -> Computing:
-    """Choose device and precision: float32 if memory allows, else bfloat16; a GPU if it has room.
-
-    Raises ModelError if no device has enough memory for the model.
-    """
+    """Choose device and precision to compute a model: float32 if memory allows, else bfloat16; a
+    GPU if it has room. Raises ModelError if no device has enough memory for the model."""
     numbers = BaseWeights(base).count()
     free = {"cpu": psutil.virtual_memory().available}
     if torch.cuda.is_available():
@@ -73,7 +71,7 @@ def pick_computing(base: Path) -> Computing:
     most = max(free.values())
     raise ModelError.of(
         "export.no_memory",
-        f"Proving this export takes {numbers * 2 * ROOM / 1e9:.1f} GB of memory; "
+        f"Verifying this export needs {numbers * 2 * ROOM / 1e9:.1f} GB of memory; "
         f"{most / 1e9:.1f} GB are free.",
         "Free memory (stop a run, for example) and export again.",
     )
@@ -120,8 +118,8 @@ def _load(folder: Path, computing: Computing, **options: Any) -> PreTrainedModel
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError.of(
             "export.not_loadable",
-            f"transformers cannot load what was exported: {str(error).splitlines()[0][:300]}",
-            "Try another format; please report this one.",
+            f"transformers cannot load the exported files: {str(error).splitlines()[0][:300]}",
+            "Try another format, and please report this error.",
             detail=str(error)[:4000],
         ) from error
     return model.eval().to(computing.device)  # type: ignore[no-any-return]
@@ -135,7 +133,8 @@ def greedy_continuations(
     most_new: int,
     progress: Progress,
 ) -> LogProbs:
-    """Return log-probs of all passages, and continuations of up to `most_new` tokens."""
+    """Return log-probs of all passages, and greedy continuations of their prompts, of up to
+    `most_new` tokens or to a stop token."""
     total = 2 * len(passages)
     logprobs: list[list[float]] = [[] for _ in passages]
     done = 0

@@ -63,10 +63,8 @@ class BaseWeights:
 
 
 def read_adapter(folder: Path) -> dict[str, Factors]:
-    """Return LoRA factors by the name of the base weight that they change.
-
-    Raises ModelError for kinds of adapters other than plain LoRA.
-    """
+    """Return LoRA factors by the name of the base weight that they change. Raises ModelError for
+    kinds of adapters other than plain LoRA."""
     config = read_json(folder / CONFIG)
     _refuse_unusual(config, folder)
     scale = config["lora_alpha"] / config["r"]
@@ -76,22 +74,20 @@ def read_adapter(folder: Path) -> dict[str, Factors]:
         if name.endswith(".lora_A.weight"):
             layer = name.removesuffix(".lora_A.weight")
             if (up := tensors.get(f"{layer}.lora_B.weight")) is None:
-                raise _unusual(f"{layer} has A and no B", folder)
+                raise _unusual(f"{layer} has A but no B", folder)
             found[f"{layer.removeprefix(PREFIX)}.weight"] = Factors(down, up, scale)
     if 2 * len(found) != len(tensors):
-        raise _unusual("it holds weights besides A and B", folder)
+        raise _unusual("it has weights besides A and B", folder)
     return found
 
 
 def merged(base: BaseWeights, adapter: dict[str, Factors]) -> Iterator[tuple[str, Tensor]]:
-    """Yield every weight of the base model in float32, with the adapter merged.
-
-    Raises ModelError if the adapter changes a weight that the files do not have.
-    """
+    """Yield every weight of the base model in float32, with the adapter merged. Raises ModelError
+    if the adapter changes a weight that the files do not have."""
     if strange := sorted(name for name in adapter if not base.has(name)):
         raise ModelError.of(
             "export.names",
-            f"The adapter changes {strange[0]}, which has another name in the base model's files.",
+            f"The adapter changes {strange[0]}, which does not exist in the base model's files.",
             "Export it as an adapter; merging is not supported for this architecture.",
             where=base.folder.name,
         )
@@ -131,7 +127,7 @@ def cast(weight: Tensor, dtype: torch.dtype, name: str) -> Tensor:
         words = str(dtype).removeprefix("torch.")
         raise ModelError.of(
             "export.overflow",
-            f"{name} holds a number that does not fit into {words}.",
+            f"{name} has a value that does not fit into {words}.",
             "Use bfloat16 or float32.",
         )
     return rounded
@@ -151,7 +147,7 @@ def write_merged(
     shard_bytes: int,
     progress: Progress,
 ) -> None:
-    """Write merged weights, with one shard in memory at a time."""
+    """Write merged weights as shards of up to `shard_bytes`, with one in memory at a time."""
     sizes = {name: math.prod(base.shape(name)) * dtype.itemsize for name in base.names}
     plan = split_state_dict_into_shards_factory(
         sizes, get_storage_size=int, filename_pattern=PATTERN, max_shard_size=shard_bytes

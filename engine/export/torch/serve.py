@@ -208,10 +208,8 @@ if __name__ == "__main__":
 
 
 def push(folder: Path, name: str, token: str) -> str:
-    """Create ORG/NAME on the hub (private if new) and upload all files; returns its URL.
-
-    Raises Refused with the hub's message, without the token.
-    """
+    """Create ORG/NAME on the hub (private if new) and upload all files; returns its URL. Raises
+    Refused with the hub's message, without the token."""
     hub = HfApi(token=token)
     try:
         hub.create_repo(name, private=True, exist_ok=True)
@@ -219,8 +217,8 @@ def push(folder: Path, name: str, token: str) -> str:
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise Refused.of(
             "export.not_pushed",
-            f"The Hub refused it: {_words(error, token)}",
-            "The export itself is there. Check the name, and that the token has write access.",
+            f"The Hub refused the upload: {_words(error, token)}",
+            "The export is kept. Check the name, and that the token has write access.",
         ) from None
     return f"{hub.endpoint}/{name}"
 

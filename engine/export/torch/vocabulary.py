@@ -41,10 +41,8 @@ class Vocabulary(NamedTuple):
 
 
 def read_vocabulary(folder: Path, size: int) -> Vocabulary:
-    """Read `size` tokens; ids that the tokenizer does not define are marked as unused.
-
-    Raises ModelError for tokenizers that are not byte-level BPE with a known rule.
-    """
+    """Read `size` tokens of a tokenizer; ids that it does not define are marked as unused. Raises
+    ModelError for tokenizers that are not byte-level BPE with a known rule."""
     about = json.loads((folder / "tokenizer.json").read_text())
     model = about["model"]
     if model.get("type") != "BPE":
@@ -58,7 +56,7 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
         tokens[added["id"]], types[added["id"]] = added["content"], int(kind)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
     if not merges:
-        raise _unknown("its tokenizer merges nothing, and llama.cpp loads none like that")
+        raise _unknown("its tokenizer has no merges, which llama.cpp does not load")
     return Vocabulary(tokens, types, merges, _rule(about))
 
 
@@ -97,7 +95,7 @@ def _rule(about: dict[str, Any]) -> str:
     steps = step["pretokenizers"] if step.get("type") == "Sequence" else [step]
     found = tuple(filter(None, map(_step, steps)))
     if found not in RULES or steps[-1].get("type") != "ByteLevel":
-        raise _unknown("its tokenizer splits words by a rule that is not known here")
+        raise _unknown("its tokenizer has an unknown rule for splitting words")
     return RULES[found]
 
 
@@ -120,5 +118,5 @@ def _unknown(why: str) -> ModelError:
     return ModelError.of(
         "export.gguf_tokenizer",
         f"This model cannot be written as GGUF here: {why}.",
-        "Point ATELIER_LLAMA_CPP at a llama.cpp checkout: its converter knows more models.",
+        "Point ATELIER_LLAMA_CPP at a llama.cpp checkout: its converter supports more models.",
     )

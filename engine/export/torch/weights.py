@@ -34,7 +34,7 @@ Bounds = tuple[Tensor, Tensor]
 def check_merged(
     base: BaseWeights, adapter: dict[str, Factors], folder: Path, dtype: str, progress: Progress
 ) -> WeightsCheck:
-    """Check a folder of safetensors; a copy of tied embeddings is optional."""
+    """Check merged weights against base and adapter; a copy of tied embeddings is optional."""
     exported = BaseWeights(folder)
     kind = getattr(torch, dtype)
 
@@ -53,7 +53,7 @@ def check_merged(
 def check_gguf(
     base: BaseWeights, adapter: dict[str, Factors], file: Path, progress: Progress
 ) -> WeightsCheck:
-    """Check a GGUF file; each tensor by the type that the file declares."""
+    """Check a GGUF file against base and adapter, each tensor by its type in the file."""
     exported = GgufWeights(file, base.folder)
 
     def bad(name: str) -> int:
@@ -67,7 +67,7 @@ def check_gguf(
 
 
 def check_adapter(trained: Path, exported: Path) -> WeightsCheck:
-    """Check a PEFT folder: the same numbers, bit for bit."""
+    """Check that an exported PEFT folder has the same numbers as the trained one, bit for bit."""
     ours, theirs = load_file(trained / WEIGHTS), load_file(exported / WEIGHTS)
     both = sorted(ours.keys() & theirs.keys())
     wrong = [name for name in both if not torch.equal(ours[name], theirs[name])]
@@ -142,10 +142,8 @@ def _outside_gguf(raw: NDArray[np.generic], kind: str, bounds: Bounds) -> int:
 def _outside_q8(
     raw: NDArray[np.uint8], low: NDArray[np.floating], high: NDArray[np.floating]
 ) -> int:
-    """Count values outside of their bounds in Q8_0 (ggml): round(x / d) with d = max|x| / 127.
-
-    The bounds of x give bounds of d, and both together those of the integers.
-    """
+    """Count values outside of their bounds in Q8_0 (ggml): round(x / d) with d = max|x| / 127. The
+    bounds of x give bounds of d, and both together those of the integers."""
     blocks = np.ascontiguousarray(raw).reshape(-1, 2 + Q8_BLOCK)
     scales = blocks[:, :2].copy().view(np.float16)[:, 0].astype(np.float32)
     integers = blocks[:, 2:].view(np.int8).astype(np.float64)

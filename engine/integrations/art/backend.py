@@ -55,8 +55,8 @@ class AtelierBackend:
     # What ART calls
 
     async def register(self, model: Any) -> None:
-        """Prepare a trainable model; others are left as they are. Raises ConfigError for literal
-        arguments of `train` in the script that are not supported."""
+        """Prepare a trainable ART model; others are left as they are. Raises ConfigError if a call
+        of `train` in the script has a literal argument that is not supported."""
         if model.trainable:
             for given in train_arguments(self._script):
                 algorithm_of(_knobs(given))
@@ -202,7 +202,7 @@ class AtelierBackend:
         try:
             self._link.wait(self._link.leave(finished=not raised), CLOSING_S)
         except (AtelierError, TimeoutError) as error:
-            sys.stderr.write(f"Atelier: the run was left as it is: {error}\n")
+            sys.stderr.write(f"Atelier: the run could not be closed: {error}\n")
 
 
 def _knobs(given: Mapping[str, Any]) -> TrainArguments:

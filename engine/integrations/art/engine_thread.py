@@ -79,7 +79,8 @@ class Link:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def close(self, finished: bool) -> None:
-        """Close the runs and stop the thread; the next call starts another."""
+        """Close the runs, as finished or only interrupted, and stop the thread; the next call
+        starts another."""
         if self._loop is not None:
             try:
                 await self.ask(self.leave(finished))
@@ -87,7 +88,6 @@ class Link:
                 await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
-        """Cancel all waiting calls and stop the thread."""
         loop, thread = self._loop, self._thread
         assert loop is not None
         assert thread is not None
@@ -100,7 +100,7 @@ class Link:
     # In its own
 
     async def open(self, request: OpenOutside) -> OutsideRun:
-        """Open or resume the run of a model. Returns it with the address of the local proxy."""
+        """Open or resume the run of a model. Returns it with the local proxy as `base_url`."""
         line = self.lines.setdefault(request.key, Line(request))
         await self._open(line, again=False)
         assert line.found is not None
@@ -108,8 +108,8 @@ class Link:
         return line.found.model_copy(update={"base_url": address})
 
     async def with_run(self, key: str, work: Callable[[EngineClient, str], Awaitable[T]]) -> T:
-        """Call `work` with engine client and run id; retry with a new engine if the current one has
-        ended. Raises the engine's errors."""
+        """Call `work` with engine client and run id of the model that was opened with `key`; retry
+        with a new engine if the current one has ended. Raises the engine's errors."""
         line = self.lines[key]
         for _ in range(TRIES - 1):
             seen = line.opened
@@ -122,7 +122,7 @@ class Link:
         return await work(await self._engine(), line.run_id)
 
     async def leave(self, finished: bool) -> None:
-        """Close all runs and the proxy; engines that no longer answer are skipped."""
+        """Close all runs, finished or interrupted; engines that no longer answer are skipped."""
         for key, line in self.lines.items():
             if line.found is None or self._client is None:
                 continue
@@ -197,8 +197,8 @@ NEEDED = ("apsw", "starlette", "uvicorn", "psutil")
 
 
 def engine_python(given: str | None) -> str | None:
-    """Return the Python that starts an engine: `given` or the environment variable, None if this
-    Python can, else that of the chosen engine or of the checkout. Raises LaunchError if none
+    """Python that starts an engine: `given`, or an environment variable, or that of the chosen
+    engine or of the checkout; None if this Python can start one. Raises LaunchError if none
     exists."""
     if named := given or os.environ.get(VARIABLE):
         return named
@@ -212,7 +212,7 @@ def engine_python(given: str | None) -> str | None:
         return str(own)
     raise LaunchError.of(
         "engine.no_python",
-        "The Python of this script cannot run an engine, and no other is known.",
+        "This script's Python cannot run an engine, and no other Python was found.",
         f"Set up Atelier with `python3 packaging/bootstrap.py setup`, or name the Python of an "
         f"engine: AtelierBackend(python=…) or {VARIABLE}.",
         where=str(own),

@@ -22,7 +22,8 @@ Row = tuple[str, int, dict[str, float]]
 
 
 def forward_logs(model: Any, tell: Tell) -> None:
-    """Patch `model.log` to also call `tell` with what it logged. Safe to call again."""
+    """Patch `log` of an ART model to also call `tell` with split, step, groups and metrics that it
+    logged. Safe to call again."""
     kind = type(model)
 
     def log_metrics(metrics: dict[str, float], split: str, step: int) -> None:
@@ -59,8 +60,8 @@ def forward_logs(model: Any, tell: Tell) -> None:
 
 
 def last_row(file: str) -> dict[str, float]:
-    """Return the numeric metrics of the last line of history.jsonl, without steps and metrics that
-    came from Atelier. ART omits non-numbers but keeps infinite values."""
+    """Numeric metrics in the last line of the history.jsonl `file`, without step numbers and
+    metrics that came from Atelier. ART omits non-numbers but keeps infinite values."""
     with open(file, "rb") as history:
         history.seek(0, os.SEEK_END)
         history.seek(max(0, history.tell() - LONGEST_ROW))
@@ -80,7 +81,8 @@ OWN = "atelier"
 
 
 def training_metrics(ours: Mapping[str, float], skipped: bool, updates: int) -> dict[str, float]:
-    """Return all metrics of a step, under ART's names if they exist, else under `atelier/`."""
+    """Metrics of a step for ART, from Atelier's (`ours`): under ART's names if they exist, else
+    under `atelier/`. `updates` is the number of updates unless the step was `skipped`."""
     known = {
         name: value for name, value in art_metrics(ours).items() if name.startswith(OURS_TO_SAY)
     }

@@ -66,7 +66,7 @@ class Relay:
         for _ in range(TRIES):
             found = await self._gateway_of(key)
             if found is None:
-                return _refusal(401, "outside.no_key", "No model belongs to this key.")
+                return _refusal(401, "outside.no_key", "This key does not belong to any model.")
             address, opened = found
             try:
                 return await self._answer(request, address, body)

@@ -32,7 +32,7 @@ def sent_group(group: Any) -> SentGroup:
 
 
 def not_finite(groups: Iterable[Any]) -> list[str]:
-    """Return the names of metrics with infinite or NaN values, sorted."""
+    """Sorted names of metrics of these groups and their trajectories that are infinite or NaN."""
     holders = [holder for group in groups for holder in (group, *group.trajectories)]
     return sorted(
         {
@@ -45,7 +45,7 @@ def not_finite(groups: Iterable[Any]) -> list[str]:
 
 
 def left_out(names: list[str]) -> list[str]:
-    """Return a sentence about skipped metrics, in a list; empty without names."""
+    """List with one sentence that metrics of these names were skipped; empty without names."""
     if not names:
         return []
     return [f"Metrics that are not finite were skipped: {', '.join(names)}."]

@@ -35,7 +35,7 @@ TEMPLATE = "Save the model with the chat template that it should have, and name 
 PLAIN_LORA = "Leave it out: the adapter is plain LoRA on all linear layers."
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 DECAY = (
-    "Leave it out: ART 0.5.18 sets 0.1 before every RL step, whatever this says, and so do we; "
+    "Leave it out: ART 0.5.18 ignores it and sets 0.1 before every RL step, as Atelier does; "
     'AtelierBackend(settings={"train.algorithm.weight_decay": …}) changes it.'
 )
 
@@ -53,7 +53,7 @@ REFUSED: dict[tuple[str, str], Refusal] = {
     ("init_args", "rope_scaling"): Refusal("Save the model with its scaling.", (None,)),
     ("init_args", "trust_remote_code"): Refusal("Model code is never run.", (False,)),
     ("init_args", "resize_model_vocab"): Refusal("Save the model resized.", (None,)),
-    ("init_args", "revision"): Refusal("Name the folder of that revision as base_model.", (None,)),
+    ("init_args", "revision"): Refusal("Set base_model to the folder of that revision.", (None,)),
     ("engine_args", "model"): Refusal("Name the model as base_model."),
     ("engine_args", "tokenizer"): Refusal("Save model and tokenizer in one folder.", (None,)),
     ("engine_args", "dtype"): Refusal(
@@ -63,16 +63,18 @@ REFUSED: dict[tuple[str, str], Refusal] = {
     ("engine_args", "rope_scaling"): Refusal("Save the model with its scaling.", (None,)),
     ("engine_args", "hf_overrides"): Refusal("Save the model with these settings.", (None, {})),
     ("engine_args", "trust_remote_code"): Refusal("Model code is never run.", (False,)),
-    ("engine_args", "revision"): Refusal("Name the folder of that revision.", (None,)),
-    ("engine_args", "generation_config"): Refusal("Set sampling in each request.", ("vllm",)),
+    ("engine_args", "revision"): Refusal("Use its folder as base_model.", (None,)),
+    ("engine_args", "generation_config"): Refusal(
+        "Set sampling parameters in each request.", ("vllm",)
+    ),
     ("engine_args", "override_generation_config"): Refusal(
-        "Set sampling in each request.", (None, {})
+        "Set sampling parameters in each request.", (None, {})
     ),
     ("peft_args", "lora_dropout"): Refusal(PLAIN_LORA, (0, 0.0)),
     ("peft_args", "bias"): Refusal(PLAIN_LORA, ("none",)),
     ("peft_args", "layers_to_transform"): Refusal(PLAIN_LORA, (None,)),
     ("peft_args", "layers_pattern"): Refusal(PLAIN_LORA, (None,)),
-    ("peft_args", "use_rslora"): Refusal("Give lora_alpha · √r as lora_alpha.", (False,)),
+    ("peft_args", "use_rslora"): Refusal("Set lora_alpha to lora_alpha · √r.", (False,)),
     ("peft_args", "modules_to_save"): Refusal(PLAIN_LORA, (None, [])),
     ("peft_args", "init_lora_weights"): Refusal(PLAIN_LORA, (True,)),
     ("peft_args", "loftq_config"): Refusal(PLAIN_LORA, (None, {})),
@@ -110,8 +112,9 @@ trainer, whose learning rate and schedule ART overrides in every step."""
 def settings_of(
     model: Any, client_config: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return settings for a new run, and a sentence for every key without effect. Raises
-    ConfigError for a key that would change the result and is not supported."""
+    """Return settings for a new run from those of an ART model, and a sentence for every key
+    without effect, those of `client_config` included. Raises ConfigError for a key that would
+    change the result and is not supported."""
     settings: dict[str, Any] = {}
     notes: list[str] = []
     for section, values in (model._internal_config or {}).items():
@@ -121,7 +124,7 @@ def settings_of(
         else:
             for key, value in named.items():
                 _sort(section, key, value, model.base_model, settings, notes)
-    notes += [f"The client's {name} have no effect here." for name in client_config or {}]
+    notes += [f"The client's {name} have no effect in Atelier." for name in client_config or {}]
     return settings, notes
 
 
@@ -142,7 +145,7 @@ def _sort(
         if value not in refusal.same:
             raise _refused(place, value, refusal.hint)
     elif key in NO_EFFECT.get(section, ()) or section in ("engine_args", "trainer_args"):
-        notes.append(f"{place} has no effect here.")
+        notes.append(f"{place} has no effect in Atelier.")
     else:
         raise _refused(place, value, LEAVE_OUT)
 
@@ -150,7 +153,7 @@ def _sort(
 def _refused(place: str, value: Any, hint: str) -> ConfigError:
     return ConfigError.of(
         "art.config",
-        f"{place} = {str(value)[:80]!r} would change what is learned, and has no counterpart here.",
+        f"{place} = {str(value)[:80]!r} changes the training, but Atelier does not support it.",
         hint,
         where=place,
     )

@@ -57,12 +57,12 @@ class TrainArguments:
 INSTEAD = {
     "loss_fn_config": "Leave it out, as with ART's LocalBackend.",
     "adam_params": "Leave it out, as with ART's LocalBackend: AdamW (0.9, 0.99).",
-    "kl_penalty_reference_step": "Leave it out: the distance is that to the base model.",
-    "kl_ref_adapter_path": "Leave it out: the distance is that to the base model.",
-    "advantage_balance": "Leave it at 0; `train.algorithm` knows other ways to weigh advantages.",
-    "importance_sampling_level": 'Use "token"; "sequence" goes with loss_fn="ppo" (GSPO).',
+    "kl_penalty_reference_step": "Leave it out: the KL penalty is relative to the base model.",
+    "kl_ref_adapter_path": "Leave it out: the KL penalty is relative to the base model.",
+    "advantage_balance": "Leave it at 0; `train.algorithm` has other advantage settings.",
+    "importance_sampling_level": 'Use "token"; "sequence" needs loss_fn="ppo" (GSPO).',
     "max_negative_advantage_importance_sampling_weight": "Use epsilon_high to bound the ratio.",
-    "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" stops tokens outside the range.',
+    "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" clips tokens outside the range.',
     "kimi_k2_tau": "Leave it out; kl_penalty_coef keeps the policy near the base model.",
     "allow_training_without_logprobs": "Use the choices unchanged: all have log-probs.",
     "scale_learning_rate_by_reward_std_dev": "Scale learning_rate in the script.",
@@ -79,18 +79,18 @@ NO_MATTER = {
 
 
 def algorithm_of(knobs: TrainArguments) -> tuple[Algorithm, list[str]]:
-    """Return settings of the algorithm, and a sentence for each argument without effect. Raises
-    ConfigError for an unsupported argument."""
+    """Return the algorithm that ART's arguments of `train` ask for, and a sentence for each one
+    without effect. Raises ConfigError for an unsupported argument."""
     for name, hint in INSTEAD.items():
         if getattr(knobs, name) != _default(name) and not _is_gspo(knobs, name):
             raise ConfigError.of(
                 "art.knob",
-                f"train({name}={getattr(knobs, name)!r}) has no counterpart here.",
+                f"train({name}={getattr(knobs, name)!r}) is not supported by Atelier.",
                 hint,
                 where=f"train({name}=…)",
             )
     notes = [
-        f"train({name}=…) has no effect here: {words}"
+        f"train({name}=…) has no effect in Atelier: {words}"
         for name, words in NO_MATTER.items()
         if getattr(knobs, name) != _default(name)
     ]
@@ -116,7 +116,7 @@ def _loss(knobs: TrainArguments) -> dict[str, Any]:
     if knobs.loss_fn not in ("cispo", "ppo"):
         raise ConfigError.of(
             "art.knob",
-            f"train(loss_fn={knobs.loss_fn!r}) is none of ART's.",
+            f"train(loss_fn={knobs.loss_fn!r}) is not a loss function of ART.",
             'Use "cispo" or "ppo".',
             where="train(loss_fn=…)",
         )
@@ -143,10 +143,8 @@ BACKEND = "AtelierBackend"
 
 
 def train_arguments(file: str | None) -> list[dict[str, Any]]:
-    """Return the literal keyword arguments of each call of a backend's `train` in a script.
-
-    Empty if there is no such file (as in a notebook), or if it cannot be parsed.
-    """
+    """Return the literal keyword arguments of each call of an AtelierBackend's `train` in a script.
+    Empty if there is no such file (as in a notebook), or if it cannot be parsed."""
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8")) if file else ast.Module([], [])
     except (OSError, ValueError, SyntaxError, RecursionError):

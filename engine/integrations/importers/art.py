@@ -35,12 +35,12 @@ class ArtFile(NamedTuple):
 
 
 def open_art(folder: Path, model: str = "") -> Source:
-    """Return a source for one model in a folder. Raises ConfigError if it is missing or
-    ambiguous."""
+    """Return a source for the ART model `model` in a folder (empty: the only one). Raises
+    ConfigError if it is missing or ambiguous."""
     home = find_art_model(folder, model)
     files, notes = _files(home)
     if not files:
-        raise empty_source(home / ATTEMPTS, "ART writes them while it trains.")
+        raise empty_source(home / ATTEMPTS, "ART writes trajectories there while it trains.")
     last = max((file.step for file in files if file.split == "train"), default=0)
     return Source(home.name, last, lambda: _lots(files), notes)
 
@@ -52,7 +52,7 @@ def open_art_file(file: Path) -> Source:
 
 
 def find_art_model(folder: Path, model: str = "") -> Path:
-    """Return the folder of the only model, or of the one named `model`. Raises ConfigError."""
+    """Folder of the ART model named `model` (empty: of the only one). Raises ConfigError."""
     places = ["*/" * depth + ATTEMPTS for depth in range(DEEPEST + 1)]
     homes = sorted({found.parent for place in places for found in folder.glob(place)})
     wanted = [home for home in homes if not model or home.name == model]
@@ -69,7 +69,7 @@ def find_art_model(folder: Path, model: str = "") -> Path:
     raise ConfigError.of(
         "import.which_model",
         f"This folder holds {len(homes)} models: {names}.",
-        "Import one of them: name its folder, or --model NAME.",
+        "Import one model: use its folder, or --model NAME.",
         where=str(folder),
     )
 
@@ -81,16 +81,16 @@ def _files(home: Path) -> tuple[list[ArtFile], tuple[str, ...]]:
     for path in sorted((home / ATTEMPTS).glob("*/*")):
         split = path.parent.name
         if not path.resolve().is_relative_to(home.resolve()):
-            notes.append(f"{split}/{path.name} was left out: it is a link out of the folder.")
+            notes.append(f"{split}/{path.name} was left out: it is a link to another folder.")
             continue
         if path.suffix not in SUFFIXES or not path.stem.isdecimal():
-            notes.append(f"{split}/{path.name} was left out: its name is not that of a step.")
+            notes.append(f"{split}/{path.name} was left out: its name is not a step number.")
             continue
         known = KNOWN.get(split)
         prefix = "" if known else f"{split}/"
         file = ArtFile(int(path.stem), known or "validation", prefix, path)
         if other := found.get((split, file.step)):  # ART has migrated it: Parquet comes last
-            notes.append(f"{split}/{other.path.name} was left out: {path.name} is the same step.")
+            notes.append(f"{split}/{other.path.name} was left out: {path.name} has the same step.")
         found[split, file.step] = file
     return sorted(found.values(), key=lambda f: (f.step, f.split, f.prefix)), tuple(notes)
 

@@ -31,7 +31,8 @@ class ArtGroup(NamedTuple):
 
 
 def read_groups(file: Path, reader: ParquetReader) -> list[ArtGroup]:
-    """Return the groups of a file in order. Raises ConfigError with the invalid line or row."""
+    """Return the groups of an ART file (.jsonl or Parquet) in order. Raises ConfigError with the
+    invalid line or row."""
     if file.suffix == ".jsonl":
         return [_of_line(line, f"{file}:{number}") for number, line in read_lines(file)]
     groups: dict[int, ArtGroup] = {}
@@ -47,11 +48,11 @@ def read_groups(file: Path, reader: ParquetReader) -> list[ArtGroup]:
 
 
 def bad_row(what: str, where: str, error: Exception) -> ConfigError:
-    """Return the error for an invalid row or line."""
+    """Return the ConfigError for an invalid row or line (`what`) at the place `where`."""
     return ConfigError.of(
         f"attempts.wrong_{what}",
         f"This {what} is not an ART trajectory.",
-        "Copy the folder again; if it is as ART wrote it, please report this.",
+        "Copy the folder again. If ART wrote it like this, please report it.",
         where=where,
         detail=f"{type(error).__name__}: {error}"[:500],
     )
@@ -78,10 +79,10 @@ def _of_row(row: Row) -> tuple[int, dict[str, Any], dict[str, Any] | None]:
     """Return group number, group data, and the trajectory (None for an empty group)."""
     version = row.get("format_version")
     if version not in (None, 2):
-        raise ValueError(f"version {version} of the format is not known")
+        raise ValueError(f"version {version} of the format is unknown")
     number = row["group_index"]
     if not isinstance(number, int):
-        raise ValueError("group_index is no number")
+        raise ValueError("group_index is not a number")
     if version == 2:
         attempt = row["trajectory_json"]
         return number, _json(row["group_json"]), None if attempt is None else _json(attempt)
@@ -120,5 +121,5 @@ def _json(text: str | None) -> dict[str, Any]:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{value!r:.80} is no object")
+        raise ValueError(f"{value!r:.80} is not an object")
     return value

@@ -34,8 +34,9 @@ DURATION = "duration"
 def attempts_of(
     found: ArtGroup, split: Split, step: int, number: int, prefix: str = ""
 ) -> tuple[list[Trajectory], int]:
-    """Return the trajectories of a group (those that raised come last), and the number of metrics
-    that were not finite. Raises ConfigError with the invalid line or row."""
+    """Return the trajectories of an ART group as group `number` of a step (those that raised come
+    last), and the number of metrics that were not finite. `prefix` precedes the scenario ids.
+    Raises ConfigError with the invalid line or row."""
     what = "row" if ", row " in found.where else "line"
     made, dropped = [], 0
     for attempt in found.attempts:
@@ -157,5 +158,5 @@ def _output(group: dict[str, Any], own: dict[str, Any], others: list[Conversatio
     lines += [str(line) for line in own.get("logs") or []]
     lines += [f"group: {line}" for line in group.get("logs") or []]
     for number, other in enumerate(others, 2):
-        lines += ["", f"Conversation {number} of this attempt:", as_text(other.messages)]
+        lines += ["", f"Conversation {number} of this rollout:", as_text(other.messages)]
     return "\n".join(lines).strip()

@@ -22,7 +22,8 @@ class Conversation(NamedTuple):
 
 
 def message_of(data: dict[str, Any]) -> Message:
-    """Return a message; missing content is empty, and content parts are joined as text."""
+    """Message from one in the OpenAI format; missing content is empty, and content parts are joined
+    as text."""
     content = data.get("content") or ""
     if isinstance(content, list):
         content = "".join(_part(part) for part in content)
@@ -31,7 +32,7 @@ def message_of(data: dict[str, Any]) -> Message:
 
 
 def conversation(items: list[dict[str, Any]]) -> Conversation:
-    """Conversation from messages and choices, as chat completions return them."""
+    """Conversation from messages, and choices of chat completions, in order."""
     messages, truncated, tokens = [], False, 0
     for item in items:
         if "finish_reason" in item:
@@ -43,7 +44,7 @@ def conversation(items: list[dict[str, Any]]) -> Conversation:
 
 
 def tools_of(data: Any) -> list[dict[str, Any]]:
-    """Return tool definitions; empty if the source has none. Raises ValueError."""
+    """Tool definitions as a list; empty if there are none. Raises ValueError for other values."""
     tools = data or []
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise ValueError("`tools` is not a list of objects")
@@ -53,8 +54,8 @@ def tools_of(data: Any) -> list[dict[str, Any]]:
 def conversations_of_calls(
     exchanges: dict[str, Any],
 ) -> tuple[list[Conversation], list[dict[str, Any]]]:
-    """Merge captured model calls, ordered by end time, into conversations. A call whose messages
-    begin a later one is part of that. Also returns the tools of the last call."""
+    """Merge captured model calls (by API), ordered by end time, into conversations. A call whose
+    messages begin a later one is part of that. Also returns the tools of the last call."""
     foreign = [name for name in ("responses", "messages") if exchanges.get(name)]
     if foreign:
         raise ValueError(f"calls captured over the API of {foreign[0]} cannot be read yet")
@@ -111,7 +112,7 @@ WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionE
 UNREWARDED = Problem(
     code="judge.unrewarded",
     message="The source has no reward for this trajectory.",
-    hint="Label it to give it a reward.",
+    hint="Label the trajectory to set a reward.",
 )
 """Problem of trajectories without reward. They can still be judged and labelled."""
 
@@ -138,8 +139,7 @@ class Source(NamedTuple):
 
 
 def load_json(text: str) -> Any:
-    """Parse JSON. Unpaired surrogates (from truncated output) become U+FFFD: they cannot be
-    stored."""
+    """Parse JSON. Unpaired surrogates (of truncated output) become U+FFFD, to be storable."""
     return replace_surrogates(json.loads(text))
 
 
@@ -155,11 +155,11 @@ def title_of(messages: list[Message], otherwise: str) -> str:
 
 
 def figures_of(metrics: Mapping[str, Any]) -> tuple[dict[str, float], int]:
-    """Return finite metrics and the number of others. Raises ValueError for non-numbers."""
+    """Finite metrics by name, and the number of others. Raises ValueError for non-numbers."""
     figures = {}
     for name, value in metrics.items():
         if not isinstance(value, int | float):
-            raise ValueError(f"the metric {name} is no number: {value!r:.80}")
+            raise ValueError(f"the metric {name} is not a number: {value!r:.80}")
         figures[name] = float(value)
     finite = {name: value for name, value in figures.items() if math.isfinite(value)}
     return finite, len(figures) - len(finite)
@@ -172,12 +172,12 @@ def as_scored(one: Trajectory) -> Trajectory:
 
 
 def as_awaiting_judge(one: Trajectory) -> Trajectory:
-    """Return the trajectory as waiting for a judge, if its source gave no reward."""
+    """Return the trajectory as waiting for a judge, if it is unscored because it has no reward."""
     judges = UNREWARDED.code.partition(".")[0]  # asked and not answered, it can be asked again
     unrewarded = one.problem is not None and one.problem.code.partition(".")[0] == judges
     return one.model_copy(update={"awaits_judge": True, "problem": None}) if unrewarded else one
 
 
 def empty_source(where: Path, hint: str) -> ConfigError:
-    """Return the error for a readable source without trajectories."""
+    """Error for a readable source `where` without trajectories; `hint` says what to do."""
     return ConfigError.of("attempts.none", "The file has no trajectories.", hint, where=str(where))

@@ -83,15 +83,15 @@ class ParquetReader:
             raise ConfigError.of(
                 "attempts.row_too_long",
                 f"A row of this file is longer than {MOST_ROW_CHARS >> 20} million characters.",
-                "Copy it again; ART writes no such rows.",
+                "Copy the file again; ART does not write such rows.",
                 where=str(file),
             )
         if not line:
             self._errors.seek(0)
             raise ParquetReaderDied.of(
                 "import.reader_died",
-                "The process that reads Parquet ended.",
-                "Try again; a file that is too large for the memory ends it each time.",
+                "The process that reads Parquet ended unexpectedly.",
+                "Try again. If it fails each time, the file does not fit in memory.",
                 where=str(file),
                 detail=self._errors.read().decode(errors="replace")[-4000:],
             )
@@ -100,7 +100,7 @@ class ParquetReader:
             raise ConfigError.of(
                 "attempts.no_parquet",
                 "This file cannot be read as Parquet.",
-                "Copy it again; it may have been cut off.",
+                "Copy the file again; it may be incomplete.",
                 where=str(file),
                 detail=answer["problem"],
             )

@@ -21,8 +21,8 @@ def say(message: dict[str, Any]) -> None:
 
 
 def answer(path: str) -> None:
-    """Write the rows of one file to stdout as JSON lines: the columns of `ENVELOPE` if the file has
-    `trajectory_json`, else all columns."""
+    """Write the rows of the Parquet file `path` to stdout as JSON lines: only the columns of
+    `ENVELOPE` if it has a column `trajectory_json`, else all columns."""
     with pyarrow.parquet.ParquetFile(path) as file:
         schema = file.schema_arrow
         version = (schema.metadata or {}).get(VERSION)

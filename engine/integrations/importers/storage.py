@@ -49,7 +49,9 @@ FORGOTTEN_S = 86_400.0
 
 
 async def import_run(project: Path, source: Path, model: str = "") -> Path:
-    """Import a source as a new run and return its folder. Raises ConfigError or StoreError."""
+    """Import a folder or file of trajectories as a new run of the project and return its folder.
+    `model` selects one in an .art folder (empty: the only one). Raises ConfigError or
+    StoreError."""
     found = await asyncio.to_thread(open_source, source, model)
     config = load_config(project, {"train.steps": max(found.last, 1)})
     spec = RunSpec(
@@ -87,7 +89,7 @@ class Import:
         self._validations: dict[int, Interval | None] = {}
 
     async def store(self, source: Source) -> int:
-        """Store all batches; returns their number."""
+        """Store all batches of a source, and the run's begin and end; returns their number."""
         start_s, count = time.monotonic(), 0
         await self._writer.say(RunStarted(spec=self._spec))
         for note in source.notes:
@@ -164,20 +166,20 @@ async def _next(lots: Iterator[TrajectoryBatch]) -> TrajectoryBatch | None:
 
 
 def _rubric(project: Path, config: ProjectConfig) -> str:
-    """Return the text of the project's rubric, or an empty string. Raises ConfigError if
-    invalid."""
+    """Text of the project's rubric, or an empty string. Raises ConfigError if invalid."""
     file = project_file(project, config.judge.rubric, "judge.rubric")
     return load_rubric(file).source if file.exists() else ""
 
 
 def open_source(path: Path, model: str = "") -> Source:
-    """Return a source for a path; `model` selects one in an .art folder. Raises ConfigError."""
+    """Return a source for a file or folder; `model` selects one in an .art folder (empty: the only
+    one). Raises ConfigError."""
     if path.is_dir():
         return open_art(path, model)
     if not path.exists():
         raise ConfigError.of(
             "import.no_source",
-            "There is nothing to import here.",
+            "This file or folder does not exist.",
             "Name a JSONL file of chat messages, or an .art folder.",
             where=str(path),
         )

@@ -104,7 +104,7 @@ class CompletionIndex:
         return found.completion if found else None
 
     def after(self, messages_digest: str) -> Completion | None:
-        """Return the newest completion whose messages and answer have this digest."""
+        """Newest completion whose messages and answer have this digest; None without one."""
         return self.get(self._by_words.get(messages_digest, ""))
 
     def sampled_as(self, tokens: Sequence[str], logprobs: Sequence[float]) -> Completion | None:
@@ -145,9 +145,9 @@ class Completions:
             self.forget_before(one.version)
 
     def forget_before(self, updates: int) -> None:
-        """Delete completions that were sampled more than `KEPT_UPDATES` updates before `updates`,
-        the current number, and the oldest above `MOST_TOKENS`. A completion that a kept one
-        continues is kept too. Deletion is recorded in the file."""
+        """Delete completions that are older than `KEPT_UPDATES` updates (`updates`: made so far),
+        and the oldest above `MOST_TOKENS`. A completion that a kept one continues is kept too.
+        Deletion is recorded in the file."""
         wanted: set[str] = set()
         room = MOST_TOKENS * 9 // 10
         for entry in reversed(self.held.entries.values()):
@@ -210,8 +210,8 @@ class Completions:
         except (ValidationError, KeyError) as error:
             raise StoreError.of(
                 "outside.damaged",
-                "What was sampled for the script cannot be read.",
-                "Remove the file: attempts that are not handed in yet are lost with it.",
+                "The stored completions of the script cannot be read.",
+                "Remove the file; rollouts that were not submitted yet are lost.",
                 where=str(self._file),
                 detail=str(error)[:1000],
             ) from error

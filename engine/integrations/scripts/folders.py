@@ -20,7 +20,7 @@ from engine.trust.projects import trust_new_project
 
 MOST_CONTEXT = 8192
 """Default context length in tokens, reduced to that of the model."""
-ABOUT = """A script of its own makes the attempts and says when a step begins, so there is no agent
+ABOUT = """An external script makes the rollouts and starts each step, so there is no agent
 and no scenario here. These settings apply to the next run; existing runs keep theirs."""
 SETTINGS: dict[str, Any] = {
     "train": {
@@ -47,7 +47,7 @@ def project_for(workspace: Path, request: OpenOutside) -> Path:
     if load_config(folder).agent.source != "outside":
         raise Refused.of(
             "outside.project_taken",
-            f"{folder.name} is a project with an agent of its own.",
+            f"{folder.name} is a project with its own agent.",
             "Use another project for the model, or another workspace for the backend.",
             where=str(folder),
         )
@@ -55,13 +55,14 @@ def project_for(workspace: Path, request: OpenOutside) -> Path:
 
 
 def known_run(project: Path, model: str) -> tuple[Path, RunSpec] | None:
-    """Return folder and spec of an existing run of this model, or None."""
+    """Folder and spec of the existing run of the script's model `model`, or None."""
     runs = (one for one in specs_of(project) if one[1].kind == "outside")
     return next((one for one in runs if one[1].name == model), None)
 
 
 def spec_for(project: Path, request: OpenOutside, versions: dict[str, str]) -> RunSpec:
-    """Return the spec of a new run. Raises ConfigError for a wrong setting, ModelError."""
+    """Spec of a new run for a script; `versions` are those of packages. Raises ConfigError for a
+    wrong setting, ModelError."""
     name = base_model(request.base_model)
     path = find_model(name)
     config = load_config(project, {"model.name": name, **request.settings})
@@ -86,8 +87,8 @@ def spec_for(project: Path, request: OpenOutside, versions: dict[str, str]) -> R
 
 
 def differences(spec: RunSpec, request: OpenOutside, project: Path) -> list[str]:
-    """Return differences between the script's settings and those of the existing run, as sentences.
-    Raises Refused if the base model differs."""
+    """Sentences on settings that a script requests but its existing run (`spec`) does not have; the
+    run keeps its own. Raises Refused if the base model differs."""
     name = base_model(request.base_model)
     if name != spec.config.model.name:
         raise Refused.of(
@@ -100,7 +101,7 @@ def differences(spec: RunSpec, request: OpenOutside, project: Path) -> list[str]
     for key in request.settings:
         was, now = _value(spec, key), _value(spec.model_copy(update={"config": wanted}), key)
         if was != now:
-            sentences.append(f"{key} stays {was}, with which {spec.name} was begun.")
+            sentences.append(f"{key} stays {was}, as when {spec.name} started.")
     return sentences
 
 
@@ -121,7 +122,7 @@ def folder_name(project: str) -> str:
     name = re.sub(r"[^\w.-]+", "-", project).strip(".-")
     if not name:
         raise ConfigError.of(
-            "outside.no_name", f"{project!r} cannot name a folder.", "Use letters or digits."
+            "outside.no_name", f"{project!r} is not a valid folder name.", "Use letters or digits."
         )
     return name
 

@@ -94,7 +94,6 @@ class SharedConversation(Conversation):
         )
 
     def _digest(self, messages: Sequence[str], count: int) -> str:
-        """Return the digest of the first `count` messages."""
         while len(self._digests) <= count:
             place = len(self._digests) - 1
             self._digests.append(digest(self._digests[-1], messages[place]))
@@ -116,17 +115,17 @@ class ScriptSessions:
         self._open = asyncio.Event()
 
     def open(self, chat: ChatFormat, policy: Policy, step: int) -> None:
-        """Accept requests: the policy can sample with weights of `step`."""
+        """Let the script's requests pass: the policy can sample with the weights of `step`."""
         self._chat, self._policy, self.step = chat, policy, step
         self._open.set()
 
     def shut(self) -> None:
-        """Let requests wait: the policy cannot sample now."""
+        """Make requests wait until `open`: the policy cannot sample now."""
         self._open.clear()
 
     async def enter(self, request: ChatRequest) -> Session:
-        """Return a session for one request. Raises RolloutError if the model is not ready in time,
-        or another one is requested."""
+        """Return a session for a chat request. Waits until the policy can sample; raises
+        RolloutError if that takes too long, or another model is requested."""
         try:
             async with asyncio.timeout(READY_S):
                 await self._open.wait()
@@ -169,7 +168,7 @@ class ScriptSessions:
             raise RolloutError.of(
                 "outside.other_step",
                 f"{model} was requested, but this engine samples {self.name}@{self.step} now.",
-                "Omit the step for the newest policy; to compare steps, use `engine eval` or "
+                "Omit the step for the newest policy; to compare steps, use `atelier eval` or "
                 "the Checkpoints page.",
             )
         raise RolloutError.of(

@@ -24,8 +24,9 @@ OWN = ("val", "validation")
 async def store_logged(
     run: Run, request: LogOutside, logs: Logs, known: Completions, chat: ChatFormat
 ) -> None:
-    """Store a log of the script, once per key. Returns when it is committed. Groups that are logged
-    again for a step are appended to the stored ones. Raises ConfigError for an invalid value."""
+    """Store what a script has logged, once per `request.key`; returns when it is committed. Groups
+    that are logged again for a step are appended to the stored ones. `known` has the completions
+    sampled for the script. Raises ConfigError for an invalid value."""
     async with logs.lock:
         clock = time.monotonic()
         again = logs.get(request.key)
@@ -117,8 +118,7 @@ def _figures(request: LogOutside) -> MetricsLogged:
 
 
 def by_scenario(groups: list[list[Trajectory]], first: int) -> list[list[Trajectory]]:
-    """Split groups by scenario and number them from `first`: ART puts any list of trajectories into
-    one group."""
+    """Split groups by scenario and number them from `first`: ART groups any trajectories."""
     found: list[list[Trajectory]] = []
     for siblings in groups:
         for scenario in dict.fromkeys(one.scenario_id for one in siblings):

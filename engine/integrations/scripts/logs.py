@@ -42,7 +42,8 @@ class Logs:
         return max((one.first + one.groups for one in self._of(step)), default=0)
 
     async def begin(self, log: StartedLog) -> None:
-        """Append a log to the file. Returns when it is on disk."""
+        """Append the key and group numbers of a log, before its trajectories are stored. Returns
+        when they are on disk."""
         await asyncio.to_thread(self._append, log)
         self._logs[log.key] = log
 
@@ -63,8 +64,8 @@ class Logs:
         except ValidationError as error:
             raise StoreError.of(
                 "outside.damaged",
-                "What the script has logged cannot be read.",
-                "Remove the file: what a waiting script logs again is then stored twice.",
+                "The trajectories logged by the script cannot be read.",
+                "Remove the file; a waiting script may store some trajectories twice.",
                 where=str(self._file),
                 detail=str(error)[:1000],
             ) from error

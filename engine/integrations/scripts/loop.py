@@ -32,7 +32,7 @@ from engine.training.step.rollouts import staleness
 from engine.training.step.update import learn
 from engine.training.step.update_groups import close_batch, planned_groups
 
-WAITING = "the script makes its attempts"
+WAITING = "the script makes its rollouts"
 
 
 class ScriptLeft(Exception):
@@ -40,11 +40,11 @@ class ScriptLeft(Exception):
 
 
 async def train(run: Run, policy: Policy, chat: ChatFormat, session: ScriptSession) -> None:
-    """Train until the script leaves or the user stops the run. Raises errors of the workers and of
-    the store."""
+    """Train on the script's submissions until the script leaves or the user stops the run. Raises
+    errors of the workers and of the store."""
     start_s = time.monotonic()
     policy.on_progress = lambda done, total: run.tick(step + 1, "training", done, total)
-    session.door.shut()
+    session.sessions.shut()
     async with watch_script(session):
         await load(run, policy)
         history = finished_steps(run)
@@ -55,7 +55,7 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, session: ScriptSessi
             step = await train_submission(run, policy, session, submission, Clock(), history)
         try:
             while True:
-                session.door.open(chat, policy, step)
+                session.sessions.open(chat, policy, step)
                 session.open(run, chat, step)
                 await wait_while_paused(run, policy, step)
                 clock = Clock()
@@ -71,7 +71,7 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, session: ScriptSessi
 
 
 async def next_groups(run: Run, policy: Policy, session: ScriptSession, step: int) -> Submission:
-    """Wait for the next submission. Raises StopRequested or ScriptLeft."""
+    """Wait for the submission after `step`. Raises StopRequested or ScriptLeft."""
     await run.enter(step + 1, "rolling_out")
     run.tick(step + 1, "rolling_out", 0, 0, WAITING)
     while not session.waiting:
@@ -95,7 +95,8 @@ async def train_submission(
     clock: Clock,
     history: dict[int, dict[str, float]],
 ) -> int:
-    """Store the submitted groups, make the update, and save the checkpoint. Returns the step."""
+    """Store the submitted groups, make the update, save the checkpoint, and answer the script.
+    Returns the step. `history` has the metrics of finished steps, to which this one is added."""
     step, anew = submission.step, submission.step not in history
     run.config = submission.over(run.spec.config)
     if anew:
@@ -122,7 +123,7 @@ async def train_submission(
     session.known.forget_before(step)
     if session.waiting and session.waiting[0].key == submission.key:
         session.waiting.popleft()
-    session.door.step = step
+    session.sessions.step = step
     session.answer(submission.key, trained_before(run, submission))
     await session.known.compact()
     return step
@@ -141,12 +142,12 @@ async def store(run: Run, submission: Submission) -> list[list[Trajectory]]:
 
 
 async def log_settings(run: Run, submission: Submission) -> None:
-    """Log the learning rate and algorithm of a step, if they differ from those of the run."""
+    """Log learning rate and algorithm of a submission, if they differ from those of the run."""
     defaults = run.spec.config.train
     if (submission.lr, submission.algorithm) == (defaults.lr, defaults.algorithm):
         return
     changed = submission.algorithm.model_dump_json(exclude_defaults=True)
-    text = f"Step {submission.step} was asked for with lr {submission.lr:g} and {changed}."
+    text = f"Step {submission.step} was requested with lr {submission.lr:g} and {changed}."
     await run.log("info", "script", text)
 
 

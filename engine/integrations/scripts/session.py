@@ -41,7 +41,7 @@ class Script:
             raise Refused.of(
                 "outside.no_process",
                 f"There is no process {self.pid} on the engine's machine.",
-                "Run the script on the machine of its engine.",
+                "Run the script on the engine's machine.",
             ) from error
 
     @property
@@ -62,7 +62,7 @@ class ScriptSession:
         self.known = Completions(folder / COMPLETIONS)
         self.files = SubmissionFiles(folder / SUBMISSIONS)
         self.logs = Logs(folder / LOGGED)
-        self.door = ScriptSessions(spec, self.known)
+        self.sessions = ScriptSessions(spec, self.known)
         self.waiting: deque[Submission] = deque()
         self.left: tuple[str, bool] | None = None
         """Reason why the script has left, and whether it had finished; None while it is there."""
@@ -74,13 +74,13 @@ class ScriptSession:
         self._open = asyncio.Event()
 
     def open(self, run: Run, chat: ChatFormat, step: int) -> None:
-        """Accept groups for the step after `step`."""
+        """Let the script submit groups for step `step` + 1."""
         self._run, self._chat, self._step = run, chat, step
         self._open.set()
 
     async def ready(self) -> int:
-        """Wait until the run accepts groups; return the number of updates. Raises Refused if
-        ended."""
+        """Wait until the script may submit groups; return the number of updates so far. Raises
+        Refused if the run has ended."""
         await self._open.wait()
         if self._chat is None:
             raise self._gone
@@ -110,8 +110,8 @@ class ScriptSession:
         if self.waiting:
             raise Refused.of(
                 "outside.busy",
-                f"Step {step} is being trained for another call.",
-                "Await one train() before the next.",
+                f"Step {step} is being trained by another call of train().",
+                "Await each train() before the next.",
             )
         chat, temperature = await self.chat(), self._spec.config.train.temperature
         groups, dropped = await asyncio.to_thread(
@@ -120,8 +120,8 @@ class ScriptSession:
         if not groups:
             raise Refused.of(
                 "outside.no_attempts",
-                f"Step {step} has no attempt: its {len(request.groups)} groups are empty.",
-                "Hand in groups with at least one trajectory or exception.",
+                f"Step {step} has no trajectory: its {len(request.groups)} groups are empty.",
+                "Submit groups with at least one trajectory or exception.",
             )
         submission = Submission(
             key=request.key,
@@ -137,13 +137,13 @@ class ScriptSession:
         self._run.orders.changed.set()
 
     def answer(self, key: str, trained: Trained) -> None:
-        """Complete the call that submitted this key: its step is stored."""
+        """Return `trained` to the call of `train` that submitted this key: its step is stored."""
         self._step = trained.step
         if (future := self._answers.pop(key, None)) and not future.done():
             future.set_result(trained)
 
     def leave(self, reason: str, finished: bool) -> None:
-        """Record that the script has finished or ended, and wake the training loop."""
+        """Record why the script has left and if it `finished`, and wake the training loop."""
         self.left = self.left or (reason, finished)
         if self._open.is_set() and self._chat:
             self._run.orders.changed.set()
@@ -152,10 +152,11 @@ class ScriptSession:
         """Poll the script's process until it ends."""
         while self.script.alive:  # noqa: ASYNC110 - no event says that somebody else's process ends
             await asyncio.sleep(LOOK_S)
-        self.leave("Its script has ended.", False)
+        self.leave("The script has ended.", False)
 
     def close(self, problem: Problem | None) -> None:
-        """End the session; waiting calls raise the problem of the run."""
+        """End the session; waiting calls raise the problem with which the run failed (None: that it
+        ended)."""
         self._gone = Refused(problem) if problem else _ended(self._spec)
         self._chat = None
         self._open.set()
@@ -189,7 +190,7 @@ def _ended(spec: RunSpec) -> Refused:
 
 @contextlib.asynccontextmanager
 async def watch_script(session: ScriptSession) -> AsyncIterator[None]:
-    """Watch the script's process during the block."""
+    """Watch the script's process during the block; if it ends, the training loop ends as well."""
     watcher = asyncio.create_task(session.watch(), name=f"script {session.script.pid}")
     try:
         yield

@@ -27,7 +27,7 @@ class Submission(Value):
     groups: list[list[Trajectory]]
 
     def over(self, config: ProjectConfig) -> ProjectConfig:
-        """Return the run's settings with the learning rate and algorithm of this step."""
+        """Return `config` with the learning rate and algorithm of this submission."""
         change = {"lr": self.lr, "algorithm": self.algorithm}
         return config.model_copy(update={"train": config.train.model_copy(update=change)})
 
@@ -44,7 +44,7 @@ class SubmissionFiles:
         replace_file(self._file(submission.step), submission.model_dump_json())
 
     def read(self, step: int) -> Submission | None:
-        """Return the submission of a step, or None. Raises StoreError if it is damaged."""
+        """Stored submission of a step; None without one. Raises StoreError if it is damaged."""
         file = self._file(step)
         try:
             return Submission.model_validate(json.loads(file.read_text()))
@@ -53,8 +53,8 @@ class SubmissionFiles:
         except (ValueError, ValidationError) as error:
             raise StoreError.of(
                 "outside.damaged",
-                f"What the script handed in for step {step} cannot be read.",
-                "Remove the file; the script then makes the attempts of that step again.",
+                f"The submission of the script for step {step} cannot be read.",
+                "Remove the file; the script then repeats the rollouts of that step.",
                 where=str(file),
                 detail=str(error)[:1000],
             ) from error
@@ -64,8 +64,8 @@ class SubmissionFiles:
         return self.read(max(numbers)) if numbers else None
 
     def forget_until(self, step: int) -> None:
-        """Delete submissions before this step, which is stored with its checkpoint. Its own stays,
-        since the script may send it again."""
+        """Delete submissions of steps before `step`. That of the step stays, since the script may
+        send it again."""
         for one in self._folder.glob("step-*.json"):
             if int(one.stem.removeprefix("step-")) < step:
                 one.unlink()

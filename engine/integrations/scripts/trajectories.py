@@ -31,12 +31,12 @@ def trajectories_of(
     first: int = 0,
     prefix: str = "",
 ) -> tuple[list[list[Trajectory]], int]:
-    """Return non-empty groups numbered from `first`, and the number of metrics that were not
-    finite.
+    """Return the script's non-empty groups as groups of a step, numbered from `first`, and the
+    number of metrics that were not finite. `known` has the completions sampled for the script,
+    `prefix` precedes the scenario ids.
 
     With `temperature` they are for training: every choice must have been sampled here at that
-    temperature. Raises Refused with the first that was not, ConfigError for an invalid value.
-    """
+    temperature. Raises Refused with the first that was not, ConfigError for an invalid value."""
     made: list[list[Trajectory]] = []
     dropped = 0
     for place, sent in enumerate(groups):
@@ -46,7 +46,7 @@ def trajectories_of(
             continue
         dropped += lost
         for index, attempt in enumerate(sent.trajectories):
-            where = f"group {place}, attempt {index}"
+            where = f"group {place}, trajectory {index}"
             histories = [
                 _completions_of(one, known, temperature is not None, where)
                 for one in [attempt, *attempt.additional_histories]
@@ -61,9 +61,9 @@ def trajectories_of(
 
 
 def dropped_words(step: int, dropped: int) -> str:
-    """Return a log message about metrics that were not finite."""
+    """Log message that `dropped` metrics of a step were skipped because they are not finite."""
     many = "1 metric" if dropped == 1 else f"{dropped} metrics"
-    return f"{many} of attempts of step {step} skipped: they are not finite."
+    return f"{many} of step {step} skipped: not finite."
 
 
 def _as_art(sent: SentGroup, place: int) -> ArtGroup:
@@ -92,9 +92,9 @@ def _completions_of(
             text = str((item.get("message") or {}).get("content") or "")
             raise Refused.of(
                 "outside.unknown_completion",
-                f"An answer was not sampled here, or was deleted: {text[:60]!r}.",
-                "Put the choices of model.openai_client() into the trajectory as they came, within "
-                "a few steps; answers of other models go in as plain messages.",
+                f"A completion was not sampled by Atelier, or was deleted: {text[:60]!r}.",
+                "Put the choices of model.openai_client() into the trajectory unchanged, within "
+                "a few steps. Add completions of other models as plain messages.",
                 where=where,
             )
     return completions
@@ -112,9 +112,9 @@ def _check(histories: list[list[Completion]], temperature: float, where: str) ->
         if one.temperature != temperature or one.top_p != 1:
             raise Refused.of(
                 "outside.other_temperature",
-                f"An answer was sampled at temperature {one.temperature:g} and top_p "
-                f"{one.top_p:g}; this run trains on temperature {temperature:g} and top_p 1.",
-                "Leave both out where attempts are trained on, or begin the run with the setting "
+                f"A completion was sampled at temperature {one.temperature:g} and top_p "
+                f"{one.top_p:g}; this run needs temperature {temperature:g} and top_p 1.",
+                "Omit temperature and top_p in requests that are trained on, or set "
                 "train.temperature.",
                 where=where,
             )
@@ -147,9 +147,9 @@ def _of_step(one: Trajectory, step: int) -> Trajectory:
 def branches_of(
     histories: list[list[Completion]], known: CompletionIndex, chat: ChatFormat
 ) -> tuple[list[Branch], list[Completion]]:
-    """Return token sequences of the conversations, and their completions without duplicates. A
-    completion extends the last sequence if its prompt begins with it, and starts a new one
-    otherwise."""
+    """Return token sequences of conversations (`histories`: completions in order), and their
+    completions without duplicates. A completion extends the last sequence if its prompt begins with
+    it, and starts a new one otherwise."""
     tokens: list[list[int]] = []
     spans: list[list[tuple[int, int]]] = []
     logprobs: list[list[float]] = []

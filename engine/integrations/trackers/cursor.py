@@ -35,15 +35,15 @@ class Cursor(BaseModel):
 
 
 def read_cursor(run: Path, name: TrackerName) -> Cursor | None:
-    """Return the stored cursor; None if there is none or it is damaged. The run is then sent from
-    the beginning; sinks skip duplicates where they can."""
+    """Stored position up to which a run was sent to a tracker; None if there is none or it is
+    damaged. The run is then sent from the beginning; sinks skip duplicates where they can."""
     with contextlib.suppress(OSError, ValidationError):
         return Cursor.model_validate_json(_file(run, name).read_text())
     return None
 
 
 def cursor_for(run: Path, name: TrackerName, target: str) -> Cursor:
-    """Stored cursor, or a new one if the tracker's target has changed."""
+    """Stored cursor, or a new one if it belongs to another `target` (hash by `target_of`)."""
     known = read_cursor(run, name)
     return known if known and known.target == target else Cursor(target=target)
 
@@ -65,7 +65,7 @@ def hold_tracker(run: Path, name: TrackerName) -> Iterator[None]:
         raise Refused.of(
             "track.busy",
             f"Another engine already uploads this run to {TRACKERS[name]}.",
-            "Wait for it.",
+            "Wait until it has finished.",
         ) from None
     with released(descriptor):
         yield

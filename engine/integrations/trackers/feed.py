@@ -107,8 +107,7 @@ class Feed:
         self._kinds = TRACE_KINDS if self._traced else METRIC_KINDS
 
     async def run(self) -> None:
-        """Send events until the run has ended and all are sent, or nothing has moved for a
-        while."""
+        """Send events until the run has ended and all are sent, or nothing moved for a while."""
         try:
             with hold_tracker(self.source.folder, self.name):
                 await self._send_all()
@@ -129,7 +128,7 @@ class Feed:
                 self._keep()
 
     def hurry(self, leaving: bool = False) -> None:
-        """Retry now: the run has ended, a key was added, or (`leaving`) the engine is stopping."""
+        """Send now: the run has ended, a key was added, or (`leaving`) the engine is stopping."""
         self.leaving |= leaving
         self._failures, self._moved = 0, time.monotonic()
         self.woken.set()
@@ -150,7 +149,7 @@ class Feed:
             await self._serve(python)
         except TimeoutError:
             words = f"{TRACKERS[self.name]} does not answer."
-            hint = "Unsent data follows as soon as it does."
+            hint = "Unsent data is uploaded as soon as it answers."
             problem = Problem(code="track.silent", message=words, hint=hint)
             await self._fail("failing", problem)
             return False
@@ -226,7 +225,7 @@ class Feed:
         """Count rejected items; the first one is logged."""
         for answer in (one for one in answers if one["refused"]):
             if not self._cursor.refused:
-                words = f"{TRACKERS[self.name]} {answer['words']} The rest is sent."
+                words = f"{TRACKERS[self.name]} {answer['words']} The rest is uploaded."
                 await self.source.say("warning", f"{words} The run continues.")
             self._cursor.refused += answer["refused"]
             self._cursor.refusal = answer["words"]
@@ -322,7 +321,7 @@ def view_of(
 
 
 def count_unsent(run: Path, name: TrackerName, seq: int) -> int:
-    """Return the number of steps, validations or groups after `seq` in a run folder."""
+    """Number of steps, validations or (for traces) groups of a run with events after `seq`."""
     kinds = TRACE_KINDS if name in TRACES else DATA_KINDS
     with run_reader(run) as reader:
         return reader.count_after(seq, kinds)
@@ -341,7 +340,7 @@ def missing(name: TrackerName) -> Problem:
         message=f"{TRACKERS[name]} receives nothing: its environment {environment} is not "
         "installed.",
         hint=f"Install it under Settings, Engines, or with `atelier environments install "
-        f"{environment}`; unsent data follows then.",
+        f"{environment}`; unsent data is then uploaded.",
     )
 
 

@@ -33,7 +33,7 @@ CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 
 def row_of(event: Event | UnknownEvent) -> Item | None:
-    """Return the item for one event; None if there is nothing to send."""
+    """Item with values or run state to send for one event; None if there is nothing to send."""
     item = {"seq": event.seq, "at": event.at}
     match event:
         case StepFinished():
@@ -59,7 +59,7 @@ def row_of(event: Event | UnknownEvent) -> Item | None:
 
 
 def named(ours: Mapping[str, float]) -> dict[str, float]:
-    """Return metrics under Atelier's names and, where they exist, also under ART's."""
+    """Metrics under Atelier's names (`ours`) and, where they exist, also under ART's."""
     return {**art_metrics(ours), **ours}
 
 

@@ -32,7 +32,8 @@ class TraceContext:
     (langfuse.com/integrations/native/opentelemetry)."""
 
     def spans(self, one: Trajectory, verdicts: Sequence[Verdict], at: float) -> list[Span]:
-        """Return the spans, root first. `at` is when the group was scored, in Unix seconds."""
+        """Return the spans of a trajectory, root first, with the verdicts as events. `at` is when
+        its group was scored, in Unix seconds."""
         started_at = one.started_at or at - one.duration_s
         calls = _calls(one)
         root: Span = {
@@ -49,8 +50,7 @@ class TraceContext:
         return [root, *(self._chat(one, call, started_at, root["span_id"]) for call in calls)]
 
     def _wrong(self, problem: Problem | None) -> str:
-        """Return the error message or, without `content`, only its code: messages may quote
-        texts."""
+        """Error message or, without `content`, only its code: messages may quote texts."""
         if problem is None:
             return ""
         return problem.message if self.content else problem.code
@@ -154,8 +154,7 @@ class Call:
 
 
 def _calls(one: Trajectory) -> list[Call]:
-    """Return the model calls of each branch in order; a prompt is all tokens before the sampled
-    ones."""
+    """Model calls of each branch in order; a prompt is all tokens before the sampled ones."""
     answers = [n for n, message in enumerate(one.messages) if message.role == "assistant"]
     alone = len(one.branches) == 1 and len(one.branches[0].spans) == len(answers)
     return [

@@ -11,8 +11,9 @@ TIE = 1e-9
 
 
 def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """τ-b in [−1, 1] (Kendall 1945): (concordant − discordant) / √((P − ties₁)(P − ties₂)) over the
-    P pairs. Both sides all tied: 1. One side all tied: 0. Fewer than two scores: None."""
+    """τ-b in [−1, 1] of two lists of scores for the same trajectories (Kendall 1945): (concordant −
+    discordant) / √((P − ties₁)(P − ties₂)) over the P pairs. Both sides all tied: 1. One side all
+    tied: 0. Fewer than two scores: None."""
     pairs = list(combinations(range(len(one)), 2))
     if not pairs:
         return None
@@ -25,14 +26,14 @@ def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float | None:
 
 
 def tau_of(one: Mapping[str, float], other: Mapping[str, float]) -> float | None:
-    """τ-b over the trajectories that both have scored."""
+    """τ-b of two judges (scores by trajectory id) over the trajectories that both have scored."""
     both = [name for name in one if name in other]
     return kendall_tau([one[name] for name in both], [other[name] for name in both])
 
 
 def majority(scores_J: Sequence[Mapping[str, float]], names: Sequence[str]) -> dict[str, float]:
-    """Copeland score in [0, 1]: share of the other trajectories that a majority of judges ranks
-    lower, ties as halves. Trajectories without any score are left out."""
+    """Copeland score in [0, 1] of each trajectory in `names`: share of the others that a majority
+    of judges ranks lower, ties as halves. Trajectories without any score are left out."""
     scored = [name for name in names if any(name in scores for scores in scores_J)]
     if len(scored) < 2:
         return dict.fromkeys(scored, 0.5)
@@ -49,5 +50,5 @@ def majority(scores_J: Sequence[Mapping[str, float]], names: Sequence[str]) -> d
 
 
 def order_of(one: float, other: float) -> int:
-    """Return 1 if the first score is higher, −1 if it is lower, 0 for a tie."""
+    """1 if the first score is higher than the second, −1 if it is lower, 0 for a tie."""
     return 0 if abs(one - other) <= TIE else 1 if one > other else -1

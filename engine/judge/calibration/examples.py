@@ -35,8 +35,7 @@ def examples_of_run(run: Run) -> list[JudgeExample]:
 
 
 def examples_of_label(label: Label, siblings: Sequence[Trajectory]) -> list[JudgeExample]:
-    """Example with the most and the least preferred trajectory of a label; empty without a
-    preference."""
+    """Example with the most and least preferred trajectory of a label; empty without any."""
     wins = dict.fromkeys((one.id for one in siblings), 0)
     for better, worse in preferences(label.words, list(wins)):
         wins[better] += 1
@@ -58,8 +57,8 @@ def examples_of_label(label: Label, siblings: Sequence[Trajectory]) -> list[Judg
 
 
 def nearest(examples: Sequence[JudgeExample], task: str) -> list[str]:
-    """Return the texts of the most similar examples, best first, by the Jaccard index of the words
-    of the tasks (Jaccard 1912); newer first among equals."""
+    """Return the texts of the examples most similar to `task`, best first, by the Jaccard index of
+    the words of the tasks (Jaccard 1912); newer first among equals."""
     words = set(WORD.findall(task.lower()))
     ranked = sorted(
         enumerate(examples), key=lambda pair: (-_likeness(words, pair[1].task), -pair[0])

@@ -34,7 +34,7 @@ class LabelledGroup(NamedTuple):
 
 
 def agreements(reader: RunReader) -> list[Agreement]:
-    """Agreement rows, one per judge and rubric, the most recent judge first."""
+    """Agreement with a person's labels: one row per judge and rubric, most recent judge first."""
     human = labelled_groups(reader)
     names = [name for group in human for name in group.names]
     labelled: dict[tuple[str, str], list[Verdict]] = {}
@@ -62,14 +62,15 @@ def labelled_groups(reader: RunReader) -> list[LabelledGroup]:
 
 
 def tau_over(pairs: Pairs, scores: Mapping[str, float]) -> float | None:
-    """Return (concordant − discordant) / pairs, over the person's pairs with both scores. Ties
-    count as neither. None without such pairs."""
+    """Return (concordant − discordant) / pairs of these scores, by trajectory id, with a person's
+    pairs (better, worse) that both have scores. Ties count as neither. None without such pairs."""
     known = [(a, b) for a, b in pairs if a in scores and b in scores]
     return fmean(order_of(scores[a], scores[b]) for a, b in known) if known else None
 
 
 def consistency(looks: Sequence[Pairs]) -> float | None:
-    """Return τ of the first two blind labels, over pairs that both decide; None without any."""
+    """Return τ between the first two blind labels of a group, given as pairs (better, worse), over
+    pairs that both decide; None without any."""
     if len(looks) < 2:
         return None
     first, second = set(looks[0]), set(looks[1])
@@ -78,8 +79,8 @@ def consistency(looks: Sequence[Pairs]) -> float | None:
 
 
 def order_flips(passes_by_name: Mapping[str, Sequence[float]]) -> tuple[int, int]:
-    """Return (reversed pairs, compared pairs) between consecutive passes over a group; (0, 0)
-    unless every trajectory was scored in each pass."""
+    """Return (reversed pairs, compared pairs) between consecutive judge passes over a group, from
+    each trajectory's scores by pass; (0, 0) unless every trajectory was scored in each pass."""
     if len({len(scores) for scores in passes_by_name.values()}) != 1:
         return 0, 0
     turned = compared = 0
@@ -91,7 +92,8 @@ def order_flips(passes_by_name: Mapping[str, Sequence[float]]) -> tuple[int, int
 
 
 def disagreements(reader: RunReader, judge: str, rubric: str, most: int = 50) -> list[Disagreement]:
-    """Return the pairs that a judge orders differently from the person, largest gap first."""
+    """Return up to `most` pairs that a judge with this version of its rubric orders differently
+    from the person, largest gap first."""
     found = []
     for place, labels in labels_by_place(reader).items():
         if not (siblings := reader.stored(*place)):

@@ -61,8 +61,8 @@ class Rescoring:
         self._ruler = Ruler(config, rubric, self._ledger, run.config.train.seed, lessons)
 
     async def price(self, places: Sequence[Place]) -> TrialPrice:
-        """Estimate calls and cost from the prompts of the first pass; later passes may be
-        skipped."""
+        """Estimate calls and cost of judging the groups at these places, from the prompts of the
+        first pass; later passes may be skipped."""
         calls = cached = tokens = 0
         shown: Messages = []
         usd = most = 0.0
@@ -96,7 +96,8 @@ class Rescoring:
         )
 
     async def judge(self, places: Sequence[Place]) -> AsyncGenerator[Tried, None]:
-        """Yield results by group as they complete; closing the generator cancels the rest."""
+        """Judge the groups at these places, and yield results by group as they complete; closing
+        the generator cancels the rest. Rewards stay."""
         room = asyncio.Semaphore(ALL_AT_ONCE)
 
         async def one(place: Place) -> Tried:
@@ -216,7 +217,8 @@ class Rescoring:
 
 
 def places_for(reader: RunReader, request: TryJudge) -> list[Place]:
-    """Return the requested groups, else labelled ones (newest first) and the newest of training."""
+    """Return (split, step, group) of the groups that are requested, else of labelled ones (newest
+    first) and of the newest of training."""
     if request.places:
         return request.places
     labels = (label for label in reversed(reader.labels()) if label.holds())
@@ -244,7 +246,7 @@ TASK = (
 
 
 def suggestion_messages(source: str, cases: Sequence[Disagreement]) -> Messages:
-    """Return the prompt for a better rubric, with at most `MOST` disagreements."""
+    """Prompt for a better rubric than `source`, with at most `MOST` of the disagreements."""
     shown = [
         "\n".join(
             part
@@ -266,7 +268,7 @@ def suggestion_messages(source: str, cases: Sequence[Disagreement]) -> Messages:
 
 
 def unfinished(call: Call) -> Problem | None:
-    """Return the problem of a reply that was cut or filtered, or None."""
+    """Problem of a reply that was cut off or withheld by a filter; None for a complete one."""
     if call.finish not in ("length", "content_filter"):
         return None
     cut = call.finish == "length"
@@ -274,7 +276,7 @@ def unfinished(call: Call) -> Problem | None:
         code="judge.cut" if cut else "judge.content_filter",
         message="The proposed rubric was "
         + ("cut at the judge's token limit." if cut else "withheld by a content filter."),
-        hint="Raise judge.max_tokens." if cut else "Ask another judge.",
+        hint="Raise judge.max_tokens." if cut else "Use another judge.",
     )
 
 

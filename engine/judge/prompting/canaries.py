@@ -32,8 +32,7 @@ class CanaryResult(NamedTuple):
 
     @property
     def caught(self) -> bool:
-        """Whether the canary scored no better than the median trajectory; unscored counts as
-        caught."""
+        """Whether the canary was scored no better than the median trajectory, or not at all."""
         return self.score is None or self.score <= self.others
 
 
@@ -43,7 +42,8 @@ def kind_of(turn: int) -> Kind:
 
 
 def with_canary(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
-    """Return the group and a canary at its end, with the task of the first trajectory."""
+    """Return the group with a canary at its end: a bad answer of this kind (flattery of the judge,
+    silence, bluster) to the same task."""
     first = group[0]
     start: list[Message] = []
     for message in first.messages:
@@ -62,7 +62,7 @@ def with_canary(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
 
 
 def canary_results(verdicts: Sequence[Verdict]) -> list[CanaryResult]:
-    """Results, one per judge that has scored at least one real trajectory."""
+    """Results of a judged canary, one per judge that has scored at least one real trajectory."""
     found = []
     for judge in dict.fromkeys(verdict.judge for verdict in verdicts):
         own = {v.trajectory_id: v.score for v in verdicts if v.judge == judge}

@@ -26,7 +26,8 @@ def art_messages(
     rubric: str,
     tools: list[dict[str, Any]] | None = None,
 ) -> Messages:
-    """Return ART's RULER prompt, byte for byte (openpipe-art 0.5.18, `art.rewards.ruler`)."""
+    """Return ART's RULER prompt for these conversations, byte for byte (openpipe-art 0.5.18,
+    `art.rewards.ruler`). `tools` None: none are shown."""
     common = 0
     for place, message in enumerate(message_lists[0]):
         if not all(len(one) > place and one[place] == message for one in message_lists):
@@ -60,7 +61,8 @@ def relative_messages(
     transcripts: Sequence[str], rubric: Rubric, start: str, tools: str, lessons: Sequence[str] = ()
 ) -> tuple[Messages, list[str]]:
     """Return Atelier's prompt for trajectories in this order, and the id of each, which does not
-    reveal its position."""
+    reveal its position. `start` is the beginning that all share, `tools` describes the agent's
+    tools, and `lessons` are texts of examples decided by a person."""
     secret = hashlib.sha256(
         "\0".join([rubric.source, start, *lessons, *transcripts]).encode()
     ).hexdigest()
@@ -100,7 +102,7 @@ def relative_messages(
 
 
 def correction(messages: Messages, reply: str, complaint: str) -> Messages:
-    """Return the prompt with the reply and what was wrong with it, to ask again."""
+    """Return the prompt followed by an unusable reply and what is wrong with it, to ask again."""
     return [
         *messages,
         {"role": "assistant", "content": reply},

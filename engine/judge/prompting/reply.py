@@ -40,12 +40,10 @@ class Contradiction(Exception):
 
 
 def read_reply(text: str, ids: Sequence[str], rubric: Rubric, finish: str = "") -> Reading:
-    """Parse a judge's reply and align its entries by id.
-
-    `finish` is the provider's finish_reason. A reply that was truncated or filtered, has a number
-    outside [0, 1] or contradicts itself is rejected as a whole, since its other numbers are no
-    evidence either. A missing entry, or one without a number, does not affect the others.
-    """
+    """Parse a judge's reply and align its entries by the `ids` of the trajectories. `finish` is the
+    provider's finish_reason. A reply that was truncated or filtered, has a number outside [0, 1] or
+    contradicts itself is rejected as a whole, since its other numbers are no evidence either. A
+    missing entry, or one without a number, does not affect the others."""
     if fault := _unfinished(text, finish):
         return fault
     try:
@@ -96,8 +94,8 @@ def _numbers(opinion: RolloutScore | str) -> tuple[float, dict[str, float]] | st
 
 
 def read_art_reply(text: str, count: int, finish: str = "") -> Reading:
-    """Parse a reply in ART's format: `{"scores": [{"trajectory_id", "explanation", "score"}]}`,
-    with the rules of `read_reply`."""
+    """Parse a reply in ART's format on `count` trajectories: `{"scores": [{"trajectory_id",
+    "explanation", "score"}]}`, with the rules of `read_reply`."""
     if fault := _unfinished(text, finish):
         return fault
     ids = [str(number) for number in range(1, count + 1)]
@@ -150,11 +148,9 @@ def _opinion(name: str, entry: dict[str, Any], rubric: Rubric) -> RolloutScore |
 
 
 def _share(what: str, value: Any) -> float | None:
-    """Return a number from 0 to 1, or None for anything that is not a number. Never clamps.
-
-    Raises Contradiction for other numbers: the judge then uses another scale, on which even its 1
-    has another meaning.
-    """
+    """Return a number from 0 to 1, or None for anything that is not a number. Never clamps. Raises
+    Contradiction for other numbers: the judge then uses another scale, on which even its 1 has
+    another meaning."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if not 0 <= value <= 1:
@@ -183,11 +179,9 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def json_objects(text: str) -> list[dict[str, Any]]:
-    """Return the distinct outermost JSON objects of a reply, outside its reasoning.
-
-    Empty if any object is nested too deeply, has duplicate keys or a number that is not finite. The
-    contents of malformed objects are skipped.
-    """
+    """Return the distinct outermost JSON objects of a reply, outside its reasoning. Empty if any
+    object is nested too deeply, has duplicate keys or a number that is not finite. The contents of
+    malformed objects are skipped."""
     if isinstance(whole := _parsed(text), dict):
         return [whole]
     text = without_reasoning(text)

@@ -20,7 +20,7 @@ class PlainLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark
-            raise yaml.MarkedYAMLError(problem="aliases are not taken", problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=mark)
         return super().compose_node(parent, index)
 
 
@@ -40,14 +40,14 @@ def load_rubric(file: Path) -> Rubric:
 
 
 def parse_rubric(source: str, where: str = "rubric.md") -> Rubric:
-    """Parse a rubric; front matter may list `criteria` (name, weight, words). Raises
-    ConfigError."""
+    """Parse the text of a rubric; front matter may list `criteria` (name, weight, words). `where`
+    names the file in the ConfigError for an invalid one."""
     lines = source.replace("\r\n", "\n").split("\n")
     if lines[0].strip() != FENCE:
         return Rubric(source=source, text=source.strip())
     closing = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == FENCE), None)
     if closing is None:
-        raise _wrong("its front matter has no closing line of ---", where, 1)
+        raise _wrong("its front matter has no closing --- line", where, 1)
     criteria = _criteria("\n".join(lines[1:closing]), where)
     text = "\n".join(lines[closing + 1 :]).strip()
     return Rubric(source=source, text=text, criteria=criteria)
@@ -59,13 +59,13 @@ def _criteria(front: str, where: str) -> tuple[Criterion, ...]:
     try:
         data = yaml.load(front, PlainLoader) or {}
     except UNREADABLE as error:
-        raise _wrong("its front matter holds a value that cannot be read", where, 1) from error
+        raise _wrong("its front matter has an unreadable value", where, 1) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 2 if mark else 1
         raise _wrong("its front matter is not YAML", where, line) from error
     if not isinstance(data, dict) or set(data) - {"criteria"}:
-        raise _wrong("its front matter may hold `criteria` and nothing else", where, 1)
+        raise _wrong("its front matter may contain only `criteria`", where, 1)
     entries = data.get("criteria") or []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise _wrong("`criteria` is not a list of name, weight and words", where, 1)
@@ -73,7 +73,7 @@ def _criteria(front: str, where: str) -> tuple[Criterion, ...]:
         criteria = tuple(Criterion.model_validate(entry) for entry in entries)
     except ValueError as error:
         first = str(error).splitlines()[1:3]
-        raise _wrong(f"a criterion is wrong: {' '.join(first)}", where, 1) from error
+        raise _wrong(f"a criterion is invalid: {' '.join(first)}", where, 1) from error
     names = [criterion.name for criterion in criteria]
     if len(set(names)) < len(names):
         raise _wrong("two criteria have the same name", where, 1)

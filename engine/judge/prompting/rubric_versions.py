@@ -44,7 +44,7 @@ def view_rubric(file: Path) -> RubricView:
 
 
 def save_rubric(file: Path, source: str, who: str = "") -> RubricView:
-    """Write the rubric and store it as a version. Raises ConfigError if it is invalid."""
+    """Write a rubric and store it as a version by `who`. Raises ConfigError if invalid."""
     parse_rubric(source, file.name)
     versions = view_rubric(file).versions
     if not (versions and versions[-1].source == source):
@@ -64,7 +64,7 @@ def read_versions(file: Path) -> list[RubricVersion]:
         raise ConfigError.of(
             "rubric.bad_history",
             f"The versions of the rubric cannot be read: {in_one_line(error)[:200]}.",
-            "Move the file away; the rubric itself is not changed.",
+            "Move the file away; this does not change the rubric.",
             where=str(beside),
         ) from error
     found = []
@@ -75,7 +75,7 @@ def read_versions(file: Path) -> list[RubricVersion]:
             raise ConfigError.of(
                 "rubric.bad_history",
                 "This line is not a version of a rubric.",
-                "Delete the line, or move the file away; the rubric itself is not changed.",
+                "Delete the line, or move the file away; this does not change the rubric.",
                 where=f"{beside}:{number}",
                 detail=str(error)[:500],
             ) from error

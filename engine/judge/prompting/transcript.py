@@ -15,7 +15,7 @@ LEAST_SHARE = 200
 
 
 def lines_of(trajectory: Trajectory, most_chars: int) -> str:
-    """Return the transcript in at most about `most_chars` characters."""
+    """Return a trajectory's messages as text of at most about `most_chars` characters."""
     texts = [_words(message) for message in trajectory.messages]
     heads = [_head(message) for message in trajectory.messages]
     share = max([LEAST_SHARE, *map(len, texts)])
@@ -27,7 +27,7 @@ def lines_of(trajectory: Trajectory, most_chars: int) -> str:
 
 
 def shorten_middle(text: str, most: int) -> str:
-    """Return beginning and end of a text, with a note on what is missing in between."""
+    """Text of more than `most` characters without its middle, with a note on what is missing."""
     if len(text) <= most:
         return text
     head, tail = most * 2 // 3, most // 3

@@ -44,7 +44,7 @@ class Access:
     """Addresses confirmed on another machine, in addition to those of this one."""
 
     async def open(self, name: str, log: Path) -> ProviderClient:
-        """Start a worker with the keys, or connect to that of the home machine."""
+        """Start a worker that calls providers with the keys, or use that of the home machine."""
         if self.ask_home:
             return HomeProxy(self.ask_home)
         worker = await start_worker(name, log, self.confirmed)
@@ -88,7 +88,8 @@ class BoundWorker:
         return self._child.pid
 
     async def ask(self, op: str, **fields: Any) -> Any:
-        """Send a request. Raises ConfigError for unconfirmed addresses or invalid model names."""
+        """Send operation `op` with these arguments to the worker, and return its answer. Raises
+        ConfigError for unconfirmed addresses or invalid model names."""
         if op in SENDING:
             fields["with_key"] = await asyncio.to_thread(
                 sends_key, fields["model"], fields["base_url"], self._confirmed
@@ -105,7 +106,8 @@ class BoundWorker:
 async def start_worker(
     name: str, log: Path, confirmed: frozenset[AddressConfirmation] = frozenset()
 ) -> BoundWorker:
-    """Start a worker in the `judge` environment, without keys."""
+    """Start a worker in the `judge` environment, without keys. `confirmed` are addresses confirmed
+    elsewhere."""
     python = await asyncio.to_thread(python_of, "judge")
     argv = [str(python), "-m", "engine.judge.providers.worker"]
     return BoundWorker(await Child.spawn(name, argv, cwd=ROOT, log=log), confirmed)

@@ -40,7 +40,8 @@ class Provider:
 
     @classmethod
     async def start(cls, config: JudgeConfig, access: Access, log: Path) -> "Provider":
-        """Connect and look up prices. Raises ConfigError if the price of a judge is unknown."""
+        """Start a client for the judges in `config` and look up their prices. Raises ConfigError if
+        one is unknown."""
         client = await access.open("judge", log)
         try:
             prices = {model: await price_of(client, config, model) for model in config.models}
@@ -75,7 +76,7 @@ class Provider:
         return self._prices[model].of(usage)
 
     async def lend(self, access: Access) -> None:
-        """Replace the API keys by the current ones."""
+        """Replace the worker's API keys by those of `access`."""
         await access.lend(self._client)
 
     @property
@@ -85,8 +86,9 @@ class Provider:
     async def ask(
         self, model: str, messages: Messages, rubric: str, attempt: int
     ) -> tuple[Call, float | None]:
-        """Make one call. Returns it with its reply or problem and, if a retry may help, the seconds
-        to wait before."""
+        """Make one call, with version `rubric` of the rubric on record and retries before it
+        (`attempt`). Returns it with its reply or problem and, if a retry may help, the seconds to
+        wait before."""
         config, key = self._config, self.key_of(model, messages)
         start_s = time.monotonic()
         async with self._room:
@@ -130,7 +132,8 @@ class Provider:
 async def price_of(
     client: ProviderClient, config: JudgeConfig | EvaluateConfig, model: str
 ) -> Price:
-    """Return the price of a model. Raises ConfigError if it is unknown."""
+    """Return the price of a model: of the settings, else of the client's list. Raises ConfigError
+    if it is unknown."""
     if config.price_prompt is not None and config.price_completion is not None:
         return Price(config.price_prompt / 1e6, config.price_completion / 1e6)
     if config.base_url:

@@ -28,9 +28,10 @@ class Account:
         self.spent = spent
 
     async def open(self, key: str, model: str, most: float, attempt: str = "") -> str | None:
-        """Reserve the maximum cost of a call and record it. Returns the id of the call, or None if
+        """Reserve and record the maximum cost (`most`, USD) of a call with this cache key.
+        `attempt` is the trajectory id if a rollout makes it. Returns the id of the call, or None if
         it exceeds the budget."""
-        async with self._run.purse.counting:
+        async with self._run.budget.counting:
             if self._budget is not None and self.spent() + most > self._budget:
                 return None
             call_id = uuid.uuid4().hex
@@ -53,10 +54,11 @@ class Ledger:
         return self._account.spent()
 
     async def ask(self, model: str, messages: Messages, rubric: str) -> Call:
-        """Return the stored call for this prompt, or make a new one, with retries. A call beyond
-        the budget has that problem and is not stored, so that it can be made later."""
+        """Return the stored call for this prompt, or make a new one, with retries. `rubric` is its
+        version. A call beyond the budget has that problem and is not stored, so that it can be made
+        later."""
         key = self._provider.key_of(model, messages)
-        async with self._run.purse.questions.setdefault(
+        async with self._run.budget.questions.setdefault(
             key, asyncio.Lock()
         ):  # asked twice at once: paid once
             if known := self._run.reader.call(key):

@@ -70,7 +70,7 @@ WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
     (
         litellm.RateLimitError,
         "rate_limit",
-        "The provider kept refusing: too many requests.",
+        "The provider kept rejecting requests: rate limit.",
         "Lower {section}.concurrency, or try again later.",
     ),
     (
@@ -223,7 +223,7 @@ class Worker:
 
 
 def meter(reply: Any) -> dict[str, Any]:
-    """Return the tokens of a reply; `metered` if the provider reported plausible counts."""
+    """Reply's numbers of tokens; `metered`: whether the provider reported plausible ones."""
     usage = getattr(reply, "usage", None)
     prompt, completion = (_count(usage, f"{name}_tokens") for name in ("prompt", "completion"))
     if not prompt or completion is None:  # litellm makes up zeros
@@ -232,13 +232,12 @@ def meter(reply: Any) -> dict[str, Any]:
 
 
 def _count(usage: Any, name: str) -> int | None:
-    """Return a token count, or None if it is invalid."""
     value = getattr(usage, name, None)
     return value if isinstance(value, int) and value >= 0 else None
 
 
 def problem_of(error: Exception, keys: dict[str, str], op: str) -> dict[str, str]:
-    """Return an error as a problem, worded for the operation and without any key."""
+    """Return the fields of a problem for an error in operation `op`, without any of the `keys`."""
     detail, caller = str(error)[:2000], CALLERS[op]
     for key in filter(None, keys.values()):
         detail = detail.replace(key, "…")
@@ -260,7 +259,8 @@ def problem_of(error: Exception, keys: dict[str, str], op: str) -> dict[str, str
 
 
 def waiting_time(error: BaseException, attempt: int) -> float:
-    """Seconds before a retry: the provider's Retry-After, else exponential back-off with jitter."""
+    """Seconds before a retry: the provider's Retry-After, else exponential back-off with jitter
+    after `attempt` earlier retries."""
     response = getattr(error, "response", None)
     header = getattr(response, "headers", {}).get("retry-after") if response is not None else None
     try:

@@ -40,7 +40,7 @@ def limits(device: torch.device, dtype: torch.dtype) -> Limits:
 
 @torch.inference_mode()
 def measure_peak(dtype: torch.dtype, device: torch.device = CPU, rows: int = 0) -> float:
-    """FLOP/s of a matrix product with `rows` rows (else enough for the best rate)."""
+    """FLOP/s of a matrix product with `rows` rows (0: enough for the best rate)."""
     side = SIDES[device.type]
     rows = rows or (side if device.type == "cuda" else ROWS)
     left = torch.ones(rows, side, dtype=dtype, device=device)

@@ -55,13 +55,14 @@ def prepare() -> None:
 
 
 def serve_forks(requests: socket.socket, life: int) -> None:
-    """Set the command line that `ps` shows, and answer requests."""
+    """Answer fork requests on a socket until the engine exits (end of file on `life`)."""
     show_command("fork-server of torch processes")
     answer_requests(requests, life)
 
 
 def answer_requests(requests: socket.socket, life: int) -> None:
-    """Fork a process for each request, until the engine exits or `IDLE_S` pass."""
+    """Fork a process for each request, until the engine exits (end of file on descriptor `life`) or
+    none came for `IDLE_S`."""
     while True:
         ready, _, _ = select.select([requests.fileno(), life], [], [], IDLE_S)
         if life in ready or not ready:

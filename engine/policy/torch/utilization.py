@@ -36,8 +36,8 @@ class TrainEffort:
             before = tokens
 
     def ran(self, plan: TreePlan, places: int, predictions: int, reference: bool) -> None:
-        """Record a micro-batch: number of distinct scored places, number of log-probs, and whether
-        the base model ran over it too."""
+        """Record a micro-batch: number of distinct scored `places`, number of log-probs
+        (`predictions`), and whether the base model ran over it too (`reference`)."""
         shape, tokens = self._shape, plan.tokens_1S.shape[1]
         pairs = sum(plan.pairs(window) for window in shape.windows) / shape.layers
         self._forwarded += tokens
@@ -72,15 +72,16 @@ class SampleEffort:
         self._seconds = self._needed_s = self._done_s = 0.0
 
     def joined(self, computed: int, reused: int) -> None:
-        """Record a prompt: its tokens to compute, and its cached tokens."""
+        """Record a prompt by its numbers of tokens to compute and of cached (`reused`) tokens."""
         self._computed += computed
         self._reused += reused
 
     def ran(
         self, pieces: Sequence[tuple[int, int]], padded_keys: int, limits: Limits, seconds: float
     ) -> None:
-        """Record one pass: the tokens of every row as (start, end), and the keys that single tokens
-        attended to, those of idle rows and padded contexts included."""
+        """Record one forward pass of `seconds`: the tokens of every row as (start, end), and the
+        keys that single tokens attended to, those of idle rows and padded contexts included.
+        `limits`: peak rates of the machine."""
         shape, rows = self._shape, len(pieces)
         tokens = sum(end - start for start, end in pieces)
         pairs = [shape.pairs(start, end) for start, end in pieces]
@@ -97,7 +98,7 @@ class SampleEffort:
         self._rows += rows
 
     def take(self) -> dict[str, float]:
-        """Metrics since the last call; empty if nothing was sampled."""
+        """Utilisation metrics since the last call; empty if nothing was sampled."""
         if not self._steps:
             return {}
         prompts = self._computed + self._reused

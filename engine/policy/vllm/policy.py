@@ -11,22 +11,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from engine.policy.base import (
-    AdamStep,
-    OnRestart,
-    Pair,
-    Policy,
-    PolicyInfo,
-    PolicySpec,
-    PreferenceModel,
-    Progress,
-    SampledToken,
-    SampleRequest,
-    ScoreBatch,
-    Scores,
-    TrainBatch,
-    TrainItem,
-)
+from engine.policy import base
 from engine.policy.logprob_gap import mean_gap, stale_or_different
 from engine.policy.vllm.process import ServerPlace, ServerPlan
 from engine.policy.vllm.sampler import VllmSampler
@@ -38,7 +23,7 @@ CANARY_TOKENS = 128
 class VllmPolicy:
     """Policy with a trainer and a vLLM server."""
 
-    def __init__(self, trainer: Policy, log: Path, place: ServerPlace) -> None:
+    def __init__(self, trainer: base.Policy, log: Path, place: ServerPlace) -> None:
         self._trainer, self._log, self._place = trainer, log, place
         self._scratch = Path(tempfile.mkdtemp(prefix="atelier-adapters-"))
         self._sampler: VllmSampler | None = None
@@ -47,14 +32,14 @@ class VllmPolicy:
         self._trainer_logprobs: list[float] = []
         """Trainer's log-probs of the fixed text at the last publication; empty after a restore."""
         self.version = 0
-        self.on_restart: OnRestart | None = None
+        self.on_restart: base.OnRestart | None = None
 
     @property
-    def on_progress(self) -> Progress:
+    def on_progress(self) -> base.Progress:
         return self._trainer.on_progress
 
     @on_progress.setter
-    def on_progress(self, progress: Progress) -> None:
+    def on_progress(self, progress: base.Progress) -> None:
         self._trainer.on_progress = progress
 
     @property
@@ -65,7 +50,7 @@ class VllmPolicy:
     def pids(self) -> list[int]:
         return [*self._trainer.pids, *(self._sampler.pids if self._sampler else [])]
 
-    async def load(self, spec: PolicySpec) -> PolicyInfo:
+    async def load(self, spec: base.PolicySpec) -> base.PolicyInfo:
         start_s = time.monotonic()
         spec = _in_one_precision(spec, self._place.cuda)
         info = self._info = await self._trainer.load(spec)
@@ -83,7 +68,7 @@ class VllmPolicy:
         update = {"seconds": time.monotonic() - start_s, "sampler": self._sampler.words}
         return info.model_copy(update=update)
 
-    async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
+    async def sample(self, request: base.SampleRequest) -> AsyncIterator[list[base.SampledToken]]:
         eos = [] if request.ignore_eos else self._info.eos_tokens
         async for tokens in self._served.sample(request, [*eos, *request.stop_tokens]):
             yield tokens
@@ -97,23 +82,23 @@ class VllmPolicy:
     async def sampling(self) -> dict[str, float]:
         return await self._served.prompt_sharing()
 
-    async def score(self, batch: ScoreBatch) -> list[Scores]:
+    async def score(self, batch: base.ScoreBatch) -> list[base.Scores]:
         await self._rest()
         return await self._trainer.score(batch)
 
-    async def features(self, items: list[TrainItem]) -> list[list[float]]:
+    async def features(self, items: list[base.TrainItem]) -> list[list[float]]:
         return await self._trainer.features(items)
 
     async def fit_preferences(
-        self, features_ND: list[list[float]], pairs: list[Pair]
-    ) -> PreferenceModel:
+        self, features_ND: list[list[float]], pairs: list[base.Pair]
+    ) -> base.PreferenceModel:
         return await self._trainer.fit_preferences(features_ND, pairs)
 
-    async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
+    async def forward_backward(self, batch: base.TrainBatch) -> dict[str, float]:
         await self._rest()
         return await self._trainer.forward_backward(batch)
 
-    async def optim_step(self, step: AdamStep) -> dict[str, float]:
+    async def optim_step(self, step: base.AdamStep) -> dict[str, float]:
         return await self._trainer.optim_step(step)
 
     async def optim_reset(self) -> None:
@@ -183,14 +168,16 @@ class VllmPolicy:
         """Log-probs of the canary by the trainer; the server samples the canary first."""
         if not self._canary:
             start = self._info.eos_tokens[:1] or [1]
-            request = SampleRequest(tokens=start, max_tokens=CANARY_TOKENS, ignore_eos=True, seed=0)
+            request = base.SampleRequest(
+                tokens=start, max_tokens=CANARY_TOKENS, ignore_eos=True, seed=0
+            )
             parts = [part async for part in self.sample(request)]
             self._canary = start + [token.token for part in parts for token in part]
-        item = TrainItem(tokens=self._canary, spans=[(1, len(self._canary))])
-        return (await self._trainer.score(ScoreBatch(items=[item])))[0].logprobs
+        item = base.TrainItem(tokens=self._canary, spans=[(1, len(self._canary))])
+        return (await self._trainer.score(base.ScoreBatch(items=[item])))[0].logprobs
 
 
-def _in_one_precision(spec: PolicySpec, cuda: bool) -> PolicySpec:
+def _in_one_precision(spec: base.PolicySpec, cuda: bool) -> base.PolicySpec:
     """Spec with the precision of both sampler and trainer. On the CPU that is float32: vLLM's
     adapters are an order of magnitude slower in bfloat16 there, and the two agree to 1e-4 nats."""
     if spec.model.dtype != "auto" or cuda:

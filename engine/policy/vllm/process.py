@@ -75,11 +75,11 @@ class ServerPlan(Value):
 
     @property
     def step_tokens(self) -> int:
-        """Maximum tokens per step; on the CPU an adapter's cost is superlinear."""
+        """Maximum tokens per engine step; less on the CPU, where adapters cost more."""
         return 8192 if self.place.cuda else 512
 
     def arguments(self, socket: Path) -> list[str]:
-        """Command-line arguments of the server."""
+        """Command-line arguments of vLLM's server, which will listen on this Unix socket."""
         pairs = {
             "--model": self.model_path,
             "--served-model-name": BASE,
@@ -167,15 +167,15 @@ class ServerProcess:
 
     @property
     def pids(self) -> list[int]:
-        """PIDs of all its processes."""
+        """PIDs of the server and its child processes."""
         return [process.pid for process in self._look()]
 
     def stopped(self) -> bool:
-        """Whether one of its processes is stopped by a signal."""
+        """Whether one of the server's processes is stopped by a signal (SIGSTOP), not ended."""
         return any(_status(process) == psutil.STATUS_STOPPED for process in self._look())
 
     def cpu_seconds(self) -> float:
-        """CPU seconds of all its processes."""
+        """CPU seconds of the server and its child processes."""
         return sum(_cpu_seconds(process) for process in self._look())
 
     async def kill(self) -> None:
@@ -201,8 +201,8 @@ class ServerProcess:
         errors = ERROR.findall(text)  # the first is the cause, the others what came of it
         return Problem(
             code="sampler.not_started",
-            message=f"vLLM did not start: {errors[0][:300] if errors else 'it said nothing'}",
-            hint='The run\'s log says more; backend.sampler = "torch" samples without it.',
+            message=f"vLLM did not start: {errors[0][:300] if errors else 'no output'}",
+            hint='See the run\'s log; backend.sampler = "torch" samples without it.',
             detail=text[-LOG_CHARS:],
         )
 
@@ -218,8 +218,8 @@ class ServerProcess:
 
 
 def python_with_vllm(cuda: bool) -> Path:
-    """Interpreter with vLLM: the engine's own, or without a GPU that of the CPU environment,
-    installed at first use. Raises PolicyError, EnvironmentMissing."""
+    """Interpreter with vLLM: the engine's own or, unless it is for CUDA, that of the CPU
+    environment, installed at first use. Raises PolicyError, EnvironmentMissing."""
     if importlib.util.find_spec("vllm"):
         return Path(sys.executable)
     if cuda:
@@ -265,7 +265,7 @@ def _no_memory(plan: ServerPlan, text: str) -> Problem:
         code="sampler.out_of_memory",
         message=f"vLLM has too little memory for {rows} sequences of {context} tokens.",
         hint=f"Set model.max_context to {max(64, context // 2)}, or agent.concurrency to "
-        f"{max(1, rows // 2)}, or give it more with backend.memory_share.",
+        f"{max(1, rows // 2)}, or raise backend.memory_share.",
         where="backend.memory_share",
         detail=text[-LOG_CHARS:],
     )

@@ -71,7 +71,8 @@ class VllmSampler:
     async def sample(
         self, request: SampleRequest, stops: list[int]
     ) -> AsyncIterator[list[SampledToken]]:
-        """Yield tokens, sampled to the end with the adapter that is current at the start."""
+        """Yield sampled tokens; the adapter that is current at the start is used to the end.
+        `stops`: token ids that end the completion. A server that dies is replaced."""
         name, sampled = self.current, list[int]()
         self._under_way[name] += 1
         try:
@@ -89,7 +90,7 @@ class VllmSampler:
             self._under_way[name] -= 1
 
     async def ask(self, question: Callable[[VllmServer], Awaitable[T]]) -> T:
-        """Ask the running server; repeated once if it died during the request."""
+        """Answer of `question` to the running server; asked again if it died meanwhile."""
         while True:
             server = await self._awake()
             try:
@@ -98,7 +99,8 @@ class VllmSampler:
                 await self._revive(server, gone)
 
     async def offer(self, name: str, folder: Path) -> None:
-        """Load a further adapter. Raises PolicyError if the server refuses it."""
+        """Load the adapter in a PEFT folder under `name`, not yet used. Raises PolicyError if the
+        server refuses it."""
         await self.ask(lambda server: server.load_adapter(name, folder))
         self._folders[name] = folder
 
@@ -108,13 +110,13 @@ class VllmSampler:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def use(self, name: str) -> None:
-        """Use an adapter for new requests; adapters without active requests are unloaded."""
+        """Use a loaded adapter for new requests; adapters without active requests are unloaded."""
         self.current, self._restarts = name, 0
         for old in [n for n in self._folders if n != name and not self._under_way[n]]:
             await self.take_back(old)
 
     async def prompt_sharing(self) -> dict[str, float]:
-        """Share of prompt tokens that were computed, not cached, since the last call."""
+        """Metric: share of prompt tokens that were computed, not cached, since the last call."""
         now = await self.ask(VllmServer.counters)
         queries, hits = (max(0.0, now[n] - self._prompt_tokens[n]) for n in ("queries", "hits"))
         self._prompt_tokens = now
@@ -134,7 +136,7 @@ class VllmSampler:
             self._holding.close()
 
     async def rest(self, cache_only: bool) -> None:
-        """Release GPU memory unless requests are active."""
+        """Release GPU memory (`cache_only`: of keys and values) unless requests are active."""
         async with self._turn:
             if self._asleep or any(self._under_way.values()):
                 return
@@ -162,8 +164,7 @@ class VllmSampler:
                     await self._replace(gone.problem)
 
     async def _replace(self, why: Problem) -> None:
-        """Start another server. If the caller is cancelled, later callers wait for the same
-        start."""
+        """Start another server. If the caller is cancelled, later ones wait for the same start."""
         if self._closed:
             raise ChildDied(why)
         if self._starting is None:

@@ -63,7 +63,7 @@ class VllmServer:
 
     @classmethod
     async def start(cls, plan: ServerPlan, log: Path) -> "VllmServer":
-        """Start a server; returns after a successful probe. Raises PolicyError with its error."""
+        """Start a server; returns after a successful probe. Raises PolicyError on failure."""
         process = await ServerProcess.spawn(plan, log)
         server = cls(process)
         try:
@@ -89,7 +89,8 @@ class VllmServer:
     async def complete(
         self, request: SampleRequest, model: str, stops: list[int]
     ) -> AsyncIterator[list[SampledToken]]:
-        """Yield tokens as they are sampled. `stops` end the completion and are part of it."""
+        """Yield tokens of model or adapter `model` as they are sampled. The token ids `stops` end
+        the completion and are part of it."""
         body = {
             "model": model,
             "cache_salt": model,
@@ -117,7 +118,7 @@ class VllmServer:
                         yield _tokens(json.loads(line[6:]), request.top_logprobs)
 
     async def logprobs(self, tokens: list[int], model: str) -> list[float]:
-        """Log-probs of each token after the first, at temperature 1."""
+        """Log-probs of each token after the first by model or adapter `model`, at temperature 1."""
         answer = await self._call(
             "/v1/completions",
             {"model": model, "prompt": tokens, "max_tokens": 1, "prompt_logprobs": 0,
@@ -134,7 +135,7 @@ class VllmServer:
         await self._call("/v1/unload_lora_adapter", {"lora_name": name})
 
     async def sleep(self, cache_only: bool) -> None:
-        """Release GPU memory: keys and values, or also the weights (kept in RAM)."""
+        """Release GPU memory of keys and values and, unless `cache_only`, of weights."""
         await self._call("/release_kv_cache_memory" if cache_only else "/sleep?level=1&mode=wait")
 
     async def wake(self) -> None:
@@ -180,7 +181,8 @@ class VllmServer:
             raise PolicyError(problem) from error
         if len(tokens) != 1:
             raise PolicyError.of(
-                "sampler.not_started", f"vLLM answered a probe of one token with {len(tokens)}."
+                "sampler.not_started",
+                f"vLLM returned {len(tokens)} tokens for a test request of one.",
             )
         self.version = (await self._http.get("/version", timeout=CALL_S)).json()["version"]
 
@@ -237,7 +239,7 @@ class VllmServer:
             if standing > STANDSTILL_S:
                 self._gone = _gone("one of its processes was stopped by a signal")
             elif (silence > SILENCE_S and idle > SILENCE_S / 2) or silence > PATIENCE_S:
-                self._gone = _gone(f"it hung: not a token in {silence:.0f} s")
+                self._gone = _gone(f"it hung: no token for {silence:.0f} s")
             if self._gone:
                 return await self._process.kill()
         self._gone = _gone("its process ended")

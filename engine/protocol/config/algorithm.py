@@ -185,9 +185,8 @@ class Algorithm(Section):
     kl: Annotated[float, Field(ge=0, le=10)] = 0.0
     """Weight of the KL divergence to the base model; 0 skips its forward pass."""
     kl_in: Literal["loss", "advantage", "reward"] = "loss"
-    """Placement of the KL penalty: k3 in the loss (GRPO); in the advantage, kl · (mean k1 −
-    k1) (ART); or in the reward, kl · k1 subtracted from each token and all later ones
-    (REINFORCE++)."""
+    """Placement of the KL penalty: k3 in the loss (GRPO); in the advantage, kl · (mean k1 − k1)
+    (ART); or in the reward, kl · k1 subtracted from each token and all later ones (REINFORCE++)."""
     entropy: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """Weight of the entropy bonus: mean token entropy, subtracted from the loss. 0 disables it."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
@@ -256,7 +255,7 @@ def _contradiction(a: Algorithm) -> str:
     is valid."""
     plain, value = a.advantage.kind == "reward", a.credit.kind == "value"
     if a.kl_in != "loss" and not a.kl:
-        return f'has kl_in "{a.kl_in}" with kl 0: give kl a weight, or leave kl_in out'
+        return f'has kl_in "{a.kl_in}" with kl 0: set kl above 0, or omit kl_in'
     if a.ratio_to == "sampler" and a.correction.kind in ("token_mask", "sequence_mask"):
         return (
             f'has correction "{a.correction.kind}" with ratio_to "sampler", which leaves nothing '

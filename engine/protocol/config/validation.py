@@ -26,7 +26,8 @@ def changed_config(config: ProjectConfig, overrides: dict[str, Any]) -> ProjectC
 
 
 def config_problems(values: dict[str, Any], text: str = "") -> list[Problem]:
-    """Find the problems of nested settings, as parsed from TOML; `text` is the file, if any."""
+    """Find the problems of nested settings, as parsed from TOML; `text` is the file, from which
+    line numbers are taken (empty: none)."""
     try:
         ProjectConfig.model_validate(values)
     except ValidationError as error:
@@ -36,10 +37,8 @@ def config_problems(values: dict[str, Any], text: str = "") -> list[Problem]:
 
 def set_key(values: Any, key: str, value: Any, new_table: Callable[[], Any] = dict) -> None:
     """Set a dotted key ("train.lr") in nested tables, in place; the value None removes it.
-
     `new_table` creates a missing section. Raises ConfigError for a key below a value that is not a
-    table.
-    """
+    table."""
     *sections, name = key.split(".")
     for section in sections:
         if not isinstance(values, dict):

@@ -20,8 +20,7 @@ COUNTED = (
     "call.closed",
     "log.written",
 )
-"""Event kinds that are counted instead of sent; the newest `log.written` events are sent as well.
-"""
+"""Event kinds counted instead of sent; the newest `log.written` events are sent as well."""
 
 LINES_KEPT = 2000
 

@@ -90,7 +90,7 @@ class RunProgress:
         return self
 
     def fold_progress(self, event: Event | UnknownEvent) -> None:
-        """Apply one stored event."""
+        """Update the progress by one stored event."""
         self.at = max(self.at, event.at)
         if status := STATUS_AFTER.get(type(event)):
             self.status, self.status_seq = status, event.seq or self.status_seq

@@ -37,8 +37,8 @@ def ignored(config: ProjectConfig, cards: int | None = None) -> dict[str, str]:
     no_card = "the engine computes on the CPU"
     if config.train.staleness and backend.sampler == "torch":
         reasons["train.staleness"] = (
-            "one process samples and trains in turn, so nothing overlaps; a vLLM server can "
-            "sample meanwhile"
+            "one process alternates sampling and training, so nothing overlaps; a vLLM server "
+            "samples during training"
         )
     for key, is_set in (
         ("backend.memory_share", backend.memory_share is not None),

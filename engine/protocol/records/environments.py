@@ -18,7 +18,7 @@ EnvironmentStage = Literal[
     "checking",
     "downloading",
     "installing",
-    "trying",
+    "testing",
     "verifying",
     "removing",
 ]

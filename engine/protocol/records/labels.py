@@ -145,10 +145,9 @@ class Agreement(Value):
 
 
 def preferences(words: Sequence[Word], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Derive (better, worse) pairs of trajectory ids from labels, restricted to ids in `names`.
-
-    Ties give no pair; nor do pairs that a later label contradicts.
-    """
+    """Derive (better, worse) pairs of trajectory ids from a person's statements (`words`) in
+    labels, oldest first, restricted to ids in `names`. Ties give no pair; nor do pairs that a later
+    label contradicts."""
     held: dict[frozenset[str], tuple[str, str] | None] = {}
     values = {
         word.trajectory_id: word.value

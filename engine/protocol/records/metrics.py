@@ -146,11 +146,11 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
             "Mean difference of sampler and trainer log-probs of a sampled token.",
             "above 0.001 in float32, above 0.1 in bfloat16",
         ),
-        ("logprob_gap/p99", "nats", "99th percentile of that difference."),
+        ("logprob_gap/p99", "nats", "99th percentile of the log-prob difference per token."),
         (
             "logprob_gap/max",
             "nats",
-            "Largest difference on one token.",
+            "Largest log-prob difference of a token.",
             "above 0.001 in float32, above 0.5 in bfloat16",
         ),
         (
@@ -175,12 +175,12 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
             "publish_gap",
             "nats",
             "Log-prob difference of sampler and trainer on a fixed text after the update.",
-            "the run stops if rounding does not explain it",
+            "the run stops if it exceeds rounding errors",
         ),
         (
             "publish_moved",
             "nats",
-            "Change of the policy's log-probs on a fixed text; vLLM has to show the same.",
+            "Change of the policy's log-probs on a fixed text; vLLM must show the same change.",
         ),
         (
             "staleness",
@@ -199,7 +199,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "hardware/train",
             "share",
-            "All executed training work, including padding and repeated prefixes, as such a share.",
+            "Executed training work, with padding and repeated prefixes, as a share of the peak.",
         ),
         (
             "goodput/sample",
@@ -207,18 +207,18 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
             "Shortest possible sampling time as a share of the measured one.",
             "below 5 %: few concurrent rollouts, or other processes on the cores",
         ),
-        ("hardware/sample", "share", "The same, including padding."),
+        ("hardware/sample", "share", "As goodput/sample, but padding counts as necessary work."),
         ("rows/sample", "sequences", "Mean number of sequences sampled concurrently."),
         (
             "sharing/train",
             "share",
             "Computed tokens as a share of those without prefix sharing; lower is less work.",
-            "100 % although prompts are shared: raise train.batch_tokens",
+            "If this is 100 % although prompts are shared, raise train.batch_tokens",
         ),
         (
             "sharing/sample",
             "share",
-            "Computed prompt tokens as a share of all; the others were cached.",
+            "Computed prompt tokens as a share of all prompt tokens; the rest were cached.",
         ),
         ("tokens/forwarded", "tokens", "Tokens in the trainer's forward passes."),
         ("tokens_per_s/sample", "tokens/s", "Sampled tokens per second of the sampling phase."),
@@ -236,5 +236,5 @@ _BY_KEY = {metric.key: metric for metric in METRICS}
 
 
 def metric(key: str) -> Metric | None:
-    """Return the documentation of a key of `step.finished`; None for an unknown key."""
+    """Documentation of a metric by its key in `step.finished`; None for an unknown key."""
     return _BY_KEY.get(key) or _BY_KEY.get(f"{key.rpartition('/')[0]}/*")

@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Label stored in each of its trajectories."""
+        """Name of contestant and variant, stored in each of its trajectories."""
         name = self.contestant.name
         return f"{name} · {self.variant.name}" if self.variant else name
 
@@ -72,8 +72,8 @@ class EvaluationPlan(Value):
 
     @property
     def entries(self) -> list[Entry]:
-        """All contestants in order, each with all variants. The index within a group is entry ·
-        attempts + attempt."""
+        """All contestants in order, each with all variants. A trajectory's index within its group
+        is entry · attempts + attempt."""
         variants: list[SystemPrompt | None] = [*self.variants] or [None]
         return [Entry(one, variant) for one in self.contestants for variant in variants]
 

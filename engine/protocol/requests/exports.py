@@ -49,9 +49,9 @@ class ExportCheckpoint(Request):
     @model_validator(mode="after")
     def _check_dtype(self) -> "ExportCheckpoint":
         if self.format == "adapter" and self.dtype not in (None, "float32"):
-            raise ValueError("an adapter is kept in float32, as it was trained")
+            raise ValueError("an adapter is exported in float32, as trained")
         if self.format == "merged" and self.dtype == "q8_0":
-            raise ValueError("q8_0 is a precision of gguf")
+            raise ValueError("q8_0 is available only for gguf")
         return self
 
 

@@ -116,7 +116,9 @@ class HostReport(Value):
 class HostTick(Value):
     """Progress of a job on a server; never stored."""
 
-    stage: Literal["looking", "bringing", "installing", "trying", "syncing", "fetching", "removing"]
+    stage: Literal[
+        "surveying", "uploading", "installing", "testing", "syncing", "fetching", "removing"
+    ]
     words: str
     done: int = 0
     total: int = 0

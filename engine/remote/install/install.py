@@ -87,20 +87,20 @@ class Installer:
                 await self._fill(uv)
                 await self._try()
             await self._shell.run(SWITCH, what="switch engines", id=self.id)
-            await self._shell.run(SWEEP, what="clear away older engines")
+            await self._shell.run(SWEEP, what="delete older engines")
         return self.id
 
     async def _own(self) -> None:
         """Create and mark the base folder. Raises Refused if it contains other files."""
         try:
-            await self._shell.run(OURS, what="make our folder", mark=MARK)
+            await self._shell.run(OURS, what="create Atelier's folder", mark=MARK)
         except LaunchError as error:
             if "exit 76" not in error.problem.message:
                 raise
             raise Refused.of(
                 "host.folder_not_ours",
                 f"{self._shell.base} on {self._shell.connection.server} contains other files.",
-                "Use an empty or a new folder for the server.",
+                "Choose an empty or new installation folder.",
             ) from None
 
     @contextlib.asynccontextmanager
@@ -140,7 +140,7 @@ class Installer:
 
     async def _bring_uv(self) -> str:
         """Upload the pinned uv for the server's architecture; returns its path on the server."""
-        self._tell(HostTick(stage="bringing", words="uv"))
+        self._tell(HostTick(stage="uploading", words="uv"))
         report = self._report
         (wheel,) = await bring_wheels("uv", report.machine, report.libc, "3.11", self._hear)
         program = await asyncio.to_thread(_program, wheel)
@@ -155,13 +155,13 @@ class Installer:
         await self._bring([(packed.file, target, packed.sha256)])
         await self._shell.run(
             'mkdir -p "$home" && tar -xzf "$packed" -C "$home"',
-            what="unpack our source",
+            what="unpack Atelier's source",
             home=self._home,
             packed=target,
         )
 
     async def _make_environment(self, uv: str) -> None:
-        self._tell(HostTick(stage="installing", words="an empty environment"))
+        self._tell(HostTick(stage="installing", words="a Python environment"))
         known = self._report.python.partition(" ")[2]
         await self._shell.run(
             UV + 'if ! "$home/.venv/bin/python" -c "" 2>/dev/null; then\n'
@@ -186,7 +186,7 @@ class Installer:
             return self._offline
         if self._report.engine == "engine-cpu":
             return True
-        self._tell(HostTick(stage="looking", words="whether it reaches the package index"))
+        self._tell(HostTick(stage="surveying", words="access to the package index"))
         try:
             await self._shell.run(
                 UV + "export UV_HTTP_TIMEOUT=10 UV_HTTP_RETRIES=1\n"
@@ -224,7 +224,7 @@ class Installer:
             for one in wheels
         )
         await self._shell.run(
-            'cat > "$home/wheels.txt"', lines.encode(), what="note the wheels", home=self._home
+            'cat > "$home/wheels.txt"', lines.encode(), what="list the wheels", home=self._home
         )
         await self._installing(
             UV + '"$uv" --no-config pip install --quiet --python "$python" --no-deps --offline '
@@ -256,7 +256,7 @@ class Installer:
 
     async def _try(self) -> None:
         """Import the main packages on the server, then mark the engine as complete."""
-        self._tell(HostTick(stage="trying", words="the engine"))
+        self._tell(HostTick(stage="testing", words="the engine"))
         locks = LOCKS[self._report.engine]
         stamp = {
             name: sha256_of(checkout() / "packaging" / "locks" / f"{name}.txt") for name in locks
@@ -266,7 +266,7 @@ class Installer:
             'cd "$home" && "$python" -c "$probe" && cat > .venv/atelier-installed.json &&'
             ' echo "$mark" > ready.new && sync ready.new && mv -f ready.new ready',
             json.dumps(stamp).encode(),
-            what="start the engine that was installed",
+            what="start the installed engine",
             home=self._home,
             python=self._python,
             probe=PROBE,
@@ -282,18 +282,17 @@ class Installer:
             def sent(count: int, name: str = file.name) -> None:
                 nonlocal done
                 done += count
-                self._tell(HostTick(stage="bringing", words=name, done=done, total=total))
+                self._tell(HostTick(stage="uploading", words=name, done=done, total=total))
 
             await upload_file(self._shell, file, target, sha256, sent, mode)
 
     def _hear(self, words: str, done: int, total: int) -> None:
         """Report the progress of wheel downloads to this machine."""
-        self._tell(HostTick(stage="looking", words=words, done=done, total=total))
+        self._tell(HostTick(stage="surveying", words=words, done=done, total=total))
 
 
 async def roll_back(shell: Shell) -> str:
-    """Switch to the previous engine; returns its id. Raises LaunchError, Refused if there is
-    none."""
+    """Switch to the previous engine; returns its id. Raises LaunchError, Refused without one."""
     output = await shell.run('basename "$(readlink "$base/previous")"')
     before = output.strip()
     if not before:
@@ -313,10 +312,10 @@ async def remove_all(shell: Shell) -> None:
     if output.strip() != "ours":
         raise Refused.of(
             "host.folder_not_ours",
-            f"{shell.base} on {shell.connection.server} is not a folder of Atelier: nothing was "
-            "removed.",
+            f"{shell.base} on {shell.connection.server} was not created by Atelier: nothing "
+            "was deleted.",
         )
-    await shell.run('rm -rf "$base"', what="remove our folder")
+    await shell.run('rm -rf "$base"', what="delete Atelier's folder")
 
 
 def _program(wheel: Wheel) -> Path:
@@ -337,5 +336,5 @@ def _busy(shell: Shell, who: str) -> Refused:
     return Refused.of(
         "host.busy",
         f"Another installation is in progress on {shell.connection.server}: {who}.",
-        "Wait until that is done, then try again.",
+        "Wait until it has finished, then try again.",
     )

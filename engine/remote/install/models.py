@@ -13,8 +13,9 @@ PULL = ENVIRONMENT + '.venv/bin/python -m engine models pull "$name" < /dev/null
 
 
 async def ensure_model(client: EngineClient, shell: Shell, name: str, progress: Progress) -> None:
-    """Make a model that is named by id, not by folder, available on the server. Uploads it if it is
-    on this machine, else downloads it there. Raises Refused if neither is possible."""
+    """Make a model available on the server unless `name` is a folder: upload it if it is on this
+    machine (`progress` receives the bytes sent and in total), else download it there. Raises
+    Refused if neither is possible."""
     if name.startswith((".", "/", "~")):
         return
     known = await client.models()

@@ -51,7 +51,7 @@ exit 0
 
 async def survey(shell: Shell, kind: str = "auto") -> HostReport:
     """Survey a server without changing it. `kind` is the requested engine, or `auto`."""
-    facts = read(await shell.run(SCRIPT, what="say what it has"))
+    facts = read(await shell.run(SCRIPT, what="run the survey"))
     cards = [card for text in facts["card"] if (card := _card(text))]
     libc = _first(facts, "libc")
     wanted = kind if kind != "auto" else _fitting(cards, _first(facts, "machine"))
@@ -132,16 +132,16 @@ def _check_python(report: HostReport) -> Check:
         name="Python",
         state="warn",
         words="No Python 3.11, 3.12 or 3.13.",
-        hint="uv installs one if the server reaches the internet; otherwise install one there.",
+        hint="uv downloads one if the server reaches the internet; otherwise install one.",
     )
 
 
 def _graphics(report: HostReport) -> Check:
     if not report.cards:
-        words = "No NVIDIA GPU: it trains on the CPU."
+        words = "No NVIDIA GPU: training uses the CPU."
         if report.engine == "engine-gpu":
             hint = "Install the CPU engine."
-            return Check(name="Graphics", state="bad", words="No NVIDIA card.", hint=hint)
+            return Check(name="Graphics", state="bad", words="No NVIDIA GPU.", hint=hint)
         return Check(name="Graphics", state="warn", words=words)
     first = report.cards[0]
     words = ", ".join(f"{one.name} ({one.memory_bytes / 2**30:.0f} GiB)" for one in report.cards)
@@ -157,13 +157,13 @@ def _disk(report: HostReport, facts: dict[str, list[str]]) -> Check:
     words = f"{report.free_bytes / 1e9:.1f} GB free in {report.folder}"
     if not facts.get("writable"):
         hint = "Use a folder that belongs to you."
-        return Check(name="Disk", state="bad", words=f"{report.folder} is not ours.", hint=hint)
+        return Check(name="Disk", state="bad", words=f"{report.folder} is not writable.", hint=hint)
     if not facts.get("executable"):
         hint = "The file system is mounted noexec: use another folder."
-        return Check(name="Disk", state="bad", words="Programs cannot be run there.", hint=hint)
+        return Check(name="Disk", state="bad", words="Programs cannot run there.", hint=hint)
     need = 0 if any(one.current for one in report.engines) else report.installed_bytes + RESERVE
     if report.free_bytes < need:
-        hint = f"The engine takes {need / 1e9:.1f} GB: free some space, or use another folder."
+        hint = f"The engine needs {need / 1e9:.1f} GB: free some space, or use another folder."
         return Check(name="Disk", state="bad", words=words, hint=hint)
     return Check(name="Disk", state="good", words=words)
 
@@ -180,7 +180,7 @@ def _leaving(facts: dict[str, list[str]]) -> list[Check]:
     if not facts.get("kills") or _first(facts, "linger") == "yes":
         return []
     words = "This server ends your processes when you log out."
-    hint = "Run `loginctl enable-linger` there once, otherwise a run ends with the connection."
+    hint = "Run `loginctl enable-linger` there once, or runs end with the connection."
     return [Check(name="Leaving", state="warn", words=words, hint=hint)]
 
 
@@ -188,8 +188,8 @@ def _tools(facts: dict[str, list[str]]) -> list[Check]:
     missing = [tool for tool in TOOLS if tool not in facts["tool"]]
     if not missing:
         return []
-    hint = "Install it with the server's package manager."
-    words = f"It has no {', '.join(missing)}."
+    hint = "Install these with the server's package manager."
+    words = f"The server has no {', '.join(missing)}."
     return [Check(name="Tools", state="bad", words=words, hint=hint)]
 
 

@@ -32,8 +32,9 @@ async def upload_file(
     sent: Callable[[int], None],
     mode: int = 0o600,
 ) -> None:
-    """Upload a file to `target`, resuming an earlier upload. `sent` receives counts of bytes,
-    including those uploaded before. Raises LaunchError if it arrives damaged repeatedly."""
+    """Upload a file with this hash to `target`, resuming an earlier upload. `sent` receives counts
+    of bytes, including those uploaded before. Raises LaunchError if it arrives damaged
+    repeatedly."""
     for _ in range(TRIES):
         offset = await _uploaded_bytes(shell, target, sha256)
         if offset is None:
@@ -128,9 +129,9 @@ class Wheel:
 async def bring_wheels(
     name: str, machine: str, libc: str, python: str, report: Callable[[str, int, int], None]
 ) -> list[Wheel]:
-    """Download the wheels of `uv`, `engine-cpu` or `engine-gpu` for Linux with this glibc and
-    Python ("3.11"). Downloads are cached. `report` receives a text, files done and files in total.
-    Raises EnvironmentMissing."""
+    """Download the wheels of `uv`, `engine-cpu` or `engine-gpu` for Linux on this machine type
+    (`x86_64`), glibc and Python ("3.11"). Downloads are cached. `report` receives a text, files
+    done and files in total. Raises EnvironmentMissing."""
     there = ("--machine", machine, "--libc", libc or "2.28", "--python", python)
     argv = bootstrap("wheels", name, *there)
     last: dict[str, object] = {}

@@ -60,7 +60,7 @@ class Mirror:
             await cancel(*both)
 
     async def catch_up(self) -> None:
-        """Store all events that exist now, without progress ticks. Raises as `run` does."""
+        """Store all events that the server has now, without progress ticks. Raises like `run`."""
         while (changes := await self._ask(self._replica.seq, 0.0)).page:
             await self._store(changes)
 
@@ -83,9 +83,9 @@ class Mirror:
         if stored == before or stored != changes.last:
             raise StoreError.of(
                 "replica.no_progress",
-                f"A page of changes that should reach event {changes.last} ends with {stored}.",
-                "They are requested again. If this continues, update both engines to the same "
-                "version.",
+                f"The server sent changes up to event {changes.last}, but only {stored} is stored.",
+                "The changes are requested again. If this continues, update both engines to the "
+                "same version.",
             )
         self._announce(None)
 

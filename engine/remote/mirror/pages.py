@@ -117,14 +117,16 @@ class Page:
 
 
 def columns(db: apsw.Connection, table: str, schema: str = "main") -> list[tuple[str, str]]:
-    """(name, type) of a table's columns, in order."""
+    """(name, type) of a table's columns, in order. `schema` is the name of the database within the
+    connection."""
     return [
         (str(row[1]), str(row[2])) for row in db.execute(f"PRAGMA {schema}.table_info({table})")
     ]
 
 
 def page_schema(db: apsw.Connection, schema: str = "main") -> dict[str, str]:
-    """SQL that creates the tables of a page, by name, from those of an open run.db."""
+    """SQL by table that creates the tables of a page, derived from an open run.db, which is called
+    `schema` within the connection."""
     made = {"about": "CREATE TABLE about(run_id TEXT, version INTEGER) STRICT"}
     for table in ("events", *ROWS):
         definitions = ", ".join(f"{name} {kind}" for name, kind in columns(db, table, schema))
@@ -145,10 +147,8 @@ def read_page(
     most_events: int = MOST_EVENTS,
     most_bytes: int = MOST_BYTES,
 ) -> Page | None:
-    """Page of the events after `after` and the rows that they refer to; None if there are none.
-
-    Raises StoreError if the file cannot be read.
-    """
+    """Page of the events of a run.db after `after` and the rows that they refer to; None if there
+    are none. Raises StoreError if the file cannot be read."""
     if last_seq(file) <= after:
         return None
     with contextlib.closing(_beside(file)) as db:

@@ -87,11 +87,10 @@ class Replica:
         return self._seq
 
     def apply(self, page: bytes) -> int:
-        """Store the new part of a page; returns the `seq` of the last event stored.
-
-        Raises StoreError for a page that is damaged, of another run or version, or that does not
-        follow the last stored event, and if the disk is full; the database is then unchanged.
-        """
+        """Store the events and rows of a page that are new; returns the `seq` of the last event
+        stored. Raises StoreError for a page that is damaged, of another run or version, or that
+        does not follow the last stored event, and if the disk is full; the database is then
+        unchanged."""
         unpacked = self._unpack(page)
         with self._one_at_a_time:
             try:
@@ -113,7 +112,7 @@ class Replica:
         except zlib.error as error:
             raise self._damaged(str(error)) from error
         if not packed.eof or packed.unused_data or not unpacked:
-            raise self._damaged("it does not end where it should")
+            raise self._damaged("wrong length")
         return unpacked
 
     def _check(self, unpacked: bytes) -> None:
@@ -124,11 +123,11 @@ class Replica:
             db.deserialize("main", unpacked)
             found = db.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
             if set(found) != self._form:
-                raise self._damaged("its tables are not those of a page")
+                raise self._damaged("unexpected tables")
             if (verdict := db.execute("PRAGMA quick_check(1)").get) != "ok":
                 raise self._damaged(str(verdict))
             if db.execute("SELECT run_id, version FROM about").get != (self._run_id, VERSION):
-                raise self._damaged("it is of another run, or of another version of Atelier")
+                raise self._damaged("they belong to another run or version of Atelier")
             check_rows(db)
 
     def _store_beside(self, unpacked: bytes) -> int:
@@ -150,8 +149,8 @@ class Replica:
             if first > seq + 1 or last - first + 1 != count:
                 raise StoreError.of(
                     "replica.gap",
-                    f"Changes {first} to {last} do not follow on {seq}, the last one stored here.",
-                    f"They are requested again from {seq + 1}.",
+                    f"Changes {first} to {last} do not follow {seq}, the last stored change.",
+                    f"All changes from {seq + 1} are requested again.",
                     where=self._where,
                 )
             self._db.execute(self._store, {"seq": seq})
@@ -164,7 +163,7 @@ class Replica:
         return StoreError.of(
             "replica.damaged",
             f"Changes of the run arrived damaged: {why}.",
-            "They are requested again; nothing was stored. If it happens again, update both "
+            "Nothing was stored; the changes are requested again. If this repeats, update both "
             "engines to the same version.",
             where=self._where,
         )
@@ -193,12 +192,10 @@ def _store_sql(db: apsw.Connection) -> str:
 
 
 def search_text_of(body: bytes) -> str:
-    """Searchable text of a trajectory from its stored body.
-
-    Only the messages at the beginning of the body are unpacked, not the larger branches. If the end
-    of the messages is not found, or the text before it is not valid JSON because a message contains
-    that same text, the whole body is read.
-    """
+    """Searchable text of a trajectory from its stored body. Only the messages at the beginning of
+    the body are unpacked, not the larger branches. If the end of the messages is not found, or the
+    text before it is not valid JSON because a message contains that same text, the whole body is
+    read."""
     packed = zlib.decompressobj()
     head, searched, rest = bytearray(), 0, body
     while not packed.eof:
@@ -213,7 +210,7 @@ def search_text_of(body: bytes) -> str:
                 return searchable(_SEARCHED.validate_json(bytes(head[:end]) + b"]}"))
             break
         if len(head) > MOST_BODY_BYTES:
-            raise ValueError("a body is larger than there can be")
+            raise ValueError("a body is too large")
         searched = max(0, len(head) - len(MESSAGES_END))
     unpacked_size(body)
     return searchable(_SEARCHED.validate_json(zlib.decompress(body)))
@@ -242,13 +239,13 @@ def check_rows(page: apsw.Connection) -> None:
     for seq, kind, body in page.execute("SELECT seq, kind, body FROM events"):
         event = decode(_text(body))
         if (event.seq, event.kind) != (seq, kind):  # type: ignore[union-attr]
-            raise ValueError(f"event {seq} says that it is another")
+            raise ValueError(f"event {seq} has another number or kind inside")
     for sql, form in FORMS:
         for (text,) in page.execute(sql):
             form.model_validate_json(_text(text))
     for sql in _not_json():
         if page.execute(f"{sql} LIMIT 1").get is not None:
-            raise ValueError("a row is no JSON")
+            raise ValueError("a row is not JSON")
     for table, column in (
         ("trajectories", "reward"),
         ("trajectories", "advantage"),
@@ -258,13 +255,13 @@ def check_rows(page: apsw.Connection) -> None:
     ):
         sql = f"SELECT 1 FROM {table} WHERE abs({column}) > ? LIMIT 1"
         if page.execute(sql, (LARGEST,)).get is not None:
-            raise ValueError(f"{table} hold a {column} beyond all measure")
+            raise ValueError(f"a {column} in {table} is out of range")
     left = MOST_BODIES_BYTES
     for sql in BODIES:
         for (packed,) in page.execute(f"{sql} WHERE body NOT NULL"):
             left -= unpacked_size(packed)
             if left < 0:
-                raise ValueError("bodies unpack to more than there can be")
+                raise ValueError("the unpacked bodies are too large")
 
 
 def _not_json() -> Iterator[str]:
@@ -278,7 +275,7 @@ def unpacked_size(packed: Any) -> int:
     """Unpacked size of a body in bytes, read in small blocks. Raises ValueError where the body is
     cut off, damaged or too large."""
     if not isinstance(packed, bytes):
-        raise ValueError("a body is no blob")
+        raise ValueError("a body is not a blob")
     unpacker, size, rest = zlib.decompressobj(), 0, packed
     try:
         while not unpacker.eof:
@@ -296,5 +293,5 @@ def unpacked_size(packed: Any) -> int:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("a row holds no text")
+        raise ValueError("a row is not text")
     return value

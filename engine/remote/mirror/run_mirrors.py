@@ -84,8 +84,7 @@ class Mirrors:
         return sum(one.mirror.behind for one in self._followed.values())
 
     async def keep_up(self, client: EngineClient) -> None:
-        """Keep the mirrors up to date while the connection lasts. Raises LaunchError if it is
-        lost."""
+        """Keep the mirrors up to date until the connection is lost, which raises LaunchError."""
         self._failed.clear()
         while True:
             self._news.clear()
@@ -106,7 +105,7 @@ class Mirrors:
             self._notice(
                 Problem(
                     code="host.bad_runs",
-                    message=f"{self._host} shows {len(runs) - len(good)} invalid runs (bad ids or "
+                    message=f"{self._host} lists {len(runs) - len(good)} invalid runs (bad ids or "
                     "numbers, or too many). They are not shown.",
                     hint="Check what runs on that server.",
                 )
@@ -145,8 +144,7 @@ class Mirrors:
             self._complete[run.id] = run.changed_at
 
     def _folder_of(self, run: RunSummary) -> Path | None:
-        """Folder of the run's replica, which may not exist yet; None if no local project
-        matches."""
+        """Folder of the run's replica, possibly not existing yet; None without a local project."""
         name = Path(run.project_path).name
         for project in self._home.projects():
             folder = project / "runs" / run.id
@@ -192,8 +190,9 @@ class Mirrors:
         self._followed[run_id] = Followed(client, replica, task, mirror)
 
     async def catch_up(self, client: EngineClient, run: Path) -> None:
-        """Copy all events of a run and its log, and stop mirroring it. Raises LaunchError where the
-        connection is lost, Refused where the run is no longer there."""
+        """Copy the missing events and the log of a run, whose replica is in folder `run`, and stop
+        mirroring it. Raises LaunchError where the connection is lost, Refused where the run is no
+        longer there."""
         async with self._following:
             await self._stop_one(run.name)
             replica = await self._replica(client, run.name, run)
@@ -251,7 +250,7 @@ class Mirrors:
         if (folder / SPEC).exists():
             return
         if not (_is_free(folder) or self._is_ours(folder)):
-            raise Refused.of("host.taken_id", f"{self._host} shows two runs with the id {run_id}.")
+            raise Refused.of("host.taken_id", f"{self._host} lists two runs with the id {run_id}.")
         folder.mkdir(parents=True, exist_ok=True)
         record = Replicated(host=self._host, folder=self._home.folder_name(folder.parents[1]))
         write_record(folder, record)
@@ -278,7 +277,7 @@ class Mirrors:
         except ValidationError as error:
             raise Refused.of(
                 "host.bad_spec",
-                f"{self._host} has no readable settings of run {run_id}.",
+                f"The settings of run {run_id} on {self._host} cannot be read.",
                 "Update both engines to the same version.",
                 detail=str(error)[:2000],
             ) from error
@@ -290,8 +289,8 @@ class Mirrors:
         return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
 
     async def until_here(self, run_id: str, seq: int) -> None:
-        """Wait up to `FIRST_EVENT_S` seconds until an event is in the replica. Raises LaunchError
-        if the run is no longer mirrored because the connection was lost."""
+        """Wait up to `FIRST_EVENT_S` seconds until event `seq` is in the replica. Raises
+        LaunchError if the run is no longer mirrored because the connection was lost."""
         try:
             async with asyncio.timeout(FIRST_EVENT_S):
                 while followed := self._followed.get(run_id):
@@ -302,12 +301,12 @@ class Mirrors:
             return
         raise LaunchError.of(
             "host.away",
-            f"{self._host} lost the connection just after your request was carried out.",
+            f"{self._host} disconnected right after it carried out your request.",
             "The result appears here after reconnecting.",
         )
 
     def touch(self, run_id: str) -> None:
-        """Note that a command was sent to a run there, so that its effects are mirrored at once."""
+        """Mirror this run at once for a while, because a command was sent to it on the server."""
         self._touched[run_id] = time.monotonic()
         self._news.set()
 

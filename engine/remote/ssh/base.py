@@ -40,7 +40,7 @@ class Asker(Protocol):
     """Interface for questions to a person; cancelled when the reply is no longer needed."""
 
     async def ask(self, question: Question) -> str | None:
-        """Return the reply; None if the person cancels."""
+        """Ask the person and return the reply; None if they cancel."""
 
 
 class Connection(Protocol):
@@ -55,8 +55,9 @@ class Connection(Protocol):
         input: bytes | AsyncIterable[bytes] | None = None,
         on_stdout: Callable[[bytes], None] | None = None,
     ) -> Done:
-        """Run `command` by the server's /bin/sh without a terminal. `on_stdout` receives stdout in
-        chunks. Cancelling ends the command's process group if SSH reaches it."""
+        """Run `command` by the server's /bin/sh without a terminal, with `input` as its stdin.
+        `on_stdout` receives stdout in chunks. Cancelling ends the command's process group if SSH
+        reaches it."""
 
     async def upload(
         self, data: AsyncIterable[bytes], path: str, begin: int = 0, mode: int = 0o600
@@ -92,23 +93,21 @@ def prepare_socket(socket: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise socket_unusable(str(folder), "the folder is a link or belongs to somebody else")
+        raise socket_unusable(str(folder), "the folder is a link or belongs to another user")
     if stat.S_IMODE(status.st_mode) & 0o077:
-        raise socket_unusable(str(folder), "others may enter the folder")
+        raise socket_unusable(str(folder), "other users can access the folder")
     if socket.exists() and not socket.is_socket():
-        raise socket_unusable(str(socket), "something else has this name")
+        raise socket_unusable(str(socket), "another file has this name")
     socket.unlink(missing_ok=True)
 
 
 async def connect(
     spec: HostSpec, asker: Asker, *, config: Path | None = None, known_hosts: Path | None = None
 ) -> Connection:
-    """Connect and authenticate to a server whose host key is verified or confirmed.
-
-    `config` replaces ~/.ssh/config and the system's configuration. `known_hosts` is used if the
-    configuration names no such file. Raises LaunchError; `problems.may_pass` says whether a retry
-    can help. Cancelling closes everything.
-    """
+    """Connect and authenticate to a server whose host key is verified or confirmed. `asker` puts
+    questions such as for passwords to the person. `config` replaces ~/.ssh/config and the system's
+    configuration. `known_hosts` is used if the configuration names no such file. Raises
+    LaunchError; `problems.may_pass` says whether a retry can help. Cancelling closes everything."""
     if spec.transport == "system":
         from engine.remote.ssh.openssh.connection import connect_by_openssh
 

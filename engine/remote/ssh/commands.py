@@ -38,11 +38,8 @@ class Writer(Protocol):
 
 def by_sh(command: str, announce: bool = False) -> str:
     """Command line that any login shell hands to /bin/sh unchanged; /bin/sh then replaces that
-    shell.
-
-    With `announce` the command first prints its process number (`PROCESS`), which is also that of
-    its process group. Raises ValueError for a NUL.
-    """
+    shell. With `announce` the command first prints its process number (`PROCESS`), which is also
+    that of its process group. Raises ValueError for a NUL."""
     if "\0" in command:
         raise ValueError("a command line cannot hold a NUL")
     if announce:  # a shell of its own, whose end by a signal this one tells as 128 + n
@@ -60,7 +57,7 @@ def _plain(byte: int) -> str:
 
 
 def receive_file(path: str, begin: int, mode: int) -> str:
-    """Command that writes its input into a file from byte `begin` on."""
+    """Command that writes its input into a file from byte `begin` on; `mode` is the file mode."""
     file = shlex.quote(path if path.startswith("/") else f"./{path}")
     if begin:
         ready = (
@@ -97,8 +94,8 @@ async def run_with_input(
 
 
 async def number_of(stderr: Reader, received: bytearray) -> int | None:
-    """Process number that a command announces; `received` is the stderr read so far. None where the
-    command does not announce it in time."""
+    """Process number that a command announces on stderr, of which `received` is what was read so
+    far (it is extended). None where the command does not announce it in time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(ANNOUNCING_S):
             while not PROCESS.search(received) and (chunk := await stderr.read(CHUNK_BYTES)):
@@ -108,8 +105,8 @@ async def number_of(stderr: Reader, received: bytearray) -> int | None:
 
 
 def end_group(number: int) -> str:
-    """Command that ends another command and its child processes. SSH signals do not suffice:
-    OpenSSH's server passes none on to root."""
+    """Command that ends the process group `number`, which is another command with its child
+    processes. SSH signals do not suffice: OpenSSH's server passes none on to root."""
     return f"kill -TERM -{number}"
 
 

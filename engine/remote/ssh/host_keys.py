@@ -49,8 +49,9 @@ class Trust:
         """Certificate authority that is not on record, shown in the last failed attempt."""
 
     def on_record(self, host: str, address: str, port: int | None) -> Record:
-        """Known host keys in the form that AsyncSSH expects. An entry without a port counts if
-        there is none with the port, as in OpenSSH; revoked is revoked with and without it."""
+        """Known keys, authorities and revoked keys of a host, as AsyncSSH requests them. An entry
+        without a port counts if there is none with the port, as in OpenSSH; revoked is revoked with
+        and without it."""
         self._read(host)
         keys = [entry.key for entry in self._exact or self._of("", self._bare)]
         authorities = [] if self._plain_only else self._authorities
@@ -75,7 +76,8 @@ class Trust:
         return allowed
 
     def accepts(self, key: asyncssh.SSHKey) -> bool:
-        """Whether a key that AsyncSSH did not find on record is accepted."""
+        """Whether a key that AsyncSSH did not find on record is accepted: on record for the host
+        without its port, or confirmed. Also remembers it as shown by the server."""
         self.shown = key
         known = self._exact or self._of("", self._bare)
         return key in self._confirmed or any(entry.key == key for entry in known)
@@ -85,8 +87,8 @@ class Trust:
         return False
 
     async def settle(self, error: asyncssh.DisconnectError) -> None:
-        """Handle an attempt that failed because of the host key. Returns if another attempt may
-        succeed, else raises LaunchError."""
+        """Ask the person about the host key for which an attempt failed. Returns if another attempt
+        may succeed, else raises LaunchError."""
         if "revoked" in error.reason:
             marked = self._marked("revoked")
             raise host_key_revoked(self._place, marked[0].where if marked else "")

@@ -53,7 +53,7 @@ def printable(text: str, longest: int = 2000) -> str:
 
 
 def reason_of(why: str) -> str:
-    """Reason given by a server, as part of a sentence."""
+    """Reason `why` as given by a server, safe for display, to be part of a sentence."""
     return " ".join(printable(why, 300).split()).rstrip(".") or "no reason given"
 
 
@@ -86,7 +86,7 @@ def refused(place: Place) -> LaunchError:
 
 
 def timed_out(place: Place, seconds: float | None = None) -> LaunchError:
-    """Problem for a timeout; `seconds` is None for the system's own timeout."""
+    """Error for a server that did not respond within `seconds` (None: the system's own timeout)."""
     bound = "in time" if seconds is None else f"within {seconds:.0f} s"
     return of(
         "timed_out",
@@ -103,7 +103,7 @@ def unreachable(place: Place, why: str) -> LaunchError:
     )
 
 
-def no_response(place: Place, why: str = "it says nothing that is SSH") -> LaunchError:
+def no_response(place: Place, why: str = "it does not answer with SSH") -> LaunchError:
     return of(
         "silent",
         f"{place} accepted the connection, but {why}.",
@@ -122,8 +122,8 @@ def auth_timed_out(place: Place, seconds: float) -> LaunchError:
 def closed(place: Place, why: str) -> LaunchError:
     return of(
         "closed",
-        f"{place} closed the connection before the login was done: {reason_of(why)}.",
-        "See its login log; it may limit the number of connections.",
+        f"{place} closed the connection before the login was complete: {reason_of(why)}.",
+        "See the server's login log; it may limit the number of connections.",
     )
 
 
@@ -146,8 +146,8 @@ def no_session(server: str, why: str) -> LaunchError:
 def host_key_refused(place: Place, key: str) -> LaunchError:
     return of(
         "host_key_refused",
-        f"{place} shows the key {key}, which you have not confirmed; nothing was sent to it.",
-        "Compare the fingerprint with one that its administrator gives you, then connect again.",
+        f"{place} shows the key {key}, which you did not confirm; nothing was sent.",
+        "Compare the fingerprint with the one from its administrator, then connect again.",
     )
 
 
@@ -163,7 +163,7 @@ def host_key_unknown(place: Place, key: str) -> LaunchError:
 def host_key_changed(place: Place, was: str, now: str, where: str, remove: str) -> LaunchError:
     return LaunchError.of(
         "ssh.host_key_changed",
-        f"{place} shows {now}, but {was} is known for it: this may be a man-in-the-middle "
+        f"{place} shows {now}, but its known key is {was}: this may be a man-in-the-middle "
         "attack. Nothing was sent to it.",
         f"Only if its administrator confirms the new key, run `{remove}` and connect again.",
         where,
@@ -182,7 +182,7 @@ def host_key_revoked(place: Place, where: str) -> LaunchError:
 def host_certificate(place: Place, why: str) -> LaunchError:
     return of(
         "host_certificate",
-        f"{place} shows an invalid certificate of a known authority: {printable(why)}.",
+        f"{place} presents an invalid host certificate: {printable(why)}.",
         "Ask its administrator to have the host certificate renewed.",
     )
 
@@ -198,8 +198,8 @@ def passphrase_wrong(place: Place, key: str, tries: int) -> LaunchError:
 def cancelled_by_user(place: Place, kind: str, what: str) -> LaunchError:
     return of(
         "passphrase_given_up" if kind == "passphrase" else "given_up",
-        f"{place} was not connected to: {what} was not given.",
-        "Connect again when you have it.",
+        f"{place}: login cancelled, because {what} was not entered.",
+        "Connect again to enter it.",
     )
 
 
@@ -287,7 +287,7 @@ def jump_cannot_reach(place: Place, onward: str, why: str) -> LaunchError:
 def jump_loop(server: str) -> LaunchError:
     return of(
         "jump_loop",
-        f"The connection to {server} leads through itself.",
+        f"The connection to {server} goes through itself.",
         "Check ProxyJump in ~/.ssh/config: a jump host must not match its own ProxyJump line.",
     )
 

@@ -62,7 +62,8 @@ class QuestionService:
     async def ask(
         self, kind: QuestionKind, prompt: str, detail: str = "", echo: bool = False
     ) -> str | None:
-        """Ask the person; returns None if they cancel."""
+        """Ask the person and return the reply; None if they cancel. `detail` is shown below the
+        prompt, `echo`: whether the reply is visible while typed."""
         question = Question(
             id=secrets.token_hex(8),
             kind=kind,
@@ -83,7 +84,7 @@ class QuestionService:
 
 
 def kind_of_secret(prompt: str, echo: bool) -> QuestionKind:
-    """Kind of a secret that a server asks for: password, code, or passphrase."""
+    """Kind of a secret that a server prompts for, password or code. `echo`: may be visible."""
     words = prompt.lower()
     one_time = any(word in words for word in ("one-time", "one time", "otp", "verification"))
     return "password" if "password" in words and not echo and not one_time else "code"

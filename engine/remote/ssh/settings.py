@@ -74,14 +74,14 @@ class Settings:
         return server_name(self.user, self.host, self.port)
 
     def known_as(self, host: str) -> str:
-        """Name of a host in known_hosts, in lower case as in OpenSSH."""
+        """Name under which a host is listed in known_hosts, in lower case as in OpenSSH."""
         if self.host_key_alias:
             return self.host_key_alias.lower()
         return host.lower() if self.port == 22 else f"[{host.lower()}]:{self.port}"
 
 
 def config_files(config: Path | None) -> tuple[Path, ...]:
-    """Files to read: only `config` if given, as `ssh -F`, else the user's and the system's."""
+    """SSH configuration files to read: only `config` if given, else the user's and the system's."""
     if config is not None:
         return (config,)
     return tuple(one for one in (Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG) if one.exists())

@@ -40,13 +40,12 @@ async def fetch(
     progress: Progress,
     most_bytes: int = MOST_RUN_BYTES,
 ) -> list[Path]:
-    """Download the file `below`, or all files in that folder of the run; `run.json` only if it is
-    requested by name.
+    """Download from a run on the server into `folder`: the file `below`, or all files in that
+    folder of the run; `run.json` only if it is requested by name. Returns the local paths.
 
     Raises LaunchError if the connection is lost (the next call resumes), Refused if the other
-    engine lists files that were not requested or are too large, StoreError if a file repeatedly
-    arrives damaged or the disk is full.
-    """
+    engine lists files that were not requested or are larger than `most_bytes`, StoreError if a file
+    repeatedly arrives damaged or the disk is full."""
     listed = (await client.run_files(run_id, below)).files
     wanted = [file for file in listed if below or file.path != SPEC]
     _check(wanted, below, most_bytes)
@@ -76,26 +75,25 @@ async def fetch(
 
 
 def _check(wanted: list[FileEntry], below: str, most_bytes: int) -> None:
-    """Check the listed files. Raises Refused."""
     seen: set[str] = set()
     for file in wanted:
         if below and file.path != below and not file.path.startswith(f"{below}/"):
-            raise outside(file.path, f"only {below} was asked for")
+            raise outside(file.path, f"only {below} was requested")
         first = file.path.partition("/")[0].casefold()
         ours = first in OURS or first.startswith(DATABASE) or (first == SPEC and below != SPEC)
         if ours:
-            raise outside(file.path, "this file of a run is only ever written by this machine")
+            raise outside(file.path, "only this machine may write that file of a run")
         folded = file.path.casefold()
         if folded in seen:
-            raise outside(file.path, "it is named twice")
+            raise outside(file.path, "it is listed twice")
         seen.add(folded)
     total = sum(file.bytes for file in wanted)
     if total > most_bytes:
         raise Refused.of(
             "sync.too_much",
-            f"The server announces {total / 1e9:.1f} GB where at most {most_bytes / 1e9:.1f} GB "
+            f"The server announces {total / 1e9:.1f} GB, but at most {most_bytes / 1e9:.1f} GB "
             "are expected.",
-            "Nothing was fetched. Check the run there.",
+            "Nothing was fetched. Check the run on the server.",
         )
 
 
@@ -105,8 +103,8 @@ def _check_room(folder: Path, total: int) -> None:
     if total + ROOM_BYTES > free:
         raise StoreError.of(
             "sync.no_room",
-            f"{total / 1e9:.1f} GB are left to download, but this disk has {free / 1e9:.1f} GB "
-            "left.",
+            f"{total / 1e9:.1f} GB must still be downloaded, but this disk has {free / 1e9:.1f} "
+            "GB free.",
             "Free some space; received data is kept.",
             where=str(folder),
         )
@@ -134,7 +132,7 @@ async def _fetch_one(
     raise StoreError.of(
         "sync.damaged",
         f"{file.path} repeatedly arrived damaged.",
-        "It may be changing on the server: try again when the run is paused.",
+        "The file may be changing on the server: pause the run and try again.",
     )
 
 

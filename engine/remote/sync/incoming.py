@@ -37,7 +37,7 @@ class Incoming:
         self._contents = workspace / ".atelier" / "incoming"
 
     def missing(self, request: SyncFolder) -> Missing:
-        """Contents that are neither in the folder nor uploaded."""
+        """File contents of the manifest that are neither in the folder nor uploaded yet."""
         root, wanted = self._root(request), request.manifest
         here = {file.sha256 for file in _present(root).values()} if root.is_dir() else set()
         lacking = {
@@ -48,20 +48,20 @@ class Incoming:
         return Missing(sha256=list(lacking), bytes=sum(lacking.values()))
 
     def received_bytes(self, sha256: str) -> int:
-        """Number of uploaded bytes of a content."""
+        """Number of bytes uploaded so far of the file content with this hash; 0 if none."""
         for file in (self._content(sha256), self._part(sha256)):
             if file.exists():
                 return file.stat().st_size
         return 0
 
     async def take(self, sha256: str, offset: int, blocks: AsyncIterator[bytes]) -> int:
-        """Append blocks to a content; returns its new size in bytes. Raises Refused if `offset` is
-        not the current size, StoreError if the disk is full."""
+        """Append blocks to the uploaded content with this hash; returns its new size in bytes.
+        Raises Refused if `offset` is not the current size, StoreError if the disk is full."""
         self._contents.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = self._part(sha256)
         size = self.received_bytes(sha256)
         if size != offset:
-            raise Refused.of("sync.other_place", f"{size} bytes of it are here, not {offset}.")
+            raise Refused.of("sync.other_place", f"{size} bytes have arrived, not {offset}.")
         try:
             with os.fdopen(open_to_write(part, append=True), "ab") as target:
                 async for block in blocks:
@@ -71,7 +71,7 @@ class Incoming:
         return part.stat().st_size
 
     def finish(self, sha256: str, size: int) -> None:
-        """Verify a complete content. Raises Refused and deletes it if its hash or size differs."""
+        """Verify an uploaded content. Raises Refused and deletes it if its hash or size differs."""
         part = self._part(sha256)
         if self._content(sha256).exists():
             return
@@ -82,7 +82,7 @@ class Incoming:
                 sync_open(source)
         if not whole:
             part.unlink()
-            raise Refused.of("sync.damaged", "A file arrived damaged.", "It is sent again.")
+            raise Refused.of("sync.damaged", "A file arrived damaged.", "It will be sent again.")
         move_into_place(part, self._content(sha256))
 
     def commit(self, request: SyncFolder) -> Synced:
@@ -155,8 +155,7 @@ def _present(root: Path) -> dict[str, Digest]:
 
 
 def _refuse_bad_names(request: SyncFolder) -> None:
-    """Raises Refused for a path that leaves the folder, is listed twice, or is reserved by the
-    server."""
+    """Raises Refused for a path that leaves the folder, is listed twice, or is reserved."""
     reserved = pathspec.GitIgnoreSpec.from_lines([] if request.run else KEPT)
     seen: set[str] = set()
     for file in request.manifest.files:
@@ -165,9 +164,9 @@ def _refuse_bad_names(request: SyncFolder) -> None:
         except ValueError as error:
             raise outside(file.path, str(error)) from None
         if reserved.match_file(file.path):
-            raise outside(file.path, "the server keeps this for itself")
+            raise outside(file.path, "this name is reserved for the server")
         if file.path in seen:
-            raise outside(file.path, "it is named twice")
+            raise outside(file.path, "it is listed twice")
         seen.add(file.path)
 
 
@@ -187,4 +186,4 @@ def _not_written(error: OSError) -> StoreError:
             "The server's disk is full.",
             "Free some space there; received data is kept.",
         )
-    return StoreError.of("sync.not_written", f"The server could not keep a file: {error.strerror}.")
+    return StoreError.of("sync.not_written", f"The server cannot store a file: {error.strerror}.")

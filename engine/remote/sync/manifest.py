@@ -43,7 +43,7 @@ def project_manifest(project: Path) -> Manifest:
         largest = max(found.files, key=lambda one: one.bytes)
         raise ConfigError.of(
             "sync.too_large",
-            f"{project.name} would take {found.bytes / 1e9:.1f} GB to the server; its largest file "
+            f"{project.name} would upload {found.bytes / 1e9:.1f} GB; its largest file "
             f"is {largest.path} ({largest.bytes / 1e9:.1f} GB).",
             f"Exclude files in {RULES}, one rule per line as in .gitignore.",
             where=str(rules),
@@ -61,19 +61,20 @@ def _refuse_links_outside(project: Path, files: list[tuple[str, Path]]) -> None:
                 "sync.link_outside",
                 f"{name} is a link to {file.resolve()}, outside the project, and only the "
                 "project is uploaded.",
-                f"Copy the file into the project, or name it in {RULES}.",
+                f"Copy the file into the project, or exclude it in {RULES}.",
                 where=str(file),
             )
 
 
 def manifest(folder: Path, ignored: Sequence[str] = (), below: str = "") -> Manifest:
-    """Manifest of every file that no rule excludes; links to files count as their targets. With
-    `below` only that file, or the files in that folder."""
+    """Manifest of every file in a folder that matches no rule in `ignored` (as in .gitignore);
+    links to files count as their targets. With `below` only that file, or the files in that
+    folder."""
     return Manifest(files=[entry_of(file, name) for name, file in listed(folder, ignored, below)])
 
 
 def listed(folder: Path, ignored: Sequence[str] = (), below: str = "") -> list[tuple[str, Path]]:
-    """Names and paths of the files that no rule excludes; contents are not read."""
+    """Names and paths of the files that `manifest` would have for these arguments."""
     rules = pathspec.GitIgnoreSpec.from_lines(ignored)
     inside = below.rstrip("/") + "/"
     return sorted(
@@ -95,15 +96,15 @@ def _files(root: Path, folder: Path, rules: pathspec.GitIgnoreSpec) -> Iterator[
 
 
 def entry_of(file: Path, name: str) -> FileEntry:
-    """Manifest entry of a file's current content. Raises ConfigError if a server could not store
-    its name."""
+    """Manifest entry of a file's current content under the relative path `name`. Raises ConfigError
+    if a server could not store that name."""
     try:
         check_path(name)
     except ValueError as error:
         raise ConfigError.of(
             "sync.bad_name",
-            f"A file has a name that cannot be sent: {error}.",
-            f"Rename it, or name it in {RULES}.",
+            f"A file name cannot be uploaded: {error}.",
+            f"Rename the file, or exclude it in {RULES}.",
             where=str(file),
         ) from None
     digest = digest_of(file)

@@ -17,8 +17,9 @@ TRIES = 3
 async def push(
     client: EngineClient, source: Path, request: SyncFolder, progress: Progress
 ) -> Synced:
-    """Upload missing contents, then commit the folder. Raises LaunchError if the connection is lost
-    (the next call resumes), Refused if a file keeps changing meanwhile."""
+    """Upload the file contents of folder `source` that the server lacks, then commit the folder
+    there. Raises LaunchError if the connection is lost (the next call resumes), Refused if a file
+    keeps changing meanwhile."""
     for attempt in range(TRIES):
         try:
             return await _push(client, source, request, progress)
@@ -46,7 +47,7 @@ async def _push(
             raise LaunchError.of(
                 "engine.bad_answer",
                 "The server requested a file that is not part of the upload.",
-                "Only the folder is sent. Check what runs on that server.",
+                "Only files of the upload are sent. Check what runs on that server.",
             )
         file = files[sha256]
         await client.send_content(source / file.path, sha256, file.bytes, sent)

@@ -18,7 +18,7 @@ LEAVING_S = 15.0
 
 
 def read_line(text: str) -> Reached | Problem:
-    """Parse the line of `attach`. Raises ValueError for any other text."""
+    """Parse the output of the attach command. Raises ValueError for any other text."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     return (
         Problem.model_validate_json(line)
@@ -48,8 +48,8 @@ async def detach(workspace: Path) -> None:
     if living:
         raise Refused.of(
             "run.lives",
-            "A run is active there.",
-            "Stop it first; its checkpoints would go with everything else.",
+            "A run is active on the server.",
+            "Stop the run first; its checkpoints would be deleted too.",
         )
     async with EngineClient(endpoint.port, endpoint.token) as client:
         await client.shut_down()

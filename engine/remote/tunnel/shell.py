@@ -23,8 +23,8 @@ class Shell:
         self._forwards: dict[int, Path] = {}
 
     async def forward(self, port: int) -> Path:
-        """Local private socket that is forwarded to a port on the server until the connection is
-        closed. Raises LaunchError."""
+        """Return a local private socket that is forwarded to a port on the server until the
+        connection is closed. Raises LaunchError."""
         if port not in self._forwards:
             name = hashlib.sha256(f"{self.connection.server} {port}".encode()).hexdigest()[:12]
             socket = runtime_dir() / f"host-{name}.sock"
@@ -33,7 +33,8 @@ class Shell:
         return self._forwards[port]
 
     async def find_base(self, folder: str) -> str:
-        """Resolve Atelier's base folder to an absolute path; creates nothing."""
+        """Set and return Atelier's base folder on the server as an absolute path; creates nothing.
+        `folder` is the configured one (empty: the default)."""
         path = folder or "~/.atelier-engine"
         output = await self.run(
             'case "$wanted" in /*) echo "$wanted";; "~"/*) echo "$HOME/${wanted#"~/"}";; '
@@ -51,8 +52,8 @@ class Shell:
         what: str = "",
         **variables: str,
     ) -> str:
-        """Run a script and return its stdout. Raises LaunchError with the end of stderr; `what`
-        names the task."""
+        """Run a script on the server with these shell `variables` and `input` as stdin; returns its
+        stdout. Raises LaunchError with the end of stderr; `what` names the task in the message."""
         done = await self.connection.run(self.command(script, **variables), input, on_stdout)
         if done.code:
             raise LaunchError(self.problem(done.code, done.err.decode(errors="replace"), what))

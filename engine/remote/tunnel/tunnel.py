@@ -94,7 +94,7 @@ class Tunnel:
         return Refused.of(
             "host.away",
             f"{self.spec.name} is not connected.",
-            "Connect to it; remote runs continue meanwhile.",
+            "Connect to the server; remote runs continue meanwhile.",
             detail=self.problem.message if self.problem else "",
         )
 
@@ -116,8 +116,8 @@ class Tunnel:
         self._hurry.set()
 
     def do(self, job: str) -> None:
-        """Queue a job: `install`, `roll_back`, `take_over`, `stop_engine` or `remove`; connects if
-        needed."""
+        """Queue a job on the server: `install`, `roll_back`, `take_over`, `stop_engine` or
+        `remove`; connects if needed."""
         self.job = job
         self.connect()
 
@@ -182,7 +182,7 @@ class Tunnel:
             raise Refused.of(
                 "host.not_installed",
                 f"There is no engine on {self.spec.name} yet.",
-                "Check the server, then install it.",
+                "Check the server, then install the engine.",
             )
         await self._use(await self._attach(shell), shell)
         return True
@@ -220,7 +220,7 @@ class Tunnel:
         elif job == "roll_back":
             await roll_back(shell)
         else:
-            self._show(HostTick(stage="removing", words="everything of ours"))
+            self._show(HostTick(stage="removing", words="Atelier's files"))
             await self._stop_engine(shell)
             await remove_all(shell)
         self.tick = None
@@ -239,7 +239,7 @@ class Tunnel:
         except TimeoutError:
             raise LaunchError.of(
                 "host.engine_silent",
-                f"The engine on {self.spec.name} does not start within {ATTACHING_S:.0f} s.",
+                f"The engine on {self.spec.name} did not start within {ATTACHING_S:.0f} s.",
                 "Retrying automatically.",
             ) from None
         output = done.out.decode(errors="replace")
@@ -247,14 +247,14 @@ class Tunnel:
             reached = read_line(output)
         except ValueError:
             error = done.err.decode(errors="replace")
-            raise LaunchError(shell.problem(done.code, error, "start its engine")) from None
+            raise LaunchError(shell.problem(done.code, error, "start the engine")) from None
         if isinstance(reached, Problem):
             raise LaunchError(reached)
         if reached.api[0] != API_VERSION[0]:
             raise Refused.of(
                 "host.other_version",
                 f"The engine on {self.spec.name} has another version ({reached.version}).",
-                "Update it; an active run there is stopped first, and can be resumed.",
+                "Update the engine; its active run is stopped first and can be resumed.",
             )
         return reached
 
@@ -263,8 +263,7 @@ class Tunnel:
         if not await verify_engine(reached.port, reached.token, socket):
             raise LaunchError.of(
                 "host.engine_silent",
-                f"The program that responds on {self.spec.name} is not the engine that was "
-                "started there.",
+                f"Another program than the started engine responds on {self.spec.name}.",
                 "Retrying automatically.",
             )
         if self.job == "stop_engine":
@@ -295,7 +294,6 @@ class Tunnel:
             task.result()
 
     async def _wait_for_job(self) -> None:
-        """Wait for a job."""
         while not self.job:
             self._hurry.clear()
             await self._hurry.wait()
@@ -329,13 +327,13 @@ class Tunnel:
                 problem = read_line(output)
             except ValueError:
                 error = done.err.decode(errors="replace")
-                raise LaunchError(shell.problem(done.code, error, "end its engine")) from None
+                raise LaunchError(shell.problem(done.code, error, "stop the engine")) from None
             assert isinstance(problem, Problem)
             raise Refused(problem)
         await shell.run(
             'n=0; until flock -n "$base/workspace/.atelier/lock" true || [ $n -ge 60 ]\n'
             "do sleep 0.5; n=$((n+1)); done",
-            what="wait for the engine's end",
+            what="wait until the engine stopped",
         )
 
     def _show(self, tick: HostTick) -> None:

@@ -28,8 +28,8 @@ def terminal_rewards(reward: float, count: int) -> list[float]:
 
 
 def by_turn(reward: float, rewards_K: Sequence[float], count: int) -> list[float]:
-    """Split a reward over `count` turns: the known turn rewards, and the remainder at the end. They
-    sum to `reward`."""
+    """Split a reward over `count` turns: the known turn rewards (`rewards_K`, may be empty), and
+    the remainder at the last turn. They sum to `reward`."""
     if not rewards_K:
         return terminal_rewards(reward, count)
     rest = reward - math.fsum(rewards_K)
@@ -40,7 +40,8 @@ def turn_advantages(
     kind: Advantage, anchors_GK: Sequence[Sequence[Hashable]], returns_GK: Sequence[Sequence[float]]
 ) -> list[list[float]]:
     """Advantage of each turn relative to the group's turns from the same state (GiGPO, 2505.10978):
-    `kind` over their returns. A turn whose state no other turn shares gets 0."""
+    `kind` over their returns. `anchors_GK` identify the states. A turn whose state no other turn
+    shares gets 0."""
     alike: dict[Hashable, list[tuple[int, int]]] = {}
     for g, anchors_K in enumerate(anchors_GK):
         for k, anchor in enumerate(anchors_K):
@@ -57,7 +58,8 @@ def gae(
     rewards_T: Sequence[float], values_T: Sequence[float], discount: float, decay: float
 ) -> list[float]:
     """Generalised advantage estimates (1506.02438, eq. 16) of one episode that ends after T tokens:
-    δ_t = r_t + γ V_{t+1} − V_t, A_t = δ_t + γ λ A_{t+1}, with V = A = 0 behind the end."""
+    δ_t = r_t + γ V_{t+1} − V_t, A_t = δ_t + γ λ A_{t+1}, with V = A = 0 behind the end; γ is
+    `discount`, λ is `decay`."""
     found: list[float] = []
     later = next_value = 0.0
     for reward, value in zip(reversed(rewards_T), reversed(values_T), strict=True):
@@ -86,7 +88,7 @@ def kl_in_reward(
 def kl_centred(
     advantages_BT: Sequence[Sequence[float]], k1_BT: Sequence[Sequence[float]], weight: float
 ) -> list[list[float]]:
-    """Advantages with a centred KL penalty, A + weight · (mean k1 − k1) (ART 0.5.18,
+    """Advantages A with a centred KL penalty by token, A + weight · (mean k1 − k1) (ART 0.5.18,
     `kl_penalty_coef`); their sum over the batch is unchanged."""
     mean = _mean(k1 for k1_T in k1_BT for k1 in k1_T)
     return [

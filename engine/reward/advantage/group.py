@@ -18,13 +18,13 @@ RESAMPLES = 2000
 
 
 def advantages(kind: Advantage, rewards_G: Sequence[float | None]) -> list[float | None]:
-    """Advantages of a group, one per trajectory, in order.
+    """Advantages of a group from its rewards, one per trajectory, in order; None for an unscored
+    one.
 
     `group_mean`: R − mean (Dr. GRPO, 2503.20783). `group_std`: (R − mean) / (max(std, floor) + ε),
     with the population standard deviation (GRPO, 2402.03300). `leave_one_out`: R − mean of the
     others = n/(n−1) · (R − mean) (RLOO, 2402.14740). `reward`: R, ties included (REINFORCE++,
-    2501.03262).
-    """
+    2501.03262)."""
     if isinstance(kind, PlainReward):
         return list(rewards_G)
     scored = [reward for reward in rewards_G if reward is not None]
@@ -36,22 +36,21 @@ def advantages(kind: Advantage, rewards_G: Sequence[float | None]) -> list[float
 
 
 def has_signal(kind: Advantage, rewards_G: Sequence[float | None]) -> bool:
-    """Whether a group contributes a gradient: its rewards differ, or the baseline is not the
-    group's and any reward exists."""
+    """Whether a group contributes a gradient: its rewards differ or, if advantages are plain
+    rewards, it has any."""
     if isinstance(kind, PlainReward):
         return any(reward is not None for reward in rewards_G)
     return rewards_differ(rewards_G)
 
 
 def rewards_differ(rewards_G: Sequence[float | None]) -> bool:
-    """Whether at least two scored siblings differ."""
+    """Whether at least two of the rewards that are not None differ."""
     scored = [reward for reward in rewards_G if reward is not None]
     return len(scored) > 1 and max(scored) - min(scored) > TIE
 
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Mean and population standard deviation of the values that are not None; (None, None) without
-    any."""
+    """Mean and population standard deviation of the values that are not None, or (None, None)."""
     known = [value for value in values if value is not None]
     if not known:
         return None, None
@@ -79,10 +78,8 @@ def group_summary(kind: Advantage, siblings: Sequence[Trajectory]) -> GroupSumma
 
 
 def interval(means: Sequence[float]) -> Interval | None:
-    """Mean with its 95 % percentile-bootstrap interval over independent scenarios (Efron 1979).
-
-    It stays inside the range of the data, and its resamples have a fixed seed.
-    """
+    """Mean with its 95 % percentile-bootstrap interval over independent scenarios (Efron 1979). It
+    stays inside the range of the data, and its resamples have a fixed seed."""
     if not means:
         return None
     mean = math.fsum(means) / len(means)

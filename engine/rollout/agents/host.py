@@ -135,7 +135,7 @@ class Host:
             raise Failure(
                 "agent.missing",
                 "There is no %s in the project." % name,
-                "Write one with `rollout(scenario, model)`, or set agent.file.",
+                "Create it with a function `rollout(scenario, model)`, or set agent.file.",
                 path,
             )
         try:
@@ -149,7 +149,7 @@ class Host:
             raise Failure(
                 "agent.does_not_import",
                 "%s does not import: %s" % (name, error_text(error)),
-                "Fix it, or set agent.python to an interpreter that has its packages.",
+                "Fix the import, or set agent.python to an interpreter with the packages.",
                 place(error, self.project) or name,
                 detail(error),
             ) from error
@@ -293,7 +293,7 @@ def error_text(error):
 
 
 def place(error, project):
-    """`file, line n` of the deepest frame inside the project."""
+    """`file, line n` of the error's deepest frame inside the project; empty if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return "%s, line %s" % (os.path.relpath(error.filename, project), error.lineno)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -307,7 +307,8 @@ def detail(error):
 
 
 def guarded(life):
-    """Run this process under a guardian, which kills everything that it leaves behind."""
+    """Run this process under a guardian, which kills everything that it leaves behind. `life` is
+    the descriptor of a pipe that closes when the engine exits."""
     spec = importlib.util.spec_from_file_location("atelier_life", LIFE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -22,7 +22,8 @@ class Failure(Exception):
 
 
 def read_result(result):
-    """(parts, metrics, turn rewards) of what an agent returned: None, a number, or a dict."""
+    """Return (reward parts, metrics, turn rewards) of what an agent returned: None, a number, or a
+    dict. Raises Failure for anything else."""
     if result is None:
         return {}, {}, []
     if isinstance(result, dict):
@@ -64,7 +65,7 @@ def turn_rewards(values):
 
 
 def named(name):
-    """Check the name of a reward part or metric. Raises Failure."""
+    """Name of a reward part or metric as text. Raises Failure if it is empty or too long."""
     name = str(name)
     if not 0 < len(name) <= MOST_NAME:
         raise Failure(

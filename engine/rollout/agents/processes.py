@@ -69,8 +69,8 @@ class Agents(Protocol):
     """Runner of rollouts."""
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """Run one rollout. The seconds counted by `away` do not count against its timeout. Raises
-        RolloutError with the reason if there is no result."""
+        """Run one rollout of the agent. Seconds that `away` counts (policy unavailable) do not
+        count against its timeout. Raises RolloutError with the reason if there is no result."""
         ...
 
 
@@ -113,8 +113,8 @@ class AgentPool:
         await asyncio.gather(*(worker.child.close() for worker in workers))
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """Run one rollout. The seconds counted by `away` do not count against its timeout. Raises
-        RolloutError with the reason if there is no result."""
+        """Run one rollout of the agent. Seconds that `away` counts (policy unavailable) do not
+        count against its timeout. Raises RolloutError with the reason if there is no result."""
         async with self._places:
             worker = await self._worker()
             try:
@@ -260,7 +260,7 @@ def _load_problem(problem: Problem, log: Path) -> Problem:
     return Problem(
         code="agent.not_started",
         message="The agent's process ended before it could load the agent.",
-        hint="Check agent.python; see the log.",
+        hint="Check agent.python and the log.",
         where=str(log),
         detail=log.read_text(errors="replace")[-4000:] if log.exists() else "",
     )

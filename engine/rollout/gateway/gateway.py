@@ -75,14 +75,14 @@ class Gateway:
         """All messages up to the end of a response, by API key and response id."""
 
     def open(self, session: Session | RemoteSession) -> str:
-        """Create a key for a rollout."""
+        """Create and return an API key for the session of a rollout."""
         key = f"sk-atelier-{uuid.uuid4().hex}"
         self._sessions[key] = session
         return key
 
-    def open_door(self, key: str, door: SessionFactory) -> None:
-        """Register the session factory of an external script under the script's key."""
-        self._sessions[key] = door
+    def add_script(self, key: str, sessions: SessionFactory) -> None:
+        """Accept requests of a script under its `key`; `sessions` makes a session for each."""
+        self._sessions[key] = sessions
 
     def close(self, key: str) -> None:
         del self._sessions[key]
@@ -92,13 +92,13 @@ class Gateway:
         return key in self._sessions
 
     def lane(self, key: str) -> RequestLimits:
-        """Limits on the number of concurrent requests under a key."""
+        """Limits on the number of concurrent requests under an API key."""
         found = self._sessions.get(key)
         return ROLLOUT_LANE if isinstance(found, Session | RemoteSession) else SCRIPT_LANE
 
     def most_bytes(self, authorization: bytes) -> int:
-        """Size limit in bytes of a request under the key, large enough for every prompt that fits
-        the model."""
+        """Size limit in bytes of a request with this Authorization header, large enough for every
+        prompt that fits the model."""
         found = self._sessions.get(authorization.decode("latin-1").removeprefix("Bearer "))
         if found is None or isinstance(found, RemoteSession):
             return REMOTE_BYTES
@@ -216,7 +216,6 @@ async def _entered(
 
 
 async def _completion(session: Session | RemoteSession, request: ChatRequest) -> dict[str, Any]:
-    """Complete chat completion, not streamed."""
     if isinstance(session, RemoteSession):
         return completion_of(await session.answer(request))
     prompt = await _admit(session, request)

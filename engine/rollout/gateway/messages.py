@@ -26,7 +26,7 @@ Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
 def form(value: Any) -> str:
-    """Tag of the union member that a value is checked against, so that an error names one field."""
+    """Kind of message that a value is checked against, so that an error names one field."""
     match value:
         case None:
             return "(none)"

@@ -68,7 +68,7 @@ def parse_request(model: type[R], body: bytes) -> R:
     """Parse a request body. Raises ValidationError with the invalid field, and BadBody if the body
     is not JSON, too large or nested too deeply, or contains a number that is not finite."""
     if values_in(body) > MOST_VALUES:
-        raise BadBody(f"it holds more than {MOST_VALUES:,} values")
+        raise BadBody(f"it has more than {MOST_VALUES:,} values")
     try:
         value = parse_shallow(body)
     except ValueError as error:
@@ -97,7 +97,8 @@ def chunk(
     finish: str | None = None,
     logprobs: dict[str, Any] | None = None,
 ) -> str:
-    """Server-sent event of a streamed completion."""
+    """Server-sent event of a streamed completion with id `name`: new content `delta` of choice
+    `index`. `finish` is the finish_reason, None before the end."""
     body = {
         "id": name,
         "object": "chat.completion.chunk",

@@ -144,8 +144,8 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     if tool.get("type") != "function":
         raise RolloutError.of(
             "gateway.not_a_function",
-            f"A tool of type {tool.get('type')} is run by a provider; here only functions are "
-            "supported.",
+            f"A tool of type {tool.get('type')} is run by providers; only functions are "
+            "supported here.",
             "Define it as a function tool that the agent runs.",
         )
     kept = {name: tool[name] for name in ("name", "description", "parameters") if tool.get(name)}
@@ -166,7 +166,7 @@ def _message(item: dict[str, Any], kind: str) -> Message:
     raise RolloutError.of(
         "gateway.unknown_item",
         f"An item of type {kind} is not supported here.",
-        "Messages, function calls and their outputs are.",
+        "Use messages, function calls and their outputs.",
     )
 
 

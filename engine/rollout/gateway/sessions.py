@@ -49,7 +49,7 @@ class Session:
         self.conversation = Conversation(self.chat)
 
     def seed_of(self, call: int, index: int) -> int:
-        """Sampling seed of one choice of one call."""
+        """Sampling seed of choice `index` of model call number `call`."""
         return derive(self.seed, "sample", call, index)
 
 
@@ -121,8 +121,9 @@ class Remote(Protocol):
     max_tokens: int
 
     async def say(self, attempt: str, call: str, body: dict[str, Any]) -> ProviderAnswer:
-        """Execute one request of a rollout; `call` is its number and choice. The usage includes the
-        cost of retries. Raises NoProviderAnswer, or ChildDied if the client process died."""
+        """Execute request `body` of the rollout with trajectory id `attempt`; `call` is its number
+        and choice. The usage includes the cost of retries. Raises NoProviderAnswer, or ChildDied if
+        the client process died."""
         ...
 
 
@@ -161,8 +162,8 @@ class RemoteSession:
     """First failure caused by the engine: the rollout does not count."""
 
     async def answer(self, request: ChatRequest) -> list[ProviderAnswer]:
-        """Responses for all choices. Raises NoProviderAnswer, which makes the rollout unscored, and
-        RolloutError for errors of the request."""
+        """Responses of the provider's model to a request, one per choice. Raises NoProviderAnswer,
+        which makes the rollout unscored, and RolloutError for errors of the request."""
         self.calls += 1
         if self.calls > self.max_turns:
             raise too_many_turns(self.max_turns)
@@ -223,7 +224,7 @@ def completion_of(choices: list[ProviderAnswer]) -> dict[str, Any]:
 
 
 async def chunks(choices: list[ProviderAnswer]) -> AsyncIterator[str]:
-    """Response as server-sent chunks that arrive at once, for a client that requested a stream."""
+    """Response as server-sent chunks, one per choice, for a client that requested a stream."""
     name = f"chatcmpl-{uuid.uuid4().hex}"
     for index, choice in enumerate(choices):
         delta = json.loads(json.dumps(choice.message))

@@ -86,10 +86,8 @@ class ChatFormat:
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool = True
     ) -> str:
-        """Render the prompt as text; with `answer` it ends where the assistant's text begins.
-
-        Raises RolloutError if the template refuses the messages or exceeds a limit.
-        """
+        """Render the messages as text; with `answer` it ends where the next assistant text begins.
+        Raises RolloutError if the template refuses the messages or exceeds a limit."""
         text: str = self._rendered(messages, tools, answer)["text"]
         return text
 
@@ -98,10 +96,8 @@ class ChatFormat:
     ) -> tuple[str, int]:
         """Render a conversation that ends with an assistant message; returns the text and the
         offset of that message's end, including its end token. Without marks by the template, all
-        text but the last line break counts.
-
-        Raises RolloutError if the template refuses the messages or exceeds a limit.
-        """
+        text but the last line break counts. Raises RolloutError if the template refuses the
+        messages or exceeds a limit."""
         rendered = self._rendered(messages, tools, answer=False)
         text: str = rendered["text"]
         end: int | None = rendered["answer_end"]
@@ -121,12 +117,10 @@ class ChatFormat:
         known: str,
         most_tokens: int,
     ) -> PromptTokens:
-        """Render and tokenise off the event loop.
-
-        `answers` maps message positions to the raw text that the policy sampled; `known` is the
-        text whose tokens are recorded. Raises RolloutError if the template refuses the messages or
-        exceeds a limit, or if the text cannot fit into `most_tokens`.
-        """
+        """Render and tokenise a prompt off the event loop. `answers` maps message positions to the
+        raw text that the policy sampled; `known` is the text whose tokens are recorded: if the
+        prompt begins with it, only the rest is returned. Raises RolloutError if the template
+        refuses the messages or exceeds a limit, or if the text cannot fit into `most_tokens`."""
         shown = [for_template(message) for message in messages]
         answer = await self._renderer.prompt(
             cached=not answers,
@@ -145,8 +139,7 @@ class ChatFormat:
         return self._special["eos_token"]
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Token ids of a text; with `special` also the tokens that the tokenizer adds around a
-        plain text."""
+        """Token ids of a text; with `special` also those that the tokenizer adds around it."""
         return self._renderer.ask("encode", text=text, special=special).tokens
 
     def decode(self, tokens: list[int]) -> str:
@@ -170,13 +163,13 @@ class ChatFormat:
         return pieces
 
     def is_special(self, token: int) -> bool:
-        """Whether a token is a special token of the format, not text; called for every token that
-        is sampled."""
+        """Whether a token is a special token of the format, not text."""
         return token in self._signs
 
 
 def read_completion(text: str, tools_offered: bool) -> Completion:
-    """Split a completion into text and tool calls; a call that cannot be parsed stays text."""
+    """Split a completion into text and tool calls (only if tools were offered); a call that cannot
+    be parsed stays text."""
     if not tools_offered:
         return Completion(text, [])
     spans = _call_spans(text)

@@ -68,11 +68,9 @@ class RenderClient:
             self._end()
 
     def ask(self, op: str, **fields: Any) -> Answer:
-        """Send one request and wait for its answer.
-
-        Raises RolloutError if the template refuses the messages or exceeds a limit, ModelError if
-        it cannot be loaded.
-        """
+        """Send operation `op` with these arguments to the renderer process, and wait for its
+        answer. Raises RolloutError if the template refuses the messages or exceeds a limit,
+        ModelError if it cannot be loaded."""
         return self._locked(_encoded(op, fields))
 
     async def prompt(self, *, cached: bool, **fields: Any) -> Answer:
@@ -135,7 +133,7 @@ class RenderClient:
 
     def _exchanged(self, data: bytes) -> Answer:
         if self._closed:
-            raise RolloutError.of("gateway.closed", f"{self._name} is not in use anymore.")
+            raise RolloutError.of("gateway.closed", f"{self._name} is no longer in use.")
         for _ in range(2):
             worker = self._worker or self._start()
             try:
@@ -212,14 +210,14 @@ class RenderClient:
         if error == "too_long":
             return RolloutError.of(
                 "model.template_overran",
-                f"The chat template of {self._name} renders a prompt without end.",
+                f"The chat template of {self._name} renders an endless prompt.",
                 "Use the chat template of the original model.",
                 where=self._name,
             )
         if error == "unreadable":
             return RolloutError.of(
                 "gateway.tokenizer_refused",
-                f"The tokenizer of {self._name} cannot read this text: {head['message']}.",
+                f"The tokenizer of {self._name} cannot encode this text: {head['message']}.",
                 "Check the messages for lone surrogates.",
             )
         return RolloutError.of(
@@ -247,8 +245,8 @@ class _Worker:
         self._finalizer = weakref.finalize(self, _end, self._line, self.process)
 
     def exchange(self, data: bytes, limit_s: float) -> Answer:
-        """Send a request and read its answer. Raises OSError, ValueError or EOFError if none
-        arrives in time."""
+        """Send a request and read its answer, for at most `limit_s` seconds. Raises OSError,
+        ValueError or EOFError if none arrives in time."""
         end = time.monotonic() + limit_s
         self._line.settimeout(limit_s)
         self._line.sendall(FRAME.pack(len(data), 0) + data)
@@ -260,8 +258,8 @@ class _Worker:
         return Answer(head, tokens.tolist())
 
     async def exchange_on_loop(self, data: bytes, limit_s: float) -> Answer:
-        """Exchange a request without blocking the event loop; nothing else may use the socket
-        meanwhile. Raises like `exchange`, and TimeoutError."""
+        """Do what `exchange` does without blocking the event loop; nothing else may use the socket
+        meanwhile. Raises TimeoutError, too."""
         loop = asyncio.get_running_loop()
         self._line.setblocking(False)
         async with asyncio.timeout(limit_s):

@@ -79,7 +79,8 @@ class Template:
         self.volatile = any(name in source for name in VOLATILE)
 
     def render(self, messages: Messages, tools: Messages, answer: bool) -> Rendered:
-        """Render messages. Raises TooLong, and any exception of the template."""
+        """Render messages; with `answer` up to where the assistant's text begins. Raises TooLong,
+        and any exception of the template."""
         parts, length = [], 0
         for part in self._template.generate(
             messages=messages, tools=tools or None, add_generation_prompt=answer, **self._special
@@ -96,12 +97,9 @@ class Template:
         return Rendered(before + after, len(before))
 
     def fill(self, messages: Messages, answers: dict[int, str], tools: Messages) -> str:
-        """Render the prompt, with the messages at these positions replaced by raw texts exactly as
-        given.
-
-        A template may change its input (strip it, remove thoughts), so each message is rendered as
-        a random placeholder, which is then replaced by the raw text.
-        """
+        """Render the prompt, with the messages at the positions in `answers` replaced by these raw
+        texts exactly as given. A template may change its input (strip it, remove thoughts), so each
+        message is rendered as a random placeholder, which is then replaced by the raw text."""
         nonce = secrets.token_hex(8)
         shown, marks = list(messages), []
         for number, place in enumerate(answers):
@@ -158,7 +156,9 @@ class Renderer:
         known: str,
         most_tokens: int,
     ) -> "tuple[dict[str, Any], array[int] | None]":
-        """Text and tokens of a prompt; without `known` if the text begins with it."""
+        """Return text and tokens of a prompt, only of what follows `known` if it begins with that;
+        or an error and None if it cannot fit into `most_tokens`. `answers`: raw text by message
+        position."""
         with _limited(signal.ITIMER_VIRTUAL, RENDER_S):
             text = self._template.fill(messages, {int(k): v for k, v in answers.items()}, tools)
         extends = bool(known) and text.startswith(known)
@@ -222,7 +222,7 @@ def serve(line: socket.socket) -> None:
         except Unreadable as error:
             answer = {"error": "unreadable", "message": str(error)}
         except RecursionError:
-            answer = {"error": "refused", "message": "it calls itself without an end"}
+            answer = {"error": "refused", "message": "it calls itself endlessly"}
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything: it is said
             line_number = getattr(error, "lineno", None)
             answer = {"error": "refused", "message": _words(error), "line": line_number}

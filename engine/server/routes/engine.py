@@ -84,7 +84,8 @@ class EngineRoutes:
         return Response(status_code=204)
 
     async def confirm(self, request: Request) -> Response:
-        """Record a confirmation of trust; queued runs of a trusted project may begin."""
+        """Record that the person trusts a project, address or file; queued runs of a trusted
+        project may begin."""
         body = await body_of(request, Confirm)
         await asyncio.to_thread(confirm, body.confirmation)
         if body.confirmation.kind == "project":

@@ -49,7 +49,7 @@ class HomeRoutes:
         ]
 
     async def lease(self, request: Request) -> Response:
-        """Take or renew the lease; a home machine that stays silent loses it."""
+        """Take or renew a home machine's lease of the engine, which it loses when silent."""
         return json_of(self._lease.take(await body_of(request, Lease)))
 
     # Folders that come
@@ -83,7 +83,7 @@ class HomeRoutes:
     # Files of runs that go
 
     async def files(self, request: Request) -> Response:
-        """Files below a folder of the run, hashed now."""
+        """Respond with names, sizes and hashes of files in folder `below` (empty: all)."""
         folder = self._library.folder(request.path_params["run"])
         below = request.query_params.get("below", "")
         found = await asyncio.to_thread(manifest, folder, NEVER_SENT, below)
@@ -112,8 +112,7 @@ class HomeRoutes:
         return StreamingResponse(blocks(), media_type="application/octet-stream")
 
     async def hand_over(self, request: Request) -> Response:
-        """Delete a run that was moved to another machine completely. Raises Refused while it is
-        active."""
+        """Delete a run moved to another machine completely. Raises Refused while it is active."""
         run_id = request.path_params["run"]
         async with self._lifecycle.resting(run_id) as folder:
             await asyncio.to_thread(shutil.rmtree, folder)
@@ -123,7 +122,7 @@ class HomeRoutes:
     # HomeRequests
 
     async def home_requests(self, request: Request) -> Response:
-        """Open home requests; waits until there is one."""
+        """Respond with home requests not fetched yet; waits up to `wait` seconds for one."""
         wait = min(number_of(request, "wait"), LONGEST_WAIT_S)
         return json_of(HomeRequestList(requests=await self._requests.waiting(wait)))
 

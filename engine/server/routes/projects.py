@@ -167,7 +167,8 @@ class DraftRoutes:
         ]
 
     async def write(self, request: Request) -> Response:
-        """Stream a JSON line before and after each model call; hanging up cancels the rest."""
+        """Write a draft, and stream a JSON line before and after each model call; hanging up
+        cancels the rest."""
         body = await body_of(request, DescribeTask)
         folder = await open_draft(body)
         run_id = (await asyncio.to_thread(read_spec, folder)).id
@@ -184,7 +185,8 @@ class DraftRoutes:
         return json_lines(progress(), self._touch)
 
     async def begin(self, request: Request) -> Response:
-        """Create a project with MCP tools and list its MCP servers; none is contacted."""
+        """Create a project with an agent that uses MCP tools, and respond with its MCP servers;
+        none is contacted."""
         body = await body_of(request, BeginWithTools)
         folder = path_of(body.folder)
         file = path_of(body.servers) if body.servers else None

@@ -50,8 +50,8 @@ class Relay:
         self._transfers = TransferRoutes(services)
 
     def relayed(self, method: str, path: str, handler: Handler) -> Handler:
-        """Handler that forwards requests to start or change a remote run to its engine, and leaves
-        the rest to `handler`."""
+        """Return a handler that forwards requests about remote runs to the server's engine, and
+        leaves the others to `handler`."""
         if method == "POST" and path in STARTING:
             return self._beginning(STARTING[path], handler)
         is_read = method == "GET" and path != LOG

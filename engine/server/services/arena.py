@@ -67,7 +67,6 @@ class ArenaService:
 
     @property
     def pids(self) -> list[int]:
-        """PIDs of model and agent processes."""
         return [pid for one in self._loaded.values() for pid in one.policy.pids] + [
             pid for pool in self._pools for pid in pool.pids
         ]
@@ -75,9 +74,9 @@ class ArenaService:
     async def ask(
         self, run: Run, request: AskArena, contestants: list[Contestant], crowded: bool
     ) -> AsyncGenerator[ArenaTicked, None]:
-        """Yield text of the contestants; each trajectory is stored when it ends. Raises errors of
-        policy, provider and store, and Refused for agent or provider of an untrusted project.
-        `crowded`: a run is active on the same machine."""
+        """Yield text of the contestants; each trajectory is stored in the arena's `run` when it
+        ends. `crowded`: a training run is active on the same machine. Raises errors of policy,
+        provider and store, and Refused for agent or provider of an untrusted project."""
         if not request.chats or any(one.kind == "provider" for one in contestants):
             await asyncio.to_thread(require_run_trust, run.folder)
         async with self._lock:
@@ -272,7 +271,7 @@ def _refuse_without_room(contestant: Contestant) -> None:
     if free < need:
         raise Refused.of(
             "arena.no_room",
-            f"A run is active, and {contestant.model} needs {need / 1e9:.1f} GB beside it; "
+            f"A run is active, and {contestant.model} needs {need / 1e9:.1f} GB more; "
             f"{free / 1e9:.1f} GB are free.",
-            "Pause or stop the run, or wait for its end.",
+            "Pause or stop the run, or wait until it has finished.",
         )

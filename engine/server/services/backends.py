@@ -15,7 +15,7 @@ TITLES = {"vllm": "vLLM", "unsloth": "Unsloth"}
 
 
 def backend_facts() -> BackendFacts:
-    """Query GPU driver and disk; takes about a second."""
+    """Query which backends for sampling and training can be used; takes about a second."""
     shown = len(visible(read_gpus().cards, os.environ))
     cards = shown if computes_on_cards() else 0
     present = {name for name in BESIDE if importlib.util.find_spec(name)}
@@ -36,7 +36,8 @@ def backend_facts() -> BackendFacts:
 def provision(
     name: str, present: bool, cards: int, beside: Mapping[str, Status], why: str = ""
 ) -> Provision:
-    """Availability of a backend, in the engine's environment or, without a GPU, those in
+    """Availability of backend `name`. `present`: the engine itself has it. `cards` is the number of
+    usable GPUs; without any, an environment in `beside` (by name) will do. `why` explains an empty
     `beside`."""
     if present:
         return Provision(state="ready")

@@ -27,7 +27,8 @@ class Credentials:
         self._by_run: dict[str, LentKeys] = {}
 
     def lend_to_run(self, run_id: str, request: StartRun | StartEvaluation) -> None:
-        """Keep the keys and addresses of a start request until `forget_run`."""
+        """Keep the API keys and confirmed addresses of a start request for this run until
+        `forget_run`."""
         self._by_run[run_id] = LentKeys(
             request.provider_keys, frozenset(request.confirmed_addresses)
         )

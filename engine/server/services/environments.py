@@ -56,13 +56,14 @@ class EnvironmentService:
         return found.model_copy(update=job.view()) if job else found
 
     async def act_on_known(self, name: str, action: EnvironmentAction) -> None:
-        """Like `act`, for the environments of the catalogue. Raises Refused for another name."""
+        """Do what `act` does, for the catalogue's environments. Raises Refused for others."""
         if name not in WORDS:
             raise Refused.of("environment.unknown", f"There is no environment {name}.")
         await self.act(name, action)
 
     async def act(self, name: str, action: EnvironmentAction) -> None:
-        """Start a job, or cancel it. Raises Refused while a different one is active."""
+        """Start a job such as an installation on environment `name`, or cancel it. Raises Refused
+        while a different job is active on it."""
         job = self._jobs.get(name)
         if action == "cancel":
             if job:
@@ -107,7 +108,7 @@ class _Job:
         return not self._task.done()
 
     def view(self) -> dict[str, object]:
-        """Fields of the view that come from the job, not from the disk."""
+        """Fields of an environment's view for this job: action and progress, or its problem."""
         if self.busy:
             return {"action": self.action, "tick": self._tick, "elsewhere": False}
         return {"problem": self._problem}

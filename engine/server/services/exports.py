@@ -34,7 +34,8 @@ class ExportService:
     async def progress(
         self, run_id: str, folder: Path, step: int | None, request: ExportCheckpoint
     ) -> AsyncGenerator[BaseModel, None]:
-        """Yield ticks, then the report or a problem; closing the generator cancels the export."""
+        """Export a checkpoint (`step` None: the newest); yields progress, then the report or a
+        problem. Closing the generator cancels the export."""
         queue: Lines = asyncio.Queue()
         task = asyncio.create_task(self._work(run_id, folder, step, request, queue), name="export")
         self._tasks.add(task)

@@ -47,8 +47,8 @@ def fingerprints(project: Path, config: ProjectConfig | None) -> dict[str, str]:
 
 
 def check_unchanged(file: Path, read: str) -> None:
-    """Raises Refused if a file differs from the fingerprint `read`; an empty fingerprint is not
-    checked."""
+    """Raises Refused if the fingerprint of a file is no longer `read`, the one when a client read
+    it; empty: no check."""
     if read and fingerprint(file) != read:
         raise Refused.of(
             "file.changed",

@@ -19,12 +19,13 @@ class HomeRequests:
         self._leaving = False
 
     def close(self) -> None:
-        """Release waiting clients; a resumed run sends its open requests again."""
+        """End the wait of clients; a resumed run sends its open requests again."""
         self._leaving = True
         self._news.set()
 
     async def ask(self, run_id: str, op: str, fields: dict[str, Any]) -> Any:
-        """Result of a request, without a timeout. Raises Refused if the home machine refuses it."""
+        """Send operation `op` with these arguments (`fields`) to the home machine, and return its
+        answer. Waits without a timeout. Raises Refused if the home machine refuses it."""
         request = HomeRequest(id=uuid.uuid4().hex, run_id=run_id, op=op, fields=fields)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[request.id] = (request, future)
@@ -36,7 +37,8 @@ class HomeRequests:
             self._taken.discard(request.id)
 
     async def waiting(self, wait_s: float) -> list[HomeRequest]:
-        """Requests that no home machine has fetched yet; they are marked as fetched."""
+        """Requests that no home machine has fetched yet; they count as fetched now. Waits up to
+        `wait_s` seconds for one; empty if none comes."""
         if not self._untaken() and not self._leaving:
             self._news.clear()
             try:
@@ -54,7 +56,7 @@ class HomeRequests:
             self._news.set()
 
     def done(self, request_id: str, response: HomeResponse) -> None:
-        """Store the result of a request. Raises Refused if the request has expired."""
+        """Give the home machine's response to the waiting `ask`. Raises Refused if it expired."""
         if request_id not in self._open:
             raise Refused.of("home_request.unknown", "This request has expired.")
         _, future = self._open[request_id]
@@ -92,7 +94,7 @@ class HomeLease:
                 "host.other_home",
                 f"The engine of this server is used by {held.name or 'another machine of yours'} "
                 "now.",
-                "Disconnect it there, or take it over; runs continue either way.",
+                "Disconnect there, or take over here. Runs continue either way.",
             )
         if lease.fresh or held is None or held.home != lease.home:
             self._home_requests.hand_out_again()

@@ -43,8 +43,8 @@ class JudgeService:
 
     @contextlib.asynccontextmanager
     async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Rescoring]:
-        """Trial of a judge on a run, one at a time. Raises ConfigError for an invalid rubric or
-        judge, Refused if the run is not trusted."""
+        """Context manager of a judge trial on a run, one at a time. Raises ConfigError for an
+        invalid rubric or judge, Refused if the run is not trusted."""
         await asyncio.to_thread(require_run_trust, run.folder)
         config, rubric = await asyncio.to_thread(judge_settings, run.project, request)
         async with self._lock:
@@ -70,8 +70,8 @@ class JudgeService:
 
 @contextlib.asynccontextmanager
 async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncIterator[Panel | None]:
-    """Context manager of the judges of one run, or None if it has none; their process ends with the
-    block. Without a policy there is no local judge."""
+    """Context manager of the judges of one run (None if it has none), which use API keys by
+    `access`. Their process ends with the block. With `policy` None there is no local judge."""
     judge = run.config.judge
     if not judge.enabled:
         yield None

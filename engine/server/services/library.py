@@ -34,8 +34,8 @@ class Library:
         return sorted(known, key=lambda path: path.name)
 
     def open_project(self, path: Path) -> ProjectView:
-        """Open a project. Raises ConfigError without a project.toml; a broken one opens with its
-        problems."""
+        """Open a project, also a broken one with its problems. Raises ConfigError if it has no
+        project.toml."""
         path = path.expanduser().resolve()
         if (shown := readable(str(path))) != str(path):
             raise ConfigError.of(
@@ -63,7 +63,7 @@ class Library:
         )
 
     def files(self, path: Path) -> dict[str, str]:
-        """Fingerprints of a project's files as they are now."""
+        """Fingerprints of the project's configured files as they are now, by relative path."""
         path = path.expanduser().resolve()
         try:
             config: ProjectConfig | None = load_config(path)
@@ -87,8 +87,7 @@ class Library:
             )
 
     def runs(self, project: Path) -> list[RunSummary]:
-        """Runs of a project, newest first; an unreadable folder is shown as damaged, with the
-        reason."""
+        """Runs of a project, newest first; an unreadable folder is shown as damaged."""
         files = (file for name in (SPEC, DATABASE) for file in project.glob(f"runs/*/{name}"))
         folders = sorted({file.parent for file in files}, reverse=True)
         return [self.summary(folder) for folder in folders]
@@ -175,7 +174,7 @@ def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
     missing = ConfigError.of(
         "agent.missing",
         f"There is no {agent.file} in the project.",
-        "Write one with `rollout(scenario, model)`, or set agent.file.",
+        "Create it with a function `rollout(scenario, model)`, or set agent.file.",
         where=str(path / agent.file),
     )
     return [*found, missing.problem]

@@ -13,17 +13,15 @@ from engine.storage.run_folder.run import DATABASE, SPEC, read_spec
 
 
 def repair(folder: Path) -> Repaired:
-    """Recover the database of a run and, if unreadable, its run.json.
-
-    The caller holds the lock of the folder. Raises Refused if nothing is damaged or the run is a
-    mirror of a remote run, StoreError if nothing can be recovered.
-    """
+    """Recover the database of a run and, if unreadable, its run.json. The caller holds the lock of
+    the folder. Raises Refused if nothing is damaged or the run is a mirror of a remote run,
+    StoreError if nothing can be recovered."""
     check_run_folder(folder)
     if elsewhere := read_record(folder):
         raise Refused.of(
             "repair.elsewhere",
             f"This is the local copy of a run on {elsewhere.host}.",
-            "Remove it: the server still has the run, and it is copied again.",
+            "Remove this copy: it is then fetched again from the server.",
         )
     known = _readable_spec(folder)
     repaired = repair_database(folder, DATABASE, known)
@@ -46,10 +44,8 @@ def _readable_spec(folder: Path) -> RunSpec | None:
 
 
 def remove(folder: Path) -> None:
-    """Delete a run with its checkpoints, but not its exports. The caller holds the lock.
-
-    Raises Refused if the folder is not one of a run, StoreError if it cannot be deleted.
-    """
+    """Delete a run with its checkpoints, but not its exports. The caller holds the lock. Raises
+    Refused if the folder is not one of a run, StoreError if it cannot be deleted."""
     if folder.is_symlink() or is_of_another_project(folder) or folder.parent.name != "runs":
         raise Refused.of("run.no_folder", "This is not the folder of a run.", where=str(folder))
     try:

@@ -28,8 +28,8 @@ def summarise(folder: Path) -> RunSummary:
     if spec.id != folder.name:
         raise StoreError.of(
             "store.other_id",
-            f"Its {SPEC} is that of run {spec.id[:40]!a}, and its folder has another name.",
-            "Rename the folder to the id of its run, outside any project that has that run.",
+            f"The {SPEC} in this folder belongs to run {spec.id[:40]!a}, not to the folder's name.",
+            "Rename the folder to that id, in a project that does not have that run.",
             where=str(folder),
         )
     with run_reader(folder) as reader:
@@ -80,7 +80,7 @@ def summarise(folder: Path) -> RunSummary:
 
 
 def problem_of(error: Exception, where: Path) -> Problem:
-    """Problem that describes why a folder is unreadable."""
+    """Problem that describes why the folder `where` is unreadable."""
     if isinstance(error, AtelierError):
         return error.problem
     return Problem(
@@ -93,7 +93,8 @@ def problem_of(error: Exception, where: Path) -> Problem:
 
 
 def same_id(folder: Path, owner: Path) -> RunSummary:
-    """Summary of a copied run, with an id that differs from the original's."""
+    """Summary of a run that was copied with its id: `folder` is the copy, `owner` has the id. The
+    copy gets another id."""
     problem = Problem(
         code="store.same_id",
         message=f"This is a copy of a run of {owner.parents[1].name}: both have the same id.",

@@ -50,18 +50,18 @@ class TrackingService:
         return bool(self._feeds)
 
     def lend(self, keys: dict[str, str]) -> None:
-        """Lend API keys to trackers; waiting feeds try again."""
+        """Lend API keys by tracker; feeds that wait for a key try again."""
         self.keys.update(keys)
         for feed, _ in self._feeds.values():
             feed.hurry()
 
     def begin(self, folder: Path, spec: RunSpec) -> None:
-        """Start the feeds that a run's settings enable, unless a home machine tracks it."""
+        """Start sending a run to the trackers in its settings, unless a home machine does that."""
         if spec.kind in TRACKED and not self._lease.was_taken:
             self._tell(folder, spec, spec.config.track, switched_on(spec.config.track))
 
     def on_mirrored(self, run_id: str) -> None:
-        """Feed new events of a mirrored run to trackers, which this machine does itself."""
+        """Send new events of a mirror to its trackers; the remote engine does not send any."""
         feeds = [feed for (run, _), (feed, _) in self._feeds.items() if run == run_id]
         if not feeds and run_id not in self._looks and not self._leaving:
             look = asyncio.create_task(self._begin_mirrored(run_id), name=f"trackers of {run_id}")
@@ -90,8 +90,8 @@ class TrackingService:
                 feed.hurry()
 
     def send(self, folder: Path, wanted: list[TrackerName]) -> None:
-        """Send what trackers lack, with the project's current settings. Raises Refused, and
-        ConfigError if the settings are invalid."""
+        """Send a run to the trackers `wanted` (empty: those that the project's current settings
+        enable), from where each stopped. Raises Refused, and ConfigError for invalid settings."""
         require_run_trust(folder)
         spec = read_spec(folder)
         if spec.kind not in TRACKED:

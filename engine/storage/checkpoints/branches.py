@@ -49,7 +49,8 @@ class Origin(NamedTuple):
 
 
 def find_origin(project: Path, request: StartRun) -> Origin:
-    """Return the origin of a new run. Raises ConfigError, ModelError or Refused if unusable."""
+    """Return what a new run starts from: the checkpoint `RUN@STEP` or the LoRA adapter folder that
+    `request.origin` names. Raises ConfigError, ModelError or Refused if unusable."""
     folder = Path(request.origin)
     with contextlib.suppress(RuntimeError):  # ~nobody: a name that is looked for as it is
         folder = folder.expanduser()
@@ -93,7 +94,7 @@ def _of_checkpoint(found: NamedCheckpoint, request: StartRun) -> Origin:
     elif config.train.steps <= found.step:
         raise ConfigError.of(
             "branch.no_steps",
-            f"The branch begins after step {found.step}, and train.steps is {config.train.steps}.",
+            f"The branch starts after step {found.step}, but train.steps is {config.train.steps}.",
             "Step numbers continue from the parent's: set a larger train.steps.",
             where="train.steps",
         )
@@ -112,7 +113,7 @@ def _weights_of(found: NamedCheckpoint, request: StartRun) -> Origin:
     current project settings with the rank and alpha of the adapter, step 0, a new optimizer."""
     if request.replay:
         raise ConfigError.of(
-            "branch.nothing_behind", f"{found.name} has no stored trajectories to train on again."
+            "branch.nothing_behind", f"{found.name} has no stored trajectories for a replay."
         )
     config = load_config(found.folder.parents[1], request.overrides)
     model = found.spec.config.model
@@ -140,7 +141,7 @@ def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
         steps = [e.step for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
     if max(steps, default=0) <= found.step:
         raise ConfigError.of(
-            "branch.nothing_behind", f"{found.spec.name} has no finished step behind {found.step}."
+            "branch.nothing_behind", f"{found.spec.name} has no finished step after {found.step}."
         )
     return max(steps)
 
@@ -149,7 +150,7 @@ def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origi
     """Return the origin for a PEFT adapter, with the rank and alpha of its configuration."""
     if request.replay:
         raise ConfigError.of(
-            "branch.nothing_behind", "An adapter without its run has no steps to replay."
+            "branch.nothing_behind", "An adapter without a run has no steps to replay."
         )
     values = _adapter_config(folder)
     rank, alpha = values["r"], float(values["lora_alpha"])
@@ -177,25 +178,26 @@ def _adapter_config(folder: Path) -> dict[str, Any]:
         raise ModelError.of(
             "adapter.unreadable",
             f"The adapter cannot be read: {why.rstrip('.')}.",
-            f"It needs {ADAPTER_CONFIG} and {checkpoint.WEIGHTS}.",
+            f"The folder needs valid {ADAPTER_CONFIG} and {checkpoint.WEIGHTS}.",
             where=str(folder),
         )
     plain = all(values.get(key) in (value, None, False) for key, value in PLAIN.items())
     patterns = values.get("rank_pattern") or values.get("alpha_pattern")
     if values.get("peft_type") == "LORA" and plain and not patterns:
         return values
-    kind = "one whose layers differ in rank" if patterns else str(values.get("peft_type"))
-    kind = kind if kind != "LORA" else "one with biases, DoRA or whole modules"
+    kind = "of mixed rank" if patterns else str(values.get("peft_type"))
+    kind = kind if kind != "LORA" else "with biases, DoRA or whole modules"
     raise ModelError.of(
         "adapter.unusual",
-        f"This adapter is {kind}; only plain LoRA can be trained further.",
+        f"Only plain LoRA can be trained further, but this adapter is {kind}.",
         "Merge it into its base model, and name the merged model in model.name.",
         where=str(folder),
     )
 
 
 async def make_branch(origin: Origin, project: Path, spec: RunSpec) -> Path:
-    """Create the folder of a branch, complete or not at all. Raises StoreError on disk errors."""
+    """Create the run folder of a branch with spec, history and checkpoint of its origin, and return
+    it. Raises StoreError on disk errors; no partial folder is left."""
     with tempfile.TemporaryDirectory(dir=project, prefix=SCRATCH) as scratch:
         folder = Path(scratch) / spec.id
         try:
@@ -251,7 +253,7 @@ def _take_adapter(source: Path, folder: Path, target: Path) -> Checkpoint:
 
 
 async def compare_with_parent(run: Run, saved: Checkpoint) -> None:
-    """Compare the weights of a replay with those of its parent, and report the result."""
+    """Log whether the adapter `saved` by a replay equals its parent's at that step."""
     parent = run.spec.parent
     if parent is None or not parent.replay:
         return
@@ -264,7 +266,7 @@ async def compare_with_parent(run: Run, saved: Checkpoint) -> None:
     if theirs.checkpoint is None:
         return
     equal = theirs.checkpoint.adapter == saved.adapter
-    words = "is byte for byte that" if equal else "differs from that"
+    words = "is identical to that" if equal else "differs from that"
     await run.log(
         "info" if equal else "warning",
         "replay",

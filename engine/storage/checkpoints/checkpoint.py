@@ -48,7 +48,8 @@ async def save(
     state: dict[str, object],
     metrics: dict[str, float],
 ) -> Checkpoint:
-    """Publish the policy's adapter and optimizer as `checkpoints/step-000012`."""
+    """Save the policy as the checkpoint `checkpoints/step-000012` of a run. `state` (JSON) is kept
+    for the resumption of training, `metrics` are part of the returned database record."""
     parent = run_folder / FOLDER
     parent.mkdir(exist_ok=True)
     scratch = parent / f"{SCRATCH}{step:06d}"
@@ -67,7 +68,7 @@ async def save(
 
 
 def record(run_folder: Path, step: int, size: int, metrics: dict[str, float]) -> Checkpoint:
-    """Database record of a published checkpoint."""
+    """Database record of a run's published checkpoint, which has `size` bytes."""
     folder = folder_of(run_folder, step)
     return Checkpoint(
         step=step,
@@ -89,7 +90,7 @@ def adapter_hash(folder: Path) -> str:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether all files of the manifest exist with their size. Only `verify` checks hashes."""
+    """Whether all files of a checkpoint exist with their size; hashes are not checked."""
     try:
         entries = _entries(folder).items()
         return all(_own_file(folder, name).st_size == one["bytes"] for name, one in entries)
@@ -126,7 +127,7 @@ def _own_file(folder: Path, name: str) -> os.stat_result:
 
 
 def newest(run_folder: Path, known: list[Checkpoint]) -> Checkpoint | None:
-    """Return the latest recorded checkpoint that verifies, or None. Damaged ones are skipped."""
+    """Return the latest of the checkpoints `known` to the database whose files verify, or None."""
     for checkpoint in sorted(known, key=lambda c: c.step, reverse=True):
         if verify(run_folder / checkpoint.path):
             return checkpoint
@@ -134,7 +135,7 @@ def newest(run_folder: Path, known: list[Checkpoint]) -> Checkpoint | None:
 
 
 def sweep(run_folder: Path, known: list[Checkpoint]) -> None:
-    """Delete checkpoint folders without a record, left by an interrupted save or deletion."""
+    """Delete checkpoint folders that are not `known` to the database: left by an interruption."""
     recorded = {Path(one.path).name for one in known}
     for found in (run_folder / FOLDER).glob("*"):
         if found.name not in recorded:
@@ -151,7 +152,7 @@ def not_written(error: OSError, folder: Path) -> StoreError:
 
 
 def publish(scratch: Path, target: Path, step: int) -> int:
-    """Publish the filled folder `scratch` as `target`, atomically. Returns its size in bytes."""
+    """Write a manifest into folder `scratch` and move it to `target`. Returns the size in bytes."""
     files = sorted(path for path in scratch.rglob("*") if path.is_file())
     entries = {}
     for path in files:
@@ -167,6 +168,6 @@ def publish(scratch: Path, target: Path, step: int) -> int:
 
 
 def matches(file: Path, entry: dict[str, object]) -> bool:
-    """Whether a file has the size and hash of its manifest entry. Raises OSError if missing."""
+    """Whether a file has size and SHA-256 of its manifest `entry`. Raises OSError if missing."""
     same_size = file.stat().st_size == entry["bytes"]
     return bool(same_size and sha256_of(file) == entry["sha256"])

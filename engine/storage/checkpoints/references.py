@@ -40,7 +40,7 @@ def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
 
 
 def matching(runs: Sequence[tuple[Path, RunSpec]], name: str) -> list[tuple[Path, RunSpec]]:
-    """Return the runs with this name or id, or else those whose id ends with it."""
+    """Return those of `runs` with this name or id, or else those whose id ends with it."""
     found = [run for run in runs if name in (run[1].id, run[1].name)]
     if not found and len(name) >= SHORTEST:
         found = [run for run in runs if run[1].id.endswith(name.upper())]
@@ -58,7 +58,7 @@ def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
         raise ConfigError.of(
             "run.ambiguous",
             f"{len(found)} runs are called {name}.",
-            f"Name the one you mean by the end of its id: {ids}.",
+            f"Select one by the end of its id: {ids}.",
             where=str(project),
         )
     known = ", ".join(spec.name for _, spec in runs[:8]) or "none yet"
@@ -71,10 +71,8 @@ def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
 
 
 def find_checkpoint(project: Path, reference: str) -> NamedCheckpoint:
-    """Return the checkpoint for a reference such as `RUN@STEP`. Step 0 always exists.
-
-    Raises ConfigError if there is no such checkpoint, or if its files are damaged.
-    """
+    """Return the checkpoint for a reference such as `RUN@STEP`. Step 0 always exists. Raises
+    ConfigError if there is no such checkpoint, or if its files are damaged."""
     name, _, which = reference.partition("@")
     return find_in_run(*find_run(project, name), which)
 

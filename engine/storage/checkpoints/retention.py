@@ -55,8 +55,7 @@ class CheckpointFacts:
 
     @property
     def merits(self) -> dict[int, float]:
-        """Merit of validated steps, higher is better: mean reward, or the negative held-out
-        loss."""
+        """Merit of validated steps, higher is better: mean reward or negative held-out loss."""
         rewards = {step: reward.mean for step, reward in self.validations.items()}
         return rewards or {step: -loss for step, loss in self.losses.items()}
 
@@ -69,10 +68,8 @@ def reasons(
     keep_best: int,
 ) -> dict[int, tuple[KeptBy, ...]]:
     """Return the reasons to keep the checkpoint of each step; an empty tuple if there are none.
-
     `validations` are merits by step, higher is better; of two equal steps the earlier ranks first.
-    `keep_last` None keeps all.
-    """
+    `marked`: other reasons by step, such as `pinned`. `keep_last` None keeps all."""
     order = sorted(steps)
     newest = set(order if keep_last is None else order[-keep_last:])
     known = sorted((step for step in order if step in validations), key=lambda s: -validations[s])
@@ -89,7 +86,8 @@ def reasons(
 def kept_by(
     known: CheckpointFacts, checkpoints: Iterable[Checkpoint], spec: RunSpec
 ) -> dict[int, tuple[KeptBy, ...]]:
-    """Return the reasons to keep each checkpoint by step; an empty tuple if there are none."""
+    """Return the reasons to keep each checkpoint by step; an empty tuple if there are none. `known`
+    has what the run's events say about checkpoints."""
     marked: dict[int, set[KeptBy]] = {}
     signs: dict[KeptBy, Iterable[int]] = {
         "pinned": known.pinned,
@@ -108,7 +106,8 @@ def kept_by(
 def checkpoint_rows(
     folder: Path, reader: RunReader, spec: RunSpec, replica: bool = False
 ) -> list[KeptCheckpoint]:
-    """Checkpoints of a run, oldest first; a mirror (`replica`) need not have their files."""
+    """Checkpoints of the run in `folder`, oldest first, with state and reasons to keep them; a
+    mirror (`replica`) need not have their files."""
     known, checkpoints = CheckpointFacts(reader), reader.checkpoints()
     why = kept_by(known, checkpoints, spec)
     return [
@@ -153,7 +152,7 @@ async def delete(run: Run, step: int) -> None:
         raise Refused.of(
             "checkpoint.newest",
             f"Step {step} is the newest checkpoint: the run resumes from it.",
-            "Delete older ones, or the whole run.",
+            "Delete older checkpoints, or the whole run.",
         )
     await drop(run, found, "person")
 
@@ -161,7 +160,7 @@ async def delete(run: Run, step: int) -> None:
 def _kept(run: Run, step: int) -> Checkpoint:
     found = next((one for one in run.reader.checkpoints() if one.step == step), None)
     if found is None:
-        raise Refused.of("checkpoint.unknown", f"This run keeps no checkpoint of step {step}.")
+        raise Refused.of("checkpoint.unknown", f"This run has no checkpoint of step {step}.")
     return found
 
 

@@ -91,7 +91,7 @@ SELECT one.value, (
 
 
 def read_curves(rows: Rows, query: CurveQuery) -> CurvePage:
-    """Return one page of reward curves; `rows` executes a query."""
+    """Return one page of reward curves by scenario; `rows` executes an SQL query on the run.db."""
     low, high, last = (float(str(end)) for end in rows(SCALE, (query.split,))[0])
     order = SORTS[query.sort]
     down = "DESC" if query.descending else "ASC"

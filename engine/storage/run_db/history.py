@@ -70,19 +70,19 @@ class HistoryReader(RunReader):
     """Reader of events for a stream whose client folds them into a state."""
 
     def all(self, after: int) -> tuple[list[str], int]:
-        """Return events from `after` + 1 as JSON lines, and the last `seq` among them."""
+        """Events after `after` as JSON lines, and the `seq` of the last (`after` without any)."""
         lines = self.events(after)
         return lines, after + len(lines)
 
     def brief(self, after: int) -> tuple[list[str], int]:
-        """Like `all`, but return one History event if the client is far behind."""
+        """Return the same as `all`, or one History event instead if many events are unread."""
         if history := self.history(after):
             return [encode_history(history)], int(history.seq or 0)
         return self.all(after)
 
     def history(self, after: int) -> History | None:
-        """Summarize a long range of events that ends before the start of a step. None if too few
-        events are unread, or if no step starts in the range."""
+        """Summarize a long range of events after `after` that ends before a step starts. None if
+        too few events are unread, or if no step starts in the range."""
         sql = (
             "SELECT (SELECT max(seq) FROM events), max(seq) - 1 FROM events "
             "WHERE kind = 'step.started' AND seq BETWEEN ? AND ?"

@@ -14,11 +14,11 @@ R = TypeVar("R", bound=Value)
 
 
 def parse_record(kind: type[R], body: object) -> R:
-    """Parse a record from a JSON column. Raises StoreError if it is not a valid `kind`."""
+    """Parse a record from a JSON column's `body`. Raises StoreError if it is not a valid `kind`."""
     try:
         return kind.model_validate_json(str(body))
     except ValueError as error:
-        raise damaged(None, f"a row is no {kind.__name__}: {in_one_line(error)}") from error
+        raise damaged(None, f"a row is not a {kind.__name__}: {in_one_line(error)}") from error
 
 
 def unpack_record(kind: type[R], body: object) -> R:
@@ -27,13 +27,16 @@ def unpack_record(kind: type[R], body: object) -> R:
 
 
 def unpacked_text(kind: type[Value], body: object) -> str:
-    """Return the text of a compressed column. Raises StoreError if damaged or too large."""
+    """Return the JSON text of a compressed column; `kind` is only named in errors. Raises
+    StoreError if it is damaged or too large."""
     try:
         assert isinstance(body, bytes)
         packed = zlib.decompressobj()
         text = packed.decompress(body, MOST_UNPACKED)
         if not packed.eof:
-            raise ValueError("it is cut, or larger than any record")
+            raise ValueError("it is cut off or too large")
     except (AssertionError, ValueError, zlib.error) as error:
-        raise damaged(None, f"a packed row is no {kind.__name__}: {in_one_line(error)}") from error
+        raise damaged(
+            None, f"a packed row is not a {kind.__name__}: {in_one_line(error)}"
+        ) from error
     return text.decode("utf-8", "replace")

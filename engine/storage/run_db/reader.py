@@ -59,7 +59,7 @@ class RunReader:
             self._db.close()
 
     def events(self, after: int = 0, limit: int = 2000) -> list[str]:
-        """Return up to `limit` stored events as JSON lines, in order, from `after` + 1."""
+        """Up to `limit` stored events with a `seq` above `after`, in order, as JSON lines."""
         sql = "SELECT body FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
         return [str(row[0]) for row in self._rows(sql, (after, limit))]
 
@@ -72,7 +72,7 @@ class RunReader:
     def events_after(
         self, after: int, kinds: Sequence[str], limit: int
     ) -> list[Event | UnknownEvent]:
-        """Return up to `limit` events of these kinds, in order, from `after` + 1."""
+        """Return up to `limit` events of these kinds with a `seq` above `after`, in order."""
         marks = ", ".join("?" * len(kinds))
         sql = (
             f"SELECT body, seq FROM events WHERE kind IN ({marks}) AND seq > ? ORDER BY seq LIMIT ?"
@@ -80,7 +80,7 @@ class RunReader:
         return [_event(*row) for row in self._rows(sql, (*kinds, after, limit))]
 
     def count_after(self, after: int, kinds: Sequence[str]) -> int:
-        """Number of events of these kinds after `after`."""
+        """Number of events of these kinds with a `seq` above `after`."""
         marks = ", ".join("?" * len(kinds))
         sql = f"SELECT count(*) FROM events WHERE kind IN ({marks}) AND seq > ?"
         return self._value(sql, (*kinds, after))
@@ -149,7 +149,7 @@ class RunReader:
         )
 
     def stored(self, split: Split, step: int, group: int | None = None) -> list[Trajectory]:
-        """Return whole trajectories of a step or a group, ordered by group and index."""
+        """Whole trajectories of a step, or of one `group` of it, ordered by group and index."""
         chosen = "" if group is None else "AND grp = ?"
         sql = (
             "SELECT body, advantage FROM trajectories "
@@ -161,7 +161,7 @@ class RunReader:
         for body, advantage in self._rows(sql, values):
             text = unpacked_text(Trajectory, body)
             if room is not None and (room := room - len(text)) < 0:
-                raise damaged(self._file, f"a group holds more than {MOST_TOGETHER >> 20} MB")
+                raise damaged(self._file, f"a group is larger than {MOST_TOGETHER >> 20} MB")
             one = parse_record(Trajectory, text)
             found.append(one.model_copy(update={"advantage": advantage}))
         return found
@@ -179,7 +179,8 @@ class RunReader:
         return _call(rows[0][0]) if rows else None
 
     def any_call(self, key: str) -> Call:
-        """Return a call with this key, answered or failed. Raises Refused if there is none."""
+        """Return a model call by the cache key of its prompt, an answered one if possible. Raises
+        Refused if there is none."""
         sql = (
             "SELECT body FROM calls WHERE key = ? AND body NOT NULL ORDER BY answered DESC LIMIT 1"
         )
@@ -189,7 +190,7 @@ class RunReader:
         return _call(rows[0][0])
 
     def answered(self, judge: str, most: int) -> list[Call]:
-        """Return up to `most` answered calls of a judge, newest first."""
+        """Return up to `most` answered calls of a judge model, newest first."""
         sql = (
             "SELECT body FROM calls WHERE judge = ? AND answered AND body NOT NULL "
             "ORDER BY rowid DESC LIMIT ?"
@@ -197,12 +198,12 @@ class RunReader:
         return [_call(row[0]) for row in self._rows(sql, (judge, most))]
 
     def judge_cost(self) -> float:
-        """Return the cost of all judge calls in USD; unclosed ones count at their maximum."""
+        """Cost in USD of all judge calls; calls without an answer count at their maximum."""
         sql = "SELECT total(cost) FROM calls WHERE key NOT GLOB ?"
         return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
     def attempts_cost(self) -> float:
-        """Return the cost of the rollouts' calls of providers' models, likewise."""
+        """Cost in USD of provider models' calls in rollouts, counted as in `judge_cost`."""
         sql = "SELECT total(cost) FROM calls WHERE key GLOB ?"
         return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
@@ -218,8 +219,8 @@ class RunReader:
         return [(str(judge), str(rubric)) for judge, rubric in self._rows(sql, ())]
 
     def judged_groups(self, but: str, most: int) -> list[tuple[Split, int, int]]:
-        """Return (split, step, group) of up to `most` training groups that a judge other than `but`
-        has judged last, oldest first."""
+        """Return (split, step, group) of the `most` training groups that were judged last by judges
+        other than `but`, oldest first."""
         sql = (
             "SELECT t.split, t.step, t.grp, max(v.at) AS latest FROM verdicts v "
             "JOIN trajectories t ON t.id = v.trajectory_id "
@@ -230,12 +231,12 @@ class RunReader:
         return [("train", int(str(step)), int(str(grp))) for _, step, grp, _ in reversed(rows)]
 
     def verdicts_of(self, judge: str, rubric: str, most: int) -> list[Verdict]:
-        """Return up to `most` verdicts of a judge with this rubric version, newest first."""
+        """Up to `most` verdicts of a judge with this version (hash) of its rubric, newest first."""
         sql = "SELECT body FROM verdicts WHERE judge = ? AND rubric = ? ORDER BY at DESC LIMIT ?"
         return [parse_record(Verdict, row[0]) for row in self._rows(sql, (judge, rubric, most))]
 
     def cost_of(self, keys: Collection[str]) -> float:
-        """Return the cost of all calls with these keys in USD, including retries."""
+        """Cost in USD of all calls, retries included, for prompts with these cache keys."""
         marks = ", ".join("?" * len(keys))
         sql = f"SELECT total(cost) FROM calls WHERE key IN ({marks})"
         return float(str(self._rows(sql, tuple(keys))[0][0]))
@@ -248,7 +249,7 @@ class RunReader:
     def labels(
         self, split: Split | None = None, step: int | None = None, group: int | None = None
     ) -> list[Label]:
-        """Labels of the run, a split, a step or a group, oldest first, including undone ones."""
+        """Labels of the run (or a split, step, group), oldest first, including undone ones."""
         wanted = {"split": split, "step": step, "grp": group}
         tests = " AND ".join(f"{name} = ?" for name, value in wanted.items() if value is not None)
         values = tuple(value for value in wanted.values() if value is not None)
@@ -340,7 +341,7 @@ def _event(body: object, seq: object) -> Event | UnknownEvent:
     except ValueError as error:
         raise damaged(None, f"event {seq} cannot be read: {in_one_line(error)}") from error
     if event.seq != seq:
-        raise damaged(None, f"event {seq} says that it is event {event.seq}")
+        raise damaged(None, f"event {seq} contains event {event.seq}")
     return event
 
 

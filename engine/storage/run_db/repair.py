@@ -50,18 +50,17 @@ class Repaired:
     @property
     def words(self) -> str:
         if not self.events:
-            return "Its settings were restored from its database, which is intact."
-        lost = "what came behind them was unreadable" if self.broken else "none is missing"
+            return "The settings were restored from the intact database."
+        lost = "later events were unreadable" if self.broken else "none was lost"
         transcripts = f" {self.transcripts} transcripts were lost." if self.transcripts else ""
         return f"Repaired: {self.events} events were kept; {lost}.{transcripts}"
 
 
 def repair_database(folder: Path, database: str, known: RunSpec | None) -> Repaired:
-    """Replace the database of a run by its readable part; nothing else may use the run meanwhile.
-
-    `known` is the spec in run.json, or None if that is unreadable. The old files move to
-    `damaged/`. Raises StoreError if nothing can be read, or if a newer version wrote the database.
-    """
+    """Replace the file `database` in the run folder by its readable part; nothing else may use the
+    run meanwhile. `known` is the spec in run.json, or None if that is unreadable. The old files
+    move to `damaged/`. Raises StoreError if nothing can be read, or if a newer version wrote the
+    database."""
     scratch = Path(tempfile.mkdtemp(prefix="repairing-", dir=folder))
     try:
         copy, made = scratch / "copy.db", scratch / database
@@ -92,7 +91,7 @@ def _open_copy(copy: Path, folder: Path) -> apsw.Connection:
         db.limit(apsw.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
         if name := foreign_object(db):  # a view or trigger would be executed by reading
             db.close()
-            raise _nothing(folder, f"{name[:60]!a} in its database is nothing that a run has")
+            raise _nothing(folder, f"{name[:60]!a} does not belong in a run's database")
     except UNREADABLE as error:
         raise _nothing(folder, str(error)) from error
     refuse_newer(version, folder)
@@ -111,7 +110,7 @@ def _nothing(folder: Path, why: str) -> StoreError:
     return StoreError.of(
         "repair.nothing",
         f"Nothing of this run can be recovered: {why}.",
-        "Remove it; its checkpoints, if any, remain usable as folders.",
+        "Remove the run; copy checkpoint folders first to keep them.",
         where=str(folder),
     )
 
@@ -233,7 +232,7 @@ def _write_verdicts(target: apsw.Connection, db: apsw.Connection, found: Readabl
 
 
 def has_column_types(row: tuple[object, ...], *kinds: type | UnionType) -> bool:
-    """Whether the values of a row have the types of its table's columns."""
+    """Whether the values of a row have these types, one per column."""
     return all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 

@@ -88,8 +88,8 @@ class ReadableEvents:
         return found
 
     def costs(self) -> dict[str, list[tuple[str, float]]]:
-        """Return (judge, cost in USD) of all calls by key; unanswered ones at their maximum
-        cost."""
+        """Return (judge, cost in USD) of each model call by the cache key of its prompt; calls
+        without an answer have their maximum cost."""
         found: dict[str, list[tuple[str, float]]] = {}
         waiting: dict[str, int] = {}
         for event in self.events:
@@ -103,7 +103,7 @@ class ReadableEvents:
         return found
 
     def begin_of(self, step: int) -> int:
-        """Return the number of the last event before this or a later step was started."""
+        """`seq` of the last event before this or a later step began; of the last if none did."""
         starts = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
         first = next(starts, None)
         return (first.seq or 1) - 1 if first else self.seq
@@ -142,10 +142,8 @@ def _score(states: dict[str, TrajectoryState], group: GroupSummary) -> None:
 
 
 def readable_events(db: apsw.Connection, spec: RunSpec | None = None) -> ReadableEvents:
-    """Return events 1, 2, 3 … up to the first that is missing, invalid or misnumbered.
-
-    If the first one (the start of the run) is unreadable, it is rebuilt from `spec`.
-    """
+    """Return events 1, 2, 3 … up to the first that is missing, invalid or misnumbered. If the first
+    one (the start of the run) is unreadable, it is rebuilt from `spec`."""
     found = ReadableEvents()
     for number in count(1):
         body = _row(db, "SELECT body FROM events WHERE seq = ?", (number,))
@@ -180,10 +178,8 @@ def trajectories(db: apsw.Connection) -> dict[str, Trajectory]:
 
 
 def rows_by_rowid(db: apsw.Connection, select: str, key: str) -> Iterator[Row]:
-    """Yield the rows of a table in order of rowid, without unreadable ones.
-
-    After an unreadable row, single rows are tried at growing distances.
-    """
+    """Yield the readable rows of a table in order of rowid, which is the column `key` of `select`.
+    After an unreadable row, single rows are tried at growing distances."""
     last, missed = 0, 0
     while missed < GIVEN_UP:
         sql = f"{select} WHERE {key} > ? ORDER BY {key} LIMIT 1"

@@ -137,7 +137,6 @@ def _known_objects() -> dict[str, str]:
 
 
 def _normal(sql: str) -> str:
-    """Return a statement without comments and with single spaces."""
     return " ".join(re.sub(r"--[^\n]*", "", sql).split())
 
 
@@ -146,7 +145,7 @@ def _check_schema(db: apsw.Connection, file: Path) -> None:
     db.limit(apsw.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
     if name := foreign_object(db):
         db.close()
-        raise damaged(file, f"{name[:60]!a} in it is nothing that a run has")
+        raise damaged(file, f"{name[:60]!a} does not belong in it")
 
 
 def open_writer(file: Path) -> apsw.Connection:
@@ -223,7 +222,7 @@ def refuse_newer(version: int, file: Path) -> None:
         raise StoreError.of(
             "store.newer",
             "This run was made by a newer version of Atelier.",
-            "Update Atelier to open it; nothing in it has been changed.",
+            "Update Atelier to open it; the run was not changed.",
             where=str(file),
         )
 

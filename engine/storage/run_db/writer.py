@@ -76,7 +76,7 @@ class RunWriter:
         return self._seq
 
     async def say(self, event: BaseEvent) -> BaseEvent:
-        """Store an event that has no rows of its own."""
+        """Store an event that changes no other table."""
         return await self._write(Write(event))
 
     async def add_trajectory(self, trajectory: Trajectory) -> BaseEvent:
@@ -92,7 +92,8 @@ class RunWriter:
     async def open_call(
         self, call_id: str, key: str, judge: str, most_usd: float, attempt: str = ""
     ) -> BaseEvent:
-        """Store a model call at its maximum cost, before it is sent."""
+        """Store a model call at its maximum cost, before it is sent. `key` is the cache key of the
+        prompt, `judge` the model, `attempt` the trajectory id if a rollout makes the call."""
         row = (
             "INSERT INTO calls(id, key, judge, answered, cost) VALUES (?, ?, ?, 0, ?)",
             (call_id, key, judge, most_usd),
@@ -101,7 +102,8 @@ class RunWriter:
         return await self._write(Write(event, (row,)))
 
     async def close_call(self, call_id: str, call: Call, attempt: str = "") -> BaseEvent:
-        """Store the answer or problem of a model call, with its actual cost."""
+        """Store answer or problem and actual cost of the model call opened as `call_id`. `attempt`
+        as in `open_call`."""
         body = zlib.compress(call.model_dump_json().encode(), 1)
         row = (
             "UPDATE calls SET answered = ?, cost = ?, body = ? WHERE id = ?",
@@ -143,7 +145,7 @@ class RunWriter:
     async def add_label(
         self, label: Label, group: GroupSummary, trajectories: list[Trajectory]
     ) -> BaseEvent:
-        """Store a label, and the group and trajectories with the rewards that result."""
+        """Store a label, and its group and trajectories with the rewards that result from it."""
         row: Statement = (
             "INSERT INTO labels(id, seq, split, step, grp, body) VALUES (?, ?, ?, ?, ?, ?)",
             (label.id, SEQ, label.split, label.step, label.group, label.model_dump_json()),
@@ -153,7 +155,7 @@ class RunWriter:
     async def undo_label(
         self, label: Label, group: GroupSummary, trajectories: list[Trajectory]
     ) -> BaseEvent:
-        """Mark a label as undone, and store the group and trajectories without it."""
+        """Mark a label as undone, and store group and trajectories with the rewards without it."""
         row: Statement = ("UPDATE labels SET undone = ? WHERE id = ?", (SEQ, label.id))
         return await self._write(_relabelled(label, True, row, group, trajectories))
 
@@ -167,7 +169,7 @@ class RunWriter:
     async def drop_checkpoint(
         self, checkpoint: Checkpoint, by: Literal["rule", "person", "damage"]
     ) -> BaseEvent:
-        """Delete the record of a checkpoint; the caller deletes its files afterwards."""
+        """Delete a checkpoint's record, and store why (`by`); the caller then deletes its files."""
         row = ("DELETE FROM checkpoints WHERE step = ?", (checkpoint.step,))
         event = CheckpointDropped(step=checkpoint.step, bytes=checkpoint.bytes, by=by)
         return await self._write(Write(event, (row,)))
@@ -278,7 +280,7 @@ def summary_of(trajectory: Trajectory) -> TrajectorySummary:
 
 
 def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple[Statement, ...]:
-    """Return statements that store a trajectory and its search entry, replacing old ones."""
+    """SQL statements that store a trajectory, its `summary` and search entry, or replace them."""
     t = trajectory
     values = (t.id, t.split, t.step, t.group, t.index, t.scenario_id, t.title, t.reward)
     more = (t.advantage, t.turns, t.sampled_tokens, int(t.truncated), int(bool(t.labels)))

@@ -30,21 +30,20 @@ FOLDERS = (".", "logs", "checkpoints", "damaged", "exports")
 
 
 def check_run_folder(folder: Path) -> None:
-    """Raise StoreError if the folder, or something in it, is a link or has an unexpected file
-    type."""
+    """Raise StoreError if the folder or something in it is a link or of an unexpected type."""
     try:
         if is_of_another_project(folder):
-            raise _foreign(folder, "its folder is a link into another project")
+            raise _foreign(folder, "it is a link into another project")
         if links := [one.name for one in _entries(folder) if one.is_symlink()]:
             raise _foreign(folder, f"{links[0][:80]!a} is a link")
         for name in FOLDERS:
             if not _is(folder / name, stat.S_IFDIR):
                 raise _foreign(
-                    folder, f"{name if name != '.' else 'it'} is not a folder of its own"
+                    folder, f"{name if name != '.' else 'it'} is not a folder, or is a link"
                 )
         for name in FILES:
             if not _is(folder / name, stat.S_IFREG):
-                raise _foreign(folder, f"{name} is not a regular file of its own")
+                raise _foreign(folder, f"{name} is not a regular file, or is a link")
     except OSError as error:
         raise _foreign(folder, error.strerror or str(error)) from error
 
@@ -67,7 +66,6 @@ def is_of_another_project(folder: Path) -> bool:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder; an empty list if it is not a folder."""
     if not _is(folder, stat.S_IFDIR) or not folder.exists():
         return []
     with os.scandir(folder) as found:
@@ -85,7 +83,7 @@ def _is(path: Path, kind: int) -> bool:
 def _foreign(folder: Path, why: str) -> StoreError:
     return StoreError.of(
         "store.foreign",
-        f"This is not a run as Atelier writes it: {why}.",
-        "Remove it, or replace the link by what it points to.",
+        f"This folder was not written by Atelier: {why}.",
+        "Remove the folder, or replace the link with its target.",
         where=str(folder),
     )

@@ -76,7 +76,7 @@ class RunOrders:
         self.changed.set()
 
     async def until(self, met: Callable[[], bool]) -> None:
-        """Wait until `met()` is true; it is called after each change."""
+        """Wait until `met()` is true; it is called after each change of these orders."""
         while not met():
             self.changed.clear()
             await self.changed.wait()
@@ -104,7 +104,7 @@ class Run:
         self.spec = spec
         self.config = spec.config
         self.orders = RunOrders(spec.config.train.steps)
-        self.purse = RunBudget()
+        self.budget = RunBudget()
         self._announce = announce
         self._lock = _take_lock(folder / LOCK)
         try:
@@ -135,14 +135,14 @@ class Run:
         return await self.writer.say(event)
 
     async def enter(self, step: int, phase: Phase) -> None:
-        """Store that a phase has begun, unless the step is sampled ahead."""
+        """Store that a phase of a step has begun, unless the step is sampled ahead of its turn."""
         if step in self.quiet:
             return
         await self.say(PhaseChanged(step=step, phase=phase))
         self.tick(step, phase, 0, 0)
 
     async def sampler_restarted(self, problem: Problem, attempt: int) -> None:
-        """Record that the sampler was restarted; its work continues."""
+        """Store that the sampler was restarted for the `attempt`-th time; its requests continue."""
         await self.say(WorkerRestarted(worker="sampler", attempt=attempt, problem=problem))
 
     async def log(self, level: str, source: str, text: str) -> None:
@@ -158,7 +158,9 @@ class Run:
         in_flight: dict[int, tuple[int, int]] | None = None,
         **hardware: float,
     ) -> None:
-        """Announce progress, at most four times a second (the end of a phase always)."""
+        """Announce that `done` of `total` of a phase are done, at most four times a second (its end
+        always). `words` describes the activity, `in_flight` the rollouts by group, `hardware` are
+        further metrics."""
         if step in self.quiet:
             return
         now = time.monotonic()
@@ -193,7 +195,7 @@ class Run:
             self._announce(tick.model_copy(update=fresh))
 
     def free_ballast(self) -> None:
-        """Free the reserved disk space for the last events."""
+        """Delete the reserve file, so that the last events fit on a full disk."""
         (self.folder / BALLAST).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -247,7 +249,7 @@ def read_spec(folder: Path) -> RunSpec:
             raise StoreError.of(
                 "store.newer",
                 "This run was made by a newer version of Atelier.",
-                "Update Atelier to open it; nothing in it has been changed.",
+                "Update Atelier to open it; the run was not changed.",
                 where=str(folder),
             )
         return RunSpec.model_validate(data)
@@ -273,8 +275,7 @@ def opened_run(folder: Path) -> contextlib.closing["Run"]:
 
 
 def specs_of(project: Path) -> Iterator[tuple[Path, RunSpec]]:
-    """Yield folder and spec of each readable run of a project, newest first. Damaged runs are
-    skipped: the list of runs shows them with the reason."""
+    """Yield folder and spec of each run of a project whose run.json is readable, newest first."""
     for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
         try:
             check_run_folder(file.parent)

@@ -15,7 +15,7 @@ MOST_BYTES = 2**31
 
 
 def pin(run: Run) -> None:
-    """Update the lines of this run in gold.jsonl from its labels; lines of other runs stay."""
+    """Write the run's trajectories labelled `gold` to gold.jsonl; lines of other runs stay."""
     own = f"{run.spec.id}/"
     wanted = {
         word.trajectory_id
@@ -29,8 +29,8 @@ def pin(run: Run) -> None:
 
 
 def replace_lines(file: Path, own: str, lines: list[str]) -> None:
-    """Replace all lines whose id begins with `own`; other lines stay, and an empty file is
-    removed."""
+    """Replace all lines of a JSON Lines file whose id begins with `own` by `lines`; other lines
+    stay, and an empty file is removed."""
     lines = [line for line in _lines(file) if not _id(line).startswith(own)] + lines
     if not lines:
         file.unlink(missing_ok=True)
@@ -39,7 +39,7 @@ def replace_lines(file: Path, own: str, lines: list[str]) -> None:
 
 
 def line_of(own: str, attempt: Trajectory) -> str:
-    """Trajectory as a demonstration line in the OpenAI format."""
+    """Trajectory as a demonstration line in the OpenAI format, whose id begins with `own`."""
     messages = openai_messages(attempt)
     entry = {"id": own + attempt.id, "messages": messages, "tools": attempt.tools}
     return json.dumps(entry, ensure_ascii=False)
@@ -55,14 +55,13 @@ def _lines(file: Path) -> list[str]:
         raise ConfigError.of(
             "demonstrations.unreadable",
             f"{file.name} cannot be read: {in_one_line(error)[:200]}.",
-            "Move it away, or name another file.",
+            "Move the file away, or set another one.",
             where=str(file),
         ) from error
     return [line for line in text.split("\n") if line.strip()]
 
 
 def _id(line: str) -> str:
-    """Id of a gold line; empty for a line from another source."""
     try:
         return str(json.loads(line).get("id", ""))
     except (ValueError, AttributeError):

@@ -44,7 +44,8 @@ class LabelService:
         return self._run.spec.id
 
     def preview(self, label: Label) -> LabelPreview:
-        """Return the effect of a label without storing it. Raises Refused if it is invalid."""
+        """Return the rewards and advantages that a label would change, without storing it. Raises
+        Refused if it is invalid."""
         self._check_run(label)
         now, after, mapped = self._with(label)
         return LabelPreview(
@@ -75,8 +76,8 @@ class LabelService:
             return await self._store(label, True, self._made(label, others)[1])
 
     async def redo(self) -> Labelled:
-        """Redo the label that was undone last, unless a new label was added since. Raises
-        Refused."""
+        """Restore the label undone last. Raises Refused without one, or if a new label was added
+        since."""
         async with self._one_at_a_time:
             labels = self._run.reader.labels()
             redone = {label.redo_of for label in labels}
@@ -187,9 +188,9 @@ class LabelService:
         if following - label.step > MOST_STALE:
             raise Refused.of(
                 "label.too_stale",
-                f"This group is {following - label.step} steps old; the policy has moved on, and "
-                f"{MOST_STALE} is the most that can be corrected for.",
-                "Keep the label as an example for the judge, or pin a trajectory as gold.",
+                f"This group is {following - label.step} steps old, but only groups up to "
+                f"{MOST_STALE} steps old can be trained again.",
+                "Use the label as an example for the judge, or mark a trajectory as gold.",
             )
 
 
@@ -209,13 +210,13 @@ def _check_word(word: Word, siblings: dict[str, Trajectory]) -> None:
     if word.kind in SCORING and failed:
         raise Refused.of(
             "label.failed_attempt",
-            f"Attempt {siblings[failed[0]].index + 1} failed, so it cannot be scored.",
-            "Leave it out of the ranking; it is not used for training.",
+            f"Trajectory {siblings[failed[0]].index + 1} failed, so it cannot be scored.",
+            "Leave this trajectory out of the ranking; training does not use it.",
         )
 
 
 def closed_batches(run: Run) -> dict[int, BatchClosed]:
-    """Return the first `batch.closed` event of each step."""
+    """Return the first `batch.closed` event of each step, which fixes the groups of its update."""
     found: dict[int, BatchClosed] = {}
     for event in run.reader.events_of("batch.closed"):
         if isinstance(event, BatchClosed):
@@ -241,8 +242,8 @@ def labelled_group(run: Run, split: Split, step: int, group: int, until: int) ->
 def judge_to_label_map(
     run: Run, labels: Sequence[Label], siblings: Sequence[Trajectory]
 ) -> JudgeToPerson:
-    """Monotone map from judge scores to labels, fitted on every label in force; a later label of
-    the same trajectory replaces an earlier one."""
+    """Monotone map from judge scores to a person's, fitted on the score labels in `labels`; a later
+    label of the same trajectory replaces an earlier one. `siblings` saves reading them again."""
     if not run.config.judge.enabled:
         return JudgeToPerson([])
     given = {

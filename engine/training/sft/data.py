@@ -33,7 +33,8 @@ from engine.trust.files import project_file, read_regular
 
 
 def render(example: Example, chat: ChatFormat, max_context: int) -> list[TrainItem]:
-    """Tokenize an example into sequences. Raises ValueError with the reason if it is unusable."""
+    """Tokenize an example into sequences of at most `max_context` tokens. Raises ValueError with
+    the reason if it is unusable."""
     try:
         items = _conversation(example, chat) if example.messages else [_plain(example, chat)]
     except AtelierError as error:
@@ -133,8 +134,9 @@ class Data(NamedTuple):
 def read_source(
     file: Path, role: Role, project: Path, chat: ChatFormat, context: int, shown: int | None = SHOWN
 ) -> Source:
-    """Read all lines of a file. `context` is the maximum number of tokens per demonstration,
-    `shown` the maximum number of bad lines returned (None: all)."""
+    """Read all lines of a demonstrations file. `role` is its use in the run, `context` the maximum
+    number of tokens per demonstration, `shown` the maximum number of bad lines returned (None:
+    all)."""
     inside = file.is_relative_to(project)
     about = DemonstrationFile(
         path=os.path.relpath(file, project) if inside else str(file), role=role
@@ -169,7 +171,8 @@ def read_source(
 def collect(
     project: Path, config: ProjectConfig, chat: ChatFormat, shown: int | None = SHOWN
 ) -> Data:
-    """Return training and held-out examples for an SFT run, without checking them for errors."""
+    """Read training and held-out examples for an SFT run; bad lines and unreadable files are part
+    of the result, with up to `shown` bad lines per file (None: all)."""
     sft, context = config.sft, config.model.max_context
     project = project.resolve()
     wanted: list[tuple[Path, Role]] = [(project_file(project, sft.data, "sft.data"), "train")]
@@ -188,7 +191,8 @@ def collect(
 
 def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], list[Entry]]:
     """Return (training, held-out) entries. About `share` of the prompts are held out, at least one
-    of two. Answers to the same prompt stay together, so that held-out prompts are unseen."""
+    of two (none if `share` is 0). Answers to the same prompt stay together, so that held-out
+    prompts are unseen."""
     questions = list(dict.fromkeys(entry.beginning for entry in entries))
     count = max(1, round(share * len(questions))) if share and len(questions) > 1 else 0
     count = min(count, len(questions) - 1)
@@ -198,8 +202,8 @@ def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], l
 
 
 def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> Problem | None:
-    """Return why files cannot be trained on, or None: one cannot be read, or has bad lines that may
-    not be skipped (`skip`). The message quotes the first bad lines."""
+    """Return why files cannot be trained on, or None: one cannot be read, or has bad lines and
+    `skip` is not set. The message quotes the first bad lines, with `hint` or a default hint."""
     files = list(files)
     if broken := next((file.problem for file in files if file.problem), None):
         return broken
@@ -212,15 +216,15 @@ def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> P
     of = f"{first.bad_count} of the {first.lines} lines of {first.path}"
     return Problem(
         code="demonstrations.bad_lines",
-        message=f"{of} cannot be learned from. {' '.join(lines)}"
+        message=f"{of} cannot be used for training. {' '.join(lines)}"
         + (f" {more} more." if more else ""),
-        hint=hint or "Fix them, or train without them: --set sft.skip_bad_lines=true.",
+        hint=hint or "Fix these lines, or skip them: --set sft.skip_bad_lines=true.",
         where=f"{first.path}, line {first.bad[0].line}",
     )
 
 
 def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
-    """Check that an SFT run may start. Raises ConfigError."""
+    """Raise ConfigError if an SFT run cannot start with this data."""
     if problem := refusal(data.files, config.sft.skip_bad_lines):
         raise ConfigError(problem)
     if not data.train:
@@ -233,7 +237,7 @@ def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
 
 
 def plan_of(config: ProjectConfig, data: Data) -> SupervisedPlan:
-    """Summary of the data for the run's run.json."""
+    """Sizes of an SFT run's data and its number of updates, for run.json."""
     sft = config.sft
     return SupervisedPlan(
         train=tally(data.train),
@@ -267,15 +271,14 @@ def store_examples(folder: Path, data: Data) -> None:
 def stored_examples(
     folder: Path, chat: ChatFormat, context: int
 ) -> tuple[list[Entry], list[Entry]]:
-    """Return the (training, held-out) examples stored with a run. Raises StoreError if they cannot
-    be read."""
+    """(training, held-out) examples stored with a run. Raises StoreError if they cannot be read."""
     found = []
     for name in (TRAIN, HELD_OUT):
         source = read_source(folder / name, "train", folder, chat, context)
         if problem := refusal([source.file], skip=False):
             raise StoreError.of(
                 "demonstrations.changed",
-                "The demonstrations that this run keeps cannot be read anymore.",
+                "The demonstrations stored with this run cannot be read.",
                 "Start another run.",
                 where=str(folder / name),
                 detail=problem.message,

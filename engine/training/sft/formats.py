@@ -35,7 +35,7 @@ class Example:
 
     @property
     def beginning(self) -> str:
-        """Prompt as a key, shared with other answers to the same prompt."""
+        """Key of the prompt; examples with the same prompt share it."""
         if not self.messages:
             return self.prompt or self.answer
         first = min(self.learned)
@@ -43,7 +43,7 @@ class Example:
 
 
 def read_line(line: bytes) -> Example:
-    """Parse a line. Raises ValueError with the reason if it is invalid."""
+    """Parse a line of a demonstrations file. Raises ValueError with the reason if it is invalid."""
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -37,8 +37,8 @@ from engine.trust.files import project_file
 
 
 async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[str, float]:
-    """Make one optimizer step. The loss is the mean over all trained tokens, in nats; their number
-    is the metric `tokens/trained`."""
+    """Make one optimizer step with rate `lr` on demonstrations and return its metrics. The loss is
+    the mean over all trained tokens, in nats; their number is the metric `tokens/trained`."""
     items = items_of(entries)
     count = sum(map(trained_tokens, items))
     batch = TrainBatch(items=items, objective="supervised", normaliser=count)
@@ -47,8 +47,7 @@ async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[st
 
 
 async def loss_on(policy: Policy, entries: Sequence[Entry]) -> tuple[float, int]:
-    """Return the mean loss per trained token in nats, and the number of trained tokens. No
-    update."""
+    """Mean loss per trained token in nats, and the number of these tokens. Weights stay."""
     scores = await policy.score(ScoreBatch(items=items_of(entries)))
     count = sum(len(score.logprobs) for score in scores)
     return -sum(sum(score.logprobs) for score in scores) / count, count
@@ -59,7 +58,7 @@ def items_of(entries: Sequence[Entry]) -> list[TrainItem]:
 
 
 async def warm_up(run: Run, policy: Policy, stage: Stage, warmup: WarmupConfig) -> None:
-    """Train on the demonstrations for the configured epochs, each shuffled by the run's seed."""
+    """Train on the project's demonstrations before step 1, for the configured number of epochs."""
     start_s = time.monotonic()
     await run.enter(0, "warming_up")
     context, seed = run.config.model.max_context, run.config.train.seed
@@ -84,7 +83,8 @@ async def warm_up(run: Run, policy: Policy, stage: Stage, warmup: WarmupConfig) 
 
 
 def read_all(project: Path, warmup: WarmupConfig, chat: ChatFormat, context: int) -> list[Entry]:
-    """Return all demonstrations. Raises ConfigError for bad lines, or if there are none."""
+    """Read all demonstrations for a warm-up, each of at most `context` tokens. Raises ConfigError
+    for bad lines, or if there are none."""
     sources = [
         read_source(file, "train", project, chat, context)
         for file in demonstration_files(project, warmup)
@@ -111,8 +111,8 @@ def demonstration_files(project: Path, warmup: WarmupConfig) -> list[Path]:
 
 
 async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
-    """Train to the last update, until early stopping, or until a stop is requested. Raises errors
-    of the workers and of the store."""
+    """Train an SFT run to its last update, until early stopping, or until a stop is requested.
+    Raises errors of the workers and of the store."""
     start_s, step = time.monotonic(), 0
     policy.on_progress = lambda done, total: None
     await load(run, policy)
@@ -123,7 +123,7 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
     step = found.step if found else 0
     plan = run.spec.supervised
     if plan and plan.skipped and not history:
-        words = f"Trains without {plan.skipped} invalid lines (sft.skip_bad_lines)."
+        words = f"{plan.skipped} invalid lines are skipped (sft.skip_bad_lines)."
         await run.log("warning", "sft", words)
     validation = await measure(run, policy, held_out, step)
     if validation and step == 0:  # where the loss only rises, it stays the best
@@ -156,7 +156,7 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
 
 
 async def learn(run: Run, policy: Policy, learned: list[Entry], step: int) -> dict[str, float]:
-    """Make one update and return its metrics."""
+    """Make update `step` on a batch of the training entries (`learned`) and return its metrics."""
     start_s, sft = time.monotonic(), run.config.sft
     plan = run.spec.updates
     part = batch_at(learned, step, sft.batch_size, run.config.train.seed, "sft")
@@ -177,8 +177,8 @@ async def say_step(run: Run, step: int, metrics: dict[str, float]) -> None:
 
 
 async def measure(run: Run, policy: Policy, held_out: list[Entry], step: int) -> dict[str, float]:
-    """Return the held-out loss as a metric; empty if nothing is held out. A loss that was stored
-    before an interruption is reused."""
+    """Measure and store the loss on held-out entries after update `step`, unless it is stored
+    already. Returns it as a metric; empty if nothing is held out."""
     if not held_out:
         return {}
     known = measured(run).get(step)
@@ -196,7 +196,8 @@ async def measure(run: Run, policy: Policy, held_out: list[Entry], step: int) ->
 
 
 def is_due(run: Run, step: int) -> bool:
-    """Whether to measure the loss and save a checkpoint after this update."""
+    """Whether to measure the loss and save a checkpoint after this update. A person's request for a
+    checkpoint is thereby used up."""
     wanted, run.orders.keep = run.orders.keep, False
     return wanted or step % run.config.sft.validate_every == 0 or step == run.orders.steps
 

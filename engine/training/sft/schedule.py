@@ -13,13 +13,13 @@ Schedule = Literal["linear", "cosine", "constant"]
 
 
 def updates_of(examples: int, batch_size: int, epochs: int) -> int:
-    """Return the number of updates; the last one of an epoch may have fewer examples."""
+    """Number of updates for so many examples; the last of an epoch may have fewer examples."""
     return math.ceil(examples / batch_size) * epochs
 
 
 def batch_at(examples: Sequence[T], update: int, batch_size: int, seed: int, name: str) -> list[T]:
     """Return the examples of an update, counted from 1. Each epoch has its own order, shuffled by
-    `name` and `seed`, so an interrupted run continues with the same one."""
+    `seed` and `name` (of the purpose), so an interrupted run continues with the same one."""
     each = math.ceil(len(examples) / batch_size)
     epoch, place = divmod(update - 1, each)
     order = _order(len(examples), derive(seed, name, epoch))

@@ -30,7 +30,8 @@ class Rule(NamedTuple):
 
 
 def read_rule(text: str) -> Rule:
-    """Parse `best`, `best:0.5`, `all` or `above:0.8`. Raises ConfigError."""
+    """Parse a selection rule: `best` (of each scenario), `all`, `best:0.5` or `above:0.8` (with a
+    minimum reward). Raises ConfigError."""
     found = RULE.fullmatch(text.strip())
     which, least = (found[1], found[2]) if found else ("", None)
     if not which or (which == "above") != (least is not None and which != "best"):
@@ -46,7 +47,7 @@ def read_rule(text: str) -> Rule:
 def choose(
     attempts: Sequence[TrajectorySummary], rule: Rule
 ) -> tuple[list[TrajectorySummary], dict[str, int]]:
-    """Return the selected trajectories (the earlier of equals), and rejections by reason."""
+    """Trajectories that a rule selects (the earlier of equals), and counts of others by reason."""
     left_out: Counter[str] = Counter()
     good = []
     for one in attempts:
@@ -75,7 +76,7 @@ def _unfit(one: TrajectorySummary, rule: Rule) -> str:
     if one.truncated:
         return "cut off by a token limit"
     if not one.turns:
-        return "no answer of the model"
+        return "no response of the model"
     if rule.least is not None and one.reward < rule.least:
         return f"reward below {rule.least:g}"
     return ""
@@ -118,7 +119,6 @@ def words_of(found: Selection) -> str:
 
 
 def _attempts(reader: RunReader, request: SelectDemonstrations) -> Iterator[TrajectorySummary]:
-    """Yield the matching trajectories, oldest first."""
     query = TrajectoryQuery(
         split=request.split,
         step=request.step,

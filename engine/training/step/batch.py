@@ -44,7 +44,7 @@ class Attempt(NamedTuple):
 
 
 def rows(groups: list[list[Trajectory]], algorithm: Algorithm) -> list[Row]:
-    """Return the trainable branches of all groups, in order."""
+    """Return one row per branch (token sequence) of each trainable trajectory, in order."""
     return [
         Row(number, trajectory, branch)
         for number, group in enumerate(groups)
@@ -62,8 +62,8 @@ def can_be_trained(trajectory: Trajectory, algorithm: Algorithm) -> bool:
 
 
 def required_scores(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
-    """Return the request for log-probs or values that the algorithm needs before advantages, or
-    None."""
+    """Return the request for reference log-probs or values that the algorithm needs to compute
+    advantages; None if it needs neither."""
     algorithm = train.algorithm
     values = isinstance(algorithm.credit, ValueCredit)
     if not (rows and (algorithm.shaped or values)):
@@ -79,7 +79,8 @@ def required_scores(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
 def train_items(
     rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores] = ()
 ) -> list[TrainItem | None]:
-    """Return one training item per row; None for a row without any gradient."""
+    """Return one training item per row; None for a row without any gradient. `scores` answer the
+    request of `required_scores`, one per row, or are empty if there is none."""
     given_BT = _cut(_credited(rows, algorithm, scores), rows)
     weights_B = _weights(rows, algorithm)
     advantages_BT = _scaled(given_BT, weights_B, scores, algorithm)
@@ -104,8 +105,9 @@ def split_into_batches(
     items: list[TrainItem | None],
     train: TrainConfig,
 ) -> list[TrainBatch]:
-    """Return one batch per update. Groups are dealt in turn, those with signal first, and each
-    batch has its own normaliser. Fewer groups with signal than updates give fewer batches."""
+    """Return one batch per update of a step, from its rows and their items. Groups are dealt in
+    turn, those with signal first, and each batch has its own normaliser. Fewer groups with signal
+    than updates give fewer batches."""
     updates = train.algorithm.updates
     kept = [(row.group, item) for row, item in zip(rows, items, strict=True) if item]
     teaching = {group for group, _ in kept}
@@ -139,7 +141,7 @@ def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
 
 
 def distance(scores: Sequence[Scores]) -> float:
-    """Mean k1 estimate of the KL to the reference model over all tokens."""
+    """Mean k1 estimate of the KL divergence to the reference model over all tokens."""
     k1 = [gap for entry in scores for gap in credit.divergence(entry.logprobs, entry.reference)]
     return sum(k1) / len(k1)
 

@@ -42,14 +42,13 @@ def scenario_weights(
     progress: float,
     floor: float,
 ) -> list[float]:
-    """Sampling weights of the scenarios; they sum to 1. `progress` is the finished share of the
-    run.
+    """Sampling weights of the scenarios by earlier `visits` (groups); they sum to 1, and none falls
+    below a share `floor` of a uniform one. `progress` is the finished share of the run.
 
     `frontier`: variance of a scenario's rewards, p(1 − p) for rewards of 0 and 1 (learnability:
     2408.15099; for language models 2502.12272); an unseen scenario counts as the most promising.
     `hard`: 1 − p (prioritized sampling, Kimi k1.5, 2501.12599, §2.3.4). `easy_first`: uniform over
-    the easiest share c(t), with c growing linearly (competence, 1903.09848, eq. 5).
-    """
+    the easiest share c(t), with c growing linearly (competence, 1903.09848, eq. 5)."""
     recent = _recent(scenarios, visits)
     if kind == "frontier":
         raw = _spreads([recent[one.id] for one in scenarios])
@@ -61,7 +60,7 @@ def scenario_weights(
 
 
 def check(kind: str, scenarios: Sequence[Scenario]) -> None:
-    """Raise ConfigError if the curriculum needs difficulties and one is not a number."""
+    """Raise ConfigError if the curriculum `kind` needs difficulties and one is not a number."""
     if kind == "easy_first":
         for scenario in scenarios:
             difficulty(scenario)
@@ -88,7 +87,7 @@ class _Scale(NamedTuple):
     high: float
 
     def share(self, reward: float) -> float:
-        """Position of a reward between the lowest (0) and the highest (1)."""
+        """Position of a reward on the scale, from 0 (lowest reward) to 1 (highest)."""
         return (reward - self.low) / (self.high - self.low)
 
 
@@ -99,7 +98,6 @@ def _scale(visits: Sequence[Visit]) -> _Scale:
 
 
 def _recent(scenarios: Sequence[Scenario], visits: Sequence[Visit]) -> dict[str, list[Visit]]:
-    """Latest visits with a scored trajectory, by scenario."""
     found: dict[str, list[Visit]] = {one.id: [] for one in scenarios}
     for visit in visits:
         if visit.rewards and visit.scenario_id in found:
@@ -125,7 +123,6 @@ def _spreads(visits_S: Sequence[Sequence[Visit]]) -> list[float]:
 
 
 def _variance(rewards: Sequence[float]) -> float:
-    """Population variance."""
     mean = math.fsum(rewards) / len(rewards)
     return math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards)
 

@@ -19,8 +19,9 @@ Groups = list[list[Trajectory]]
 async def replace_groups_without_signal(
     run: Run, stage: Stage, choice: Choice, chosen: list[Scenario], groups: Groups, anew: bool
 ) -> Groups:
-    """Roll out one further scenario per group without signal, in at most `refills` rounds. With
-    `anew`, events announce the new groups."""
+    """Roll out further scenarios, one per group without signal, in at most `refills` rounds, and
+    return all groups. `chosen` are the scenarios so far. With `anew`, events announce the new
+    groups."""
     train, step = run.config.train, choice.step
     for _ in range(train.algorithm.refills):
         missing = train.groups - len(groups_with_signal(groups, train.algorithm))
@@ -39,7 +40,7 @@ async def replace_groups_without_signal(
 
 
 def groups_with_signal(groups: Groups, algorithm: Algorithm) -> Groups:
-    """Return the groups whose rewards differ."""
+    """Return the groups that contribute a gradient: those whose rewards differ."""
     return [g for g in groups if has_signal(algorithm.advantage, [t.reward for t in g])]
 
 

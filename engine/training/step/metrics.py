@@ -42,8 +42,9 @@ class Clock:
 def step_metrics(
     groups: list[list[Trajectory]], kind: Advantage, extra_metrics: dict[str, float], clock: Clock
 ) -> dict[str, float]:
-    """Metrics of a step by their documented names (protocol/records/metrics.py), with those of the
-    policy; unscored trajectories are excluded from every mean."""
+    """Metrics of a step by their documented names (protocol/records/metrics.py), including times of
+    the `clock` and `extra_metrics`, for example of the policy; unscored trajectories are excluded
+    from every mean."""
     everyone = [trajectory for group in groups for trajectory in group]
     metrics = rewards(groups, kind)
     metrics |= lengths(everyone)
@@ -53,7 +54,7 @@ def step_metrics(
 
 
 def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]:
-    """Reward metrics of trajectories, from a run or a script."""
+    """Reward metrics of groups; `kind` decides which of them have no signal."""
     everyone = [trajectory for group in groups for trajectory in group]
     scored = [t for t in everyone if t.reward is not None]
     known = [t.reward for t in scored if t.reward is not None]

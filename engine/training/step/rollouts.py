@@ -34,7 +34,8 @@ class Rollouts:
         await cancel(*self._ahead.values())
 
     async def of(self, step: int, clock: Clock) -> Groups:
-        """Return the complete groups of a step, and start sampling later steps if allowed."""
+        """Return the complete groups of a step, and start sampling later steps if the settings
+        allow it. Phases of the sampling are added to `clock`."""
         task = self._ahead.get(step)
         groups = await (self._roll(step, clock) if task is None else self._wait(step, task, clock))
         self._ahead.pop(step, None)
@@ -69,7 +70,7 @@ class Rollouts:
 
 
 def staleness(step: int, groups: Groups) -> float:
-    """Mean number of updates between the weights at the start of a rollout and those that are
-    trained on it."""
+    """Mean number of updates between the weights at the start of a rollout and those that step
+    `step` trains on it."""
     ages = [step - 1 - attempt.policy_version for group in groups for attempt in group]
     return sum(ages) / len(ages)

@@ -25,8 +25,8 @@ class Choice(NamedTuple):
 
 
 def choose(choice: Choice, count: int) -> list[Scenario]:
-    """Return `count` scenarios of a step. With weights, each is sampled once, likely ones first,
-    before any is repeated."""
+    """Return the `count` scenarios of a step: in shuffled epochs or, with weights, each sampled
+    once, likely ones first, before any is repeated."""
     scenarios, seed, step, weights = choice
     if weights is not None:
         found = weighted_order(scenarios, weights, random.Random(derive(seed, "curriculum", step)))

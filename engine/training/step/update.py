@@ -22,8 +22,8 @@ from engine.training.step.metrics import Clock
 async def learn(
     run: Run, policy: Policy, groups: list[list[Trajectory]], step: int, clock: Clock
 ) -> dict[str, float]:
-    """Update the policy from all groups with signal and return metrics; empty if none has
-    signal."""
+    """Update the policy from all groups with signal and publish it as `step`. Returns metrics;
+    empty if no group has signal."""
     train = run.config.train
     if train.algorithm.refills:
         groups = groups_with_signal(groups, train.algorithm)
@@ -70,7 +70,7 @@ async def update(policy: Policy, batch: TrainBatch, step: AdamStep) -> dict[str,
 
 
 def merged(updates: list[dict[str, float]]) -> dict[str, float]:
-    """Metrics of a step: means over its updates, except the sum of tokens and the largest gap."""
+    """Step metrics from those of its updates: means, except the sum of tokens and largest gap."""
     found = {}
     for name in updates[0] if updates else {}:
         values = [update[name] for update in updates]

@@ -12,7 +12,7 @@ from engine.training.labels.service import closed_batches, labelled_group
 
 
 def planned_groups(groups: list[list[Trajectory]]) -> list[PlannedGroup]:
-    """Planned groups of an event, each described by its first trajectory."""
+    """Description of groups for the event of a step's start, each by its first trajectory."""
     return [
         PlannedGroup(
             group=group[0].group,
@@ -28,7 +28,8 @@ Groups = list[list[Trajectory]]
 
 
 async def close_batch(run: Run, step: int, groups: Groups) -> tuple[Groups, Groups]:
-    """Fix the groups of an update. Returns those of the step, and relabelled older ones."""
+    """Fix the labels that count for the update of a step. Returns the step's groups with these
+    labels, and older groups that are trained again because they were relabelled."""
     closed = closed_batches(run)
     event = closed.get(step)
     if event is None:

@@ -102,7 +102,7 @@ def _own_ways(problem: Problem, state: RunState) -> Iterator[Way]:
 
 
 def _install() -> Way:
-    words = "It includes vLLM and Unsloth for NVIDIA GPUs. Install it, select it, then resume."
+    words = "It has vLLM and Unsloth for NVIDIA GPUs. Install and select it, then resume."
     remedy = Remedy("go.settings", "Install the GPU engine", words, "Open Settings", "download")
     return Way(remedy)
 

@@ -102,7 +102,7 @@ class HostSheet(Sheet):
         self._engines.setVisible(bool(lines))
         self._engine_values.set_values(lines)
         self._engine_values.setFixedHeight(self._engine_values.sizeHint().height())
-        words = "Its source differs from the one on this machine." if view.outdated else ""
+        words = "Its source differs from this machine's engine." if view.outdated else ""
         self._engines.set_note(words)
 
     def _show_runs(self, view: HostView) -> None:
@@ -192,8 +192,7 @@ FORGET_WORDS = (
     "runs are active there."
 )
 STOP_WORDS = (
-    "Its runs stop at the last stored step and can be resumed. The next connection "
-    "restarts the engine."
+    "Runs stop at the last stored step and can be resumed. The next connection restarts the engine."
 )
 
 

@@ -33,7 +33,7 @@ class NoTrajectories(EmptyPage):
 
     def say_damaged(self) -> None:
         """Show that the run is damaged."""
-        self.set_words("The run is damaged", "Repair it to read its trajectories.")
+        self.set_words("The run is damaged", "Repair the run to read its trajectories.")
         self.set_actions("Go to the run", icon="activity")
 
     def say_none(self) -> None:

@@ -11,7 +11,7 @@ from engine.protocol.records.backends import BackendFacts, Provision, ignored
 from studio.text import formatting
 
 BITS = {"8bit": "8 bits", "4bit": "4 bits"}
-SLEEPS = {"off": "vLLM keeps all", "cache": "its cache sleeps", "all": "vLLM sleeps"}
+SLEEPS = {"off": "vLLM awake", "cache": "KV cache sleeps", "all": "vLLM sleeps"}
 SETTINGS = ("Open Settings", "go.settings")
 
 
@@ -149,7 +149,7 @@ def _weights(config: ProjectConfig, facts: BackendFacts | None) -> Note:
         link = SETTINGS if facts.idle_cards else ("", "")
         return Note(words, "bad", f"Weights in {bits} need a GPU", link)
     share = "half" if config.backend.weights == "8bit" else "a quarter"
-    return Note(f"About {share} of the memory of 16 bits. The adapter is not quantized.")
+    return Note(f"Needs {share} of the memory of 16-bit weights. The adapter is not quantized.")
 
 
 def _precision(config: ProjectConfig) -> str:
@@ -162,13 +162,13 @@ def _precision(config: ProjectConfig) -> str:
 def _processes(config: ProjectConfig, facts: BackendFacts | None) -> Note:
     processes = config.backend.processes
     if facts is None or (processes == 1 and facts.cards <= 1):
-        return Note("Each processes a part of every batch on its own GPU.")
+        return Note("Each process trains a part of every batch on its own GPU.")
     if not facts.cards:
-        return Note("Without a GPU they share the CPU.")
+        return Note("Without a GPU, the processes share the CPU.")
     cards = formatting.plural(facts.cards, "GPU")
     if processes > facts.cards:
         most = str(facts.cards) + (" or fewer" if facts.cards > 1 else "")
-        words = f"This engine has {cards}. Set it to {most}."
+        words = f"This engine has {cards}. Set processes to {most}."
         return Note(words, "bad", f"{processes} trainers, {cards}")
     return Note(" ".join(_card_notes(config, facts.cards)))
 
@@ -177,7 +177,7 @@ def _card_notes(config: ProjectConfig, cards: int) -> Iterator[str]:
     processes = config.backend.processes
     yield f"{processes} of {formatting.plural(cards, 'GPU')}."
     if config.backend.sampler == "vllm":
-        yield ("vLLM has its own GPU." if cards > processes else "vLLM shares the first one.")
+        yield ("vLLM has its own GPU." if cards > processes else "vLLM shares the first GPU.")
 
 
 def _staleness(config: ProjectConfig) -> Note:

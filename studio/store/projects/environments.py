@@ -20,7 +20,7 @@ STAGES: dict[EnvironmentStage, str] = {
     "checking": "Checking installed packages",
     "downloading": "Downloading",
     "installing": "Installing",
-    "trying": "Testing",
+    "testing": "Testing",
     "verifying": "Checking every file",
     "removing": "Removing",
 }
@@ -140,14 +140,14 @@ def _warning(
     if view.engine and current and not running:
         other = "built-in engine" if environments.running.built_in else environments.running.name
         if view.state == "broken":
-            return f"It is selected, but the {other} is running instead."
-        return f"It is selected, but the {other} is still running. Restart the engine to switch."
+            return f"Selected, but the {other} is running instead."
+        return f"Selected, but the {other} is still running. Restart the engine to switch."
     return view.lacks
 
 
 def _elsewhere(view: EnvironmentView) -> str:
     other = view.elsewhere and view.action is None
-    return "Another process is working on it." if other else ""
+    return "Another process is changing this environment." if other else ""
 
 
 def _problem(view: EnvironmentView) -> str:
@@ -178,7 +178,7 @@ def _use(current: bool) -> Offer:
 
 
 def _offers(view: EnvironmentView, current: bool, running: bool) -> tuple[Offer, ...]:
-    held = "It is in use. Switch to another engine first." if current or running else ""
+    held = "This engine is in use. Switch to another one first." if current or running else ""
     tip = "Delete the environment; it can be installed again"
     remove = Offer("remove", "Remove", "trash-2", tip, refused=held, quiet=True)
     whole = "Check every file, and reinstall the environment if one is damaged"

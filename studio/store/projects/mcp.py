@@ -41,7 +41,7 @@ def not_ready(views: ServerViews) -> str:
         if view.problem is not None:
             return f"{view.name} cannot be used. Fix or remove it."
         if not view.is_listed:
-            return "Check the servers first. Scenarios are written for their tools."
+            return "Check the servers first: scenarios are written for their tools."
     return "" if offered(views) else "Select at least one tool."
 
 

@@ -16,7 +16,7 @@ TITLES = {
 }
 AFTER = {
     "sampler": "Running completions continued from their last token.",
-    "policy": "It resumed from the last checkpoint; stored data is not lost.",
+    "policy": "The run resumed from the last checkpoint; stored data is not lost.",
 }
 
 

@@ -44,10 +44,10 @@ TAKE_OVER = Offer(
 UPDATE = Offer("install", "Update", "download", "Install this version; the previous one is kept")
 REPAIR = Offer("install", "Repair", "wrench", "Reinstall missing or damaged files of the engine")
 ROLL_BACK = Offer("roll_back", "Roll back", "undo-2", "Use the previous engine again")
-STOP = Offer("stop_engine", "Stop engine", "square", "Its runs stop and can be resumed")
+STOP = Offer("stop_engine", "Stop engine", "square", "Runs stop and can be resumed")
 REMOVE = Offer("remove", "Remove from this server", "trash-2", "Delete Atelier on the server",
                quiet=True)  # fmt: skip
-FORGET = Offer("forget", "Remove entry", "x", "Remove it from the list; the server stays as it is",
+FORGET = Offer("forget", "Remove entry", "x", "Remove from the list; the server is not changed",
                quiet=True)  # fmt: skip
 
 

@@ -52,10 +52,10 @@ ASKS = {
     "code": "asks for a code",
 }
 STAGES = {
-    "looking": "Surveying",
-    "bringing": "Uploading",
+    "surveying": "Surveying",
+    "uploading": "Uploading",
     "installing": "Installing",
-    "trying": "Testing",
+    "testing": "Testing",
     "syncing": "Uploading",
     "fetching": "Fetching",
     "removing": "Removing",

@@ -27,7 +27,7 @@ def test_a_plan_is_found_in_prose_too(text: str) -> None:
     [
         ("I cannot help with that.", "it says: I cannot help"),
         ("", "it is empty"),
-        ("[1]", "no JSON object"),
+        ("[1]", "not a JSON object"),
         (json.dumps({**PLAN, "rubric": " "}), "no text for rubric"),
         (json.dumps({"title": 3}), "no text for title, system_prompt, rubric"),
     ],
@@ -73,7 +73,7 @@ def test_the_only_list_is_the_list() -> None:
         ('{"scenarios": "many"}', 'no list "scenarios"'),
         ('{"scenarios": []}', "none of its entries"),
         ('{"scenarios": [1, 2]}', "none of its entries"),
-        ('{"scenarios": [{"input": "cut o', "no JSON object"),
+        ('{"scenarios": [{"input": "cut o', "not a JSON object"),
     ],
 )
 def test_an_answer_without_scenarios_is_said(text: str, complaint: str) -> None:

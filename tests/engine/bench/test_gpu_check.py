@@ -68,7 +68,7 @@ def test_a_quick_check_on_the_processor(tiny_model: Path, tmp_path: Path) -> Non
     assert "bitsandbytes" in skipped.words or "card" in skipped.words
     text = (out / "gpu-report.md").read_text()
     assert text == page(report)
-    for words in ("says nothing about a card", "## What was not checked", skipped.words):
+    for words in ("say nothing about a GPU", "## Skipped checks", skipped.words):
         assert words in text
     assert f"--model {tiny_model}" in text
 
@@ -93,11 +93,11 @@ def test_a_check_that_breaks_is_reported_and_the_others_go_on(
     assert told == reports
     words = {report.name: (report.state, report.words) for report in reports}
     assert words == {
-        "dies": ("failed", "Its process was killed: the machine's memory probably ran out."),
+        "dies": ("failed", "The check's process was killed: it probably ran out of memory."),
         "breaks": ("failed", "ValueError: seven is no colour"),
         "refuses": ("failed", "Memory ran out. Take less."),
-        "hangs": ("failed", "It did not finish within 4 s and was ended."),
-        "needs": ("skipped", "It needs unheard_of: not installed for python."),
+        "hangs": ("failed", "The check did not finish within 4 s and was ended."),
+        "needs": ("skipped", "unheard_of must be installed for python."),
         "works": ("passed", "It works."),
     }
     assert reports[2].detail == "where"
@@ -110,8 +110,8 @@ def test_a_check_that_breaks_is_reported_and_the_others_go_on(
     ("arguments", "words"),
     [
         (("--gpu",), "--processor runs the same checks"),
-        (("--gpu", "--processor", "--only", "nothing"), "'nothing' is no check"),
-        (("--quick",), "--quick goes with --gpu"),
+        (("--gpu", "--processor", "--only", "nothing"), "'nothing' is not a check"),
+        (("--quick",), "--quick needs --gpu"),
     ],
 )
 def test_bad_usage_is_one_sentence(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
@@ -131,10 +131,10 @@ def test_what_is_missing_is_named() -> None:
 
     assert missing("machine") == ""
     assert missing("hello-torch-vllm") == ""
-    assert missing("hello-unsloth-vllm") == "It needs unsloth: not installed for python."
+    assert missing("hello-unsloth-vllm") == "unsloth must be installed for python."
     assert "no C compiler" in missing("hello-torch-vllm", compiler="")
     assert "python3.11-dev" in missing("2048-torch-vllm", headers=False)
-    assert missing("cards") == "It needs 2 cards; CUDA shows 1."
+    assert missing("cards") == "This check needs 2 GPUs; CUDA shows 1."
     assert missing("cards", on_processor=True) == ""
     bare = {"packages": {"torch": "1", "transformers": "1", "peft": "1"}}
     assert missing("gradients", **bare) == ""

@@ -28,7 +28,7 @@ def test_a_difference_has_interval_count_p_and_a_word() -> None:
         against="base", difference=difference, p=0.0123, wins=1, ties=2, losses=5, word="worse"
     )
     text = report(result(standing("base", 0.75), standing("tuned", 0.5, versus)))
-    assert "9 scenarios, 1 rollout each, seed 4, the judge among those who score" in text
+    assert "9 scenarios, 1 rollout each, seed 4, also scored by the judge" in text
     assert "Tag easy (3 scenarios)" in text
     (tuned, _) = [line for line in text.splitlines() if line.startswith("tuned")]
     for words in (

@@ -95,7 +95,7 @@ def test_a_flipped_byte_is_found_and_only_force_keeps_it(
         in report.parity.failures[0]
     )
     assert (listener.events[0].verdict, listener.events[0].step) == ("differs", 3)
-    assert "It was kept although it differs" in (out / "README.md").read_text()
+    assert "The export was kept although it differs" in (out / "README.md").read_text()
     report, listener = export(run, format="adapter", out=str(tmp_path / "other"), prompts=2)
     assert (report.parity.verdict, report.path, listener.events) == ("differs", "", [])
     assert sorted(p.name for p in tmp_path.iterdir()) == ["made", "project"]

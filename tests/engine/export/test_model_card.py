@@ -38,7 +38,7 @@ def test_the_card_says_what_it_is_and_nothing_of_this_machine(run: Path, tmp_pat
     for words in (
         RUN_ID, "amber-crane", "not known: look it up", "Short answers are better.",
         "| 3 | 0.300 |", "0.200 [0.100, 0.300]", "0.500 [0.400, 0.600]", "openai/gpt-5.4",
-        source.adapter_sha256, "| seed | 7 |", "Every part of the reward weighs 1", "llama-server",
+        source.adapter_sha256, "| seed | 7 |", "Every reward part has weight 1", "llama-server",
     ):  # fmt: skip
         assert words in card, words
     home = str(Path.home())
@@ -56,10 +56,10 @@ def test_the_card_of_an_sft_run_tells_of_no_reward(run: Path, tmp_path: Path) ->
     card = model_card(read_source(folder, 3, 4), known_parity())
     for words in (
         "trained by supervised training", "tags: [atelier, sft, lora]", "step 3 of 18 |",
-        "22 demonstrations of `good.jsonl`; 3 bad lines left out", "1,234 an epoch", "linear",
+        "22 demonstrations of `good.jsonl`; 3 bad lines left out", "1,234 per epoch", "linear",
     ):  # fmt: skip
         assert words in card, words
-    for words in ("## Reward", "attempts in all", "reinforcement"):
+    for words in ("## Reward", "rollouts in total", "reinforcement"):
         assert words not in card, words
 
 
@@ -73,7 +73,7 @@ def test_the_card_tells_of_the_newest_evaluation(run: Path, tmp_path: Path) -> N
     source = read_source(project / "runs" / run.name, 3, 4)
     assert source.evaluation is not None
     card = model_card(source, known_parity())
-    assert "12 scenarios × 2 attempts." in card
+    assert "12 scenarios × 2 rollouts." in card
     assert "| base | 0.100 [0.000, 0.200] |  |  |" in card
     assert "| amber-crane@3 | 0.500 [0.400, 0.600] | 0.400 [0.300, 0.500] | better |" in card
 
@@ -129,7 +129,7 @@ def test_commands_serve_in_the_precision_that_was_proven(
     assert f"--dtype {proven_in}" in vllm.command
     parity = known_parity().model_copy(update={"format": kind, "computed_in": proven_in})
     card = model_card(read_source(run, 3, 4), parity)
-    assert f"It was proven in {proven_in}" in card
+    assert f"It was verified in {proven_in}" in card
     if kind != "gguf":
         assert f"--dtype {proven_in}" in card
         assert f'dtype="{proven_in}"' in card

@@ -218,7 +218,7 @@ def test_words_are_split_by_the_rule_that_the_tokenizer_states(model: Path, tmp_
         assert found.merges[0] == "t h"
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(ModelError, match="rule that is not known"):
+    with pytest.raises(ModelError, match="unknown rule"):
         read_vocabulary(tmp_path, 300)
 
 
@@ -259,7 +259,7 @@ def test_other_architectures_go_through_llama_cpps_converter(
     server._number = other._number = 1
     monkeypatch.setenv("ATELIER_LLAMA_CPP", str(tmp_path))
     assert find_converter() is None
-    with pytest.raises(ModelError, match=r"StarfishForCausalLM is none of .*ATELIER_LLAMA_CPP"):
+    with pytest.raises(ModelError, match=r"StarfishForCausalLM is not one of .*ATELIER_LLAMA_CPP"):
         server._op_build(message)
     script.write_text(CONVERTER.format(root=str(Path(__file__).parents[3])))
     assert find_converter() == script

@@ -34,7 +34,7 @@ def test_a_machine_without_a_card_is_one_calm_line(tmp_path: Path) -> None:
     (only,) = examine_graphics(Found((), "There is no NVIDIA driver."), CPU, None, tmp_path)
     assert only.state == "good"
     assert only.hint == ""
-    assert "processor" in only.words
+    assert "CPU" in only.words
 
 
 def test_a_card_with_all_it_needs(tmp_path: Path) -> None:
@@ -75,12 +75,12 @@ def test_a_card_without_its_engine_says_how_to_get_it(
     said = checks(tmp_path, own=CPU)
     assert said["GPU engine"].state == "warn"
     assert "engine-gpu" in said["GPU engine"].hint
-    assert "about 15 needed" in said["Disk for it"].words
+    assert "about 15 needed" in said["Disk, GPU engine"].words
     monkeypatch.setattr(doctor, "GPU_ENGINE_BYTES", 10**18)
-    assert checks(tmp_path, own=CPU)["Disk for it"].state == "bad"
+    assert checks(tmp_path, own=CPU)["Disk, GPU engine"].state == "bad"
     installed = checks(tmp_path, own=CPU, gpu=CUDA)
     assert installed["GPU engine"].state == "good"
-    assert "Disk for it" not in installed
+    assert "Disk, GPU engine" not in installed
 
 
 def test_the_known_set_is_the_one_that_is_installed() -> None:

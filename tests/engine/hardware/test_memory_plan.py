@@ -97,7 +97,7 @@ def test_the_mildest_comes_first_and_together_they_may_do(model: Path) -> None:
     assert made is not None
     keys = [next(iter(fix.values)) for fix in made.fixes]
     assert keys[:2] == ["backend.sleep", "train.batch_tokens"]
-    assert made.fixes[-1].words == "All of these"
+    assert made.fixes[-1].words == "All changes"
     assert made.fixes[-1].fits
 
 

@@ -99,9 +99,10 @@ def test_the_reason_says_how_good_it_is() -> None:
     best, worst = asyncio.run(judge.judge([attempt(99, 0, 49), attempt(99, 1, 0)]))
     assert judge.accuracy is not None
     share, pairs = judge.accuracy
-    said = f"in 12 groups; agrees with {share:.2f} of {pairs} held-out pairs (fit {judge.version})."
-    assert best.reason == f"Like those preferred {said}"
-    assert worst.reason == f"Like those not preferred {said}"
+    said = f"trajectories of 12 groups. This model (fit {judge.version}) orders {share:.2f} of "
+    said += f"{pairs} held-out pairs correctly."
+    assert best.reason == f"Resembles preferred {said}"
+    assert worst.reason == f"Resembles rejected {said}"
 
 
 def test_before_there_are_enough_groups_nothing_is_scored() -> None:

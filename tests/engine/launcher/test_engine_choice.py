@@ -63,4 +63,4 @@ def test_an_engine_that_is_gone_is_passed_over_in_words() -> None:
     choose(GPU)
     engines, told = chosen_interpreters()
     assert [one.name for one in engines] == ["built-in"]
-    assert told == ["The GPU engine is missing in /cache/gpu.1 or incomplete."]
+    assert told == ["The GPU engine in /cache/gpu.1 is missing or incomplete."]

@@ -108,7 +108,7 @@ def test_counts_of_a_config_are_positive_whole_numbers(
 ) -> None:
     assert shape_counts(folder)["query_heads"] == 2
     changed(folder / "config.json", **values)
-    with pytest.raises(ModelError, match="not a positive count"):
+    with pytest.raises(ModelError, match="not a positive number"):
         shape_counts(folder)
 
 

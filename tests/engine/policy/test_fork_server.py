@@ -125,7 +125,7 @@ def test_a_death_is_reported_and_the_server_replaced(tiny_model: Path, tmp_path:
             log = tmp_path / "log"
             policy = await TorchPolicy.start(log, "tiny", start=fork_server.launcher())
             os.kill(policy.pids[0], signal.SIGKILL)
-            with pytest.raises(ChildDied, match="SIGKILL, out of memory, or killed"):
+            with pytest.raises(ChildDied, match="SIGKILL: out of memory, or killed"):
                 await policy.load(spec(tiny_model))
             await policy.close()
 

@@ -171,23 +171,23 @@ def test_honest_request_of_an_agent_is_passed_on(house: House) -> None:
 
 
 def test_key_is_never_sent_to_another_address(house: House) -> None:
-    house.refuses("names the address", "ask", **ask(base_url=EVIL_URL))
-    house.refuses("names the address", "ask", **ask(base_url=None))
-    house.refuses("names the address", "chat", **chat(base_url=EVIL_URL))
+    house.refuses("does not use the address", "ask", **ask(base_url=EVIL_URL))
+    house.refuses("does not use the address", "ask", **ask(base_url=None))
+    house.refuses("does not use the address", "chat", **chat(base_url=EVIL_URL))
 
 
 @pytest.mark.parametrize("model", ["anthropic/claude", "openai/dear", "openai/teacher", "../x", ""])
 def test_other_models_are_refused(house: House, model: str) -> None:
-    house.refuses("names the model", "ask", **ask(model=model))
-    house.refuses("names the model", "count", model=model, questions=[])
+    house.refuses("was not started with the model", "ask", **ask(model=model))
+    house.refuses("was not started with the model", "count", model=model, questions=[])
     if model != "openai/teacher":
-        house.refuses("names the model", "chat", **chat(model=model))
-        house.refuses("names the model", "price", model=model)
+        house.refuses("was not started with the model", "chat", **chat(model=model))
+        house.refuses("was not started with the model", "price", model=model)
 
 
 @pytest.mark.parametrize("op", ["keys", "cancel", "__class__", "", "ASK"])
 def test_other_calls_of_the_worker_are_refused(house: House, op: str) -> None:
-    house.refuses("nothing that is done here", op, keys={"openai": "x"})
+    house.refuses("is unknown", op, keys={"openai": "x"})
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_fields_of_a_request_are_by_allow_list(house: House, request_: dict[str,
 
 
 def test_run_that_was_not_started_from_here_is_refused(house: House) -> None:
-    house.refuses("not started from here", "ask", run_id=ulid(), **ask())
-    house.refuses("not started from here", "ask", host="other", **ask())
+    house.refuses("did not start that run", "ask", run_id=ulid(), **ask())
+    house.refuses("did not start that run", "ask", host="other", **ask())
 
 
 def test_ended_run_is_refused_until_the_person_resumes_it(house: House) -> None:
@@ -273,9 +273,9 @@ def test_trial_allows_its_own_judge_while_it_lasts(house: House) -> None:
     with house.service.trial(trial):
         assert house.answer("ask", **asked)
         assert house.answer("ask", **ask())
-        house.refuses("not started from here", "ask", host="elsewhere", **asked)
-        house.refuses("names the address", "ask", **(asked | {"base_url": EVIL_URL}))
-    house.refuses("names the model", "ask", **asked)
+        house.refuses("did not start that run", "ask", host="elsewhere", **asked)
+        house.refuses("does not use the address", "ask", **(asked | {"base_url": EVIL_URL}))
+    house.refuses("was not started with the model", "ask", **asked)
 
 
 def test_budget_is_counted_at_home_and_outlives_a_restart(house: House) -> None:
@@ -335,9 +335,9 @@ def test_settings_that_a_server_changed_are_not_believed(
     values = CONFIG.model_dump()
     values[section] |= change
     changed = spec.model_copy(update={"config": ProjectConfig.model_validate(values)})
-    with pytest.raises(Refused, match=rf"other \[{section}\] settings"):
+    with pytest.raises(Refused, match=rf"The \[{section}\] settings"):
         check_spec(changed, spec.id, CONFIG, HOST)
-    with pytest.raises(Refused, match="answers with run"):
+    with pytest.raises(Refused, match="sent run"):
         check_spec(spec.model_copy(update={"id": ulid()}), spec.id, CONFIG, HOST)
 
 

@@ -20,7 +20,7 @@ from tests.studio.fakes.servers import (
 
 SSH = "a server that is reached over SSH, with an engine of gigabytes on it"
 RUN = "01JD5MAMBERKESTREL00000000"
-BRINGING = HostTick(stage="bringing", words="torch 2.13.0", done=210_000_000, total=526_000_000)
+BRINGING = HostTick(stage="uploading", words="torch 2.13.0", done=210_000_000, total=526_000_000)
 SILENT = UNREACHABLE.model_copy(update={"code": "host.engine_silent"})
 BOTH = REPORT.model_copy(
     update={"engines": [FarEngine(id=BUILD, current=True), FarEngine(id="0.0.9", previous=True)]}

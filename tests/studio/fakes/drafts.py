@@ -55,7 +55,7 @@ LIBRARY = [
 GONE = Problem(
     code="mcp.unusable",
     message="no-such-program cannot be started: there is no such program.",
-    hint="Check its command or address; start it by hand to see its output.",
+    hint="Check the server's command or URL; start it by hand to see its output.",
 )
 
 
@@ -105,7 +105,7 @@ class FakeAuthoring:
             words = f"Writing scenarios {have + 1} to {min(asked.count, have + AT_ONCE)}"
             if not draft.system:
                 words = "Writing the system prompt and the rubric"
-            left_out = {"like another one": 3, "not valid JSON": 1} if have > AT_ONCE else {}
+            left_out = {"too similar to another": 3, "not valid JSON": 1} if have > AT_ONCE else {}
             values: dict[str, Any] = {"spent_usd": spent, "draft": draft, "left_out": left_out}
             if draft.system and self.problem and have >= self.stop_after:
                 yield DraftTicked(words="Written", problem=self.problem, ended=True, **values)
@@ -150,7 +150,7 @@ class FakeAuthoring:
         asked = BeginWithTools.model_validate(await request.json())
         self.begun.append(asked)
         if asked.servers.endswith("bad.json"):
-            return refusal(422, "mcp.none", "It has no servers.")
+            return refusal(422, "mcp.none", "The file has no MCP servers.")
         self._begin_project(asked.folder, "")
         if asked.servers:
             self.add_server(asked.folder)

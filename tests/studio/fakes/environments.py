@@ -41,15 +41,15 @@ class FakeEnvironments:
         self._living = living
         gpu = view(
             "engine-gpu", "GPU engine",
-            "A whole engine with torch for CUDA, vLLM to sample and Unsloth to train.",
+            "Engine with torch for CUDA, vLLM for sampling and Unsloth for training.",
             9_400_000_000, 4_100_000_000, engine=True, lacks=NO_CARD, packages=228,
-            needs="Linux on x86_64, an NVIDIA card and its driver",
+            needs="Linux on x86_64, an NVIDIA GPU and its driver",
         )  # fmt: skip
         self.views = {
             one.name: one
             for one in (
                 gpu,
-                view("vllm-cpu", "vLLM on the processor", "Samples with vLLM, without a card.",
+                view("vllm-cpu", "vLLM on the CPU", "Samples with vLLM, without a GPU.",
                      1_450_000_000, 460_000_000),
                 view("judge", "Judge", "Calls the providers of judges, through litellm.",
                      320_000_000, 75_000_000, **at_home("judge")),

@@ -77,7 +77,7 @@ def _outside() -> list[e.Event]:
         values = {"train/max_value": 16.0 + 8 * step, "val/max_value": 14.0 + 6 * step}
         values |= {"train/moves": 30.0 + step, "data/step_num_groups_submitted": 4.0}
         run.made.say(e.MetricsLogged(step=step, split="train", values=values))
-    run.made.say(e.RunStopped(step=3, reason="Its script has ended."))
+    run.made.say(e.RunStopped(step=3, reason="The script has ended."))
     return run.made.events
 
 

@@ -26,7 +26,7 @@ GONE = Problem(
 NOT_STARTED = Problem(
     code="sampler.not_started",
     message="vLLM did not start: ValueError: The model's head size 24 is not supported.",
-    hint='The run\'s log says more; backend.sampler = "torch" samples without it.',
+    hint='See the run\'s log; backend.sampler = "torch" samples without it.',
 )
 SETUPS: dict[str, tuple[BackendFacts, dict[str, Any], int]] = {
     "plain": (PROCESSOR, {}, 0),

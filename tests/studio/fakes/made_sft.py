@@ -51,7 +51,7 @@ BAD = GOOD.model_copy(
 )
 REFUSED = Problem(
     code="demonstrations.bad_lines",
-    message="3 of the 235 lines of demonstrations.jsonl cannot be learned from.",
+    message="3 of the 235 lines of demonstrations.jsonl cannot be used for training.",
     hint="Mend them, or learn without them.",
 )
 

@@ -41,7 +41,7 @@ CHECKS = [
         name="Leaving",
         state="warn",
         words="This server ends your processes when you log out.",
-        hint="Run `loginctl enable-linger` there once, otherwise a run ends with the connection.",
+        hint="Run `loginctl enable-linger` there once, or runs end with the connection.",
     ),
 ]
 REPORT = HostReport(
@@ -60,7 +60,7 @@ INFO = EngineInfo(
 NOT_INSTALLED = Problem(
     code="host.not_installed",
     message="There is no engine on box yet.",
-    hint="Check the server, then install it.",
+    hint="Check the server, then install the engine.",
 )
 UNREACHABLE = Problem(
     code="ssh.unreachable",
@@ -77,7 +77,7 @@ KEY_CHANGED = Problem(
 OTHER_HOME = Problem(
     code="host.other_home",
     message="This server's engine works for mara-desktop now.",
-    hint="Disconnect it there, or take it over; runs continue either way.",
+    hint="Disconnect there, or take over here. Runs continue either way.",
 )
 HOST_KEY = Question(
     id="q1", kind="host_key", host="mara@box.lab:22", via="mara@gate.lab:22",
@@ -246,7 +246,7 @@ class FakeHosts:
     async def _install(self, name: str) -> None:
         total = 526_000_000
         for done in range(0, total, total // 4):
-            tick = HostTick(stage="bringing", words="torch 2.13.0", done=done, total=total)
+            tick = HostTick(stage="uploading", words="torch 2.13.0", done=done, total=total)
             self.change(name, state="installing", tick=tick)
             await asyncio.sleep(self.pace_s)
         self.change(name, state="starting", tick=None)
@@ -259,7 +259,7 @@ class FakeHosts:
         name = self.lives_on.get(run_id, "")
         if not name or self.views[name].state == "connected":
             return None
-        words = "Connect to it; remote runs continue meanwhile."
+        words = "Connect to the server; remote runs continue meanwhile."
         return Problem(code="host.away", message=f"{name} is not connected.", hint=words)
 
     async def _fetch(self, request: Request) -> Response:

@@ -37,7 +37,7 @@ from tests.studio.screenshots.pages import (
 )
 
 RUN = "01JD5MAMBERKESTREL00000000"
-BRINGING = HostTick(stage="bringing", words="torch 2.13.0", done=210_000_000, total=526_000_000)
+BRINGING = HostTick(stage="uploading", words="torch 2.13.0", done=210_000_000, total=526_000_000)
 Shot = Callable[[Studio, FakeEngine, Path], Awaitable[None]]
 
 

@@ -26,7 +26,7 @@ from tests.studio.screenshots.pages import (
 DOWN = Problem(
     code="track.unreachable",
     message="MLflow cannot be reached at http://127.0.0.1:5000.",
-    hint="Check the address and the network; unsent data follows as soon as it is back.",
+    hint="Check the address and the network; unsent data is uploaded later.",
 )
 VIEWS = (
     TrackerView(name="wandb", state="in_step", url="https://wandb.ai/me/inbox/runs/1"),

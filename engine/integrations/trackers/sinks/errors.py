@@ -22,11 +22,11 @@ class SinkError(Exception):
 
 def unreachable(address: str, error: Exception) -> SinkError:
     words = f"cannot be reached at {address}."
-    hint = "Check the address and the network; unsent data follows as soon as it is back."
+    hint = "Check the address and the network; unsent data is uploaded later."
     return SinkError("unreachable", words, hint, f"{type(error).__name__}: {error}")
 
 
 def refused(what: str, detail: str = "") -> SinkError:
-    """Return the error for a rejected key; `what` is the answer of the service."""
+    """Error for a rejected key; `what` is the service's answer in short, `detail` in full."""
     hint = "Set a valid key under Settings, Tracker keys, or in its environment variable."
     return SinkError("key", f"rejected the key ({what}).", hint, detail)

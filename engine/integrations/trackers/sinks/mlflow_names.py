@@ -12,7 +12,7 @@ LONGEST = 250
 
 
 def named(name: str) -> str:
-    """Return an accepted name: `reward/part/pass@1` becomes `reward/part/pass_1-3f0c`."""
+    """Return a name that MLflow accepts: `reward/part/pass@1` becomes `reward/part/pass_1-3f0c`."""
     parts = ["_" if part in ("", ".", "..") else STRANGE.sub("_", part) for part in name.split("/")]
     taken = "/".join(parts)
     if taken == name and len(name) <= LONGEST:

@@ -75,8 +75,8 @@ class Sink:
         if found is None:
             return str(self._client.create_experiment(name))
         if found.lifecycle_stage != "active":
-            hint = "Restore it there, or name another under track.mlflow.experiment."
-            raise SinkError("deleted", f"has the experiment {name} among the deleted ones.", hint)
+            hint = "Restore it in MLflow, or set another track.mlflow.experiment."
+            raise SinkError("deleted", f"has deleted the experiment {name}.", hint)
         return str(found.experiment_id)
 
     def _found(self, place: str, run: dict[str, Any]) -> str:
@@ -111,7 +111,7 @@ class Sink:
             if "API request" in message and "failed with exception" in message:
                 raise unreachable(self._address, error) from error
             if status in (401, 403):
-                raise refused(f"it answers {status}", message) from error
+                raise refused(f"HTTP {status}", message) from error
             raise SinkError(
                 "answer", f"answers: {message.splitlines()[0][:300]}", detail=message
             ) from error

@@ -52,7 +52,8 @@ class Sink:
         self._scope = InstrumentationScope("atelier", run["version"])
 
     def send(self, items: list[dict[str, Any]]) -> Lost:
-        """Send one request per trajectory, since collectors limit its size."""
+        """Send each trajectory in a request of its own, since collectors limit its size. Returns
+        the rejected spans."""
         lost = [one for item in items for one in self._post([self._span(s) for s in item["spans"]])]
         return Lost(sum(one.count for one in lost), lost[-1].words) if lost else Lost()
 
@@ -106,7 +107,7 @@ def traces_at(endpoint: str) -> str:
 
 
 def headers_in(key: str) -> dict[str, str]:
-    """Parse headers as in OTEL_EXPORTER_OTLP_HEADERS: `name=value,name=value`, percent-encoded."""
+    """Parse a `key` as OTEL_EXPORTER_OTLP_HEADERS: `name=value,name=value`, percent-encoded."""
     pairs = (pair.partition("=") for pair in key.split(",") if "=" in pair)
     return {name.strip().lower(): unquote(value.strip()) for name, _, value in pairs}
 
@@ -114,7 +115,7 @@ def headers_in(key: str) -> dict[str, str]:
 def _langfuse(key: str) -> dict[str, str]:
     if ":" not in key:
         words = "needs a public and a secret key."
-        hint = "Keep them as PUBLIC:SECRET under Settings, Tracker keys."
+        hint = "Enter them as PUBLIC:SECRET under Settings, Tracker keys."
         raise SinkError("key", words, hint)
     coded = base64.b64encode(key.encode()).decode()
     return {"Authorization": f"Basic {coded}", "x-langfuse-ingestion-version": "4"}
@@ -127,7 +128,7 @@ def _context(trace: str, span: str) -> SpanContext:
 def _rejected(answer: requests.Response, spans: int) -> Lost | None:
     """Return the rejected spans of a partial success, or None. Raises SinkError on failure."""
     if answer.status_code in (401, 403):
-        raise refused(f"it answers {answer.status_code}", answer.text[:500])
+        raise refused(f"HTTP {answer.status_code}", answer.text[:500])
     if answer.status_code != 200:
         words = f"answers {answer.status_code} {answer.reason}."
         raise SinkError("answer", words, detail=answer.text[:500])
@@ -136,7 +137,7 @@ def _rejected(answer: requests.Response, spans: int) -> Lost | None:
     except DecodeError:
         return None  # Langfuse answers in JSON: 200 is its word for all of it
     if partial.rejected_spans:
-        why = partial.error_message.strip().rstrip(".") or "it does not say why"
+        why = partial.error_message.strip().rstrip(".") or "no reason given"
         words = f"rejects {partial.rejected_spans} of {spans} spans: {why}."
         return Lost(partial.rejected_spans, words)
     return None

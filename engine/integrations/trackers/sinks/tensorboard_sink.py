@@ -43,7 +43,7 @@ class Sink:
 
     def _write_config(self, run: dict[str, Any]) -> None:
         text = json.dumps(run["settings"], indent=1, sort_keys=True)
-        description = metadata.create_summary_metadata("config", "What the run was started with.")
+        description = metadata.create_summary_metadata("config", "Settings of the run.")
         tensor = make_tensor_proto([f"```\n{text}\n```"])
         value = Summary.Value(tag="config", metadata=description, tensor=tensor)
         self._add(Summary(value=[value]), 0, run["started_at"])
@@ -53,7 +53,7 @@ class Sink:
 
 
 def held(folder: Path) -> set[tuple[str, int, float]]:
-    """Return (tag, step, time) of all values in the files; a step may be validated twice."""
+    """(tag, step, time) of all values in the event files; a step may be validated twice."""
     files = sorted(folder.glob("events.out.tfevents.*"))
     return {
         (value.tag, event.step, event.wall_time)

@@ -49,10 +49,10 @@ class Sink:
                 settings=_settings(settings["host"]),
             )
         except (AuthenticationError, UsageError) as error:
-            raise refused("none that it takes", str(error)) from error
+            raise refused("not a valid key", str(error)) from error
         except CommError as error:
             if "401" in str(error) or "403" in str(error) or "permission" in str(error).lower():
-                raise refused("it answers that", str(error)) from error
+                raise refused("permission denied", str(error)) from error
             raise unreachable(address, error) from error
         self.url = self._run.url or str(folder / "wandb")
         self._run.define_metric(AXIS)
@@ -69,13 +69,13 @@ class Sink:
         return Lost()
 
     def close(self, state: str) -> None:
-        """Finish the run. Raises SinkError if data could not be uploaded in time."""
+        """Finish the run in this state. Raises SinkError if data could not be uploaded in time."""
         self._run.summary["atelier/state"] = state
         try:
             self._run.finish(exit_code=1 if state == "failed" else 0)
         except TimeoutError as error:
-            words = f"did not take everything within {FINISH_S:g} s."
-            hint = "`wandb sync` sends the rest from the run folder."
+            words = f"did not receive everything within {FINISH_S:g} s."
+            hint = "Upload the rest with `wandb sync` in the run folder."
             raise SinkError("unfinished", words, hint) from error
 
 

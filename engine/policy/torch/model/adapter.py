@@ -42,7 +42,7 @@ class LoraLinear(lora.Linear):
         return self.lora_A["default"].weight, self.lora_B["default"].weight
 
     def casts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
-        """A and s·B in `dtype`, cast again after they change, and s."""
+        """Return A and s·B in `dtype` (cached until they change), and the LoRA scale s."""
         down, up = self.factors
         versions = (down._version, up._version)
         scale = self.scaling["default"]

@@ -37,7 +37,7 @@ class Plan(Protocol):
         scale: float,
         window: int | None,
     ) -> Tensor:
-        """Attention output [S, Q, D] of one layer."""
+        """Attention output [S, Q, D] of one layer with this sliding `window` (None: none)."""
         ...
 
 
@@ -53,12 +53,13 @@ def attend(
     plan: Plan | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention function of the model's layers; query [B, Q, S, D] → [B, S, Q, D]."""
+    """Attention function of the model's layers as transformers calls it; query [B, Q, S, D] → [B,
+    S, Q, D]. Positions see each other by `plan`; without one, attention is causal."""
     changes = {name: others.get(name) for name in ("softcap", "s_aux", "position_bias")}
     if unknown := [n for n, value in changes.items() if isinstance(value, Tensor) or value]:
         raise ModelError.of(
             "model.unusual_attention",
-            f"This model changes its attention ({', '.join(unknown)}), which is not supported.",
+            f"This model uses an attention variant that is not supported: {', '.join(unknown)}.",
             "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
         )
     if attention_mask is not None or dropout:
@@ -75,7 +76,7 @@ AttentionInterface.register(NAME, attend)
 def causal(
     query_BQTD: Tensor, key_BKLD: Tensor, value_BKLD: Tensor, scale: float, window: int | None
 ) -> Tensor:
-    """Causal attention of the last T of L positions: [B, Q, T, D]."""
+    """Causal attention of the last T of L positions: [B, Q, T, D]. `window` None: full."""
     length, past = query_BQTD.shape[2], key_BKLD.shape[2] - query_BQTD.shape[2]
     mask = None
     if past or (window and window < length):
@@ -217,7 +218,8 @@ def _unfold(values_1KSX: Tensor, like_BQTD: Tensor) -> Tensor:
 
 
 def band(length: int, past: int, window: int | None, device: torch.device) -> Tensor:
-    """Boolean mask [T, L], True for visible keys, with the diagonal at the bottom right."""
+    """Boolean mask [T, L] of causal attention for `length` = T queries after `past` earlier keys,
+    True for visible keys; each sees its last `window` keys (None: all)."""
     full = torch.ones(length, past + length, dtype=torch.bool, device=device)
     seen = full.tril(past)
     return seen & full.triu(past - window + 1) if window else seen

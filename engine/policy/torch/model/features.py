@@ -21,7 +21,8 @@ MEAN_DEPTH, LAST_DEPTH = 1 / 2, 2 / 3
 
 @torch.no_grad()
 def features(model: LoraModel, items: list[TrainItem], batch_tokens: int) -> Tensor:
-    """Features [N, 2 H] in float32 on the CPU, by item; each item needs sampled tokens."""
+    """Feature vectors [N, 2 H] of the items by the base model, in float32 on the CPU; each item
+    needs sampled tokens. `batch_tokens`: tokens per forward pass."""
     found: dict[int, Tensor] = {}
     for chosen in micro_batches(
         items, batch_tokens if model.shares_prefixes else 0, prefix_and_target

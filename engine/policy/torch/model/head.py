@@ -83,7 +83,7 @@ class Room:
         self._e = torch.empty_like(self._x)
 
     def of(self, width: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Three views [M, width]: one in the model's precision, two in float32."""
+        """Three views [M, width] of the buffers: one in the model's precision, two in float32."""
         size = self._rows * width
         logits, x, e = self._logits[:size], self._x[:size], self._e[:size]
         return logits.view(-1, width), x.view(-1, width), e.view(-1, width)
@@ -98,9 +98,10 @@ def score(
     slopes: bool,
     entropy_slopes: bool,
 ) -> Scores:
-    """Log-probs of target tokens in one pass over the vocabulary. With x the scaled logits minus
-    their running maximum `top`, it sums e^x, x·e^x and, for the slopes, e^x · weight and x·e^x ·
-    weight."""
+    """Log-probs and entropies [M] of target tokens in one pass over the vocabulary, with their
+    gradients by the hidden states if wanted (`slopes`, `entropy_slopes`). With x the scaled logits
+    minus their running maximum `top`, it sums e^x, x·e^x and, for the gradients, e^x · weight and
+    x·e^x · weight."""
     count, width = len(hidden_MH), min(BLOCK, len(weight_VH))
     first = hidden_MH.new_full((count, 1), -torch.inf, dtype=torch.float32)
     top, chosen = first, torch.empty_like(first)

@@ -18,7 +18,7 @@ Loader = Callable[[PolicySpec, torch.dtype, torch.device], PeftModel]
 
 
 def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftModel:
-    """Load with transformers and PEFT, with the engine's LoRA layers."""
+    """Load a model by transformers and PEFT, with the engine's LoRA layers, onto a device."""
     if spec.weights != "full":
         raise ModelError.of(
             "model.needs_unsloth",
@@ -49,7 +49,7 @@ def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
             raise not_loadable(path, error) from error
         raise ModelError.of(
             "model.own_attention",
-            "This model has its own attention code, where prefixes cannot be shared.",
+            "This model's own attention code does not support shared prefixes.",
             "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
             where=path,
         ) from error

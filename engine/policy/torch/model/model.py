@@ -43,7 +43,8 @@ def free_bytes(device: torch.device) -> int:
 
 
 def pick_dtype(wanted: str, device: torch.device) -> torch.dtype:
-    """Precision of the frozen weights; bfloat16 only with native support (else 30–200× slower)."""
+    """Precision of the frozen weights: `wanted` or, for `auto`, bfloat16 if the device computes it
+    natively (emulated, it is 30–200× slower), else float32."""
     if wanted != "auto":
         return getattr(torch, wanted)
     if device.type == "cuda":
@@ -122,7 +123,7 @@ class LoraModel:
         return getattr(self.trained.get_base_model().get_output_embeddings(), "bias", None)
 
     def sampled_hidden(self, plan: Plan) -> Tensor:
-        """Hidden states like `hidden`, by fewer, packed products without gradients."""
+        """Return the same as `hidden`, without gradients, by fewer products with packed weights."""
         if self._copies is None:
             return self.hidden(plan)
         with self._copies[0].used():
@@ -168,7 +169,8 @@ class LoraModel:
     def selected_logprobs(
         self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies [M] of the targets; `entropy_slope`: with their gradient."""
+        """Log-probs of the target tokens, and entropies of their distributions, both [M], with
+        gradients; the entropies have one only with `entropy_slope`."""
         return SelectedLogProb.apply(  # type: ignore[no-any-return]
             hidden_MH, self._head, self._head_bias, targets_M, temperature, entropy_slope
         )
@@ -202,7 +204,8 @@ class LoraModel:
         return (sampled_T - scored_T).abs().mean().item()
 
     def save_adapter(self, folder: Path, base_name: str) -> None:
-        """Save the adapter as a PEFT folder, loadable by peft, transformers and vLLM."""
+        """Save the adapter of the base model `base_name` as a PEFT folder, loadable by peft,
+        transformers and vLLM."""
         self.trained.peft_config["default"].base_model_name_or_path = base_name
         self.trained.save_pretrained(
             folder,
@@ -222,7 +225,7 @@ class LoraModel:
             raise PolicyError.of(
                 "policy.other_adapter",
                 f"This adapter does not fit this model: {strangers[0]}.",
-                "Use one that was trained on the same base model.",
+                "Use an adapter that was trained on the same base model.",
                 where=str(folder),
             )
 

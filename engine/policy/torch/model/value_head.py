@@ -28,15 +28,14 @@ class ValueHead:
         self.forget()
 
     def __call__(self, hidden_NH: Tensor) -> Tensor:
-        """Predict values [N]."""
         return self._linear(hidden_NH.float()).squeeze(-1)  # type: ignore[no-any-return]
 
     def step(self, max_grad_norm: float, ranks: Ranks | None = None) -> float:
-        """Clip gradients, update weights, clear gradients; returns the norm before clipping."""
+        """Sum gradients over ranks, clip, update, clear; returns the norm before clipping."""
         return self._optimizer.step(AdamStep(lr=self._lr, max_grad_norm=max_grad_norm), ranks)
 
     def forget(self) -> None:
-        """Reset gradients and moments."""
+        """Reset gradients and the optimizer's moments."""
         self._linear.zero_grad(set_to_none=True)
         self._optimizer = Optimizer(dict(self._linear.named_parameters()))
 
@@ -46,7 +45,7 @@ class ValueHead:
         self._optimizer.save(folder / MOMENTS)
 
     def load(self, folder: Path) -> None:
-        """Load saved weights; start at 0 if the checkpoint has no value head."""
+        """Load weights and moments saved with a checkpoint; without any, only moments are reset."""
         self.forget()
         if not (folder / WEIGHTS).exists():
             return

@@ -44,11 +44,9 @@ class Computed(Protocol):
 
 @torch.inference_mode()
 def verify_forward(model: Computed, max_context: int) -> None:
-    """Compare the trainer's forward pass with the model's own on fixed tokens.
-
-    Raises ModelError if the states before the head or the log-probs differ by more than the
-    precision explains, or if the model cannot be computed at all.
-    """
+    """Compare the trainer's forward pass with the model's own on fixed tokens. Raises ModelError if
+    the states before the head or the log-probs differ by more than the precision explains, or if
+    the model cannot be computed at all."""
     tokens_S = probe_tokens(model.trained, max_context)
     try:
         plain_SH, plain_SV = plain_forward(model.trained, tokens_S.to(model.device))
@@ -60,18 +58,18 @@ def verify_forward(model: Computed, max_context: int) -> None:
     size = plain_SH.float().norm()
     apart = ((ours_SH.float() - plain_SH.float()).norm() / size).item()
     if not apart <= HIDDEN_TOLERANCE[model.dtype]:
-        reason = f"its layers give states {apart:.1%} apart from transformers' own"
+        reason = f"its hidden states differ by {apart:.1%} from those of transformers"
         raise _refusal(model, reason, f"relative difference {apart}")
     plain_S = plain_SV[:-1].float().log_softmax(-1).gather(-1, targets_S[:, None])[:, 0]
     gap = (ours_S - plain_S).abs().mean().item()
     if not gap <= HEAD_TOLERANCE[model.dtype]:
-        reason = f"its log-probs are {gap:.3g} nats per token apart from transformers' own"
-        raise _refusal(model, reason, f"the head alone, mean |difference| {gap}")
+        reason = f"its log-probs differ by {gap:.3g} nats per token from transformers"
+        raise _refusal(model, reason, f"head only, mean |difference| {gap}")
 
 
 def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
-    """Random token ids [S], equal for every run of a model: longer than its sliding window if the
-    run's context can exceed it."""
+    """Fixed random token ids [S] for a model: longer than its sliding window if `max_context`, the
+    run's context length, can exceed it."""
     config = trained.config.get_text_config()
     window = getattr(config, "sliding_window", None) or 0
     exceeds = window < min(max_context, LONGEST_PROBE)
@@ -82,9 +80,7 @@ def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
 
 def plain_forward(trained: PeftModel, tokens_S: Tensor) -> tuple[Tensor, Tensor]:
     """States [S, H] that enter the head, and logits [S, V], by the unmodified transformers model.
-
-    Raises any exception of the model's code.
-    """
+    Raises any exception of the model's code."""
     base, seen = trained.get_base_model(), []
     head = base.get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -95,7 +91,7 @@ def plain_forward(trained: PeftModel, tokens_S: Tensor) -> tuple[Tensor, Tensor]
         base.set_attn_implementation(attention.NAME)
         hook.remove()
     if not seen:
-        raise ValueError("its output embeddings are not what computes the logits")
+        raise ValueError("its logits are not computed by its output embeddings")
     return seen[0][0], logits_1SV[0]
 
 

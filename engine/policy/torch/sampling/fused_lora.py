@@ -84,7 +84,7 @@ class Bundles:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Compute the layers by bundles during the block, without gradients."""
+        """Compute layers with the same input as one product during the block, without gradients."""
         for bundle in self._bundles:
             bundle.on = True
         try:

@@ -49,18 +49,16 @@ class KeyValueCache:
             slot.tokens = []
 
     def expect(self, rooms: Sequence[int]) -> None:
-        """Allocate memory for sequences that will be acquired, each growing to its length in
-        `rooms`."""
+        """Allocate memory for sequences that are about to be acquired, given the length to which
+        each may grow."""
         room = max(rooms, default=0)
         affordable = max(1, self._budget_tokens // _rounded(max(room, self._room, 1)))
         self._expected = min(len(rooms), self._most_slots, affordable)
         self._make_room(room)
 
     def acquire(self, tokens: Sequence[int], room: int) -> tuple[Slot, int] | None:
-        """Slot for a sequence that may grow to `room` tokens, and its number of cached tokens.
-
-        None if all slots are busy. At least the last token is left to be computed.
-        """
+        """Slot for a sequence that may grow to `room` tokens, and its number of cached tokens. None
+        if all slots are busy. At least the last token is left to be computed."""
         tokens = list(tokens)
         idle = [slot for slot in self._slots if not slot.busy]
         own = max((s for s in idle if s.tokens and _extends(tokens, s)), key=_length, default=None)
@@ -87,7 +85,7 @@ class KeyValueCache:
         slot.busy = False
 
     def layer(self, number: int, key_KSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Key and value tensors of a layer, allocated at first use."""
+        """Key and value tensors of layer `number`, allocated at first use like `key_KSD`."""
         if number not in self._keys:
             heads, _, size = key_KSD.shape
             shape = (self._places, heads, self._room, size)
@@ -170,7 +168,7 @@ class ExtensionPlan:
 
     @property
     def padded_keys(self) -> int:
-        """Keys per layer that the single tokens attend to, including masked ones."""
+        """Number of keys per layer that rows with one new token attend to, masked ones too."""
         return (self._window_slots if self._dense else self._count) * self._longest
 
     def attend(

@@ -76,7 +76,7 @@ class Sampler:
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of the waiting and running requests."""
+        """Numbers (ids) of the waiting and running requests."""
         return [row.number for row in (*self._waiting, *self._running)]
 
     def add(self, number: int, request: SampleRequest) -> None:
@@ -170,8 +170,8 @@ def _worth_waiting(prompt: list[int], other: Row) -> bool:
 
 
 def draw(logits_BV: Tensor, rows: list[Row]) -> list[SampledToken]:
-    """Sample one token per row by inverse transform: one uniform number from the row's random
-    stream."""
+    """Sample one token per row from its logits, by inverse transform of one uniform number from the
+    row's random stream."""
     temperatures = [row.request.temperature for row in rows]
     scale_B1 = torch.tensor([[t or 1.0] for t in temperatures], device=logits_BV.device)
     logprobs_BV = torch.log_softmax(logits_BV.float() / scale_B1, -1)

@@ -37,16 +37,17 @@ class Pairs(NamedTuple):
         return Pairs(*(column_P[chosen_P] for column_P in self))
 
     def gaps(self, utility_N: Tensor) -> Tensor:
-        """Utility differences [P], better minus worse."""
+        """Differences [P] of utility in each pair, better minus worse."""
         return utility_N[self.better_P] - utility_N[self.worse_P]
 
     def loss(self, utility_N: Tensor) -> Tensor:
-        """Summed negative log-likelihood in nats."""
+        """Negative log-likelihood of all pairs in nats, summed."""
         return (self.weight_P * softplus(-self.gaps(utility_N))).sum()
 
 
 def fit(features_ND: Tensor, pairs: list[Pair]) -> PreferenceModel:
-    """Fit a preference model to one or more pairs; `accuracy` needs at least two groups."""
+    """Fit a preference model to one or more pairs of rows of `features_ND`; held-out `accuracy`
+    needs at least two groups."""
     raw_ND = features_ND.double()
     mean_D, scale_D = raw_ND.mean(0), _scale(raw_ND)
     basis_DK, x_NK = _row_space((raw_ND - mean_D) / scale_D)
@@ -81,7 +82,6 @@ def _row_space(x_ND: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _columns(pairs: list[Pair]) -> Pairs:
-    """Pairs as tensors; groups are assigned to folds in turn."""
     numbers = {group: number for number, group in enumerate(dict.fromkeys(p.group for p in pairs))}
     return Pairs(
         torch.tensor([pair.better for pair in pairs]),

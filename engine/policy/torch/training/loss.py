@@ -38,12 +38,10 @@ class Tokens(NamedTuple):
 
 
 def policy_gradient(tokens: Tokens, algorithm: Algorithm) -> Tensor:
-    """Policy-gradient losses [M], not averaged.
-
-    Relative to the trainer before the batch, the ratio measures this batch's updates (1 in the
-    first one, with its gradient), and `correction` weighs the difference to the sampler. Relative
-    to the sampler, the ratio includes both, and there is no correction.
-    """
+    """Policy-gradient losses [M], not averaged. Relative to the trainer before the batch, the ratio
+    measures this batch's updates (1 in the first one, with its gradient), and `correction` weighs
+    the difference to the sampler. Relative to the sampler, the ratio includes both, and there is no
+    correction."""
     new_M = tokens.logprobs_M.detach()
     old_M = new_M if tokens.old_logprobs_M is None else tokens.old_logprobs_M
     known_M = (new_M - tokens.sampler_logprobs_M).isfinite() & (new_M - old_M).isfinite()
@@ -61,7 +59,8 @@ def policy_gradient(tokens: Tokens, algorithm: Algorithm) -> Tensor:
 
 
 def surrogate(tokens: Tokens, old_M: Tensor, loss: Clipped | Cispo | Gspo) -> Tensor:
-    """Negative objective of each token [M]; formula and source are documented at the setting."""
+    """Negative objective of each token [M], with the importance ratio to `old_M` (log-probs);
+    formula and source are documented at the setting of `loss`."""
     advantages_M = tokens.advantages_M
     if isinstance(loss, Gspo):
         mean_M = sequence_mean((tokens.logprobs_M - old_M).detach(), tokens.sequences_M)
@@ -75,7 +74,8 @@ def surrogate(tokens: Tokens, old_M: Tensor, loss: Clipped | Cispo | Gspo) -> Te
 
 
 def correction(gap_M: Tensor, sequences_M: Tensor, kind: Correction) -> Tensor:
-    """Weights [M] without gradient from the log-prob gap trainer − sampler."""
+    """Importance weights [M] without gradient from the log-prob gap trainer − sampler of each
+    token, limited as `kind` says. `sequences_M`: sequence index of each token."""
     weight_M = _exp(gap_M)
     if isinstance(kind, TokenCap):
         return weight_M.clamp(max=kind.cap)
@@ -88,7 +88,7 @@ def correction(gap_M: Tensor, sequences_M: Tensor, kind: Correction) -> Tensor:
 
 
 def sequence_mean(values_M: Tensor, sequences_M: Tensor) -> Tensor:
-    """Mean over each token's sequence [M]."""
+    """For each token, the mean of its sequence [M], whose index is in `sequences_M`."""
     counts = torch.bincount(sequences_M)
     sums = torch.zeros(len(counts), dtype=values_M.dtype, device=values_M.device)
     return (sums.index_add(0, sequences_M, values_M) / counts)[sequences_M]
@@ -115,8 +115,8 @@ def value_loss(values_M: Tensor, old_M: Tensor, returns_M: Tensor, clip: float) 
 
 
 def value_metrics(values_M: Tensor, returns_M: Tensor) -> dict[str, float]:
-    """Share of the returns' variance that the values explain: 1 is perfect, 0 equals predicting the
-    mean."""
+    """Metrics: mean value, and share of the returns' variance that the values explain: 1 is
+    perfect, 0 equals predicting the mean."""
     missed = (returns_M - values_M).var(correction=0)
     return {
         "value/mean": values_M.mean().item(),

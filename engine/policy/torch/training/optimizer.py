@@ -18,7 +18,8 @@ class Optimizer:
         self._adam = torch.optim.AdamW(parameters.values(), betas=(0.9, 0.99), eps=1e-8)
 
     def step(self, step: AdamStep, ranks: Ranks | None = None) -> float:
-        """Sum gradients over the ranks, clip, update, clear; returns the norm before clipping."""
+        """Sum gradients over the ranks (None: no others), clip, update weights, clear gradients;
+        returns the norm before clipping."""
         if ranks:
             ranks.sum_gradients(self._parameters.values())
         norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), step.max_grad_norm)

@@ -41,7 +41,7 @@ class Segment:
         return self.start + len(self.tokens)
 
     def path(self) -> list["Segment"]:
-        """Segments from the root to this one."""
+        """Segments from the root of the tree to this one."""
         above = self.parent.path() if self.parent else []
         return [*above, self]
 
@@ -61,7 +61,7 @@ class Forest:
 
 
 def grow(sequences: Sequence[list[int]]) -> Forest:
-    """Merge common prefixes; `ends` and `places` keep the order of the sequences."""
+    """Merge common prefixes of token sequences to trees; `ends` and `places` keep their order."""
     order = sorted(range(len(sequences)), key=sequences.__getitem__)
     ends: list[Segment | None] = [None] * len(sequences)
     segments: list[Segment] = []
@@ -170,7 +170,8 @@ class TreePlan:
         return torch.cat([result for result in attended if result is not None])
 
     def pairs(self, window: int | None) -> int:
-        """(query, key) pairs that a layer with this window computes, masked ones included."""
+        """Number of (query, key) pairs, masked ones included, that a layer with this sliding window
+        (None: full attention) computes."""
         total = 0
         for batch in self._batches:
             longest, past = self._lengths[batch[0].number], batch[0].start
@@ -232,9 +233,10 @@ def _stack(pieces: list[Tensor], longest: int) -> Tensor:
 def shares_prefixes(
     hidden: Callable[[TreePlan], Tensor], layers: int, device: torch.device
 ) -> bool:
-    """Whether a tree of two branches has the hidden states of the two sequences, by a trial run.
-    Each of the `layers` must use the plan: layers with a state (linear attention, state spaces)
-    cannot branch, and attention in a model's own code ignores plans."""
+    """Whether a tree of two branches has the hidden states of the two separate sequences, by a
+    trial run of the function `hidden`. Each of the `layers` must use the plan: layers with a state
+    (linear attention, state spaces) cannot branch, and attention in a model's own code ignores
+    plans."""
     sequences = [STEM + branch for branch in BRANCHES]
     forest = grow(sequences)
     plan = TreePlan(forest, device)
@@ -261,5 +263,4 @@ def _below(above: list[Tensor], own_BKTD: Tensor) -> Tensor:
 
 
 def _joined(pieces: list[Tensor]) -> Tensor:
-    """Concatenate the pieces [K, T, D] of a path."""
     return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0]

@@ -28,7 +28,7 @@ class Ranks:
 
     @classmethod
     def join(cls) -> "Ranks":
-        """Wait for the other ranks, if any."""
+        """Join the group of ranks that the environment describes; waits for the others."""
         count = int(os.environ.get("WORLD_SIZE", "1"))
         rank = int(os.environ.get("RANK", "0"))
         if count > 1:

@@ -69,11 +69,9 @@ def forward_backward(
     ranks: Ranks | None = None,
 ) -> dict[str, float]:
     """Accumulate gradients of adapter and value head, with loss = Σ weighted token losses /
-    `normaliser`.
-
-    The split into micro-batches changes memory and nothing else. Returns metrics over the batch;
-    with other ranks, rank 0 returns those over all their shares, the others only their effort.
-    """
+    `normaliser`. `batch_tokens` is the size of micro-batches. The split into micro-batches changes
+    memory and nothing else. Returns metrics over the batch; with other ranks, rank 0 returns those
+    over all their shares, the others only their effort."""
     start_s, done = time.perf_counter(), 0
     effort = TrainEffort(model.shape, [visible_tokens(item) for item in batch.items])
     parts: list[Terms] = []
@@ -97,7 +95,6 @@ def forward_backward(
 def _terms(
     model: LoraModel, batch: TrainBatch, items: list[TrainItem], plan: TreePlan, trained: Trained
 ) -> Terms:
-    """Loss terms of the trained tokens from one forward pass."""
     algorithm = batch.algorithm
     given = _numbers(items, batch.objective == "supervised", model.device)
     hidden_NH = model.hidden(plan)[trained.places_N]
@@ -170,7 +167,9 @@ def _metrics(batch: TrainBatch, parts: list[Terms]) -> dict[str, float]:
 def score(
     model: LoraModel, batch: ScoreBatch, batch_tokens: int, progress: Progress
 ) -> list[Scores]:
-    """Score the items by the same forward pass over the same trees, without gradients."""
+    """Score the items as `forward_backward` computes them, without gradients: log-probs and, if the
+    batch asks for them, those of the base model and values. `batch_tokens` is the size of
+    micro-batches."""
     found: dict[int, Scores] = {}
     for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
         forest = grow([visible_tokens(item) for item in items])
@@ -215,7 +214,8 @@ def micro_batches(
     batch_tokens: int,
     visible_tokens: Callable[[TrainItem], list[int]] = visible_tokens,
 ) -> Iterator[list[TrainItem]]:
-    """Yield micro-batches of at most `batch_tokens` distinct tokens (or one item), by prefix."""
+    """Yield the items, ordered by common prefix, in micro-batches of at most `batch_tokens`
+    distinct tokens (or one item). `visible_tokens` returns the tokens of an item that count."""
     chosen: list[TrainItem] = []
     total = 0
     for item in sorted(items, key=lambda item: item.tokens):

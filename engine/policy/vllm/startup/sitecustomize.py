@@ -1,6 +1,5 @@
 """Start-up hook of every process of a vLLM server (its folder is on PYTHONPATH): the process exits
-with the engine, even after a kill. Standard library only; Linux.
-"""
+with the engine, even after a kill. Standard library only; Linux."""
 
 import os
 import select

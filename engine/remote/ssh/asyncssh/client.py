@@ -70,7 +70,7 @@ class Client(asyncssh.SSHClient):
     async def password_auth_requested(self) -> str | None:
         if self._passwords == TRIES:
             return None
-        again = "It was not accepted. " if self._passwords else ""
+        again = "The password was not accepted. " if self._passwords else ""
         self._passwords += 1
         return await self._secret(f"{again}The password for {self._person.place.server}", False)
 
@@ -95,5 +95,5 @@ class Client(asyncssh.SSHClient):
         kind = kind_of_secret(theirs, echo)
         typed = await self._person.ask(kind, prompt, echo=echo)
         if typed is None:
-            raise cancelled_by_user(self._person.place, kind, f"the {kind} it asks for")
+            raise cancelled_by_user(self._person.place, kind, f"the requested {kind}")
         return typed

@@ -58,7 +58,8 @@ class Hop:
         self.connection: asyncssh.SSHClientConnection | None = None
 
     async def open(self, before: "Hop | None") -> asyncssh.SSHClientConnection:
-        """Connect through the server before. Raises LaunchError."""
+        """Connect and authenticate to this server, through the jump host `before` (None: directly).
+        Raises LaunchError."""
         try:
             while self.connection is None:
                 self.connection = await self._attempt(before)
@@ -128,7 +129,7 @@ class Hop:
         )
 
     def leads_nowhere(self, error: asyncssh.ChannelOpenError, onward: Settings) -> Exception:
-        """Explain why a jump host cannot or will not connect to the next server."""
+        """Error for this jump host, which cannot or will not connect to the next (`onward`)."""
         place = replace(self.place, goal=self.place.goal or onward.server)
         if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
             return problems.jump_forbids(place, onward.server)
@@ -153,7 +154,8 @@ class Hop:
 async def connect_by_asyncssh(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
 ) -> "AsyncSSHConnection":
-    """Connect and authenticate over all jump hosts of an address. Raises LaunchError."""
+    """Connect and authenticate by AsyncSSH over all jump hosts of an address; arguments as in
+    `connect`. Raises LaunchError."""
     way = await _way(parse_address(address), config, known_hosts)
     goal = way[-1].server
     hops: list[Hop] = []

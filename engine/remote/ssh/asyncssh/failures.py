@@ -19,7 +19,8 @@ from engine.remote.ssh.questions import Clock
 def explain(
     error: Exception, place: Place, host: str, client: Client | None, tried: Tried, clock: Clock
 ) -> LaunchError:
-    """Error of a failed connection attempt; `host` is the name or address that was resolved."""
+    """Error of a failed attempt to connect to server `place`. `host` is the name or address that
+    was resolved, `client` has the stage reached, `tried` the keys, `clock` the timeout."""
     if isinstance(error, LaunchError):
         return error
     if isinstance(error, asyncssh.Error):
@@ -38,7 +39,7 @@ def _late(place: Place, client: Client | None, seconds: float) -> LaunchError:
     if stage == "reach":
         return problems.timed_out(place, seconds)
     if stage == "greet":
-        return problems.no_response(place, f"says nothing that is SSH within {seconds:.0f} s")
+        return problems.no_response(place, f"sent no SSH greeting within {seconds:.0f} s")
     return problems.auth_timed_out(place, seconds)
 
 
@@ -70,7 +71,7 @@ def _ssh(error: asyncssh.Error, place: Place, client: Client | None, tried: Trie
         return problems.no_common_algorithm(place, reason)
     if isinstance(error, asyncssh.ProtocolError | asyncssh.ProtocolNotSupported):
         return problems.no_response(
-            place, f"speaks no SSH that we know ({problems.printable(reason, 200)})"
+            place, f"uses an unknown SSH version ({problems.printable(reason, 200)})"
         )
     return problems.closed(place, reason)
 

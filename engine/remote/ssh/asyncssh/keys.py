@@ -175,13 +175,13 @@ class Keys:
             return None
         if b"PRIVATE KEY" in data:
             if private.st_uid == os.getuid() and private.st_mode & 0o077:
-                self.tried.note(f"{one.name} (not used: others may read it; chmod 600 helps)")
+                self.tried.note(f"{one.name} (not used: readable by others; fix with chmod 600)")
                 return None
             one.private = data
         one.public = _public_half(path, data)
         if one.public is not None and one.public.algorithm.startswith(b"sk-"):
             one.private = None  # in hardware; the agent may hold it
-            self.tried.note(f"{one.name} (in hardware: for that take the transport `system`)")
+            self.tried.note(f"{one.name} (hardware key: needs the transport `system`)")
         if one.private and one.public is None:
             try:
                 _decrypt(one.private, None)

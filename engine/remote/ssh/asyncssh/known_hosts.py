@@ -40,8 +40,8 @@ class Entry:
 
 
 def read_entries(files: Iterable[Path], *hosts: str) -> list[Entry]:
-    """Entries of all existing files that match one of these hosts, or all entries. Raises
-    LaunchError `ssh.known_hosts_unusable`."""
+    """Entries of all existing files that match one of these hosts (all entries without hosts).
+    Raises LaunchError `ssh.known_hosts_unusable`."""
     found: list[Entry] = []
     for file in files:
         try:
@@ -73,8 +73,8 @@ def _entry(line: str, file: Path, number: int, hosts: tuple[str, ...]) -> Entry 
 
 
 def names_host(names: str, host: str) -> bool:
-    """Whether the first field of a line matches this host (lower case; `[name]:port` for ports
-    other than 22)."""
+    """Whether the first field of a known_hosts line (`names`: patterns or a hash) matches a host in
+    lower case (`[name]:port` for ports other than 22)."""
     if names.startswith("|"):
         return _hash_names(names, host)
     found = False
@@ -105,8 +105,9 @@ def _hash(salt: bytes, host: str) -> bytes:
 
 
 def append_key(file: Path, host: str, key: asyncssh.SSHKey, hashed: bool) -> None:
-    """Append a line with a host key and sync it to disk. A new file gets mode 0600. The file is
-    locked against other Atelier processes. Raises LaunchError `ssh.known_hosts_unusable`."""
+    """Append a host key to a known_hosts file and sync it to disk; `hashed`: with the host's name
+    as a hash. A new file gets mode 0600. The file is locked against other Atelier processes. Raises
+    LaunchError `ssh.known_hosts_unusable`."""
     name = host
     if hashed:
         salt = secrets.token_bytes(20)

@@ -47,7 +47,7 @@ class Proxy:
             del self._stderr[:-8192]
 
     async def failed(self) -> str | None:
-        """Last output of the command if it has ended by itself; None while it runs."""
+        """Last stderr of the command (or exit code) if it ended by itself; None while it runs."""
         if self._process is None or self._listening is None:
             return None
         with contextlib.suppress(TimeoutError):

@@ -89,8 +89,8 @@ class OpenSSH:
         return self.folder / "config"
 
     def write_config(self, ask: bool) -> None:
-        """Write the configuration file. With `ask`, unknown host keys are questions; without it,
-        the person's StrictHostKeyChecking `yes` refuses them."""
+        """Write the private configuration file for `ssh`. With `ask`, unknown host keys are
+        questions; without it, the person's StrictHostKeyChecking `yes` refuses them."""
         given = [self._config] if self._config else [_own("config"), Path("/etc/ssh/ssh_config")]
         lines = [f"Include {_quoted(one)}\n" for one in given if one and one.exists()]
         if self._known_hosts:
@@ -105,12 +105,13 @@ class OpenSSH:
         return [self.program, "-F", str(self._file), *options]
 
     def bare(self, *options: str) -> list[str]:
-        """Command line for the ControlMaster, without configuration files and their forwardings."""
+        """Command line of `ssh` with these options that reads no configuration file (for
+        ControlMaster)."""
         return [self.program, "-F", "none", *options]
 
     async def resolve(self, options: list[str]) -> Resolved:
-        """Effective settings of a connection with these options. Raises LaunchError
-        `ssh.config_broken`."""
+        """Effective settings by `ssh -G` for these options, which include the destination. Raises
+        LaunchError `ssh.config_broken`."""
         process = await asyncio.create_subprocess_exec(
             *self.command("-G", *options),
             stdin=asyncio.subprocess.DEVNULL,

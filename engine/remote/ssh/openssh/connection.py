@@ -50,7 +50,7 @@ SUFFIX_BYTES = 20
 async def connect_by_openssh(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
 ) -> "OpenSSHConnection":
-    """Connect and authenticate with the installed `ssh`. Raises LaunchError."""
+    """Connect by the program `ssh`; arguments as in `connect`. Raises LaunchError."""
     to = destination(parse_address(address))
     folder = await asyncio.to_thread(_private_folder)
     try:
@@ -117,7 +117,8 @@ class SshRoute:
             self.places[name] = place
 
     async def place_of(self, process: int, master: int) -> Place:
-        """Server that an `ssh` process talks to: the target, or a jump host."""
+        """Server that the `ssh` process with PID `process` talks to: the target if it is `master`,
+        else a jump host."""
         if process == master:
             return self.goal
         try:
@@ -135,7 +136,7 @@ class SshRoute:
         return known[0] if known else await self._add(words, "")
 
     def changed(self, place: Place, shown: str) -> LaunchError:
-        """Problem for a server whose key is of another kind than the one on record."""
+        """Error for a server that shows another host key (`shown`) than the one on record."""
         from engine.remote.ssh.asyncssh.known_hosts import read_entries
         from engine.remote.ssh.host_keys import describe
 

@@ -37,7 +37,7 @@ class Master:
 
     @property
     def stderr(self) -> str:
-        """Last output of its stderr."""
+        """Last output of `ssh` on stderr."""
         return self._stderr.decode(errors="replace")
 
     @property
@@ -59,7 +59,7 @@ class Master:
         self._reading = asyncio.create_task(self._read(self._process))
 
     async def ready(self) -> bool:
-        """Wait until it accepts commands (True) or has ended before (False)."""
+        """Wait until the process accepts commands (True) or has ended before that (False)."""
         while self.alive:
             if self._ssh.control.exists():
                 return True

@@ -112,7 +112,7 @@ class Prompts:
         self.typed.add(place.server)
         typed = await person.ask(kind, f"The password for {place.server}" if own else theirs)
         if typed is None:
-            raise cancelled_by_user(place, kind, f"the {kind} it asks for")
+            raise cancelled_by_user(place, kind, f"the requested {kind}")
         return typed
 
     async def _host_key(self, person: QuestionService, prompt: str, shown: str) -> str:
@@ -138,5 +138,5 @@ class Prompts:
         return typed
 
     def passphrase_failed(self) -> str:
-        """Key whose passphrase was requested `TRIES` times; empty if there is none."""
+        """File of a key whose passphrase was requested `TRIES` times; empty if there is none."""
         return next((key for key, times in self._passphrases.items() if times >= TRIES), "")

@@ -41,8 +41,9 @@ def config_problem(stderr: str) -> LaunchError:
 def explain(
     stderr: str, places: Mapping[str, Place], goal: Place, keys: Sequence[str], typed: bool
 ) -> LaunchError:
-    """Problem for the stderr of `ssh`. `places` maps every name that `ssh` may use to a server of
-    the route. `keys` are the offered keys. `typed`: whether a person typed a password or code."""
+    """Error that `ssh` reports on stderr. `places` maps every name that `ssh` may use to a server
+    of the route, and `goal` is the target. `keys` are the offered keys. `typed`: whether a person
+    typed a password or code."""
 
     def place(*names: str) -> Place:
         return next((places[name] for name in names if name in places), goal)
@@ -73,7 +74,7 @@ def explain(
 
 
 def last_line(text: str) -> str:
-    """Last line that is not empty."""
+    """Last line of stderr that is neither empty nor noise."""
     lines = [line for line in text.splitlines() if not _NOISE.match(line)]
     return lines[-1] if lines else ""
 

@@ -67,7 +67,8 @@ class RunControl:
             return await self._launch(folder, spec, request.key)
 
     async def command(self, run_id: str, command: Command) -> RunSummary:
-        """Execute a command. Raises Refused if the run's state does not allow it."""
+        """Execute a command such as pause, stop or resume. Raises Refused if the run's state does
+        not allow it."""
         await self._lifecycle.settle()
         active = self._lifecycle.active.get(run_id)
         if command.action in ("resume", "extend"):
@@ -170,14 +171,12 @@ WEIGHTLESS = ("imported", "arena", "writing")
 
 
 def refuse_extension(run: RunSummary) -> None:
-    """Raises Refused for a kind of run to which no steps can be added."""
+    """Raises Refused if no steps can be added to a run of this kind."""
     match run.kind:
         case "evaluation":
-            raise Refused.of("run.no_steps", "An evaluation has no steps to add.")
+            raise Refused.of("run.no_steps", "Steps cannot be added to an evaluation.")
         case "outside":
-            raise Refused.of(
-                "run.no_steps", "The script decides the number of steps.", "Change it."
-            )
+            raise Refused.of("run.no_steps", "The script sets the number of steps.", "Edit it.")
         case "sft":
             raise Refused.of(
                 "run.no_steps",
@@ -187,15 +186,15 @@ def refuse_extension(run: RunSummary) -> None:
 
 
 def refuse_resumption(run: RunSummary, steps: int | None) -> None:
-    """Raises Refused if a run cannot resume, to `steps` in total or as many as planned, and
-    StoreError for a damaged run."""
+    """Raises Refused if a run cannot resume to `steps` in total (None: as many as planned),
+    StoreError if it is damaged."""
     if run.state == "damaged" and run.problem:
         raise StoreError(run.problem)
     if run.kind == "outside":
         raise Refused.of(
             "run.outside",
-            f"A script trains {run.name}: only it can make rollouts.",
-            f"Start it again; it resumes after step {run.step}.",
+            f"A script trains {run.name}: only the script can make rollouts.",
+            f"Start the script again: the run resumes after step {run.step}.",
         )
     if run.kind in WEIGHTLESS:
         raise Refused.of(

@@ -31,8 +31,8 @@ def _alike(one: EvaluationPlan, other: EvaluationPlan) -> bool:
 
 
 def same_as(spec: RunSpec, scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Path]:
-    """Earlier runs with the same settings, rubric and remaining scenarios, which can be resumed
-    instead of this run if they did not finish."""
+    """Runs among `folders` with the settings, rubric and remaining scenarios of `spec`, which can
+    be resumed instead of it if they did not finish."""
     return [
         one
         for one in folders
@@ -55,13 +55,12 @@ def _kept(folder: Path) -> list[Scenario] | None:
 
 
 def missing(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Scenario]:
-    """Scenarios for which no earlier run has a trajectory with a reward."""
+    """Scenarios without a trajectory with a reward in any of these run folders."""
     known = {one.model_dump_json() for folder in folders for one in _scored(folder)}
     return [one for one in scenarios if one.model_dump_json() not in known]
 
 
 def _scored(folder: Path) -> list[Scenario]:
-    """Scenarios that have a trajectory with a reward."""
     with run_reader(folder) as reader:
         rows = reader.summaries_of("validation", STEP)
     good = {row.scenario_id for row in rows if row.reward is not None}
@@ -79,13 +78,13 @@ def check(plan: EvaluationPlan) -> None:
 
 
 def store_earlier_demonstrations(folders: Sequence[Path], selection: SelectDemonstrations) -> None:
-    """Store demonstrations of earlier runs, oldest first, by the current selection rule."""
+    """Write demonstrations from these runs, the last folder first, as `selection` says."""
     for folder in reversed(folders):
         demonstrate(folder, selection)
 
 
 async def store_demonstrations(run: Run) -> None:
-    """Store demonstrations at the end of an evaluation whose plan asks for them."""
+    """Write demonstrations from a finished evaluation to its project, if its plan asks for them."""
     plan = run.spec.evaluation
     if plan and plan.demonstrate:
         found = demonstrate(run.folder, plan.demonstrate)

@@ -40,8 +40,8 @@ class PlannedEvaluation(NamedTuple):
 
 
 def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
-    """Plan an evaluation. It has no scenarios if earlier runs have a teacher's trajectories for all
-    of them. Raises ConfigError, ModelError."""
+    """Plan an evaluation. The plan has no scenarios if earlier runs have a teacher's trajectories
+    for all of them. Raises ConfigError, ModelError."""
     overrides = dict(request.overrides)
     if request.judge is not None:
         overrides["judge.enabled"] = request.judge
@@ -81,13 +81,14 @@ def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
 
 
 async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> None:
-    """Execute an evaluation with its agent processes, which end with it."""
+    """Execute an evaluation. Its agents send model calls to `gateway` at `base_url`; their
+    processes end with it."""
     async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
         await pool.start()
-        hall = EvaluationResources(
+        resources = EvaluationResources(
             gateway, base_url, pool, access, lambda: judging(run, access, None)
         )
-        await evaluate(run, hall, distillation.store_demonstrations)
+        await evaluate(run, resources, distillation.store_demonstrations)
 
 
 def _limit_to_missing(

@@ -44,9 +44,9 @@ def _held(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Refused 
     )
     return Refused.of(
         "run.card_held",
-        f"{_named(card.strangers)} on card {card.index} ({card.name}): {held} of {total} GB are "
+        f"{_named(card.strangers)} on GPU {card.index} ({card.name}): {held} of {total} GB are "
         f"taken, and this run needs about {need} GB.",
-        "End that program, choose another card by CUDA_VISIBLE_DEVICES, make the run smaller, or "
+        "End that program, choose another GPU with CUDA_VISIBLE_DEVICES, make the run smaller, or "
         "set backend.share_card to start anyway.",
     )
 

@@ -59,8 +59,9 @@ class RunLifecycle:
         return summary.model_copy(update={"state": state, "steps": orders.steps})
 
     async def begin(self, folder: Path, steps: int | None = None) -> RunSummary:
-        """Begin or resume a run. Raises Refused if it is not trusted; this includes runs that an
-        earlier engine queued."""
+        """Begin or resume the run in `folder`, up to `steps` in total (None: as planned). Raises
+        Refused if it is not trusted, which may be the case for a run that an earlier engine
+        queued."""
         spec = read_spec(folder)
         await asyncio.to_thread(require_run_trust, folder)
         await self._arena.unload_idle()
@@ -81,10 +82,10 @@ class RunLifecycle:
         return self.summary(spec.id)
 
     async def begin_script(self, folder: Path, session: ScriptSession) -> None:
-        """Begin a run whose rollouts are made by the script of this session, without checks."""
+        """Begin the run in `folder`, whose rollouts are made by the script of this session."""
         spec = read_spec(folder)
         self._resources.script_sessions[spec.id] = session
-        self._resources.gateway.open_door(session.script.key, session.door)
+        self._resources.gateway.add_script(session.script.key, session.sessions)
         try:
             await self.begin(folder)
         except BaseException:
@@ -92,13 +93,12 @@ class RunLifecycle:
             raise
 
     async def ended(self, run_id: str) -> None:
-        """Wait until a run has ended completely."""
+        """Wait until a run has ended and is closed; returns at once if it is not active."""
         if active := self.active.get(run_id):
             await asyncio.wait([active.task])
 
     async def require_free(self) -> None:
-        """Wait for runs that are closing their workers. Raises Refused if a run is active or the
-        engine is exiting."""
+        """Wait for runs that are closing. Raises Refused if a run is active or the engine exits."""
         await self.settle()
         if self._closed:
             raise Refused.of(
@@ -113,7 +113,7 @@ class RunLifecycle:
             )
 
     async def settle(self) -> None:
-        """Wait for runs that have ended and are only closing their workers."""
+        """Wait until runs that have ended have also closed their workers."""
         ended = [
             active.task
             for run_id, active in self.active.items()
@@ -134,7 +134,8 @@ class RunLifecycle:
 
     @contextlib.asynccontextmanager
     async def resting(self, run_id: str) -> AsyncIterator[Path]:
-        """Lock a run's folder. Raises Refused if the run is active or in use."""
+        """Lock the folder of an inactive run for the block and yield it. Raises Refused if the run
+        is active or in use."""
         await self.settle()
         folder = self._library.find(run_id)
         if run_id in self.active:

@@ -41,7 +41,7 @@ class OpenRuns:
 
     @contextlib.asynccontextmanager
     async def use(self, run_id: str, folder: Path) -> AsyncIterator[OpenRun]:
-        """Open a run, or share an open one. Raises Refused if another engine uses it."""
+        """Open a run for the block, shared with others. Raises Refused if another engine has it."""
         async with self._changed:
             if run_id not in self._opened:
                 self._opened[run_id] = await asyncio.to_thread(self._open, run_id, folder)

@@ -32,7 +32,7 @@ class RunQueue:
         self._waiting.append(folder)
 
     def discard(self, folder: Path) -> None:
-        """Remove a run that begins by other means; an unknown run is ignored."""
+        """Remove a run from the queue, because it is started now; no effect if it is not queued."""
         self._waiting = [waiting for waiting in self._waiting if waiting != folder]
 
     async def cancel(self, run_id: str) -> None:

@@ -29,8 +29,8 @@ class ScriptRuns:
         self._lifecycle, self._resources = lifecycle, resources
 
     async def open(self, request: OpenOutside) -> OutsideRun:
-        """Begin or resume the run of a script. Raises Refused if another script trains it, or the
-        device is busy."""
+        """Begin or resume a script's run. Raises Refused if another one trains it, or the device is
+        busy."""
         spec, session, notes = await self._opened(request)
         step = await session.ready()
         return OutsideRun(
@@ -47,16 +47,16 @@ class ScriptRuns:
         if session is None or run.state not in ACTIVE_STATES:  # it has ended, and is being closed
             raise Refused.of(
                 "outside.not_open",
-                f"The run of {run.name} is not active.",
+                f"The run {run.name} is not active.",
                 "Start the script again: the run resumes where it stopped.",
             )
         return session
 
     async def close(self, run_id: str, request: CloseOutside) -> RunSummary:
-        """End the session of a finished script, and wait for the end of the run."""
+        """End a script's session, finished or not as `request` says, and wait for the run's end."""
         session = self._resources.script_sessions.get(run_id)
         if session is not None and session.script.key == request.key:
-            session.leave("Its script has ended.", request.finished)
+            session.leave("The script has ended.", request.finished)
             await self._lifecycle.ended(run_id)
         return self._lifecycle.summary(run_id)
 
@@ -95,14 +95,13 @@ class ScriptRuns:
                 f"Another script is already training {spec.name} (process {session.script.pid}).",
                 "Wait for it, end it, or give the model another name.",
             )
-        session.leave("Its script has ended.", False)
+        session.leave("The script has ended.", False)
         await self._lifecycle.ended(spec.id)
         return None
 
 
 def _refuse_ended(spec: RunSpec, folder: Path) -> None:
-    """Raises Refused for a run that a person has stopped, or that failed: it needs to be started
-    again."""
+    """Raises Refused for a run that a person has stopped, or that failed: it must be restarted."""
     with run_reader(folder) as reader:
         last = reader.events_of("run.started", "run.stopped", "run.failed", "run.finished")[-1]
     if isinstance(last, RunFailed):
@@ -111,5 +110,5 @@ def _refuse_ended(spec: RunSpec, folder: Path) -> None:
         raise Refused.of(
             "outside.stopped",
             f"{spec.name} was stopped by hand at step {last.step}.",
-            "Start the script again: it resumes from there.",
+            "Start the script again: the run resumes from there.",
         )

@@ -43,7 +43,8 @@ class ActiveRuns(dict[str, ActiveRun]):
 
 
 async def work(run: Run, resources: RunResources) -> None:
-    """Execute a run to its end, always store its last event, and close it."""
+    """Execute a run to its end, always store its last event, and close it. `resources`: what all
+    runs share."""
     try:
         cards = await asyncio.to_thread(cards_of, run.config.backend)
         with device_lock(cards, f"{run.spec.name} of {run.spec.project}"):

@@ -36,7 +36,7 @@ class RunResources:
 
 @contextlib.asynccontextmanager
 async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Policy, Stage]]:
-    """Policy and agent processes of one run, and its judges."""
+    """Context manager of the policy and agent processes and judges of one run."""
     async with policy_of(run, resources) as (policy, chat):
         async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
             await pool.start()
@@ -51,7 +51,7 @@ async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Poli
 async def policy_of(
     run: Run, resources: RunResources, sampling: bool = True
 ) -> AsyncIterator[tuple[Policy, ChatFormat]]:
-    """Policy processes and chat format of a run. Without sampling, only the trainer is started."""
+    """Context manager of a run's policy and chat format. Without `sampling`: the trainer only."""
     model = await asyncio.to_thread(model_of, run.spec)
     config = run.config if sampling else without_sampler(run.config)
     try:

@@ -302,7 +302,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Prefix sharing", SHARING, percent, full=True),
         ("sharing/train", "sharing/sample"),
         "Speed",
-        "Tokens computed, relative to no prefix sharing",
+        "Tokens computed, as a share of those without prefix sharing",
     ),
     ChartSpec(
         "rows",

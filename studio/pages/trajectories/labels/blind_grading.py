@@ -39,7 +39,7 @@ def agreement_words(label: Label, siblings: Siblings) -> str:
         }
     known = [(a, b) for a, b in pairs if a in scores and b in scores]
     if not known:
-        return f"{who} has no preference for these pairs. Press B for the next group."
+        return f"{who} has not scored these pairs. Press B for the next group."
     wrong = [(a, b) for a, b in known if scores[a] <= scores[b]]
     if not wrong:
         every = formatting.plural(len(known), "pair")

@@ -54,7 +54,7 @@ class LabelBar(QWidget):
         self.setFixedHeight(BAR_PX)
         self.setAccessibleName("Label")
         self._home: QWidget = self
-        self._keys, self._entry = KeyLine("Keys of the label"), ""
+        self._keys, self._entry = KeyLine("Keyboard shortcuts of the label"), ""
         self._question = Text("", "label", 500)
         self._field = LineInput("Note or score", compact=True)
         self._hint = Text("", "caption", tone="faint")

@@ -91,7 +91,9 @@ def test_scale_distance_and_correction() -> None:
 
 @pytest.mark.parametrize("name", sorted(INSTEAD))
 def test_what_would_change_the_update_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"train\({name}=.*has no counterpart here") as refused:
+    with pytest.raises(
+        ConfigError, match=rf"train\({name}=.*is not supported by Atelier"
+    ) as refused:
         algorithm_of(TrainArguments(**{name: "geometric_average"}))
     assert refused.value.problem.hint
 
@@ -128,7 +130,7 @@ def test_of_its_model_config_what_we_have_is_taken_and_what_has_no_effect_is_sai
         "_internal_config['trainer_args']['logging_steps']",
         "_internal_config['trainer_gpu_ids']",
     ]
-    assert told[3] == "The client's server_args have no effect here."
+    assert told[3] == "The client's server_args have no effect in Atelier."
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_of_its_model_config_what_we_have_is_taken_and_what_has_no_effect_is_sai
 def test_of_its_model_config_what_would_change_the_result_is_refused(
     config: dict[str, Any],
 ) -> None:
-    with pytest.raises(ConfigError, match="would change what is learned") as refused:
+    with pytest.raises(ConfigError, match="changes the training") as refused:
         configured(**config)
     assert refused.value.problem.hint
 

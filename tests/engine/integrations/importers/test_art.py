@@ -50,12 +50,14 @@ def test_steps_and_splits_are_those_of_the_source(art: Path) -> None:
 def test_json_lines_and_what_art_makes_of_them_read_alike(art: Path, step: int) -> None:
     (one,), (other,) = read(art)["train", step]
     assert (one.reward, one.messages[-1].content, other.reward) == (0.5, "and on", 1.0)
-    assert one.output == "Conversation 2 of this attempt:\nuser: aside\nassistant: whisper"
+    assert one.output == "Conversation 2 of this rollout:\nuser: aside\nassistant: whisper"
     assert one.truncated == (step == 2)  # version 1 does not keep why an answer ended
 
 
 def test_a_migrated_file_is_not_read_twice(art: Path) -> None:
-    assert open_art(art).notes == ("train/0003.jsonl was left out: 0003.parquet is the same step.",)
+    assert open_art(art).notes == (
+        "train/0003.jsonl was left out: 0003.parquet has the same step.",
+    )
 
 
 def test_the_model_is_found_from_above(art: Path, tmp_path: Path) -> None:
@@ -82,4 +84,4 @@ def test_links_out_of_the_folder_are_left_out(art: Path) -> None:
     (home / "trajectories" / "train" / "0099.jsonl").symlink_to(elsewhere)
     source = open_art(art)
     assert ("train", 99) not in {(lot.split, lot.step) for lot in source.lots()}
-    assert any("a link out of the folder" in note for note in source.notes)
+    assert any("a link to another folder" in note for note in source.notes)

@@ -89,7 +89,7 @@ def test_captured_calls_become_conversations(tmp_path: Path) -> None:
     [
         ({"messages_and_choices": [ASKED]}, "reward"),
         ({"messages_and_choices": ["hm"], "reward": 1}, "attribute"),
-        ({"reward": 1, "metrics": {"n": "many"}}, "the metric n is no number: 'many'"),
+        ({"reward": 1, "metrics": {"n": "many"}}, "the metric n is not a number: 'many'"),
         ({"reward": 1, "exchanges": {"responses": [{}]}}, "API of responses"),
     ],
 )

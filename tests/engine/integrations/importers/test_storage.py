@@ -139,7 +139,7 @@ def test_what_a_killed_import_left_goes_with_a_later_one(project: Path, tmp_path
 
 
 def test_nothing_there_is_said(project: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nothing to import"):
+    with pytest.raises(ConfigError, match="does not exist"):
         asyncio.run(import_run(project, tmp_path / "no.jsonl"))
     with pytest.raises(ConfigError, match="is not a project"):
         asyncio.run(import_run(tmp_path, jsonl(tmp_path / "a.jsonl", attempt("a"))))

@@ -172,7 +172,7 @@ def test_what_a_service_never_takes_is_counted_and_said_once(
             await step(run, number)
 
     telling(run, monkeypatch, work)
-    words = "MLflow answers 413 Too Large. The rest is sent. The run continues."
+    words = "MLflow answers 413 Too Large. The rest is uploaded. The run continues."
     assert said == [("warning", words)]
     cursor = read_cursor(run.folder, "mlflow")
     assert cursor is not None

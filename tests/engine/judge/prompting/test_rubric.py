@@ -41,9 +41,9 @@ def test_any_changed_word_is_another_version() -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("---\ncriteria: []\n", "no closing line"),
+        ("---\ncriteria: []\n", "no closing ---"),
         ("---\na: [\n---\n", "not YAML"),
-        ("---\nother: 1\n---\n", "nothing else"),
+        ("---\nother: 1\n---\n", "may contain only"),
         ("---\ncriteria: 3\n---\n", "not a list"),
         ("---\ncriteria: [{name: a, weight: -1}]\n---\n", "weight"),
         ("---\ncriteria: [{name: a}, {name: a}]\n---\n", "same name"),

@@ -203,5 +203,5 @@ def test_a_history_that_is_a_link_is_not_followed(file: Path) -> None:
         read_versions(file)
     problem = refused.value.problem
     assert (problem.code, problem.where) == ("rubric.bad_history", str(beside))
-    assert problem.hint == "Move the file away; the rubric itself is not changed."
+    assert problem.hint == "Move the file away; this does not change the rubric."
     assert len(problem.message) < 300

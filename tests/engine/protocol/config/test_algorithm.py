@@ -51,8 +51,8 @@ def test_what_is_written_wins() -> None:
         ({"preset": "grpoo"}, "train.algorithm.preset should be 'atelier'"),
         ({"preset": ["grpo"]}, "train.algorithm.preset should be"),
         ({"loss": {"kind": "clipped", "low": 3}}, "train.algorithm.loss.low should be less"),
-        ({"kl_in": "advantage"}, "give kl a weight"),
-        ({"preset": "rloo", "kl": 0}, "give kl a weight"),
+        ({"kl_in": "advantage"}, "set kl above 0"),
+        ({"preset": "rloo", "kl": 0}, "set kl above 0"),
         ({"credit": {"kind": "value"}}, "set advantage to"),
         ({"advantage": {"kind": "reward"}}, "without a baseline"),
         (

@@ -173,7 +173,7 @@ def test_what_cannot_be_answered_is_said(tmp_path: Path) -> None:
             for query in ("after=-1", "after=x", "after=nan", "wait=soon"):
                 answer = await client._http.get(f"/runs/{RUN}/changes?{query}")
                 assert answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY
-                assert "is no number" in answer.json()["message"]
+                assert "is not a number" in answer.json()["message"]
 
     asyncio.run(work())
 

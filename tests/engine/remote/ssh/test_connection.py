@@ -141,7 +141,7 @@ def test_a_socket_leads_to_one_port(connected_desk: Desk, server: Server, tmp_pa
         port = listener.sockets[0].getsockname()[1]
         socket.parent.mkdir(mode=0o700)
         socket.touch()
-        with pytest.raises(LaunchError, match="something else has this name"):
+        with pytest.raises(LaunchError, match="another file has this name"):
             await connection.forward(port, socket)
         socket.unlink()
         await connection.forward(port, socket)
@@ -168,7 +168,7 @@ def test_a_folder_that_others_may_enter_is_refused(at_home: Desk, far: FarSide) 
     folder.chmod(0o755)
 
     async def work(connection: Connection) -> None:
-        with pytest.raises(LaunchError, match="others may enter"):
+        with pytest.raises(LaunchError, match="other users can access"):
             await connection.forward(1, folder / "socket")
         with pytest.raises(LaunchError, match="too long"):
             await connection.forward(1, at_home.folder / ("x" * 100) / "socket")

@@ -147,7 +147,7 @@ def test_only_a_folder_of_ours_is_removed(tmp_path: Path) -> None:
     (base / "thesis.tex").touch()
     with pytest.raises(LaunchError, match="exit 76"):
         asyncio.run(shell.run(OURS, mark=MARK))
-    with pytest.raises(Refused, match="nothing was removed"):
+    with pytest.raises(Refused, match="nothing was deleted"):
         asyncio.run(remove_all(shell))
     assert (base / "thesis.tex").exists()
     (base / "thesis.tex").unlink()

@@ -87,7 +87,7 @@ def test_what_is_cut_is_incomplete(served: Served) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"tools": [{"type": "web_search"}]}, "run by a provider"),
+        ({"tools": [{"type": "web_search"}]}, "run by providers"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "is not supported here"),
         ({"previous_response_id": "resp_x"}, "no response resp_x"),
         (

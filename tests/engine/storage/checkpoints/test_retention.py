@@ -219,12 +219,12 @@ def test_the_newest_checkpoint_is_never_deleted(in_run: InRun) -> None:
     with pytest.raises(Refused, match="Step 3 is the newest checkpoint") as refused:
         in_run(lambda run: delete(run, 3))
     assert refused.value.problem.code == "checkpoint.newest"
-    assert refused.value.problem.hint == "Delete older ones, or the whole run."
+    assert refused.value.problem.hint == "Delete older checkpoints, or the whole run."
 
 
 def test_an_unknown_checkpoint_is_refused(in_run: InRun) -> None:
     for act in (lambda run: delete(run, 7), lambda run: pin(run, 7, PinCheckpoint())):
-        with pytest.raises(Refused, match="This run keeps no checkpoint of step 7") as refused:
+        with pytest.raises(Refused, match="This run has no checkpoint of step 7") as refused:
             in_run(act)
         assert refused.value.problem.code == "checkpoint.unknown"
 

@@ -364,11 +364,11 @@ def test_the_records_of_a_group_are_bounded(
     monkeypatch.setattr(reader_module, "MOST_TOGETHER", size)
     assert len(reader.stored("train", 1, 1)) == 2
     monkeypatch.setattr(reader_module, "MOST_TOGETHER", size - 1)
-    with pytest.raises(StoreError, match="a group holds more than 0 MB"):
+    with pytest.raises(StoreError, match="a group is larger than 0 MB"):
         reader.stored("train", 1, 1)
     assert len(reader.stored("train", 1)) == 4
     monkeypatch.setattr(reader_module, "MOST_TOGETHER", -(2**21))
-    with pytest.raises(StoreError, match="a group holds more than -2 MB") as refused:
+    with pytest.raises(StoreError, match="a group is larger than -2 MB") as refused:
         reader.stored("train", 1, 1)
     assert (refused.value.problem.where or "").endswith("run.db")
 
@@ -492,7 +492,7 @@ def changed(tmp_path: Path, *statements: str) -> RunReader:
     [
         ("{", "event 2 cannot be read: "),
         ('{"kind": "log.written", "seq": 2, "level": "loud"}', "event 2 cannot be read: "),
-        ('{"kind": "moon.risen", "seq": 7}', r"event 2 says that it is event 7\."),
+        ('{"kind": "moon.risen", "seq": 7}', r"event 2 contains event 7\."),
     ],
 )
 def test_an_event_that_is_damaged_is_named(tmp_path: Path, body: str, why: str) -> None:
@@ -526,9 +526,9 @@ def test_a_row_that_is_damaged_is_named(tmp_path: Path) -> None:
         lambda: reader.stored("train", 1),
         lambda: reader.stored("train", 1, 0),
     ):
-        with pytest.raises(StoreError, match="a packed row is no Trajectory: "):
+        with pytest.raises(StoreError, match="a packed row is not a Trajectory: "):
             read()
-    with pytest.raises(StoreError, match="a row is no TrajectorySummary: "):
+    with pytest.raises(StoreError, match="a row is not a TrajectorySummary: "):
         reader.trajectories(TrajectoryQuery())
     reader.close()
 

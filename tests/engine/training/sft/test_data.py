@@ -79,7 +79,9 @@ def test_bad_lines_are_named_counted_and_never_dropped_in_silence(
     assert (file.lines, file.bad_count, [one.line for one in file.bad]) == (7, 4, [2, 4, 5, 6])
     problem = refusal(data.files, skip=False)
     assert problem is not None
-    assert problem.message.startswith("4 of the 7 lines of demonstrations.jsonl cannot be learned")
+    assert problem.message.startswith(
+        "4 of the 7 lines of demonstrations.jsonl cannot be used for training"
+    )
     assert problem.message.endswith("1 more.")
     assert problem.where == "demonstrations.jsonl, line 2"
     assert refusal(data.files, skip=True) is None
@@ -99,5 +101,5 @@ def test_a_run_keeps_the_very_lines(tmp_path: Path, chat: ChatFormat) -> None:
     assert [e.items for e in learned] == [e.items for e in data.train]
     assert [e.items for e in held_out] == [e.items for e in data.held_out]
     (tmp_path / TRAIN).write_text("{")
-    with pytest.raises(StoreError, match="cannot be read anymore"):
+    with pytest.raises(StoreError, match="cannot be read"):
         stored_examples(tmp_path, chat, 1024)

@@ -50,7 +50,7 @@ def test_rules(rule: str, kept: str, reasons: dict[str, int]) -> None:
         "cut off by a token limit": 1,
         "unscored: agent.timeout": 1,
         "unscored: not judged yet": 1,
-        "no answer of the model": 1,
+        "no response of the model": 1,
     }
     assert left_out == {**reasons, **never}
     assert len(found) + sum(left_out.values()) == len(ATTEMPTS), "every attempt is accounted for"

@@ -63,7 +63,8 @@ def test_a_paragraph_becomes_a_project_by_keyboard(
             assert sheet.draft.system.text() == SYSTEM
             assert sheet.draft.scenarios.words.words() == "48 for training, 12 for validation"
             assert (
-                sheet.draft._left_out.words() == "Left out: 3 like another one · 1 not valid JSON"
+                sheet.draft._left_out.words()
+                == "Left out: 3 too similar to another · 1 not valid JSON"
             )
 
             table = sheet.draft.scenarios.table

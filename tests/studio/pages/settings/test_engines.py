@@ -168,11 +168,11 @@ def test_what_is_refused_is_said_in_the_card(
 def test_a_chosen_interpreter_and_a_fallen_engine_are_told(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
-    engine.notice = "The GPU engine is gone. The built-in engine was started in its place."
+    engine.notice = "The GPU engine is gone. The built-in engine was started instead."
 
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
-            await until(lambda: "started in its place" in studio.notifier.words())
+            await until(lambda: "started instead" in studio.notifier.words())
             studio.window.show_page("settings")
             cards: Any = studio.pages["settings"]._engines  # type: ignore[attr-defined]
             await until(lambda: cards._rows)

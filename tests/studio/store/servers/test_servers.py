@@ -23,7 +23,7 @@ from tests.studio.fakes.servers import (
 )
 
 NOW = 1_790_000_000.0
-WHEELS = HostTick(stage="bringing", words="torch 2.13.0", done=210_000_000, total=526_000_000)
+WHEELS = HostTick(stage="uploading", words="torch 2.13.0", done=210_000_000, total=526_000_000)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_amounts_are_of_one_unit() -> None:
     assert tick_words(HostTick(stage="installing", words="numpy", done=3, total=228)) == (
         "Installing numpy · 3 of 228"
     )
-    assert tick_words(HostTick(stage="removing", words="everything of ours")) == (
-        "Removing everything of ours"
+    assert tick_words(HostTick(stage="removing", words="Atelier's files")) == (
+        "Removing Atelier's files"
     )
     assert share_of(WHEELS) == pytest.approx(210 / 526)
-    assert share_of(HostTick(stage="looking", words="")) is None
+    assert share_of(HostTick(stage="surveying", words="")) is None
 
 
 @pytest.mark.parametrize(

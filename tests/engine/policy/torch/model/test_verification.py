@@ -80,7 +80,7 @@ def test_logits_changed_after_the_head_are_refused_under_any_name(
             "biased": logits + torch.linspace(-1, 1, logits.shape[-1], dtype=logits.dtype),
         }[what]
 
-    with pytest.raises(ModelError, match=r"nats per token apart from transformers' own"):
+    with pytest.raises(ModelError, match=r"nats per token from transformers"):
         LoraModel(spec(tiny_model, dtype), changed(change))
 
 
@@ -115,13 +115,13 @@ def test_attention_sinks_are_refused(tmp_path: Path) -> None:
         layer_types=["full_attention"] * 3,
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
     )
-    with pytest.raises(ModelError, match="changes its attention"):
+    with pytest.raises(ModelError, match="attention variant that is not supported"):
         load(saved(GptOssForCausalLM(config), tmp_path / "sinks"))
 
 
 def test_attention_in_a_models_own_code_is_refused_or_never_shared(tmp_path: Path) -> None:
     gptj = GPTJForCausalLM(GPTJConfig(**GPT, n_embd=48, n_layer=2, n_head=6, rotary_dim=8))
-    with pytest.raises(ModelError, match="its own attention code"):
+    with pytest.raises(ModelError, match="own attention code"):
         load(saved(gptj, tmp_path / "gptj"))
     bloom = saved(
         BloomForCausalLM(BloomConfig(**GPT, hidden_size=48, n_layer=2, n_head=6)), tmp_path / "b"

@@ -105,7 +105,7 @@ def test_a_card_that_others_hold_is_refused_with_numbers(
     with pytest.raises(Refused) as refused:
         asyncio.run(gpu_memory.require_gpu_memory(config, model, [held]))
     message = refused.value.problem.message
-    assert message.startswith("python (process 4242) holds memory on card 0 (NVIDIA L40S): 30.0 of")
+    assert message.startswith("python (process 4242) holds memory on GPU 0 (NVIDIA L40S): 30.0 of")
     assert "this run needs about" in message
     share = changed_config(config, {"backend.share_card": True})
     asyncio.run(gpu_memory.require_gpu_memory(share, model, [held]))

@@ -68,7 +68,7 @@ def test_after_it_the_judge_is_compared_pair_by_pair() -> None:
     unjudged = group(0.9, 0.2).model_copy(update={"verdicts": []})
     assert agreement_words(label(best), unjudged).startswith("The reward agrees in all 1 pair")
     flag = Word(kind="flag", trajectory_id="t0")
-    assert "has no preference for these pairs" in agreement_words(label(flag), group(0.9, 0.2))
+    assert "has not scored these pairs" in agreement_words(label(flag), group(0.9, 0.2))
 
 
 def test_a_group_is_graded_blind_by_keys_and_then_told(
