@@ -41,7 +41,7 @@ class ProjectCalls(Transport):
         return await self._ask("GET", "/project", ProjectView, params={"path": path})
 
     async def confirm(self, confirmation: Confirmation) -> None:
-        """Trust a project, or confirm an address or a file: once, for this machine."""
+        """Trust a project, or confirm an address or a file, on the engine's machine."""
         body = Confirm(confirmation=confirmation).model_dump(mode="json")
         await self._send("POST", "/confirmations", json=body)
 

@@ -25,8 +25,8 @@ class HostCalls(Transport):
     """Calls about the server list, server actions, and questions of servers to the person."""
 
     async def hosts(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """List servers when the list's revision exceeds `after`, at latest after `wait_s` (at most
-        20) seconds."""
+        """List servers when the list's revision exceeds `after`, or after `wait_s` (at most 20)
+        s."""
         params = {"after": after, "wait": wait_s}
         return await self._ask("GET", "/hosts", HostList, params=params)
 

@@ -102,8 +102,7 @@ class SyncCalls(Transport):
         return await self._ask("POST", "/sync/missing", Missing, body=request, timeout=COMMITTING_S)
 
     async def commit(self, request: SyncFolder) -> Synced:
-        """Change the server's folder to the files of the manifest. Raises Refused if contents are
-        missing."""
+        """Make the server's folder match the manifest. Raises Refused if contents are missing."""
         return await self._ask("POST", "/sync/commit", Synced, body=request, timeout=COMMITTING_S)
 
     async def send_content(
@@ -131,7 +130,8 @@ class SyncCalls(Transport):
         return await self._ask("POST", "/lease", Leased, body=request)
 
     async def home_requests(self, wait_s: float) -> list[HomeRequest]:
-        """Home requests that were not fetched yet; waits up to `wait_s` seconds for one."""
+        """Runs' requests to this machine, not fetched before; waits up to `wait_s` seconds for
+        one."""
         page = await self._ask("GET", "/home-requests", HomeRequestList, params={"wait": wait_s})
         return page.requests
 
@@ -141,7 +141,7 @@ class SyncCalls(Transport):
         )
 
     async def hand_over(self, run_id: str) -> None:
-        """Delete a run on the server after it was moved here completely. Raises Refused while it is
+        """Delete a run on the server that has been moved here. Raises Refused while it is
         active."""
         await self._send("POST", f"/runs/{run_id}/hand_over")
 

@@ -44,8 +44,8 @@ def result_of(
     judged: bool,
     precision: str = "",
 ) -> EvaluationResult:
-    """Return the result of an evaluation from its stored trajectories. `judged`: rewards include
-    judge scores; `precision` of the models."""
+    """Return the result of an evaluation from its stored trajectories (`attempts`). `judged`:
+    rewards include judge scores; `precision` of the models."""
     by_tag = scenarios_by_tag(scenarios)
     return EvaluationResult(
         done=len(attempts.rows),

@@ -37,7 +37,8 @@ def preflight(
 
 
 def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan | None:
-    """Memory plan of these GPUs, with fixes if it does not fit. None if no GPU has a known size."""
+    """Memory plan of these GPUs, with settings to change if it does not fit. None if no GPU's size
+    is known."""
     known = [card for card in cards if card.total_bytes]
     if not known:
         return None
@@ -50,7 +51,8 @@ def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Vram
 def smaller_settings(
     config: ProjectConfig, model: Path, cards: Sequence[Card]
 ) -> tuple[MemoryFix, ...]:
-    """Fixes even if the plan fits, since memory ran out. Without `cards`: for the CPU."""
+    """Changes of settings after memory ran out, even if the plan fits. Without `cards`: for the
+    CPU."""
     known = [card for card in cards if card.total_bytes]
     if known:
         return memory_fixes(config, lambda c: _need(c, model, known))

@@ -58,7 +58,8 @@ class StartedRuns:
         self._known: dict[str, StartedRun] = {}
 
     def find(self, run_id: str, host: str) -> StartedRun | None:
-        """Record of a run; None for a run that was not started from here on that server."""
+        """Run that was started from here on server `host`, with its settings; None if there is
+        none."""
         if not is_run_id(run_id):
             return None
         if run_id not in self._known:
@@ -84,13 +85,13 @@ class StartedRuns:
         self.save(run)
 
     def save(self, run: StartedRun) -> None:
-        """Store the record of a run; it is on the disk when this returns."""
+        """Store a changed entry of a run; it is on the disk when this returns."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._known[run.run_id] = run
         replace_file(self._folder / f"{run.run_id}.json", run.model_dump_json() + "\n")
 
     def forget(self, run_id: str) -> None:
-        """Remove the record of a run that is now a run of this machine."""
+        """Remove the entry of a run that is now a run of this machine."""
         self._known.pop(run_id, None)
         if is_run_id(run_id):
             (self._folder / f"{run_id}.json").unlink(missing_ok=True)

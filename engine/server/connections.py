@@ -86,7 +86,7 @@ class Connections:
             del self._by_address[one.client]
 
     def prove(self, scope: Scope) -> None:
-        """Move the connection of an authenticated request out of the limit for unproven ones."""
+        """Exempt the connection of an authenticated request from the limit on other connections."""
         one = self._by_address.get(scope.get("client"))
         if one is not None and one in self._unproven:
             del self._unproven[one]

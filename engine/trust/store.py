@@ -57,8 +57,7 @@ def read_record() -> Record:
 
 @contextlib.contextmanager
 def edit_record() -> Iterator[Record]:
-    """Record to be changed in the block, saved at its end. Raises Refused if it cannot be read or
-    written."""
+    """Record to be changed in the block, saved at its end. Raises Refused if that fails."""
     folder = trust_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -109,7 +109,7 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Return the job's changes to its sample's settings, by dotted key."""
+    """Return the changes that the job makes to its sample project's settings, by dotted key."""
     sample = job.arguments["sample"]
     backend = {f"backend.{key}": job.arguments[key] for key in ("trainer", "sampler", "weights")}
     model = {"model.name": job.model, "model.max_context": 512}

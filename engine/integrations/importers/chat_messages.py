@@ -22,8 +22,7 @@ class Conversation(NamedTuple):
 
 
 def message_of(data: dict[str, Any]) -> Message:
-    """Message from one in the OpenAI format; missing content is empty, and content parts are joined
-    as text."""
+    """Message from one in the OpenAI format; content parts are joined as text, none is empty."""
     content = data.get("content") or ""
     if isinstance(content, list):
         content = "".join(_part(part) for part in content)

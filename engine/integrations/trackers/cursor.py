@@ -43,7 +43,8 @@ def read_cursor(run: Path, name: TrackerName) -> Cursor | None:
 
 
 def cursor_for(run: Path, name: TrackerName, target: str) -> Cursor:
-    """Stored cursor, or a new one if it belongs to another `target` (hash by `target_of`)."""
+    """Stored cursor (position) of the run's tracker; a new one if `target` (see `target_of`)
+    differs."""
     known = read_cursor(run, name)
     return known if known and known.target == target else Cursor(target=target)
 

@@ -306,7 +306,7 @@ class Mirrors:
         )
 
     def touch(self, run_id: str) -> None:
-        """Mirror this run at once for a while, because a command was sent to it on the server."""
+        """Mirror this run without delay for a while, because a command was sent to its server."""
         self._touched[run_id] = time.monotonic()
         self._news.set()
 

@@ -56,7 +56,8 @@ class HomeRequests:
             self._news.set()
 
     def done(self, request_id: str, response: HomeResponse) -> None:
-        """Give the home machine's response to the waiting `ask`. Raises Refused if it expired."""
+        """Give `response` of the home machine to the `ask` that waits for it. Raises Refused if
+        none."""
         if request_id not in self._open:
             raise Refused.of("home_request.unknown", "This request has expired.")
         _, future = self._open[request_id]

@@ -103,7 +103,8 @@ class ReadableEvents:
         return found
 
     def begin_of(self, step: int) -> int:
-        """`seq` of the last event before this or a later step began; of the last if none did."""
+        """`seq` of the event before the first start of `step` or a later one; of the last if
+        none."""
         starts = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
         first = next(starts, None)
         return (first.seq or 1) - 1 if first else self.seq

@@ -243,7 +243,8 @@ def judge_to_label_map(
     run: Run, labels: Sequence[Label], siblings: Sequence[Trajectory]
 ) -> JudgeToPerson:
     """Monotone map from judge scores to a person's, fitted on the score labels in `labels`; a later
-    label of the same trajectory replaces an earlier one. `siblings` saves reading them again."""
+    label of the same trajectory replaces an earlier one. Trajectories in `siblings` are not read
+    again."""
     if not run.config.judge.enabled:
         return JudgeToPerson([])
     given = {

@@ -135,8 +135,7 @@ def read_source(
     file: Path, role: Role, project: Path, chat: ChatFormat, context: int, shown: int | None = SHOWN
 ) -> Source:
     """Read all lines of a demonstrations file. `role` is its use in the run, `context` the maximum
-    number of tokens per demonstration, `shown` the maximum number of bad lines returned (None:
-    all)."""
+    tokens per demonstration, `shown` the maximum number of bad lines returned (None: all)."""
     inside = file.is_relative_to(project)
     about = DemonstrationFile(
         path=os.path.relpath(file, project) if inside else str(file), role=role

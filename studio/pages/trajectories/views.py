@@ -10,7 +10,8 @@ COLUMNS, READER, TABLE, COMPARE, SCENARIOS = range(5)
 
 
 def muted_in(mode: int) -> set[str]:
-    """Return the ids of shortcuts that do not apply to a view, or that the view handles itself."""
+    """Return the ids of shortcuts that are off in a view (`COLUMNS`, `READER`, …) or handled by it.
+    """
     moves = {"view.group_before", "view.group_after"}
     if mode == COLUMNS:
         return set()

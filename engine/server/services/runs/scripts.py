@@ -29,8 +29,8 @@ class ScriptRuns:
         self._lifecycle, self._resources = lifecycle, resources
 
     async def open(self, request: OpenOutside) -> OutsideRun:
-        """Begin or resume a script's run. Raises Refused if another one trains it, or the device is
-        busy."""
+        """Begin or resume a script's run. Raises Refused if the device is busy or another script
+        trains."""
         spec, session, notes = await self._opened(request)
         step = await session.ready()
         return OutsideRun(

@@ -77,7 +77,8 @@ class LabelBar(QWidget):
         self._words.set_tone(tone if words else "faint")
 
     def show_bars(self, bars: Sequence[AdvantageBar]) -> None:
-        """Show advantages as bars in column order, with the largest change in words."""
+        """Show advantages as bars in column order, and describe the largest change in a sentence.
+        """
         self._bars.set_bars(bars)
         moved = [bar for bar in bars if bar.changed]
         if not bars:
@@ -100,23 +101,23 @@ class LabelBar(QWidget):
         self._apply.setEnabled(pending)
 
     def set_pressed(self, kinds: Sequence[str], best: str = "", worst: str = "") -> None:
-        """Mark the kinds set on the focused trajectory, and the numbers labelled best and worst."""
+        """Highlight the keys of `kinds`, the labels of the focused trajectory. `best`, `worst`:
+        numbers of the group's best and worst trajectory (empty: none)."""
         pressed = [*kinds, *(["best"] if best else []), *(["worst"] if worst else [])]
         self._keys.set_pressed(pressed)
         self._keys.set_key("best", best or "1…9", "best")
         self._keys.set_key("worst", f"⇧{worst}" if worst else "⇧1…9", "worst")
 
     def set_effect(self, effect: str, done: bool = False) -> None:
-        """Show the selected effect, a key of `EFFECTS`. With `done`, the step has been trained and
-        an override changes only the record.
-        """
+        """Show what the label changes: `effect`, a key of `EFFECTS`. `done`: the step has been
+        trained, so an override changes only the stored reward."""
         words = next(words for key, words, _ in EFFECTS if key == effect)
         words = "Override · this step only" if effect == "reward" and done else words
         self._effect.set_words(words)
         self._effect.setAccessibleName(f"Effect of the label: {words}")
 
     def set_teaches(self, teaches: bool, possible: bool) -> None:
-        """Set the "judge example" switch; without a judge, `possible` is False and hides it."""
+        """Set the switch that makes labels examples for the judge; hidden unless `possible`."""
         self._teach.blockSignals(True)
         self._teach.setChecked(teaches and possible)
         self._teach.blockSignals(False)

@@ -42,7 +42,8 @@ _DONE = {
 
 
 def chips_of(record: TrajectorySummary, labels: Iterable[Label], draft: Draft) -> list[LabelChip]:
-    """Return the chips of a trajectory: stored labels, oldest first, then the draft."""
+    """Return the label chips of a trajectory: `labels`, oldest first, then the uncommitted `draft`.
+    """
     held = [kind for label in labels if label.holds() for kind in kinds_in(label, record.id)]
     kinds = list(dict.fromkeys(held))
     scores = [kind for kind in kinds if kind not in _LOOKS and not kind.startswith("#")]
@@ -65,7 +66,7 @@ def _chip(kind: str, pending: bool) -> LabelChip:
 
 
 def kinds_in(label: Label, name: str) -> list[str]:
-    """Return the label kinds of a trajectory, given by id: best, tie, #2, veto, 0.85 …"""
+    """Return what a label says about trajectory `name` (id): best, tie, #2 (rank), veto, 0.85 …"""
     orders = [word.order for word in label.words if word.kind == "order"]
     kinds = []
     if orders and _is_tie(orders):
@@ -92,7 +93,7 @@ def excluded(chips: Iterable[LabelChip]) -> bool:
 
 
 def changed(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return outcomes with a visible change of the advantage."""
+    """Return the outcomes whose advantage changes visibly."""
     return [
         one
         for one in outcomes
@@ -124,15 +125,15 @@ def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
 
 
 def done(label: Label, numbers: dict[str, int], moved: int, total: int) -> str:
-    """Describe a committed label: `gist`, then how many of `total` advantages changed."""
+    """Describe a committed label, and that it changed `moved` of `total` advantages. `numbers`:
+    trajectory id → number in the group (from 1)."""
     tail = f"Advantages changed for {moved} of {total}." if moved else "No advantage changed."
     return f"{gist(label, numbers)}. {tail}"
 
 
 def gist(label: Label, numbers: dict[str, int]) -> str:
     """Summarize a label: "6 labelled best, 8 vetoed". `numbers`: trajectory id → number in the
-    group (from 1).
-    """
+    group (from 1)."""
     orders = [word.order for word in label.words if word.kind == "order"]
     parts = []
     if orders and _is_tie(orders):

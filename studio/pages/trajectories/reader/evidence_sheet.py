@@ -40,7 +40,7 @@ class EvidenceController(QObject):
         self.panel.passage_wanted.connect(self._show_passage)
 
     def show_group(self, siblings: Siblings | None, weights: Weights, run_id: str = "") -> None:
-        """Set the group of the evidence; None closes the sheet."""
+        """Set the group whose verdicts, rewards and labels the sheet shows; None closes it."""
         self._siblings, self._weights, self._run_id = siblings, weights, run_id
         if siblings is None:
             self.close()
@@ -54,7 +54,8 @@ class EvidenceController(QObject):
         return Evidence(record, own, siblings.labels, numbers, self._weights)
 
     def refresh(self, reading: bool) -> None:
-        """Show the focused trajectory in the open sheet and, with `reading`, in the reader."""
+        """Show the focused trajectory in the open sheet and, if `reading`, in the full-page reader.
+        """
         evidence = self.evidence()
         if evidence is not None and reading:
             self._reader.show_evidence(evidence)
@@ -73,7 +74,7 @@ class EvidenceController(QObject):
             )  # arrow keys still change the trajectory
 
     def close(self) -> bool:
-        """Close the sheet; returns False if it was not open."""
+        """Close the evidence sheet; returns False if it was not open."""
         was_open = self.sheet.is_open()
         if was_open:
             self.sheet.close_sheet()

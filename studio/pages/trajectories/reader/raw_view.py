@@ -47,7 +47,8 @@ class RawView(QWidget):
         self._copy.clicked.connect(self.copy)
 
     def show_record(self, record: Trajectory, calls: Sequence[tuple[str, str]]) -> None:
-        """Show the first of `calls` (key, name), or the record if there is none."""
+        """Show the first of the judge `calls` (key, name); without calls, the trajectory as JSON.
+        """
         self._record, self._calls = record, calls
         if calls:
             self.choose(calls[0][0])
@@ -55,7 +56,8 @@ class RawView(QWidget):
             self.choose("record")
 
     def choose(self, what: str) -> None:
-        """Select `record`, `output`, or the key of a call."""
+        """Select the text: `record` (trajectory), `output` (of the agent), or a judge call's key.
+        """
         record = self._record
         if record is None:
             return
@@ -98,7 +100,7 @@ class RawView(QWidget):
 
 
 def dumped(record: Trajectory) -> str:
-    """Return the record as JSON, without tokens and output."""
+    """Return a trajectory as JSON, without its tokens and the agent's printed output."""
     raw = record.model_dump(mode="json", exclude={"branches", "output"})
     return json.dumps(raw, indent=1, ensure_ascii=False)
 

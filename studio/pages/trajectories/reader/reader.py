@@ -44,7 +44,7 @@ class Reader(QWidget):
         self.evidence.call_wanted.connect(self.call_wanted)
 
     def show_evidence(self, evidence: Evidence) -> None:
-        """Show a trajectory; an update of the same one keeps the scroll position."""
+        """Show a trajectory with its evidence; an update of the same one keeps the position."""
         record, before = evidence.record, self._shown
         same = before is not None and before.record.id == record.id
         if before is None or before.record is not record:
