@@ -14,7 +14,7 @@ from studio.theme.item_roles import ICON_ROLE
 
 
 def group_words(group: GroupSummary) -> str:
-    """Return the step of a group, with unscored trajectories or missing signal."""
+    """Describe a group: its step, and the number of unscored trajectories or "no signal"."""
     place = (
         f"Step {group.step}" if group.split == "train" else f"Validation after step {group.step}"
     )

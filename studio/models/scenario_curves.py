@@ -15,7 +15,7 @@ SHARP = 0.1
 
 
 def change(value: float | None) -> str:
-    """Format a change of a rate: "+12 %", "−3 %"."""
+    """Format a change of a rate from 0 to 1: "+12 %", "−3 %"; None gives a dash."""
     if value is None:
         return "–"
     return f"{'+' if value > 0 else '−' if value < 0 else ''}{formatting.percent(abs(value))}"

@@ -16,7 +16,7 @@ class OfferLine(QHBoxLayout):
         self._offers: tuple[Offer, ...] = ()
 
     def show_offers(self, offers: tuple[Offer, ...], about: str) -> list[Button]:
-        """Show buttons of the row `about`; returns new ones, or an empty list without a change."""
+        """Show a button per offer, for the row `about`; returns new buttons, or [] if unchanged."""
         if offers == self._offers:
             return []
         self._offers = offers

@@ -32,7 +32,7 @@ UNTRUSTED = "This project is not trusted. None of its code runs and nothing is s
 
 
 def confirmation_of(problem: Problem) -> Confirmation | None:
-    """Return the confirmation that resolves a refusal, or None."""
+    """Return what the user has to confirm to resolve a refusal; None if that cannot resolve it."""
     if problem.code not in CODES:
         return None
     try:
@@ -126,8 +126,7 @@ class TrustController(QObject):
     @Slot(object)
     def _refused(self, problem: Problem) -> None:
         """Show a confirmation that is missing in the project view, after a request was refused for
-        lack of it.
-        """
+        lack of it."""
         if (wanted := confirmation_of(problem)) is not None:
             self._wanted = wanted
             self._bar.show_confirmation(wanted, problem.message)

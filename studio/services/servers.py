@@ -151,7 +151,7 @@ class Hosts(QObject):
         await self._act(spec.name, "connect")
 
     async def answer(self, name: str, question: Question, value: str | None) -> None:
-        """Answer an SSH prompt; None cancels. Raises Refused if it is no longer waiting."""
+        """Answer an SSH prompt; None cancels it. Raises Refused if it no longer waits for one."""
         await self._link.client.answer_host(name, Answer(question=question.id, value=value))
 
     # Start of runs

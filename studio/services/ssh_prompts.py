@@ -155,7 +155,7 @@ def key_name(name: str, question: Question) -> str:
 
 
 def question_words(question: Question, was_wrong: bool = False) -> str:
-    """Return the text of the dialog; text sent by the server is shown verbatim."""
+    """Return a prompt's dialog text; server text is verbatim. `was_wrong`: stored secret failed."""
     via = f", reached through {question.via}" if question.via else ""
     prompt = question.prompt[:LONGEST].strip()
     if question.kind == "host_key":

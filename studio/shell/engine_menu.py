@@ -66,8 +66,7 @@ class EngineSwitcher(QObject):
 
     def _add_engines(self, menu: QMenu) -> None:
         """Add all engines. Selecting one sets it for the open project; without a project, it is
-        connected.
-        """
+        connected."""
         project, hosts, link = self.project, self._session.hosts, self._session.feed.link
         chosen = hosts.chosen(project) if project else None
         here = menu.addAction(dot_icon(PILL.get(link.contact, link.contact)), link.words)

@@ -49,8 +49,7 @@ class FiguresModel(RowsModel[Standing]):
 
 class CompareCard(Card):
     """Card with the comparison: `show_tested(contenders)`, or `show_evaluated(result)` after an
-    evaluation.
-    """
+    evaluation."""
 
     attempts_wanted = Signal()
 

@@ -19,8 +19,7 @@ from studio.text import formatting
 
 class DownloadQueue(QObject):
     """Queue of checkpoint downloads. Emits `changed` on progress and `fetched` after the
-    verification of a download.
-    """
+    verification of a download."""
 
     changed = Signal()
     fetched = Signal()
@@ -62,8 +61,7 @@ class DownloadQueue(QObject):
 
     async def agree(self, rows: Sequence[Contender], what: str, there: str = "") -> str:
         """Ask whether to fetch checkpoints for the action `what` or, with a button labelled
-        `there`, do it on the server. Returns `fetch`, `there` or an empty string (cancel).
-        """
+        `there`, do it on the server. Returns `fetch`, `there` or an empty string (cancel)."""
         host = rows[0].elsewhere
         names = " and ".join(row.words for row in rows)
         size = formatting.size(sum(row.kept.checkpoint.bytes for row in rows if row.kept))

@@ -60,7 +60,7 @@ class CheckpointsPage(Page):
         self._wire()
 
     def enter(self) -> None:
-        """Select the newest training run if the selected run is none (evaluation, chat); reload."""
+        """Reload; if the selected run is no training (evaluation, chat), select the newest one."""
         summary = self._run.summary
         if summary is not None and summary.kind not in TRAINING_KINDS:
             runs = self.session.runs.of(self.session.project.path)

@@ -99,7 +99,6 @@ class SampleGallery(QWidget):
 
 def even_columns(count: int, most: int) -> int:
     """Return the fewest columns that need as many rows as `most` columns do: 6 cards are 3 + 3,
-    not 4 + 2.
-    """
+    not 4 + 2."""
     rows = max(1, math.ceil(count / most))
     return max(1, math.ceil(count / rows))

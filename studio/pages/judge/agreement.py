@@ -61,7 +61,8 @@ class AgreementCard(Card):
         disagreements: int,
         canaries: Sequence[bool] = (),
     ) -> None:
-        """Show agreements, newest first, two of them on the axis. `words_of`: version → title."""
+        """Show how judge versions agree with labels, newest first. `words_of`: version → title;
+        `canaries`: for each made-up test trajectory, whether the judge saw through it."""
         now = rows[0] if rows else None
         assert self.header is not None
         self._compare.setVisible(len(rows) > 1)

@@ -44,8 +44,7 @@ LEFT = Qt.AlignmentFlag.AlignLeft
 
 class JudgePage(Page):
     """Judge page; emits `group_wanted(split, step, group)` to open a group and
-    `grading_wanted(split, step, group)` to grade it blind.
-    """
+    `grading_wanted(split, step, group)` to grade it blind."""
 
     group_wanted = Signal(str, int, int)
     grading_wanted = Signal(str, int, int)

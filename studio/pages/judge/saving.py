@@ -24,8 +24,7 @@ class RubricSaving(QObject):
 
     def save(self, source: str, force: bool = False) -> None:
         """Write the rubric. Ask if the file has changed since it was read; `force` overwrites
-        it.
-        """
+        it."""
         session, path = self._session, self._session.project.path
         request = SaveRubric(source=source, read="" if force else self._editor.read)
 

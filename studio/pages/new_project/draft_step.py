@@ -19,8 +19,7 @@ BOTTOM = Qt.AlignmentFlag.AlignBottom
 
 class DraftStep(QWidget):
     """Editor of a draft: `show_generated(tick)` adds generated text; `draft()` returns the edited
-    result.
-    """
+    result."""
 
     edited = Signal()
 

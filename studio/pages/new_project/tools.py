@@ -26,8 +26,7 @@ WORDS = (
 
 class ToolsPart(QWidget):
     """Editor of the tools. `folder()` returns the project folder, or shows an error and returns
-    an empty string.
-    """
+    an empty string."""
 
     changed = Signal()
     created = Signal()

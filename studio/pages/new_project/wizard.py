@@ -39,8 +39,7 @@ NEXT_KEY = "Ctrl+Return"
 
 class DescribeSheet(Sheet):
     """Wizard sheet: `begin()` opens it, `go_on(view)` resumes a draft. Emits `made(view,
-    measure)` for the new project, `measure` being whether to measure the baseline.
-    """
+    measure)` for the new project, `measure` being whether to measure the baseline."""
 
     made = Signal(object, bool)
 

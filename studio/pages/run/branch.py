@@ -62,7 +62,7 @@ class BranchSheet(OrderSheet):
             field.edited.connect(lambda _: self._refresh())
 
     def show_run(self, run: RunSummary, state: RunState, step: int | None) -> None:
-        """Show the checkpoints of a run; preselects `step` or the newest one before it."""
+        """Show the checkpoints of a run; preselects `step` or the one before it (None: newest)."""
         self._project, self._name, self._state = run.project_path, run.name, state
         self._where.set_words(
             f"It starts on {run.host}, where {run.name} is stored." if run.host else ""

@@ -56,7 +56,7 @@ def ways(problem: Problem, state: RunState) -> list[Way]:
 
 
 def onwards(summary: RunSummary, state: RunState, values: dict[str, Any]) -> StartRun:
-    """Build the request of a run from the last checkpoint; `values`: setting → new value."""
+    """Build the request of a run that continues from the last checkpoint; `values`: key → value."""
     if not state.checkpoints:
         return StartRun(project=summary.project_path, queue=True)
     steps = {"train.steps": state.planned} if state.planned else {}

@@ -37,8 +37,7 @@ from studio.widgets.layouts import add, hbox, vbox
 
 class RunPage(Page):
     """Run page. Emits `trajectories_wanted(query)` when the user opens a point, cell, group or
-    notice.
-    """
+    notice."""
 
     trajectories_wanted = Signal(object)
 

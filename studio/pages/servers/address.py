@@ -36,8 +36,7 @@ WRONG = {
 
 class AddressForm(QWidget):
     """Address form; `spec()` returns its values. Emits `entered()` when Enter is pressed in a
-    field.
-    """
+    field."""
 
     entered = Signal()
 

@@ -21,8 +21,7 @@ NONE = (
 
 class ServersCard(Card):
     """Card of remote servers; emits `host_wanted(name)`, `install_wanted(name)` and
-    `add_wanted()`.
-    """
+    `add_wanted()`."""
 
     host_wanted = Signal(str)
     install_wanted = Signal(str)

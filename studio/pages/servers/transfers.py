@@ -32,8 +32,7 @@ KEPT = "Transferred files are kept; the next transfer resumes."
 
 class MoveSheet(Sheet):
     """Sheet for a move: `bring_home(run)` downloads, `send(run, name)` uploads, after
-    confirmation.
-    """
+    confirmation."""
 
     def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Move", host)

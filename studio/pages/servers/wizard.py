@@ -41,8 +41,7 @@ CUT_OFF = "The installation was interrupted. Transferred files are kept; Install
 
 class AddServerSheet(Sheet):
     """Wizard: `begin()` opens step 1, `go_on(name)` the current step of a server, and
-    `change(name)` edits its address and settings.
-    """
+    `change(name)` edits its address and settings."""
 
     def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Add a server", host)
@@ -309,7 +308,7 @@ class LiveStep(QWidget):
         self._kept.setVisible(True)
 
     def show_problem(self, words: str, problem: Problem | None) -> None:
-        """Show a failure; `words` count down to an automatic retry."""
+        """Show a failure; the heading `words` counts down to an automatic retry."""
         self._title.set_words(words[:1].upper() + words[1:])
         self._title.set_tone("bad")
         self._title.setWordWrap(True)

@@ -55,8 +55,7 @@ PRICED_AFTER_MS = 120
 
 class SetupPage(Page):
     """Setup page; edits are validated before writing, and refused ones stay visible with a
-    reason.
-    """
+    reason."""
 
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
@@ -254,8 +253,7 @@ class SetupPage(Page):
 
     def _unknown(self, problem: Problem) -> None:
         """Handle a failed request, as of an older engine without this route: no capabilities are
-        shown.
-        """
+        shown."""
         self._form.show_facts(None)
 
     # Preflight

@@ -31,8 +31,7 @@ LABEL_PX = 132
 
 class TeacherSheet(OrderSheet):
     """Teacher sheet: `show_project(config, scenarios)`, then `open()`;
-    `ordered(StartEvaluation)`.
-    """
+    `ordered(StartEvaluation)`."""
 
     def __init__(self, host: QWidget) -> None:
         go = Button("Generate", "primary", icon="sparkles", height=32)
@@ -60,7 +59,7 @@ class TeacherSheet(OrderSheet):
         self._build()
 
     def show_project(self, config: ProjectConfig, scenarios: int) -> None:
-        """Fill the fields with the teacher settings and budget of the project."""
+        """Fill in the project's teacher settings and budget; `scenarios`: their number."""
         self._config, self._scenarios = config, scenarios
         if self.turn_to((self.project, config)):
             self._fill(config)

@@ -28,8 +28,7 @@ NAME = "Letters, digits, dash and underscore; at most 64."
 
 class ServerSheet(Sheet):
     """Sheet, opened by `begin(taken)`. Emits `entered(SetServer)`; the receiver closes it or calls
-    `refuse`.
-    """
+    `refuse`."""
 
     entered = Signal(object)
 

@@ -14,8 +14,7 @@ class NoTrajectories(EmptyPage):
         super().__init__("No trajectories yet", "", drawing="rows")
 
     def show_state(self, run: RunModel, groups: GroupListModel, has_source: bool) -> bool:
-        """Show why the list is empty, if it is; return whether it is empty or lacks a source (no
-        run)."""
+        """Show why the list is empty, if so; return whether it is, or has no run to show."""
         nothing = groups.is_loaded and not groups.total
         if run.damaged:
             self.say_damaged()

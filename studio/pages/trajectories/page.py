@@ -47,8 +47,7 @@ TINTS = ("advantage", "logprob", "mask", "none")
 
 class TrajectoriesPage(Page):
     """Trajectories page of the selected run. Emits `grading_wanted` when the user asks for the next
-    group to grade.
-    """
+    group to grade."""
 
     grading_wanted = Signal()
 

@@ -12,7 +12,7 @@ NONE = "No servers yet. Add one to give the agent its tools."
 
 
 def chip_of(view: ServerView) -> tuple[str, str, str]:
-    """Return text, tone and icon of the chip of a server."""
+    """Return text, colour and icon of the status chip of an MCP server."""
     if view.problem is not None:
         return "problem", "bad", "octagon-alert"
     if not view.is_listed:

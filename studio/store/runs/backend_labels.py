@@ -59,6 +59,6 @@ def restarts(state: RunState) -> tuple[str, str] | None:
 
 
 def precision(state: RunState) -> str:
-    """Return the lower of both precisions, which bounds the log-prob gap; empty until known."""
+    """Return the lower precision of sampler and trainer, which bounds the log-prob gap."""
     both = (state.dtype, state.sampler.rpartition(", ")[2])
     return next((name for name in both if name == "bfloat16"), state.dtype)

@@ -43,13 +43,13 @@ class Talk:
     asking: bool = False
 
     def begin(self, names: Sequence[str], order: Sequence[int]) -> None:
-        """Start a new chat with the models `names`, displayed in `order`."""
+        """Start a new chat with the models `names`; `order`: their indices from left to right."""
         self.sides = [Side(name) for name in names]
         self.order = list(order)
         self.group, self.voted, self.asking = None, False, False
 
     def ask(self, question: str) -> list[list[dict[str, Any]]]:
-        """Add a user message to all sides. Returns the messages to send, one list per side."""
+        """Add a user message to the chat with each model. Returns the messages to send to each."""
         self.group, self.voted, self.asking = None, False, True
         for side in self.sides:
             side.text, side.attempt, side.verdict = "", None, None
@@ -76,7 +76,7 @@ class Talk:
             self.group, self.asking = update.group, False
 
     def hear(self, verdicts: Sequence[Verdict]) -> None:
-        """Store the newest verdict on the last trajectory of each side."""
+        """Store the newest judge verdict on the last trajectory of each model of the chat."""
         latest = {verdict.trajectory_id: verdict for verdict in verdicts}
         for side in self.sides:
             side.verdict = latest.get(side.attempt.id) if side.attempt else None

@@ -11,7 +11,7 @@ WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
 
 def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
     """Return the step with the highest validation mean or the lowest held-out loss, the earlier of
-    equals; None without a validation. Files of a `remote` run need not be local."""
+    equals; None without a validation. `remote`: files may be missing on this machine."""
     usable = [one for one in kept if remote or one.state == "whole"]
     tested = [one for one in usable if one.validation is not None or one.loss is not None]
     best = min(tested, key=lambda one: (-_mean(one), one.checkpoint.step), default=None)

@@ -78,11 +78,10 @@ class RunStore:
 
 
 def overlay(summary: RunSummary, state: RunState) -> RunSummary:
-    """Return the summary updated with the folded state if that is newer.
+    """Return the summary updated with the state folded from events, if that is newer.
 
     While the stream replays events that the summary includes, the summary takes precedence. Its
-    status holds until a newer status event.
-    """
+    status holds until a newer status event."""
     if state.seq <= summary.seq:
         return summary
     wins = summary.seq >= state.status_seq

@@ -72,8 +72,9 @@ class ChartCard(QWidget):
         in_legend: bool = True,
         form: Callable[[float], str] = formatting.number,
     ) -> LineSeries:
-        """Add a smoothed line over its raw values (`ghost=False`: raw only; `behind`: below other
-        lines, smoothed only). `form` formats values in tooltips."""
+        """Add a smoothed line over its raw values to a pane (`ghost=False`: raw only; `behind`:
+        smoothed only, below the other lines). `token` is its colour, `form` formats values in
+        tooltips."""
         line = LineSeries(
             name,
             token,
@@ -95,7 +96,7 @@ class ChartCard(QWidget):
         pane: int = 0,
         form: Callable[[float], str] = formatting.short,
     ) -> BandSeries:
-        """Add a percentile band behind all lines."""
+        """Add a percentile band below all lines; `token`: colour, `form` formats tooltip values."""
         band = BandSeries(name, token, form)
         self._add(band, pane)
         return band
@@ -127,7 +128,7 @@ class ChartCard(QWidget):
         self._legend.set_entries(self._entries)
 
     def set_last(self, value: str, change: str = "", good: bool | None = None) -> None:
-        """Set the last value and its change since the first logged one; `good` None is neutral."""
+        """Set the last value and its change since the first; `good`: it is an improvement."""
         self._last.set_words(value)
         self._last.setVisible(bool(value))
         self._change.set_words(change)
@@ -145,8 +146,8 @@ class ChartCard(QWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Set the ends of an axis; None is automatic, above 0 only if not `zero`. `unit` labels it
-        ("%" shows shares as percentages); `log` makes it logarithmic."""
+        """Set the ends of the vertical axis (None: automatic, including 0 if `zero`). `unit` labels
+        it ("%" shows shares as percentages); `log` makes it logarithmic."""
         self._panes[pane].set_y(low, high, zero=zero, unit=unit, log=log)
 
     def set_about(self, about: Sequence[Metric], words: str = "") -> None:

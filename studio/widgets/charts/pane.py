@@ -77,8 +77,8 @@ class Pane(pg.GraphicsWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Set the ends of the axis (None: automatic); `zero` starts it at 0, `log` makes it
-        logarithmic."""
+        """Set the ends of the vertical axis (None: automatic, including 0 if `zero`) and its unit;
+        `log` makes it logarithmic."""
         self._y_fixed, self._y_zero, self.unit, self._log = (low, high), zero, unit, log
         self.refresh()
 

@@ -54,7 +54,7 @@ def paint_sparkline(
     dot: bool = True,
     baseline: bool = True,
 ) -> None:
-    """Draw a sparkline in a rectangle; also used by delegates."""
+    """Draw a line of `values` in a theme colour, with a `dot` at its end and a `baseline` below."""
     if baseline:
         painter.fillRect(
             QRectF(rect.left(), rect.bottom(), rect.width(), 1), theme().color("border")

@@ -57,7 +57,7 @@ class Button(KeyboardFocus, QAbstractButton):
         self.set_words(words)
 
     def set_words(self, words: str, price: str | None = None) -> None:
-        """Change the label and, if given, the price after the middle dot."""
+        """Change the label, and the price shown after it (None: keep the price)."""
         self.setText(words.replace("&", "&&"))
         if price is not None:
             self._price = price
@@ -86,7 +86,7 @@ class Button(KeyboardFocus, QAbstractButton):
         self.update()
 
     def set_text_style(self, style: str, weight: int) -> None:
-        """Use another style of the type scale, for a button that is a name (the run menu)."""
+        """Set type style and weight (400 to 600) of the label, for a button that shows a name."""
         self._text_style = (style, weight)
         self.updateGeometry()
 

@@ -34,28 +34,28 @@ class PriceButton(QWidget):
         self._show(words, price)
 
     def set_measuring(self, words: str, doing: str = "counting calls…") -> None:
-        """Disable the action while its price is being computed."""
+        """Disable the button while the price is computed; `doing` stands in place of the price."""
         self._show(words, doing)
         self._button.set_busy(f"{words} \u00b7 {doing}")
 
     def set_free(self, words: str, why: str = "free") -> None:
-        """Set a free action: `set_free("Re-judge 24 groups", "all 48 cached · free")`."""
+        """Set label and why it is free: `set_free("Re-judge 24 groups", "48 cached · free")`."""
         self._show(words, why)
 
     def set_over_budget(self, words: str, price: str, left: str) -> None:
-        """Disable the action; `left` is "$0.31 of $0.12 left"."""
+        """Disable the button and show what is left of the budget: "$0.31, $0.12 left"."""
         self._show(words, price, enabled=False)
         self._note.set_words(left)
         self._note.show()
         self._raise.show()
 
     def set_unavailable(self, words: str) -> None:
-        """Disable the action, which has no price. The container stays enabled: disabling it would
+        """Disable the button and show no price. The container stays enabled: disabling it would
         keep the button disabled in every later state."""
         self._show(words, "", enabled=False)
 
     def set_running(self, words: str, share: float | None) -> None:
-        """Show progress in the button, with a cancel button next to it."""
+        """Show progress (0 to 1, None: unknown) in the button, with a cancel button next to it."""
         self._show(words, "")
         self._button.set_busy(words, share)
         self._cancel.show()

@@ -69,17 +69,17 @@ class FormRow(QWidget):
             self.set_note(note, tone)
 
     def answer(self, words: str, link: tuple[str, str] = ("", "")) -> None:
-        """Show the result of an edit: why it was refused, or an empty text if it was stored."""
+        """Show why an edit was refused (empty: it was stored); `link`: text and id of a link."""
         self.entry.answered(bool(words))
         self.set_problem(words, link)
 
     def set_problem(self, words: str, link: tuple[str, str] = ("", "")) -> None:
-        """Show a problem in `bad`; empty text removes it. `link` is its text and name."""
+        """Show an error under the field; empty text removes it. `link`: text and id of a link."""
         self._say(words, "bad", link)
         self.field.set_problem(bool(words))
 
     def set_note(self, words: str, tone: str = "faint", link: tuple[str, str] = ("", "")) -> None:
-        """Show a note under the control: an explanation, or a suggestion (tone info)."""
+        """Show a note under the field, in the colour `tone`; `link`: text and id of a link."""
         self._say(words, tone, link)
         self.field.set_problem(False)
 
@@ -91,7 +91,7 @@ class FormRow(QWidget):
         return self._note.words() if self._tone == "bad" else ""
 
     def set_locked(self, words: str) -> None:
-        """Disable the row with a reason ("a change starts with the next run · Branch")."""
+        """Disable the row and show the reason `words`; empty text enables it."""
         self.field.setEnabled(not words)
         self.set_note(words)
 

@@ -55,7 +55,7 @@ class Field(QWidget):
         return False
 
     def set_problem(self, problem: bool) -> None:
-        """Colour the edge in `bad`."""
+        """Draw the edge in the error colour if `problem`."""
         self.editor.setProperty("problem", problem)
         self.editor.style().unpolish(self.editor)
         self.editor.style().polish(self.editor)

@@ -46,7 +46,8 @@ class OrderSheet(Sheet):
         self._problem.setVisible(problem is not None)
 
     def turn_to(self, about: object) -> bool:
-        """Set the subject. Returns True if it has changed, so that the fields must be filled."""
+        """Set the subject, such as a run; return whether it is new, so that fields are to be
+        filled."""
         if about == self._about:
             return False
         self._about = about
@@ -54,7 +55,7 @@ class OrderSheet(Sheet):
         return True
 
     def show_command(self, words: str) -> None:
-        """Show the equivalent command line."""
+        """Show the command line that does the same as the sheet."""
         self._command.set_words(words)
 
     def add_end(self) -> None:

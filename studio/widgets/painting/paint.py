@@ -33,7 +33,7 @@ def box(
     radius: float = 6,
     width: float = 1,
 ) -> None:
-    """Draw a rounded rectangle with a crisp inner edge."""
+    """Draw a rounded rectangle; `fill` and `edge` are theme colours (None: none), sizes in px."""
     inset = width / 2 if edge else 0
     shape = QRectF(rect).adjusted(inset, inset, -inset, -inset)
     painter.setBrush(theme().color(fill) if fill else Qt.BrushStyle.NoBrush)
@@ -51,7 +51,7 @@ def text(
     align: Qt.AlignmentFlag = LEFT,
     elide: bool = True,
 ) -> float:
-    """Draw one line of plain text; returns its width."""
+    """Draw one line of text in the colour `tone` and type style `style`; returns its width."""
     font = theme().font(style, weight)
     metrics = QFontMetricsF(font)
     rect = QRectF(rect)
@@ -117,7 +117,7 @@ def focus_ring(painter: QPainter, rect: QRect | QRectF, radius: float = 6) -> No
 
 
 def hatch(painter: QPainter, rect: QRect | QRectF, tone: str, radius: float = 2) -> None:
-    """Draw diagonal lines: skipped or hidden."""
+    """Fill a rectangle with diagonal lines, which mean "skipped" or "hidden"."""
     painter.save()
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QBrush(theme().color(tone), Qt.BrushStyle.BDiagPattern))
@@ -126,7 +126,7 @@ def hatch(painter: QPainter, rect: QRect | QRectF, tone: str, radius: float = 2)
 
 
 def mix(first: QColor, second: QColor, share: float) -> QColor:
-    """Colour between two others, at `share` of the way: for animated hover and toggles."""
+    """Mix two colours: `share` 0 gives `first`, 1 gives `second`; for animations."""
     return QColor.fromRgbF(
         first.redF() + (second.redF() - first.redF()) * share,
         first.greenF() + (second.greenF() - first.greenF()) * share,

@@ -77,7 +77,7 @@ class StepStrip(KeyboardFocus, QWidget):
         self._measure, self._falls = name, falls
 
     def set_steps(self, cells: Sequence[StepCell], low: float = 0.0, high: float = 1.0) -> None:
-        """Set all cells in order, planned ones included, and the ends of the reward ramp."""
+        """Set all cells in order, planned ones too, and the rewards at the colour ramp's ends."""
         before, self._cells, self._range = self._cells, tuple(cells), (low, high)
         self._lay_out(before)
         alive = any(cell.state == "running" for cell in self._cells)
@@ -113,7 +113,7 @@ class StepStrip(KeyboardFocus, QWidget):
         checkpoints: Collection[int] = (),
         branches: Collection[int] = (),
     ) -> None:
-        """Set the steps marked below the cells."""
+        """Set the steps with a mark below: validation, saved checkpoint, or start of a branch."""
         self._marks = {
             "validation": frozenset(validations),
             "checkpoint": frozenset(checkpoints),
@@ -288,7 +288,7 @@ class StepStrip(KeyboardFocus, QWidget):
             self.step_opened.emit(self._chosen)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Context menu with the actions of Enter and B."""
+        """Open the menu of a step: show its trajectories, or branch there."""
         number = self._slot_at(event.pos().x())
         if number < 0:
             return

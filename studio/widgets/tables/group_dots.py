@@ -28,11 +28,10 @@ class PlacedDot:
 def place_dots(
     rewards: Sequence[float | None], width: float, low: float = 0.0, high: float = 1.0
 ) -> list[PlacedDot]:
-    """Swarm placement: overlapping dots are moved up or down by half a dot.
+    """Place one dot per reward on an axis from `low` to `high`, without overlap (a swarm plot).
 
     Unscored rewards (None, nan) are hollow dots past the end of the axis. Equal rewards (no signal)
-    are piled up.
-    """
+    are piled up."""
     scored = [r for r in rewards if r is not None and math.isfinite(r)]
     span = (high - low) or 1.0
     mean = sum(scored) / len(scored) if scored else 0.0

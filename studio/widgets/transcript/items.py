@@ -108,8 +108,8 @@ def cap_lines(text: str, most: int) -> tuple[str, int]:
 
 
 def shown_part(text: str, lines: int, chars: int) -> tuple[str, int]:
-    """Return the start of a text, prepared for drawing, and the number of lines left out. The rest
-    is only counted, so that megabytes cost little."""
+    """Return at most `lines` lines of the first `chars` characters, prepared for drawing, and the
+    number of lines left out. The rest is only counted, so that megabytes cost little."""
     head, rest = text[:chars], text[chars:]
     words, left_out = cap_lines(break_long_lines(plain(head)), lines)
     if rest:
@@ -137,7 +137,8 @@ def join_tokens(tokens: Sequence[Token], longest: int = LONGEST_LINE) -> tuple[s
 
 
 def tint_of(token: Token, tint: str, largest: float) -> str | None:
-    """Return the theme colour behind a token, or None. Only trained tokens are tinted."""
+    """Return the background of a trained token (None: none) by `tint`, the quantity shown as colour
+    (advantage, logprob, entropy, mask); `largest` is its value at full colour."""
     if tint == "none" or not token.trained:
         return None
     if tint == "mask":
@@ -154,7 +155,7 @@ def tint_of(token: Token, tint: str, largest: float) -> str | None:
 
 
 def largest_of(items: Sequence[Item], tint: str) -> float:
-    """Return the end of the tint scale: the largest absolute value of all tokens."""
+    """Return the largest absolute value of a quantity (`tint`) over all tokens: its full colour."""
     field = {"advantage": "advantage", "logprob": "logprob", "entropy": "entropy"}.get(tint)
     if field is None:
         return 1.0

@@ -94,7 +94,7 @@ class SideBySide(QAbstractScrollArea):
         self.setAccessibleName("Comparison")
 
     def set_rows(self, rows: Sequence[PairRow]) -> None:
-        """Show another pair from its start."""
+        """Show the paired turns of other trajectories, from the first row on."""
         self._rows, self._at = tuple(rows), -1
         self._opened.clear()
         count = sum(not row.same for row in rows)

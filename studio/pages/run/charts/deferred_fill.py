@@ -23,8 +23,7 @@ class DeferredFill(QObject):
 
     def start(self, charts: Iterable[BoundChart]) -> None:
         """Fill the charts; those still pending come first, so that repeated calls reach all of
-        them.
-        """
+        them."""
         wanted = list(charts)
         waiting = [chart for chart in self._left if chart in wanted]
         self._left = waiting + [chart for chart in wanted if chart not in waiting]

@@ -47,7 +47,8 @@ def lines(
     full: bool = False,
     limit: Callable[[RunModel], Limit | None] = lambda run: None,
 ) -> Maker:
-    """Return a maker of a chart with lines on one axis; `full` sets its range to 0 to 1."""
+    """Return a maker of a chart of lines. `form` formats values, `zero` starts the axis at 0, `log`
+    is logarithmic, `full` means 0 to 1; `limit(run)` is a dashed line (None: no line)."""
 
     def make(link: ChartLink) -> tuple[ChartCard, Fill]:
         card = ChartCard(title, link)

@@ -24,7 +24,7 @@ def columns_for(width: int) -> int:
 
 
 def places(count: int, width: int, height: int, columns: int = 0) -> list[QRect]:
-    """Return equal cells that fill the height, or scroll at the minimum height."""
+    """Return `count` equal cells that fill the area or, at minimum height, exceed it."""
     columns = columns or min(columns_for(width), max(1, count))
     rows = -(-count // columns)
     if not rows:
@@ -57,7 +57,7 @@ def small_columns_for(width: int) -> int:
 def stacked(
     counts: Sequence[int], width: int, height: int
 ) -> tuple[list[list[QRect]], list[QRect]]:
-    """Return the cells of each section, and the headings of all but the first."""
+    """Return the cells of each chart section (`counts`: charts), and all headings but the first."""
     peek = HEADING + GAP if len(counts) > 1 else 0
     main = places(counts[0], width, height - peek)
     cells, headings = [main], []
@@ -106,7 +106,7 @@ class ChartGrid(QScrollArea):
         self._lay_out()
 
     def show_full(self, card: QWidget | None) -> None:
-        """Expand a card to the full page; None restores the grid."""
+        """Expand a card to the full page; None, or the same card again, restores the grid."""
         self._full = None if card is self._full else card
         self._lay_out()
 

@@ -17,7 +17,7 @@ PART_TOKENS = ("plot-3", "plot-6", "plot-8", "plot-2", "plot-4", "plot-7", "plot
 
 
 def part_token(name: str, names: Sequence[str]) -> str:
-    """Return the colour token of a reward part; judge, label and costs have fixed colours."""
+    """Return the colour of a reward part among all parts `names`; judge, label, costs are fixed."""
     lowered = name.lower()
     if lowered in ("judge", "ruler"):
         return "plot-2"

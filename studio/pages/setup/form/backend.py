@@ -58,8 +58,7 @@ BOTH = "both"
 
 class BackendCard(Card):
     """Backend card: `show_config(config)`, `show_facts(facts)`. Emits `edited(key, value)`,
-    `values_chosen(values)` for dependent settings, and `link_activated(action)`.
-    """
+    `values_chosen(values)` for dependent settings, and `link_activated(action)`."""
 
     edited = Signal(str, object)
     values_chosen = Signal(object)
@@ -83,8 +82,7 @@ class BackendCard(Card):
 
     def show_config(self, config: ProjectConfig) -> None:
         """Show stored values. A refused edit stays visible until a stored value changes, which may
-        have resolved it.
-        """
+        have resolved it."""
         self._config = config
         self._broken.clear()
         now = config.name, [value_at(config, key) for key in self.rows]
@@ -112,7 +110,7 @@ class BackendCard(Card):
             self.unfold(True)
 
     def set_problem(self, key: str, words: str) -> None:
-        """Show why an edit was refused (empty: it was not), with a change that makes it valid."""
+        """Show why the edit of `key` was refused (empty: it was not), with a change that helps."""
         remedy = REMEDIES.get(key) if words and self._is_half(key) else None
         self.rows[key].answer(words, (remedy[0], BOTH) if remedy else ("", ""))
         if words and key not in CHOICES:

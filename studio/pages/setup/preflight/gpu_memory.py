@@ -47,7 +47,7 @@ REST = Group("CUDA context, allocator", "plot-7", ())
 
 
 def grouped(parts: Sequence[MemoryPart], phase: str) -> list[tuple[Group, int]]:
-    """Return (group, bytes) in a phase: `sampling_bytes` or `training_bytes`."""
+    """Sum the bytes of memory parts by group in a phase: `sampling_bytes` or `training_bytes`."""
     named = {name for group in GROUPS for name in group.parts}
     found = []
     for group in (*GROUPS, REST):

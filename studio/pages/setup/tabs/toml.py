@@ -30,8 +30,7 @@ class _Draft:
 
 class TomlTab(QWidget):
     """Editor tab: `show_text(path, text, problems)`; emits `save_wanted(path, text)`, answered by
-    `saved` or `refuse`. Unsaved text is kept per project and restored later.
-    """
+    `saved` or `refuse`. Unsaved text is kept per project and restored later."""
 
     save_wanted = Signal(str, str)
 

@@ -49,8 +49,7 @@ class HeadFacts:
 
 class ColumnHead(QWidget):
     """Header of a trajectory column. Emits `pressed` on a click, and `dragged(x)` and `dropped(x)`
-    with a screen position in pixels while the user drags it to another rank.
-    """
+    with a screen position in pixels while the user drags it to another rank."""
 
     pressed = Signal()
     dragged = Signal(int)

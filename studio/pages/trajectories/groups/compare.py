@@ -50,8 +50,7 @@ class CompareView(QWidget):
         return base
 
     def show_pair(self, base: HeadFacts, other: HeadFacts) -> None:
-        """Show `other` beside the reference `base`; the same pair again keeps its scroll position.
-        """
+        """Show `other` next to the reference `base`; the same pair again keeps its position."""
         pair = (base.record.id, other.record.id)
         if pair != self._shown:
             self._shown = pair

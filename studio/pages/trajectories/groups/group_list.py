@@ -87,8 +87,7 @@ def _paint_group(
 
 class GroupPanel(QWidget):
     """Group list with search. Emits `group_chosen(group)`, `query_changed(query)` on search or
-    filters, and `filters_kept(lines)` when a filter is saved or deleted.
-    """
+    filters, and `filters_kept(lines)` when a filter is saved or deleted."""
 
     group_chosen = Signal(object)
     query_changed = Signal(object)

@@ -45,8 +45,7 @@ class Draft:
         return replace(self, best=best, worst=worst, order=())
 
     def tied(self, name: str) -> "Draft":
-        """Return a copy with a trajectory (id `name`) added to, or removed from, the tie for best.
-        """
+        """Return a copy with trajectory `name` (id) added to, or removed from, the tie for best."""
         inside = name in self.best
         best = tuple(o for o in self.best if o != name) if inside else (*self.best, name)
         worst = "" if self.worst == name else self.worst
@@ -57,8 +56,7 @@ class Draft:
         return replace(self, order=tuple((name,) for name in names), best=(), worst="")
 
     def marked(self, name: str, mark: Mark) -> "Draft":
-        """Return a copy with `mark` toggled on trajectory `name`; veto and exclude exclude each
-        other."""
+        """Return a copy with `mark` toggled on trajectory `name`; not both veto and exclude."""
         given = (name, mark)
         if given in self.marks:
             return replace(self, marks=self.marks - {given})

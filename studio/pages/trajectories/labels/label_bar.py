@@ -77,8 +77,7 @@ class LabelBar(QWidget):
         self._words.set_tone(tone if words else "faint")
 
     def show_bars(self, bars: Sequence[AdvantageBar]) -> None:
-        """Show advantages as bars in column order, and describe the largest change in a sentence.
-        """
+        """Show advantages as bars in column order, and the largest change as a sentence."""
         self._bars.set_bars(bars)
         moved = [bar for bar in bars if bar.changed]
         if not bars:

@@ -26,8 +26,7 @@ PREVIEW_MS = 40
 
 class LabelSession(QObject):
     """Label draft of the group shown on a page, with preview and commit. `refused` reports a
-    problem of this group; problems of other groups go to the session with their location.
-    """
+    problem of this group; problems of other groups go to the session with their location."""
 
     draft_changed = Signal()
     previewed = Signal()

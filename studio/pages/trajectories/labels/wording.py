@@ -42,8 +42,7 @@ _DONE = {
 
 
 def chips_of(record: TrajectorySummary, labels: Iterable[Label], draft: Draft) -> list[LabelChip]:
-    """Return the label chips of a trajectory: `labels`, oldest first, then the uncommitted `draft`.
-    """
+    """Return a trajectory's label chips: `labels`, oldest first, then the uncommitted `draft`."""
     held = [kind for label in labels if label.holds() for kind in kinds_in(label, record.id)]
     kinds = list(dict.fromkeys(held))
     scores = [kind for kind in kinds if kind not in _LOOKS and not kind.startswith("#")]
@@ -81,8 +80,7 @@ def kinds_in(label: Label, name: str) -> list[str]:
 
 def _is_tie(orders: Sequence[tuple[tuple[str, ...], ...]]) -> bool:
     """Return whether the orders of a label are a tie for best: two layers each, with the same
-    first layer of several ids.
-    """
+    first layer of several ids."""
     first = orders[0][0]
     return len(first) > 1 and all(order[0] == first and len(order) <= 2 for order in orders)
 
@@ -125,8 +123,8 @@ def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
 
 
 def done(label: Label, numbers: dict[str, int], moved: int, total: int) -> str:
-    """Describe a committed label, and that it changed `moved` of `total` advantages. `numbers`:
-    trajectory id → number in the group (from 1)."""
+    """Describe a committed label (see `gist`), then how many (`moved`) of `total` advantages
+    changed."""
     tail = f"Advantages changed for {moved} of {total}." if moved else "No advantage changed."
     return f"{gist(label, numbers)}. {tail}"
 

@@ -45,8 +45,7 @@ class Evidence:
 
 class EvidencePanel(QWidget):
     """Evidence panel. Emits `passage_wanted(quote)` to scroll the transcript to a quote, and
-    `call_wanted(key)` to load a judge exchange, which `show_call` displays.
-    """
+    `call_wanted(key)` to load a judge exchange, which `show_call` displays."""
 
     passage_wanted = Signal(str)
     call_wanted = Signal(str)

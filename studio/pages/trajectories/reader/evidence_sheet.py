@@ -54,8 +54,7 @@ class EvidenceController(QObject):
         return Evidence(record, own, siblings.labels, numbers, self._weights)
 
     def refresh(self, reading: bool) -> None:
-        """Show the focused trajectory in the open sheet and, if `reading`, in the full-page reader.
-        """
+        """Show the focused trajectory in the open sheet and, if `reading`, in the reader view."""
         evidence = self.evidence()
         if evidence is not None and reading:
             self._reader.show_evidence(evidence)

@@ -47,8 +47,7 @@ class RawView(QWidget):
         self._copy.clicked.connect(self.copy)
 
     def show_record(self, record: Trajectory, calls: Sequence[tuple[str, str]]) -> None:
-        """Show the first of the judge `calls` (key, name); without calls, the trajectory as JSON.
-        """
+        """Show the first of the judge `calls` (key, name); without any, the trajectory as JSON."""
         self._record, self._calls = record, calls
         if calls:
             self.choose(calls[0][0])
@@ -56,8 +55,7 @@ class RawView(QWidget):
             self.choose("record")
 
     def choose(self, what: str) -> None:
-        """Select the text: `record` (trajectory), `output` (of the agent), or a judge call's key.
-        """
+        """Select the text: `record` (trajectory), `output` (of the agent), or key of a call."""
         record = self._record
         if record is None:
             return

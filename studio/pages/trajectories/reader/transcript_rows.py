@@ -191,8 +191,7 @@ def outline_of(items: Sequence[Item]) -> list[Heading]:
 
 def ranks(group: GroupSummary) -> dict[int, int]:
     """Map trajectory numbers (from 0) to ranks by reward: 1 is best, ties share a rank, unscored
-    trajectories are absent.
-    """
+    trajectories are absent."""
     scored = [(reward, i) for i, reward in enumerate(group.rewards) if reward is not None]
     return {i: 1 + sum(other > reward for other, _ in scored) for reward, i in scored}
 
@@ -287,8 +286,7 @@ def shared_tokens(siblings: Sequence[Trajectory]) -> int:
 
 def row_of_passage(trajectory: Trajectory, items: Sequence[Item], quote: str) -> int:
     """Return the transcript row of the turn that contains a quote of the judge, in its text or tool
-    arguments; -1 if none does.
-    """
+    arguments; -1 if none does."""
     pattern = pattern_of(quote)
     turn, rows = 0, turn_rows(items)
     if pattern is None:
