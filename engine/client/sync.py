@@ -48,8 +48,8 @@ class ReplicaCalls(Transport):
     async def changes(
         self, run_id: str, after: int, wait: float = 0.0, most: int = 2**24
     ) -> Changes:
-        """Page of the events after event `after` and their rows, of about `most` bytes before
-        compression; waits up to `wait` seconds (at most 20) for the first, else the page is
+        """Page of a run's events with `seq` above `after` and their rows, of about `most` bytes
+        before compression; waits up to `wait` seconds (at most 20) for the first, else it is
         empty."""
         response = await self._send(
             "GET",
@@ -108,9 +108,9 @@ class SyncCalls(Transport):
     async def send_content(
         self, file: Path, sha256: str, size: int, sent: Callable[[int], None]
     ) -> None:
-        """Upload a file from where an earlier upload stopped; `sent` receives counts of bytes,
-        earlier ones included. The engine verifies it. Raises Refused if the file has changed since
-        it was hashed."""
+        """Upload a file from where an earlier upload stopped; `sent` is called with increments in
+        bytes, the first for the earlier part. The engine verifies the file. Raises Refused if the
+        file has changed since it was hashed."""
         path = f"/sync/contents/{sha256}"
         offset = (await self._ask("GET", path, Begun)).bytes
         sent(offset)
@@ -130,8 +130,7 @@ class SyncCalls(Transport):
         return await self._ask("POST", "/lease", Leased, body=request)
 
     async def home_requests(self, wait_s: float) -> list[HomeRequest]:
-        """Runs' requests to this machine, not fetched before; waits up to `wait_s` seconds for
-        one."""
+        """Runs' requests to this machine, not fetched before; waits for one up to `wait_s` s."""
         page = await self._ask("GET", "/home-requests", HomeRequestList, params={"wait": wait_s})
         return page.requests
 
@@ -141,8 +140,7 @@ class SyncCalls(Transport):
         )
 
     async def hand_over(self, run_id: str) -> None:
-        """Delete a run on the server that has been moved here. Raises Refused while it is
-        active."""
+        """Delete a run on the server that has moved here. Raises Refused while it is active."""
         await self._send("POST", f"/runs/{run_id}/hand_over")
 
     async def forget_files(self, run_id: str, below: str) -> None:
@@ -158,7 +156,8 @@ class SyncCalls(Transport):
         self, run_id: str, path: str, target: BinaryIO, begin: int, size: int, came: Progress
     ) -> None:
         """Write the run's file from byte `begin` on to `target`; `size` is its announced size, and
-        `came` receives counts of bytes. Raises LaunchError if more arrives."""
+        `came` is called with the number of bytes of each block. Raises LaunchError if more
+        arrives."""
         left = size - begin
         params: dict[str, str | int] = {"path": path, "offset": begin}
         try:

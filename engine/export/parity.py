@@ -71,8 +71,7 @@ def logprob_gap(
     reference: Sequence[Sequence[float]], exported: Sequence[Sequence[float]]
 ) -> LogprobGap:
     """Return absolute differences of log-probs in nats, given by sequence and token. A value that
-    is not finite counts as the largest gap. Raises ValueError if the sides differ in tokens or have
-    none."""
+    is not finite counts as the largest gap. Raises ValueError if tokens differ or are missing."""
     gaps = [
         gap if isfinite(gap := abs(a - b)) else EDGES[-1]
         for one, other in zip(reference, exported, strict=True)

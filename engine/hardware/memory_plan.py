@@ -31,14 +31,14 @@ class Counted(NamedTuple):
 def preflight(
     config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """Forecast of a run (arguments as for `forecast`), with the GPU memory plan if it uses GPUs."""
+    """Forecast of a run as by `forecast`, with the GPU memory plan if it uses GPUs."""
     made = forecast(config, model, step_times_s, place)
     return made.model_copy(update={"vram": vram_plan(config, model, cards_of(config.backend))})
 
 
 def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan | None:
-    """Memory plan of these GPUs, with settings to change if it does not fit. None if no GPU's size
-    is known."""
+    """Memory plan of these GPUs, with fixes (changed settings) if needed. None if no size is
+    known."""
     known = [card for card in cards if card.total_bytes]
     if not known:
         return None
@@ -51,8 +51,8 @@ def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Vram
 def smaller_settings(
     config: ProjectConfig, model: Path, cards: Sequence[Card]
 ) -> tuple[MemoryFix, ...]:
-    """Changes of settings after memory ran out, even if the plan fits. Without `cards`: for the
-    CPU."""
+    """Changes of settings after memory ran out, even if the plan fits; for the CPU without
+    `cards`."""
     known = [card for card in cards if card.total_bytes]
     if known:
         return memory_fixes(config, lambda c: _need(c, model, known))
@@ -101,9 +101,9 @@ def _plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan
 
 
 def job_of(config: ProjectConfig, cards: int = 1) -> vram.Job:
-    """Work on one GPU: the largest micro-batch, the longest sequence, and the concurrent rollouts.
-    A conversation grows by a completion per turn, at most to the context; a micro-batch holds
-    `train.batch_tokens`, or one longer sequence."""
+    """Work on each of `cards` GPUs: the largest micro-batch, the longest sequence, the concurrent
+    rollouts. A conversation grows by a completion per turn, at most to the context; a micro-batch
+    holds `train.batch_tokens`, or one longer sequence."""
     train, backend = config.train, config.backend
     most = expected_work(config)[1]
     turns = most.prompt + config.agent.max_turns * train.max_tokens

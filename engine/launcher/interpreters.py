@@ -39,8 +39,8 @@ def read_choice() -> EngineChoice:
 
 
 def choose(engine: ChosenEngine) -> EngineChoice:
-    """Choose the engine for the next start; the current one becomes the previous one. Choosing the
-    current one again changes nothing."""
+    """Choose the engine for the next start. Unless it is chosen already, the current choice becomes
+    the previous one."""
     try:
         before = read_choice()
     except LaunchError:

@@ -72,7 +72,7 @@ class HomeRequestService:
 
     @contextlib.contextmanager
     def trial(self, trial: Trial) -> Iterator[None]:
-        """Answer model calls of this judge trial on a server during the block, even of an ended
+        """Answer requests that this judge trial makes on a server, in the block, even after the
         run."""
         self._trials.append(trial)
         try:

@@ -108,7 +108,8 @@ class HostService:
         self._tell()
 
     async def act(self, name: str, request: ActOnHost) -> None:
-        """Carry out a server action or queue a tunnel job. Raises Refused for an unknown server."""
+        """Connect, disconnect or forget server `name`, or queue a job on it, as `request.action`
+        says. Raises Refused for an unknown server."""
         host = self.host(name)
         match request.action:
             case "connect":

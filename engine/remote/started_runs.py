@@ -58,8 +58,7 @@ class StartedRuns:
         self._known: dict[str, StartedRun] = {}
 
     def find(self, run_id: str, host: str) -> StartedRun | None:
-        """Run that was started from here on server `host`, with its settings; None if there is
-        none."""
+        """Run that was started from here on server `host`, with its settings; None without one."""
         if not is_run_id(run_id):
             return None
         if run_id not in self._known:

@@ -101,7 +101,7 @@ def check_addresses(
 def address_problems(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> list[Problem]:
-    """Problems of the addresses that `check_addresses` would check, with its arguments."""
+    """Problems of unconfirmed addresses of a run; arguments as for `check_addresses`."""
     found: list[Problem] = []
     judges = config.judge.models if config.judge.enabled else ()
     sections: list[tuple[str, JudgeConfig | EvaluateConfig, Iterable[str]]] = [

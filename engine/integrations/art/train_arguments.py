@@ -79,8 +79,8 @@ NO_MATTER = {
 
 
 def algorithm_of(knobs: TrainArguments) -> tuple[Algorithm, list[str]]:
-    """Return the algorithm that ART's arguments of `train` ask for, and a sentence for each one
-    without effect. Raises ConfigError for an unsupported argument."""
+    """Return the algorithm that ART's arguments of `train` ask for, and a message for each ignored
+    argument. Raises ConfigError for an unsupported one."""
     for name, hint in INSTEAD.items():
         if getattr(knobs, name) != _default(name) and not _is_gspo(knobs, name):
             raise ConfigError.of(

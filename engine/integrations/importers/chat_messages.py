@@ -53,8 +53,9 @@ def tools_of(data: Any) -> list[dict[str, Any]]:
 def conversations_of_calls(
     exchanges: dict[str, Any],
 ) -> tuple[list[Conversation], list[dict[str, Any]]]:
-    """Merge captured model calls (by API), ordered by end time, into conversations. A call whose
-    messages begin a later one is part of that. Also returns the tools of the last call."""
+    """Merge captured model calls (`exchanges`, by API), ordered by end time, into conversations; a
+    call whose messages begin a later one is part of that. Also returns the tools of the last
+    call."""
     foreign = [name for name in ("responses", "messages") if exchanges.get(name)]
     if foreign:
         raise ValueError(f"calls captured over the API of {foreign[0]} cannot be read yet")

@@ -28,7 +28,7 @@ def read_record(run: Path) -> Replicated | None:
 
 
 def forget_record(run: Path) -> None:
-    """Delete the record of a mirrored run, which makes it a run of this machine."""
+    """Delete the file that marks a run as mirrored, which makes it a run of this machine."""
     (run / FILE).unlink(missing_ok=True)
 
 

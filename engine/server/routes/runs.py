@@ -198,8 +198,8 @@ class RunRoutes:
             return json_of(await trial.price(places))
 
     async def judge(self, request: Request) -> Response:
-        """Judge groups of a run (body: `TryJudge`); stream a JSON line for each. Hanging up
-        cancels."""
+        """Judge groups of a run (body: `TryJudge`); stream JSON lines. Hanging up cancels the
+        rest."""
         body = await body_of(request, TryJudge)
 
         async def judged() -> AsyncGenerator[BaseModel, None]:

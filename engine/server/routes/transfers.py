@@ -120,8 +120,7 @@ class TransferRoutes:
         return self._lines(work)
 
     async def export(self, request: Request, host: Host, folder: Path) -> Response:
-        """Export a checkpoint on `host`, the server of the run mirrored in `folder`; download
-        it."""
+        """Export a checkpoint on `host`, the server of the run mirrored in `folder`; download."""
         body = await body_of(request, ExportCheckpoint)
         step = request.path_params["step"] or None
 

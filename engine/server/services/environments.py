@@ -56,7 +56,7 @@ class EnvironmentService:
         return found.model_copy(update=job.view()) if job else found
 
     async def act_on_known(self, name: str, action: EnvironmentAction) -> None:
-        """Do what `act` does; raises Refused unless the catalogue has environment `name`."""
+        """Start or cancel a job on environment `name`. Raises Refused if the catalogue lacks it."""
         if name not in WORDS:
             raise Refused.of("environment.unknown", f"There is no environment {name}.")
         await self.act(name, action)

@@ -56,8 +56,8 @@ class HomeRequests:
             self._news.set()
 
     def done(self, request_id: str, response: HomeResponse) -> None:
-        """Give `response` of the home machine to the `ask` that waits for it. Raises Refused if
-        none."""
+        """Give the home machine's `response` to the `ask` that waits. Raises Refused if none
+        waits."""
         if request_id not in self._open:
             raise Refused.of("home_request.unknown", "This request has expired.")
         _, future = self._open[request_id]

@@ -130,8 +130,7 @@ class TrackingService:
         await cancel(*tasks)
 
     async def close(self) -> None:
-        """Send what is left for up to `LEAVE_S` seconds, then stop. Call it after all runs
-        ended."""
+        """Send what is left for up to `LEAVE_S` seconds, then stop. All runs must have ended."""
         self._leaving = True
         for look in self._looks.values():
             look.cancel()

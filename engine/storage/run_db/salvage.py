@@ -103,7 +103,7 @@ class ReadableEvents:
         return found
 
     def begin_of(self, step: int) -> int:
-        """`seq` of the event before the first start of `step` or a later one; of the last if
+        """`seq` of the event before the first start of `step` or a later one; of the last, if
         none."""
         starts = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
         first = next(starts, None)

@@ -29,8 +29,7 @@ class ScriptRuns:
         self._lifecycle, self._resources = lifecycle, resources
 
     async def open(self, request: OpenOutside) -> OutsideRun:
-        """Begin or resume a script's run. Raises Refused if the device is busy or another script
-        trains."""
+        """Begin or resume a script's run. Raises Refused if busy with another run or script."""
         spec, session, notes = await self._opened(request)
         step = await session.ready()
         return OutsideRun(
