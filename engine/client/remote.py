@@ -25,8 +25,8 @@ class HostCalls(Transport):
     """Calls about the server list, server actions, and questions of servers to the person."""
 
     async def hosts(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """List servers when the list's revision exceeds `after`, or after `wait_s` (≤ 20)
-        seconds."""
+        """List servers when the list's revision exceeds `after`, at latest after `wait_s` (at most
+        20) seconds."""
         params = {"after": after, "wait": wait_s}
         return await self._ask("GET", "/hosts", HostList, params=params)
 
@@ -51,6 +51,5 @@ class HostCalls(Transport):
         return self._records(f"/runs/{run_id}/send", request, _MOVED)
 
     async def answer_host(self, name: str, request: Answer) -> None:
-        """Answer a question, such as for a password, of server `name`. Raises Refused if
-        expired."""
+        """Answer a question (password …) of server `name`. Raises Refused if it has expired."""
         await self._send("POST", f"/hosts/{name}/answer", json=request.model_dump(mode="json"))

@@ -49,8 +49,7 @@ class ReplicaCalls(Transport):
         self, run_id: str, after: int, wait: float = 0.0, most: int = 2**24
     ) -> Changes:
         """Page of a run's events with `seq` above `after` and their rows, of about `most` bytes
-        before compression; waits up to `wait` seconds (at most 20) for the first, else it is
-        empty."""
+        before compression; waits up to `wait` (at most 20) seconds for the first, else empty."""
         response = await self._send(
             "GET",
             f"/runs/{run_id}/changes",
@@ -156,8 +155,7 @@ class SyncCalls(Transport):
         self, run_id: str, path: str, target: BinaryIO, begin: int, size: int, came: Progress
     ) -> None:
         """Write the run's file from byte `begin` on to `target`; `size` is its announced size, and
-        `came` is called with the number of bytes of each block. Raises LaunchError if more
-        arrives."""
+        `came` receives the size of each block. Raises LaunchError if more arrives."""
         left = size - begin
         params: dict[str, str | int] = {"path": path, "offset": begin}
         try:

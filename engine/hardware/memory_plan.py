@@ -31,13 +31,14 @@ class Counted(NamedTuple):
 def preflight(
     config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """Forecast of a run as by `forecast`, with the GPU memory plan if it uses GPUs."""
+    """Forecast of a run, with the GPU memory plan if it uses GPUs. `model` is the base model's
+    folder, `place` that of the runs, `step_times_s` are from an earlier run (empty: estimated)."""
     made = forecast(config, model, step_times_s, place)
     return made.model_copy(update={"vram": vram_plan(config, model, cards_of(config.backend))})
 
 
 def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan | None:
-    """Memory plan of these GPUs, with fixes (changed settings) if needed. None if no size is
+    """Memory plan of these GPUs, with fixes (changed settings) if needed. None: no size is
     known."""
     known = [card for card in cards if card.total_bytes]
     if not known:
@@ -51,7 +52,7 @@ def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Vram
 def smaller_settings(
     config: ProjectConfig, model: Path, cards: Sequence[Card]
 ) -> tuple[MemoryFix, ...]:
-    """Changes of settings after memory ran out, even if the plan fits; for the CPU without
+    """Changes of settings after memory ran out, although planned to fit; for the CPU if no
     `cards`."""
     known = [card for card in cards if card.total_bytes]
     if known:

@@ -249,7 +249,7 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
 
 
 def can_be_judged(attempt: Trajectory) -> bool:
-    """Whether the rollout itself succeeded; a missing score or failed judge does not matter."""
+    """Whether the rollout itself succeeded, so that a judge can score it, scored or not."""
     kinds = ("judge.", "reward.")
     return attempt.problem is None or attempt.problem.code.startswith(kinds)
 

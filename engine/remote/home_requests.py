@@ -72,8 +72,8 @@ class HomeRequestService:
 
     @contextlib.contextmanager
     def trial(self, trial: Trial) -> Iterator[None]:
-        """Answer requests that this judge trial makes on a server, in the block, even after the
-        run."""
+        """Answer requests of this judge trial from its server during the block, even if the run has
+        ended."""
         self._trials.append(trial)
         try:
             yield

@@ -81,7 +81,7 @@ class HostService:
     # The list
 
     async def listed(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """List of servers when its revision exceeds `after`, at latest after `wait_s` seconds."""
+        """List of servers once its revision exceeds `after`, at latest after `wait_s` seconds."""
         self._load()
         if self._revision <= after and not self._leaving:
             self._changed.clear()

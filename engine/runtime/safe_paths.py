@@ -28,8 +28,8 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def make_parents(folder: Path, target: Path) -> None:
-    """Create the parent folders of `target`, a path below `folder`. Raises Refused as `inside`
-    does."""
+    """Create the parent folders of `target`, a path below `folder`. Raises Refused like
+    `inside`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     inside(folder, target.relative_to(folder.resolve()).as_posix())
 

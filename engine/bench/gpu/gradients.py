@@ -40,7 +40,7 @@ Gradients = dict[str, Tensor]
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
     """Compare adapter gradients from prefix trees with those from padded rows by transformers and
-    PEFT; fails if a difference exceeds its tolerance."""
+    PEFT; fails if a difference exceeds its tolerance. `say` receives progress."""
     model, device = Path(job.model), pick_device()
     batch = work(plain_tokens(model))
     needed = 4 * 1.5 * shape_counts(model)["parameters"]

@@ -84,8 +84,8 @@ class RunOutcome:
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Train a few steps of the sample project that the job names; fails if the run fails, nothing
-    is trained, or a rollout is unscored."""
+    """Train a few steps of the sample project that the job names; `say` receives progress. Fails if
+    the run fails, nothing is trained, or a rollout is unscored."""
     workspace = Path(job.scratch) / "workspace"
     project = workspace / job.arguments["sample"]
     overrides = settings(job)

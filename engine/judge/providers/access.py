@@ -106,7 +106,8 @@ class BoundWorker:
 async def start_worker(
     name: str, log: Path, confirmed: frozenset[AddressConfirmation] = frozenset()
 ) -> BoundWorker:
-    """Start worker `name` in the `judge` environment, without keys. `confirmed`: more addresses."""
+    """Start worker `name` in the `judge` environment, without keys, with further `confirmed`
+    addresses."""
     python = await asyncio.to_thread(python_of, "judge")
     argv = [str(python), "-m", "engine.judge.providers.worker"]
     return BoundWorker(await Child.spawn(name, argv, cwd=ROOT, log=log), confirmed)

@@ -171,7 +171,7 @@ class Mirrors:
         return known is not None and known.host == self._host
 
     async def follow(self, client: EngineClient, run_id: str, folder: Path) -> None:
-        """Mirror a run in the background. Raises LaunchError where the connection is lost."""
+        """Mirror a run into `folder` in the background. Raises LaunchError if disconnected."""
         async with self._following:
             await self._follow_one(client, run_id, folder)
 

@@ -104,8 +104,7 @@ class Library:
         return folder
 
     def find(self, run_id: str) -> Path:
-        """Folder of a run, whose content is not checked. Raises Refused if no known project has the
-        id."""
+        """Folder of a run with unchecked content. Raises Refused if no known project has it."""
         if run_id in self._runs:
             if os.path.lexists(self._runs[run_id]):
                 return self._runs[run_id]

@@ -40,7 +40,7 @@ class ScriptRuns:
         )
 
     def session(self, run_id: str) -> ScriptSession:
-        """Open session of a run. Raises Refused if it has none."""
+        """Open session of a script's run. Raises Refused if it has none."""
         session = self._resources.script_sessions.get(run_id)
         run = self._lifecycle.summary(run_id)
         if session is None or run.state not in ACTIVE_STATES:  # it has ended, and is being closed
