@@ -174,6 +174,7 @@ class ScenarioTableModel(QAbstractTableModel):
         self.edited.emit()
 
     def put(self, row: int, key: str, value: Any) -> None:
+        """Set the value of a key in a row; None removes the key."""
         changed = dict(self.rows[row])
         if value is None:
             changed.pop(key, None)

@@ -79,7 +79,7 @@ class TrustBar(QWidget):
         self.hide()
 
     def show_confirmation(self, wanted: Confirmation | None, words: str) -> None:
-        """Show a confirmation in the bar; None hides the bar."""
+        """Show in the bar what the user has to confirm, as `words`; None hides the bar."""
         self.setVisible(wanted is not None)
         if wanted is not None:
             self._words.set_words(words)

@@ -134,6 +134,7 @@ class Hosts(QObject):
     def act(
         self, name: str, action: HostAction, done: Done | None = None, failed: Failed | None = None
     ) -> None:
+        """Perform an action on the server `name`, then call `done` or `failed`."""
         self.tasks.run(f"{action} {name}", self._act(name, action), done, failed)
 
     async def _act(self, name: str, action: HostAction) -> None:
@@ -143,7 +144,7 @@ class Hosts(QObject):
             self.changed.emit()
 
     def add(self, spec: HostSpec, done: Done | None = None, failed: Failed | None = None) -> None:
-        """Add a server or change its settings, and connect to it."""
+        """Add a server or change its settings, and connect to it; then call `done` or `failed`."""
         self.tasks.run(f"add {spec.name}", self._add(spec), done, failed)
 
     async def _add(self, spec: HostSpec) -> None:

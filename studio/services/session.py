@@ -185,6 +185,7 @@ class Session(QObject):
             self.place_wanted.emit("run" if living and place == "setup" else place)
 
     def create_project(self, folder: str, sample: str | None) -> None:
+        """Create a project in `folder` from a sample (None: a small template), and show it."""
         async def create() -> None:
             request = CreateProject(folder=folder, sample=sample)
             await self.show_made(await self.client.create_project(request))

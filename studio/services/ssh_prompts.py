@@ -155,7 +155,8 @@ def key_name(name: str, question: Question) -> str:
 
 
 def question_words(question: Question, was_wrong: bool = False) -> str:
-    """Return a prompt's dialog text; server text is verbatim. `was_wrong`: stored secret failed."""
+    """Return the text of a prompt's dialog; server text is verbatim. `was_wrong`: the stored secret
+    was rejected and deleted."""
     via = f", reached through {question.via}" if question.via else ""
     prompt = question.prompt[:LONGEST].strip()
     if question.kind == "host_key":

@@ -62,7 +62,8 @@ class AgreementCard(Card):
         canaries: Sequence[bool] = (),
     ) -> None:
         """Show how judge versions agree with labels, newest first. `words_of`: version → title;
-        `canaries`: for each made-up test trajectory, whether the judge saw through it."""
+        `disagreements`: number of cases where the judge contradicts a label; `canaries`: for each
+        made-up test trajectory, whether the judge saw through it."""
         now = rows[0] if rows else None
         assert self.header is not None
         self._compare.setVisible(len(rows) > 1)

@@ -85,7 +85,7 @@ def slopes_of(one: Tried, left: str, right: str) -> Slopes:
 
 
 def what_happened(siblings: Sequence[Slope]) -> str:
-    """Describe the trajectory whose rank changed most."""
+    """Describe the trajectory whose rank changed most: "3 rises, 4th to 1st"."""
     befores, afters = ranks([s.before for s in siblings]), ranks([s.after for s in siblings])
     moves = [
         (b - a, s.number, b, a)

@@ -48,7 +48,7 @@ class ToolsPart(QWidget):
         self._wire()
 
     def begin(self, folder: str = "") -> None:
-        """Start with a new project, or with an existing `folder`."""
+        """Start editing the tools of a new project, or of the project in `folder`."""
         self._folder, self._is_listed = folder, False
         self.wanted.setChecked(bool(folder))
         self._say(None)

@@ -137,7 +137,7 @@ class BranchSheet(OrderSheet):
 
 
 def command_of(request: StartRun) -> str:
-    """Return the equivalent command line."""
+    """Return the `atelier` command line that starts the same run."""
     words = ["atelier train", _quoted(request.project), "--from", request.origin]
     words += [f"--set {key}={value:g}" for key, value in request.overrides.items()]
     return " ".join([*words, *(["--replay"] if request.replay else [])])

@@ -294,6 +294,7 @@ class LiveStep(QWidget):
         )
 
     def show_view(self, title: str, view: HostView | None, words: str) -> None:
+        """Show the current operation of a server; `words` if it reports no progress."""
         tick = view.tick if view else None
         self._title.set_words(title)
         self._title.set_tone("text")
@@ -340,6 +341,7 @@ class ReadyStep(QWidget):
         )
 
     def show_view(self, view: HostView, project: str, here: bool) -> None:
+        """Show the engine of a server; `here`: the project (empty: none) trains there."""
         name = view.spec.name
         self._title.set_words(f"{name} is ready")
         facts = [("Device", view.info.device if view.info else "")]

@@ -117,7 +117,7 @@ class TeacherSheet(OrderSheet):
 
 
 def command_of(request: StartEvaluation) -> str:
-    """Return the equivalent command line."""
+    """Return the `atelier` command line that starts the same teacher run."""
     assert request.demonstrate is not None
     path = f'"{request.project}"' if " " in request.project else request.project
     words = ["atelier distill", path, "--teacher", request.models[0] or "MODEL"]

@@ -14,7 +14,8 @@ class NoTrajectories(EmptyPage):
         super().__init__("No trajectories yet", "", drawing="rows")
 
     def show_state(self, run: RunModel, groups: GroupListModel, has_source: bool) -> bool:
-        """Show why the list is empty, if so; return whether it is, or has no run to show."""
+        """Show why the list of trajectories is empty, if so. Returns whether it is empty or the
+        page has no source (no run to read from)."""
         nothing = groups.is_loaded and not groups.total
         if run.damaged:
             self.say_damaged()

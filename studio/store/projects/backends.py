@@ -32,8 +32,8 @@ class Note:
 
 
 def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
-    """Return key → note for all backend settings; `facts`: what the engine offers (None: unread).
-    """
+    """Return setting key → note for all backend settings. `facts` are the capabilities of the
+    engine (None: not loaded yet)."""
     notes_by_key = {
         "backend.sampler": _sampler(config, facts),
         "backend.trainer": _trainer(config, facts),

@@ -24,8 +24,8 @@ def graded(labels: Sequence[Label]) -> list[Place]:
 def next_group(
     groups: Sequence[GroupSummary], labels: Sequence[Label], chance: random.Random
 ) -> Place | None:
-    """Select a group for blind labelling: an unlabelled one, with signal if possible; each fourth
-    time one that was labelled once. None if nothing is left."""
+    """Select a group (split, step, number) for blind labelling: an unlabelled one, with signal if
+    possible; each fourth time one that was labelled once. None if nothing is left."""
     done = graded(labels)
     looks = [(la.split, la.step, la.group) for la in labels if la.blind and la.holds()]
     once = [place for place in done if looks.count(place) == 1]

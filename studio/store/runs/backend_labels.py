@@ -48,7 +48,7 @@ def programs(state: RunState) -> Programs | None:
 
 
 def restarts(state: RunState) -> tuple[str, str] | None:
-    """Return title and cause of the last worker restarted, with a count; None without restarts."""
+    """Return title (worker, number of restarts) and cause of the last worker restart, or None."""
     if not state.restarts:
         return None
     last = state.restarts[-1]

@@ -83,12 +83,13 @@ class Talk:
 
     @property
     def can_vote(self) -> bool:
-        """Whether both sides have answered without an error and no vote was given."""
+        """Whether both models have answered without an error and no vote was given."""
         answered = [side for side in self.sides if side.attempt and _is_complete(side.attempt)]
         return self.group is not None and not self.voted and len(answered) == len(self.sides) == 2
 
     def vote(self, choice: str, label_id: str) -> Label:
-        """Record a vote (`left`, `right` or `tie`, as displayed) and return its label."""
+        """Record a vote (`left`, `right` or `tie`, as displayed); return it as a label with this
+        id."""
         assert self.group is not None
         left, right = (self.sides[place].attempt for place in self.order)
         assert left is not None

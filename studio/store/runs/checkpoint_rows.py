@@ -19,7 +19,7 @@ def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
 
 
 def marks_of(kept: Sequence[KeptCheckpoint], step: int, remote: bool = False) -> tuple[str, ...]:
-    """Return the marks of the checkpoint of a step: `best`, `newest`, both or none."""
+    """Return the marks of a step's checkpoint: `best`, `newest`; `remote` as for `best_of`."""
     newest = max(one.checkpoint.step for one in kept)
     marks = ["best"] if step == best_of(kept, remote) else []
     return (*marks, *(["newest"] if step == newest else []))
@@ -39,8 +39,9 @@ def baseline_of(state: RunState) -> Interval | None:
 
 
 def export_sizes(state: RunState, kept: KeptCheckpoint | None) -> dict[str, float]:
-    """Estimate export sizes: format and precision ("gguf q8_0") → bytes. A checkpoint stores two
-    optimizer moments besides the adapter, hence a third of it."""
+    """Estimate export sizes: format and precision ("gguf q8_0") → bytes; without a checkpoint
+    (`kept`) no adapter. A checkpoint stores two optimizer moments besides the adapter, hence a
+    third of it."""
     sizes = {"adapter": kept.checkpoint.bytes / 3} if kept else {}
     if whole := float(state.parameters - state.trainable):
         for format_name in ("merged", "gguf"):

@@ -72,9 +72,9 @@ class ChartCard(QWidget):
         in_legend: bool = True,
         form: Callable[[float], str] = formatting.number,
     ) -> LineSeries:
-        """Add a smoothed line over its raw values to a pane (`ghost=False`: raw only; `behind`:
-        smoothed only, below the other lines). `token` is its colour, `form` formats values in
-        tooltips."""
+        """Add a line to the axes number `pane`, smoothed over its raw values (`ghost=False`: raw
+        only; `behind`: smoothed only, below the other lines). `token` is its colour, `form` formats
+        tooltip values."""
         line = LineSeries(
             name,
             token,
@@ -115,7 +115,7 @@ class ChartCard(QWidget):
         return bars
 
     def add_validation(self, name: str = "validation, 95 %", *, pane: int = 0) -> ValidationSeries:
-        """Add validation results: diamonds with whiskers."""
+        """Add a series of validation results, drawn as diamonds with whiskers."""
         diamonds = ValidationSeries(name)
         self._add(diamonds, pane)
         return diamonds
@@ -128,7 +128,7 @@ class ChartCard(QWidget):
         self._legend.set_entries(self._entries)
 
     def set_last(self, value: str, change: str = "", good: bool | None = None) -> None:
-        """Set the last value and its change since the first; `good`: it is an improvement."""
+        """Set the last value and its change since the first; `good`: better (None: neither)."""
         self._last.set_words(value)
         self._last.setVisible(bool(value))
         self._change.set_words(change)
@@ -164,12 +164,12 @@ class ChartCard(QWidget):
         self.view.setAccessibleDescription(words or " ".join(metric.words for metric in about))
 
     def set_limits(self, limits: Sequence[Limit], pane: int = 0) -> None:
-        """Set dashed limit lines with labels."""
+        """Set dashed limit lines with labels on the axes number `pane`."""
         self._panes[pane].limits = tuple(limits)
         self.view.schedule()
 
     def set_events(self, events: Sequence[EventTag]) -> None:
-        """Set tags at the top of the first pane."""
+        """Set the events tagged at their steps, at the top of the first axes."""
         self._panes[0].events = tuple(events)
         self.view.schedule()
 

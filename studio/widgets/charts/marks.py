@@ -295,6 +295,6 @@ def _visible_diamonds(plot: Plot, series: ValidationSeries, places: Array) -> li
 
 
 def diamond(painter: QPainter, at: QPointF, half: float = 5.5) -> None:
-    """Draw the mark of a validation result with the painter's pen and brush."""
+    """Draw a validation result as a diamond around `at`, with the painter's pen and brush."""
     around = (QPointF(0, -half), QPointF(half, 0), QPointF(0, half), QPointF(-half, 0))
     painter.drawPolygon(QPolygonF([at + offset for offset in around]))

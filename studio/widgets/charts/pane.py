@@ -92,7 +92,7 @@ class Pane(pg.GraphicsWidget):
         return any(len(series.steps) for series in self.series)
 
     def refresh(self) -> None:
-        """Recompute the axis and redraw both layers, after a change of data or theme."""
+        """Recompute the axis and redraw curves and overlay, after a change of data or theme."""
         low, high = self._y_range()
         self.view.setYRange(low, high, padding=0)
         self._data.update()

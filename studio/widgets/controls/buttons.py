@@ -68,7 +68,7 @@ class Button(KeyboardFocus, QAbstractButton):
         return self.text().replace("&&", "&")
 
     def set_kind(self, kind: str) -> None:
-        """Set the kind: primary, outlined, quiet or danger."""
+        """Set the button's look: primary, outlined, quiet or danger."""
         self._kind = kind
         self.update()
 

@@ -40,7 +40,7 @@ class OrderSheet(Sheet):
             self.close_sheet()
 
     def refuse(self, problem: Problem | None) -> None:
-        """Show why the run did not start; None if there is no message."""
+        """Show why the run did not start; None clears the message."""
         self._go.set_busy(None)
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)

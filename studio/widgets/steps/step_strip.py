@@ -123,13 +123,13 @@ class StepStrip(KeyboardFocus, QWidget):
         self.update()
 
     def set_chosen(self, step: int | None) -> None:
-        """Select a step without emitting."""
+        """Select a step (None: none) without emitting a signal."""
         self._chosen = step
         self._tell()
         self.update()
 
     def set_crosshair(self, step: int | None) -> None:
-        """Set the position of the shared crosshair."""
+        """Set the step of the crosshair shared with the charts (None: hidden)."""
         if step != self._crosshair:
             self._crosshair = step
             self.update()

@@ -61,8 +61,8 @@ def _covered(placed: Sequence[PlacedDot], x: float, y: float, width: float) -> b
 def paint_group_dots(
     painter: QPainter, rect: QRectF, rewards: Sequence[float | None], rings: Sequence[int] = ()
 ) -> None:
-    """Draw the dots in a rectangle; also used by delegates. `rings` are indices of trajectories to
-    circle."""
+    """Draw one dot per reward (None: unscored), 0 to 1 from left to right. `rings`: indices of dots
+    to circle."""
     middle = round(rect.center().y()) + 0.0
     axis = rect.adjusted(_R, 0, -_R - (8 if any(r is None for r in rewards) else 0), 0)
     color = theme().color

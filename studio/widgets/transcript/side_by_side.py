@@ -259,7 +259,7 @@ def _estimate(row: PairRow, width: float) -> float:
 
 
 def lay_out(row: PairRow, width: float, most_lines: int) -> _Laid:
-    """Lay out both sides of a row and mark the differing words."""
+    """Lay out both sides of a row, at most `most_lines` lines each; mark the differing words."""
     laid, tallest = _Laid(), 0.0
     shown: list[str | None] = []
     for side in (row.left, row.right):

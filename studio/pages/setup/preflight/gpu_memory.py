@@ -96,7 +96,8 @@ class CardMemory(QWidget):
         self._show_fixes(plan.fixes)
 
     def offer_undo(self, words: str, values: dict[str, Any]) -> None:
-        """Offer to undo a fix by restoring `values` (key → value); an empty dict hides it."""
+        """Offer to undo a fix, described by `words`, with the old `values` (key → value; empty:
+        hide)."""
         self._undo_values = values
         self._undo_words.set_words(f"Set: {words}" if words else "")
         for widget in (self._undo_words, self._undo):

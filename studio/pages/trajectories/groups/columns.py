@@ -183,7 +183,8 @@ class ColumnsView(QWidget):
         self._rank(self._focus, self._focus + by)
 
     def next_divergence(self) -> int | None:
-        """Scroll to the next turn where the focused trajectory differs; return it, or None."""
+        """Scroll to the focused trajectory's next divergence from others; return its turn (from 1),
+        or None."""
         place = self._focus - self._first
         if not 0 <= place < len(self._columns):
             return None

@@ -56,7 +56,8 @@ class Draft:
         return replace(self, order=tuple((name,) for name in names), best=(), worst="")
 
     def marked(self, name: str, mark: Mark) -> "Draft":
-        """Return a copy with `mark` toggled on trajectory `name`; not both veto and exclude."""
+        """Return a copy with `mark` toggled on the trajectory with id `name`. Veto and exclude
+        replace each other."""
         given = (name, mark)
         if given in self.marks:
             return replace(self, marks=self.marks - {given})

@@ -101,7 +101,7 @@ class LabelBar(QWidget):
 
     def set_pressed(self, kinds: Sequence[str], best: str = "", worst: str = "") -> None:
         """Highlight the keys of `kinds`, the labels of the focused trajectory. `best`, `worst`:
-        numbers of the group's best and worst trajectory (empty: none)."""
+        numbers of the trajectories labelled best and worst (empty: none)."""
         pressed = [*kinds, *(["best"] if best else []), *(["worst"] if worst else [])]
         self._keys.set_pressed(pressed)
         self._keys.set_key("best", best or "1…9", "best")
@@ -123,6 +123,7 @@ class LabelBar(QWidget):
         self._teach.setVisible(possible)
 
     def set_busy(self, words: str | None) -> None:
+        """Show a busy text on the Apply button; None ends it."""
         self._apply.set_busy(words)
 
     def sentence(self) -> str:
@@ -131,9 +132,11 @@ class LabelBar(QWidget):
     # Entry of a score or a note
 
     def ask_score(self, number: int) -> None:
+        """Ask for a score of the trajectory with this number in the group."""
         self._ask("score", f"Score of {number}", "0 to 1, or percent: 85 is 0.85", "")
 
     def ask_note(self, number: int, known: str) -> None:
+        """Ask for a note on the trajectory with this number; `known` is its present note."""
         self._ask("note", f"Note on {number}", "Enter saves, Esc cancels", known)
 
     def asking(self) -> bool:

@@ -62,6 +62,7 @@ class EvidenceController(QObject):
             self._show(evidence)
 
     def toggle(self, reading: bool) -> None:
+        """Open or close the evidence sheet; if `reading`, use the reader's own panel if visible."""
         evidence = self.evidence()
         if reading and self._reader.evidence.isVisible():
             self._reader.evidence.show_tab(0)

@@ -73,7 +73,7 @@ class RawView(QWidget):
             self.call_wanted.emit(what)
 
     def show_call(self, call: Call) -> None:
-        """Show a loaded judge exchange, unless the user has selected something else."""
+        """Show a loaded judge call, unless the user has selected another text."""
         if call.key == self._wanted:
             self._show(lambda: exchange(call), call_facts(call))
 

@@ -76,6 +76,7 @@ class Reader(QWidget):
             self.transcript.focus_row((after or places)[0])
 
     def set_tint(self, name: str, notify: bool = False) -> None:
+        """Set what the token colours show; `notify` also emits `tint_chosen`."""
         names = [key for _, key in TINTS]
         if name in names:
             self._tint.set_index(names.index(name))

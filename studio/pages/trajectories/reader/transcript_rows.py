@@ -71,10 +71,9 @@ def _spans(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
 def items_of(
     trajectory: Trajectory, shared: bool = False, weights: Weights = EVEN, blind: bool = False
 ) -> list[Item]:
-    """Return the transcript rows of a trajectory. `weights` are those of the reward parts.
+    """Return the transcript rows of a trajectory. `weights`: reward part → weight.
 
-    `shared` omits the messages before the first turn; `blind` omits all rewards.
-    """
+    `shared` omits the messages before the first turn; `blind` omits all rewards."""
     sampled = completions(trajectory)
     turns = [message for message in trajectory.messages if message.role == "assistant"]
     aligned = len(sampled) == len(turns)
