@@ -186,6 +186,7 @@ class Session(QObject):
 
     def create_project(self, folder: str, sample: str | None) -> None:
         """Create a project in `folder` from a sample (None: a small template), and show it."""
+
         async def create() -> None:
             request = CreateProject(folder=folder, sample=sample)
             await self.show_made(await self.client.create_project(request))

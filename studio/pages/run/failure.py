@@ -41,7 +41,7 @@ def failure_card(problem: Problem, state: RunState) -> ErrorCard:
 
 
 def ways(problem: Problem, state: RunState) -> list[Way]:
-    """Return the remedies for a problem, best first."""
+    """Return the remedies offered for the problem of a failed run, best first."""
     resume = Way(Remedy("run.resume", *_resume(state), "Resume", "play"))
     own = list(_own_ways(problem, state))
     usual = [resume]

@@ -73,14 +73,14 @@ class AddServerSheet(Sheet):
         self._open()
 
     def go_on(self, name: str) -> None:
-        """Resume at the current step of a listed server."""
+        """Open the wizard at the current step of the listed server `name`."""
         if (view := self._hosts.view(name)) is not None:
             self._form.begin(view.spec)
             self._set_name(name)
             self._open()
 
     def change(self, name: str) -> None:
-        """Edit the settings of a listed server."""
+        """Open the wizard to edit the settings of the listed server `name`."""
         if (view := self._hosts.view(name)) is not None:
             self._form.begin(view.spec)
             self._set_name("")

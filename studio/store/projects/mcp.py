@@ -45,7 +45,7 @@ def not_ready(views: ServerViews) -> str:
 
 
 def kept_looks(now: ServerViews, before: ServerViews) -> ServerViews:
-    """Return `now` with the check results in `before` of servers whose address is unchanged."""
+    """Return `now`, with the lists of tools in `before` of servers whose address is unchanged."""
     views = {view.name: view for view in before.servers}
 
     def merged(view: ServerView) -> ServerView:

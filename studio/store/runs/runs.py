@@ -35,7 +35,7 @@ class RunStore:
         return self.state(run_id).fold(events)
 
     def state(self, run_id: str) -> RunState:
-        """Return the folded state of a run; an empty one if it was never followed."""
+        """Return a run's state, folded from its events; an empty one if it was never followed."""
         if run_id not in self._states:
             state = self._states[run_id] = RunState(run_id)
             if summary := self._summaries.get(run_id):

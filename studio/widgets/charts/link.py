@@ -96,7 +96,7 @@ class ChartLink(QObject):
         self.axis_changed.emit()
 
     def set_planned(self, steps: int) -> None:
-        """Set the last planned step, where the axis of steps ends."""
+        """Set the last planned step (0: unknown), where the axis of steps ends."""
         if steps != self._planned:
             self._planned = steps
             self.axis_changed.emit()

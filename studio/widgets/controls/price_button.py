@@ -50,8 +50,8 @@ class PriceButton(QWidget):
         self._raise.show()
 
     def set_unavailable(self, words: str) -> None:
-        """Disable the button and show no price. The container stays enabled: disabling it would
-        keep the button disabled in every later state."""
+        """Disable the button and show no price. Its container stays enabled, since disabling it
+        would keep the button disabled in every later state."""
         self._show(words, "", enabled=False)
 
     def set_running(self, words: str, share: float | None) -> None:

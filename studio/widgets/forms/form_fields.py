@@ -43,7 +43,7 @@ class Field(QWidget):
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
-        """Show a value without emitting."""
+        """Show a value without emitting a signal."""
         raise NotImplementedError
 
     def wrong(self) -> str:

@@ -40,7 +40,7 @@ class FocusRing(QWidget):
         self.hide()
 
     def surround(self, target: QWidget, radius: float) -> None:
-        """Show the ring around a widget and follow it."""
+        """Show the focus ring around a widget and follow it; `radius` is that of its corners."""
         self.release()
         self._target, self._radius = target, radius
         target.installEventFilter(self)
