@@ -22,7 +22,6 @@ from studio.pages.trajectories.reader.transcript_rows import (
     ranks,
     turn_rows,
 )
-from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
