@@ -238,7 +238,8 @@ class Ruler:
 
 
 def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
-    """Raise ConfigError if the rubric has criteria, which ART's prompt does not support."""
+    """Raise ConfigError if `config` asks for ART's prompt and the rubric has criteria, which that
+    does not support."""
     if config.prompt == "art" and rubric.criteria:
         raise ConfigError.of(
             "judge.no_criteria",

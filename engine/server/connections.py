@@ -184,7 +184,7 @@ class Repeated(logging.Filter):
 
 
 def count_repetitions() -> None:
-    """Install the filter of repeated messages on the loggers of the server."""
+    """Make the server's loggers pass a repeated message only once in a while, with its count."""
     once = Repeated()
     for name in ("uvicorn.error", "asyncio", logger.name):
         logging.getLogger(name).addFilter(once)

@@ -101,7 +101,8 @@ def check_addresses(
 def address_problems(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> list[Problem]:
-    """Problems of unconfirmed addresses of a run; arguments as for `check_addresses`."""
+    """Problems of unconfirmed addresses of a run: judges, trackers, and the models `providers` that
+    an evaluation compares. `more` are further confirmed addresses."""
     found: list[Problem] = []
     judges = config.judge.models if config.judge.enabled else ()
     sections: list[tuple[str, JudgeConfig | EvaluateConfig, Iterable[str]]] = [
