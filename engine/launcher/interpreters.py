@@ -31,7 +31,7 @@ def read_choice() -> EngineChoice:
     except (OSError, ValidationError) as error:
         raise LaunchError.of(
             "launch.choice_unreadable",
-            "The choice of the engine cannot be read.",
+            "The setting for the selected engine cannot be read.",
             "Choose it again in Settings, or with `atelier environments use`.",
             where=str(file),
             detail=str(error),

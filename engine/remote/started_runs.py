@@ -78,7 +78,7 @@ class StartedRuns:
                 raise Refused.of(
                     "host.taken_id",
                     f"{run.host} returned the id of another run, {run.run_id}.",
-                    "Nothing was changed here. Check what runs on that server.",
+                    "Nothing was changed here. Check the processes on that server.",
                 )
             return
         self.save(run)
@@ -140,10 +140,10 @@ def check_spec(spec: RunSpec, run_id: str, known: ProjectConfig, host: str) -> N
         if _comparable(spec.config, name) != _comparable(known, name):
             raise Refused.of(
                 "host.other_settings",
-                f"The [{name}] settings of run {run_id} on {host} differ from those used to "
-                "start it here, so the run is not mirrored.",
+                f"The [{name}] settings of run {run_id} on {host} differ from those that this "
+                "machine started it with, so the run is not mirrored.",
                 "If you started it there with other settings, put them into project.toml. "
-                "Otherwise check what runs on that server.",
+                "Otherwise check the processes on that server.",
             )
 
 

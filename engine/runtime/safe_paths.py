@@ -45,5 +45,5 @@ def outside(name: str, why: str) -> Refused:
     return Refused.of(
         "sync.outside",
         f"{name[:200]!a} is outside its folder or not a safe name: {why}.",
-        "Nothing was written. If the server is yours, check what runs there.",
+        "Nothing was written. If the server is yours, check its processes.",
     )

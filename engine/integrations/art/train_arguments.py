@@ -64,7 +64,7 @@ INSTEAD = {
     "max_negative_advantage_importance_sampling_weight": "Use epsilon_high to bound the ratio.",
     "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" clips tokens outside the range.',
     "kimi_k2_tau": "Leave it out; kl_penalty_coef keeps the policy near the base model.",
-    "allow_training_without_logprobs": "Use the choices unchanged: all have log-probs.",
+    "allow_training_without_logprobs": "Leave it out: every choice of Atelier has log-probs.",
     "scale_learning_rate_by_reward_std_dev": "Scale learning_rate in the script.",
     "num_trajectories_learning_rate_multiplier_power": "Scale learning_rate in the script.",
 }

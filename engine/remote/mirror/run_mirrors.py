@@ -162,7 +162,7 @@ class Mirrors:
             raise Refused.of(
                 "host.bad_run_id",
                 f"{self._host} returned an invalid id for the new run: {run_id[:40]!a}.",
-                "Nothing was changed here. Check what runs on that server.",
+                "Nothing was changed here. Check the processes on that server.",
             )
         return folder
 

@@ -104,7 +104,7 @@ def entry_of(file: Path, name: str) -> FileEntry:
     except ValueError as error:
         raise ConfigError.of(
             "sync.bad_name",
-            f"A file name cannot be uploaded: {error}.",
+            f"A file cannot be uploaded because of its name: {error}.",
             f"Rename the file, or exclude it in {RULES}.",
             where=str(file),
         ) from None

@@ -223,7 +223,7 @@ def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory])
         if other != place and common > best:
             best, companion = common, other
     if companion < 0:
-        return "Turn 1: diverges from the start"
+        return "Turn 1: differs from the first turn on"
     number = siblings[companion].index + 1
     if best >= len(mine):
         return f"Identical to {number} to the end"
