@@ -141,7 +141,8 @@ class LabelSession(QObject):
         return waited
 
     def undo(self) -> None:
-        """Undo the last change of the draft; if there is none, or it is being sent, the last label."""
+        """Undo the last change of the draft, or the last label if the draft has no change or is
+        being sent."""
         if self._past and not self._outbox.holds(self._pending_label()):
             self._future.append(self.draft)
             self.draft = self._past.pop()
