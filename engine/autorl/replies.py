@@ -28,7 +28,7 @@ class Scenarios(NamedTuple):
 
 
 def read_plan(text: str) -> Plan:
-    """Parse title, system prompt and rubric of a reply; a complaint if one is missing."""
+    """Parse title, system prompt and rubric of a reply; returns a complaint if one is missing."""
     data = json_object(text)
     if data is None:
         return Plan("", "", "", _no_object(text))

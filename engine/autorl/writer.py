@@ -156,8 +156,8 @@ def _dried_up(have: int, wanted: int) -> Problem:
 
 @asynccontextmanager
 async def open_writer(wanted: DescribeTask, run: Run, access: Access) -> AsyncIterator[DraftWriter]:
-    """Yield a writer whose calls are stored in `run`; its process ends with the block. Raises
-    ConfigError if the price of the model is unknown."""
+    """Yield a writer of system prompt, rubric and scenarios for the description in `wanted`. Its
+    model calls are stored in `run`. Raises ConfigError if the model's price is unknown."""
     config = judge_config_of(wanted.writer)
     async with closing(await Provider.start(config, access, run.log_file)) as provider:
         yield DraftWriter(wanted, provider, Ledger(run, provider, config))

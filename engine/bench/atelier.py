@@ -128,7 +128,7 @@ class Atelier:
     async def live(
         self, prompts: list[list[int]], shape: Shape, rewards: list[float]
     ) -> StepResult:
-        """Make and time a complete step: `record`, update, publish the new weights."""
+        """Make and time a complete step: sample like `record`, update, publish the new weights."""
         start_s = time.perf_counter()
         attempts = await self.record(prompts, shape, rewards)
         sampled_s = time.perf_counter()

@@ -57,8 +57,8 @@ async def measure(
 
 
 def plain_tokens(model: Path) -> list[int]:
-    """Return up to 4000 token ids of whole words with a leading space (or of letters) that are the
-    same after decoding and encoding."""
+    """Return up to 4000 token ids of whole words with a leading space (or of letters) that survive
+    decoding and encoding unchanged."""
     count = read_json(model / "config.json")["vocab_size"]
     with ChatFormat(model) as chat:
         pieces = {n: chat.decode([n]) for n in range(count)}

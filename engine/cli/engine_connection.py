@@ -45,7 +45,8 @@ async def _end(client: EngineClient) -> None:
 
 @asynccontextmanager
 async def engine_of(folder: Path, workspace: str | None) -> AsyncIterator[EngineClient | None]:
-    """Client of the engine that has this run open, or None. Raises Refused if it is not found."""
+    """Client of the engine that has the run in `folder` open; None if none has. Raises Refused if
+    that engine is neither that of `workspace` (None: the default) nor that of the run."""
     if not await asyncio.to_thread(is_locked, folder):
         yield None
         return

@@ -52,8 +52,8 @@ def find_run_folder(text: str) -> Path:
 
 
 def find_run_and_step(text: str) -> RunAndStep:
-    """Run and checkpoint of `RUN`, `RUN@STEP`, `RUN@best`, `RUN@newest`. Raises ConfigError if
-    none."""
+    """Run and checkpoint that `text` names: `RUN`, `RUN@STEP`, `RUN@best` or `RUN@newest`. Raises
+    ConfigError if there is none."""
     name, at, which = text.rpartition("@")
     if not at or Path(text).expanduser().is_dir():
         return RunAndStep(find_run_folder(text), None)

@@ -59,7 +59,7 @@ class JudgingCalls(Transport):
         return await self._list(f"/runs/{run_id}/labels", Label)
 
     async def preview_label(self, run_id: str, label: Label) -> LabelPreview:
-        """Rewards and advantages that a label would change; stores nothing."""
+        """Rewards and advantages that `label` would change in run `run_id`; stores nothing."""
         path = f"/runs/{run_id}/labels/preview"
         return await self._ask("POST", path, LabelPreview, body=label.for_run(run_id))
 

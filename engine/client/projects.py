@@ -41,7 +41,7 @@ class ProjectCalls(Transport):
         return await self._ask("GET", "/project", ProjectView, params={"path": path})
 
     async def confirm(self, confirmation: Confirmation) -> None:
-        """Trust a project, or confirm an address or a file: once, for this machine."""
+        """Trust a project, or confirm an address or a file, on the engine's machine."""
         body = Confirm(confirmation=confirmation).model_dump(mode="json")
         await self._send("POST", "/confirmations", json=body)
 
@@ -49,7 +49,8 @@ class ProjectCalls(Transport):
         return await self._ask("POST", "/projects", ProjectView, body=request)
 
     async def edit_project(self, path: str, request: EditProject) -> ProjectView:
-        """Edit project.toml. Raises Refused with its problems if it would become invalid."""
+        """Edit project.toml of project `path`. Raises Refused with its problems if it would be
+        invalid."""
         return await self._ask("PUT", "/project", ProjectView, body=request, params={"path": path})
 
     async def project_files(self, path: str) -> ProjectFiles:
@@ -75,7 +76,8 @@ class ProjectCalls(Transport):
         )
 
     async def forecast(self, path: str, values: dict[str, Any] | None = None) -> Forecast:
-        """Forecast of memory, disk and time; `values` (dotted key → value) replace settings."""
+        """Forecast memory, disk and time of a run of project `path`; `values` (dotted key → value)
+        replace settings."""
         params = {"path": path} | ({"values": json.dumps(values)} if values else {})
         return await self._ask("GET", "/forecast", Forecast, params=params)
 
@@ -90,11 +92,11 @@ class ProjectCalls(Transport):
         return await self._ask("GET", "/rubric", RubricView, params={"path": path})
 
     async def save_rubric(self, path: str, request: SaveRubric) -> RubricView:
-        """Save a rubric. Raises Refused if no judge could use it."""
+        """Save the rubric of project `path`. Raises Refused if no judge could use it."""
         return await self._ask("PUT", "/rubric", RubricView, body=request, params={"path": path})
 
     async def judges(self) -> list[JudgeOption]:
-        """Judges that servers on the engine's machine offer."""
+        """Models that LLM servers on the engine's machine offer, for use as judges."""
         return await self._list("/judges", JudgeOption)
 
     def write_draft(self, request: DescribeTask) -> AsyncGenerator[DraftTicked, None]:
@@ -112,17 +114,18 @@ class ProjectCalls(Transport):
         return await self._ask("POST", "/drafts/tools", ServerViews, request)
 
     async def servers(self, project: str) -> ServerViews:
-        """MCP servers of mcp.json, with their last known tools."""
+        """MCP servers in mcp.json of project folder `project`, with their last known tools."""
         return await self._ask("GET", "/project/servers", ServerViews, params={"path": project})
 
     async def set_server(self, project: str, request: SetServer) -> ServerViews:
-        """Change a server of mcp.json. Raises ConfigError if the entry is invalid."""
+        """Add, change or remove an MCP server in mcp.json of project folder `project`. Raises
+        ConfigError if the entry is invalid."""
         params = {"path": project}
         return await self._ask("PUT", "/project/servers", ServerViews, request, params)
 
     async def look_at_servers(self, project: str) -> ServerViews:
-        """Connect to each MCP server of the project folder and list its tools; one that fails is
-        returned with its problem. Raises Refused if packages of the agent are missing."""
+        """Connect to each MCP server of project folder `project` and list its tools; one that fails
+        is returned with its problem. Raises Refused if packages of the agent are missing."""
         params = {"path": project}
         return await self._ask(
             "POST", "/project/servers", ServerViews, params=params, timeout=TOOLS_S

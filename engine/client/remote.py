@@ -51,5 +51,5 @@ class HostCalls(Transport):
         return self._records(f"/runs/{run_id}/send", request, _MOVED)
 
     async def answer_host(self, name: str, request: Answer) -> None:
-        """Answer a question of a server. Raises Refused if the question has expired."""
+        """Answer a question (password …) of server `name`. Raises Refused if it has expired."""
         await self._send("POST", f"/hosts/{name}/answer", json=request.model_dump(mode="json"))

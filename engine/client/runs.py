@@ -111,8 +111,7 @@ class RunCalls(Transport):
         self, run_id: str, after: int = 0
     ) -> AsyncGenerator[Event | UnknownEvent, None]:
         """Replay events after `after`, then follow, until the engine closes the stream or is
-        silent. Events with a `seq` arrive once and in order. To resume, pass the last processed
-        `seq`."""
+        silent. Events with a `seq` arrive once and in order. To resume, pass the last one."""
         async with aclosing(self._streamed(f"/runs/{run_id}/events", after=after)) as lines:
             async for line in lines:
                 yield decode(line)
@@ -173,12 +172,13 @@ class RunCalls(Transport):
         return await self._ask("POST", "/outside", OutsideRun, body=request, timeout=None)
 
     async def train_outside(self, run_id: str, request: TrainGroups) -> Trained:
-        """Train one step; returns when it is stored. The same key never trains twice."""
+        """Train one step on a script's groups; returns when it is stored, once per
+        `request.key`."""
         path = f"/runs/{run_id}/outside/train"
         return await self._ask("POST", path, Trained, body=request, timeout=None)
 
     async def log_outside(self, run_id: str, request: LogOutside) -> None:
-        """Store log data of a script. The same key is never stored twice."""
+        """Store trajectories and values that a script logs, once per `request.key`."""
         body = request.model_dump_json().encode()
         await self._send("POST", f"/runs/{run_id}/outside/log", content=body, timeout=None)
 

@@ -48,9 +48,8 @@ class ReplicaCalls(Transport):
     async def changes(
         self, run_id: str, after: int, wait: float = 0.0, most: int = 2**24
     ) -> Changes:
-        """Page of the events after event `after` and their rows, of about `most` bytes before
-        compression; waits up to `wait` seconds (at most 20) for the first, else the page is
-        empty."""
+        """Page of a run's events with `seq` above `after` and their rows, of about `most` bytes
+        before compression; waits up to `wait` (at most 20) seconds for the first, else empty."""
         response = await self._send(
             "GET",
             f"/runs/{run_id}/changes",
@@ -102,16 +101,15 @@ class SyncCalls(Transport):
         return await self._ask("POST", "/sync/missing", Missing, body=request, timeout=COMMITTING_S)
 
     async def commit(self, request: SyncFolder) -> Synced:
-        """Change the server's folder to the files of the manifest. Raises Refused if contents are
-        missing."""
+        """Make the server's folder match the manifest. Raises Refused if contents are missing."""
         return await self._ask("POST", "/sync/commit", Synced, body=request, timeout=COMMITTING_S)
 
     async def send_content(
         self, file: Path, sha256: str, size: int, sent: Callable[[int], None]
     ) -> None:
-        """Upload a file from where an earlier upload stopped; `sent` receives counts of bytes,
-        earlier ones included. The engine verifies it. Raises Refused if the file has changed since
-        it was hashed."""
+        """Upload a file from where an earlier upload stopped; `sent` is called with increments in
+        bytes, the first for the earlier part. The engine verifies the file. Raises Refused if the
+        file has changed since it was hashed."""
         path = f"/sync/contents/{sha256}"
         offset = (await self._ask("GET", path, Begun)).bytes
         sent(offset)
@@ -131,7 +129,7 @@ class SyncCalls(Transport):
         return await self._ask("POST", "/lease", Leased, body=request)
 
     async def home_requests(self, wait_s: float) -> list[HomeRequest]:
-        """Home requests that were not fetched yet; waits up to `wait_s` seconds for one."""
+        """Runs' requests to this machine, not fetched before; waits for one up to `wait_s` s."""
         page = await self._ask("GET", "/home-requests", HomeRequestList, params={"wait": wait_s})
         return page.requests
 
@@ -141,8 +139,7 @@ class SyncCalls(Transport):
         )
 
     async def hand_over(self, run_id: str) -> None:
-        """Delete a run on the server after it was moved here completely. Raises Refused while it is
-        active."""
+        """Delete a run on the server that has moved here. Raises Refused while it is active."""
         await self._send("POST", f"/runs/{run_id}/hand_over")
 
     async def forget_files(self, run_id: str, below: str) -> None:
@@ -158,7 +155,7 @@ class SyncCalls(Transport):
         self, run_id: str, path: str, target: BinaryIO, begin: int, size: int, came: Progress
     ) -> None:
         """Write the run's file from byte `begin` on to `target`; `size` is its announced size, and
-        `came` receives counts of bytes. Raises LaunchError if more arrives."""
+        `came` receives the size of each block. Raises LaunchError if more arrives."""
         left = size - begin
         params: dict[str, str | int] = {"path": path, "offset": begin}
         try:

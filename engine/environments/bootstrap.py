@@ -90,7 +90,7 @@ def status_of(name: str) -> Status:
 
 def installed_python(name: str) -> Path | None:
     """Return the Python executable of an environment, or None if it is not installed. Raises
-    EnvironmentMissing without a checkout, Refused if the environment is unknown."""
+    Refused for an unknown name, EnvironmentMissing if Atelier does not run from a git checkout."""
     status = status_of(name)
     return Path(status.python) if status.state == "ready" else None
 

@@ -65,7 +65,7 @@ def refuse_removal(name: str) -> None:
 
 
 def forget(name: str) -> None:
-    """Remove an environment from the engines available for roll back."""
+    """Remove environment `name` from the engines to which the user can roll back."""
     try:
         choice = read_choice()
     except LaunchError:
@@ -85,8 +85,8 @@ def follow_repair(name: str) -> None:
 
 
 def sweep(name: str) -> None:
-    """Delete replaced folders of an environment that neither the selection nor a process needs.
-    Raises EnvironmentMissing on failure."""
+    """Delete replaced folders of environment `name` that are neither selected nor used by a
+    process. Raises EnvironmentMissing on failure."""
     status = status_of(name)
     try:
         choice = read_choice()

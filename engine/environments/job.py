@@ -36,8 +36,7 @@ SHARES = {
 
 async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None = None) -> Ticks:
     """Perform an action on an environment and yield progress; `pids` holds the process's PID
-    meanwhile. Raises EnvironmentMissing if it fails, Refused if the environment to remove is in
-    use."""
+    meanwhile. Raises EnvironmentMissing if it fails, Refused to remove an environment in use."""
     if action == "remove":
         await asyncio.to_thread(refuse_removal, name)
         await asyncio.to_thread(forget, name)

@@ -158,7 +158,7 @@ class Chat:
         self._on_text = on_text
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """Stream one answer of the model; the result has no reward. `away` as for agents. Raises
+        """Stream one answer of the model; the result has no reward. `away` is ignored. Raises
         RolloutError if it fails."""
         async with (
             httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client,

@@ -127,7 +127,7 @@ class Task:
 def missing_rollouts(
     run: Run, plan: EvaluationPlan, contestant: int, scenarios: list[Scenario]
 ) -> list[Task]:
-    """Rollouts of contestant number `contestant` that are not stored yet, by scenario."""
+    """Rollouts of the plan's contestant number `contestant` that are not stored, by scenario."""
     stored = {(row.group, row.index) for row in run.reader.summaries_of("validation", STEP)}
     entries = [
         number
@@ -156,7 +156,8 @@ async def run_contestant(
     tasks: list[Task],
     pause: PauseControl,
 ) -> None:
-    """Make and store these rollouts of one contestant, with its stages by entry of the plan."""
+    """Make and store these rollouts of one contestant. `stages` (shared by rollouts) are keyed by
+    the number of the entry of the plan: contestant and variant."""
     await run.enter(STEP, "validating")
     done = run.reader.counts()[0]
     progress = Progress(run, "validation", STEP, range(plan.scenarios), plan.size, done)

@@ -44,8 +44,8 @@ def result_of(
     judged: bool,
     precision: str = "",
 ) -> EvaluationResult:
-    """Return the result of an evaluation from its stored trajectories. `judged`: rewards include
-    judge scores; `precision` of the models."""
+    """Return the result of an evaluation from its stored trajectories (`attempts`). `judged`:
+    rewards include judge scores; `precision` of the models."""
     by_tag = scenarios_by_tag(scenarios)
     return EvaluationResult(
         done=len(attempts.rows),
@@ -79,8 +79,8 @@ def scenarios_by_tag(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
 def standings(
     plan: EvaluationPlan, attempts: Attempts, scenarios: Collection[str] | None
 ) -> list[Standing]:
-    """Return one standing per contestant over all variants, on the scenarios with these ids only
-    (None: on all)."""
+    """Return one standing per contestant over all variants, on the scenarios with ids in
+    `scenarios` (None: all); `attempts` are the stored trajectories."""
     sides = [
         _side([e for e in plan.entries if e.contestant == one], attempts, scenarios)
         for one in plan.contestants

@@ -38,7 +38,7 @@ def stored_scenarios(folder: Path) -> list[Scenario]:
 
 
 def read_result(reader: RunReader, spec: RunSpec, folder: Path) -> EvaluationResult:
-    """Return the result of an evaluation so far. Raises Refused if the run is none."""
+    """Return the result of an evaluation so far. Raises Refused if the run is no evaluation."""
     plan = spec.evaluation
     if plan is None:
         raise Refused.of(

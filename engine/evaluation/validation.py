@@ -11,7 +11,8 @@ from engine.storage.run_folder.run import Run
 
 
 async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int) -> Interval | None:
-    """Roll out every scenario and store the result, once per step even if a run resumes."""
+    """Roll out every scenario and store the result, once per `step` even if a run resumes. Returns
+    the mean reward with its interval; None if all rollouts are unscored."""
     for event in run.reader.events_of("validation.finished"):
         if isinstance(event, ValidationFinished) and event.step == step:
             return event.reward

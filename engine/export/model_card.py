@@ -47,7 +47,7 @@ tokenizer = AutoTokenizer.from_pretrained("PATH")
 
 
 def served_name(spec: RunSpec) -> str:
-    """Model name for a server: lower case, no spaces."""
+    """Name under which servers offer the exported model: lower case, no spaces."""
     words = f"{spec.project}-{spec.name}".lower()
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in words).strip("-.")
 

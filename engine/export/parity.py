@@ -71,8 +71,7 @@ def logprob_gap(
     reference: Sequence[Sequence[float]], exported: Sequence[Sequence[float]]
 ) -> LogprobGap:
     """Return absolute differences of log-probs in nats, given by sequence and token. A value that
-    is not finite counts as the largest gap. Raises ValueError if the sides differ in tokens or have
-    none."""
+    is not finite counts as the largest gap. Raises ValueError if tokens differ or are missing."""
     gaps = [
         gap if isfinite(gap := abs(a - b)) else EDGES[-1]
         for one, other in zip(reference, exported, strict=True)
@@ -103,9 +102,9 @@ def greedy_match(
     decode: Callable[[list[int]], str],
 ) -> GreedyMatch:
     """Compare greedy continuations of prompts by token; `top` has the reference's top log-probs per
-    position, `tie` the largest difference that counts as a tie. Two models whose log-probs differ
-    by ε may choose different tokens only if the reference has a difference below 2 ε between them.
-    That is a tie, after which the texts are not comparable."""
+    position, `tie` the largest difference that counts as a tie, `decode` turns tokens into text.
+    Two models whose log-probs differ by ε may choose different tokens only if the reference has a
+    difference below 2 ε between them. That is a tie, after which the texts are not comparable."""
     same = ties = 0
     shown: FirstDifference | None = None
     for row, prompt in enumerate(prompts):

@@ -72,7 +72,7 @@ def _of_merged(at: str, name: str, proven_in: str) -> list[ServeCommand]:
             tool="llama.cpp",
             command=f"python convert_hf_to_gguf.py {at} --outfile {name}.gguf && "
             f"llama-server -m {name}.gguf --jinja",
-            note="A GGUF export needs no conversion and is verified.",
+            note="Exporting as GGUF here also compares the result with the trained model.",
         ),
     ]
 

@@ -96,7 +96,7 @@ def decode_flops(shape: ModelShape, rows: int, context_tokens: float) -> float:
 
 
 def decode_bytes(shape: ModelShape, context_tokens: float) -> float:
-    """Bytes that one decode step reads: all weights, and the KV cache of the contexts."""
+    """Bytes that one decode step reads: all weights, and a KV cache of `context_tokens`."""
     weights = (shape.body + shape.head) * shape.width_bytes
     return weights + shape.cached_token_bytes * context_tokens
 

@@ -75,7 +75,7 @@ HOLES = 0.7
 def update_seconds(
     shape: ModelShape, machine: Machine, work: WorkShape, batch_tokens: int
 ) -> float:
-    """Estimated seconds of an update of this `work`: both passes, optimizer, publishing."""
+    """Estimated seconds of an update of this `work` in micro-batches of `batch_tokens`."""
     factors = FACTORS[shape.width_bytes]
     tokens = work.unique_tokens
     batches = max(1, -(-int(tokens) // batch_tokens))

@@ -53,7 +53,7 @@ def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tup
 
 
 def advice(fix: MemoryFix, room: int) -> str:
-    """Describe a fix and its saving as text, for `room` bytes of memory."""
+    """Describe a fix, its saving, and the peak it leaves of `room` bytes of memory, as text."""
     values = ", ".join(f"{key} = {value}" for key, value in fix.values.items())
     saved, peak, all_ = (
         f"{number / 1e9:.1f}" for number in (fix.saves_bytes, fix.peak_bytes, room)

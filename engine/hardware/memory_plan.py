@@ -31,13 +31,15 @@ class Counted(NamedTuple):
 def preflight(
     config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """Forecast of a run (arguments as for `forecast`), with the GPU memory plan if it uses GPUs."""
+    """Forecast of a run, with the GPU memory plan if it uses GPUs. `model` is the base model's
+    folder, `place` that of the runs, `step_times_s` are from an earlier run (empty: estimated)."""
     made = forecast(config, model, step_times_s, place)
     return made.model_copy(update={"vram": vram_plan(config, model, cards_of(config.backend))})
 
 
 def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan | None:
-    """Memory plan of these GPUs, with fixes if it does not fit. None if no GPU has a known size."""
+    """Memory plan of these GPUs, with fixes (changed settings) if needed. None: no size is
+    known."""
     known = [card for card in cards if card.total_bytes]
     if not known:
         return None
@@ -50,7 +52,8 @@ def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Vram
 def smaller_settings(
     config: ProjectConfig, model: Path, cards: Sequence[Card]
 ) -> tuple[MemoryFix, ...]:
-    """Fixes even if the plan fits, since memory ran out. Without `cards`: for the CPU."""
+    """Changes of settings after memory ran out, although planned to fit; for the CPU if no
+    `cards`."""
     known = [card for card in cards if card.total_bytes]
     if known:
         return memory_fixes(config, lambda c: _need(c, model, known))
@@ -99,9 +102,9 @@ def _plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan
 
 
 def job_of(config: ProjectConfig, cards: int = 1) -> vram.Job:
-    """Work on one GPU: the largest micro-batch, the longest sequence, and the concurrent rollouts.
-    A conversation grows by a completion per turn, at most to the context; a micro-batch holds
-    `train.batch_tokens`, or one longer sequence."""
+    """Work on each of `cards` GPUs: the largest micro-batch, the longest sequence, the concurrent
+    rollouts. A conversation grows by a completion per turn, at most to the context; a micro-batch
+    holds `train.batch_tokens`, or one longer sequence."""
     train, backend = config.train, config.backend
     most = expected_work(config)[1]
     turns = most.prompt + config.agent.max_turns * train.max_tokens

@@ -138,9 +138,9 @@ OF_VLLM = (SERVED, CACHE, SERVER, GRAPHS)
 
 
 def recipe_of(shape: ModelShape, storage: Storage, checkpointing: bool) -> Recipe:
-    """Memory use of Atelier's trainer: activations as in `forecast`, the head in chunks on trained
-    tokens only, and a copy of the adapter in the precision of the weights. `storage` is the
-    weights' quantisation."""
+    """Memory use of Atelier's trainer: activations as in `forecast` (fewer with gradient
+    `checkpointing`), the head in chunks on trained tokens only, and a copy of the adapter in the
+    precision of the weights. `storage` is the weights' quantisation."""
     hidden, wide = KEPT[shape.width_bytes]
     cast = shape.width_bytes if shape.width_bytes < 4 else 0
     return Recipe(

@@ -146,8 +146,7 @@ class LocalJudge:
 
     async def fit(self, preferences: Sequence[Preference]) -> Accuracy | None:
         """Fit the model on these preferences only and return its accuracy. With fewer than
-        LEAST_GROUPS groups or LEAST_PAIRS usable pairs, the judge has no fit afterwards and None is
-        returned."""
+        LEAST_GROUPS groups or LEAST_PAIRS usable pairs, the judge then has no fit; returns None."""
         usable = latest([p for p in preferences if p.weight > 0 and _has_tokens(p)], MOST_ATTEMPTS)
         groups = list(dict.fromkeys(preference.group for preference in usable))
         if len(groups) < LEAST_GROUPS or len(usable) < LEAST_PAIRS:

@@ -238,7 +238,8 @@ class Ruler:
 
 
 def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
-    """Raise ConfigError if the rubric has criteria, which ART's prompt does not support."""
+    """Raise ConfigError if `config` asks for ART's prompt and the rubric has criteria, which that
+    does not support."""
     if config.prompt == "art" and rubric.criteria:
         raise ConfigError.of(
             "judge.no_criteria",
@@ -249,7 +250,7 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
 
 
 def can_be_judged(attempt: Trajectory) -> bool:
-    """Whether the rollout itself succeeded; a missing score or failed judge does not matter."""
+    """Whether the rollout itself succeeded, so that a judge can score it, scored or not."""
     kinds = ("judge.", "reward.")
     return attempt.problem is None or attempt.problem.code.startswith(kinds)
 

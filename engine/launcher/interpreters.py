@@ -31,7 +31,7 @@ def read_choice() -> EngineChoice:
     except (OSError, ValidationError) as error:
         raise LaunchError.of(
             "launch.choice_unreadable",
-            "The choice of the engine cannot be read.",
+            "The setting for the selected engine cannot be read.",
             "Choose it again in Settings, or with `atelier environments use`.",
             where=str(file),
             detail=str(error),
@@ -39,8 +39,8 @@ def read_choice() -> EngineChoice:
 
 
 def choose(engine: ChosenEngine) -> EngineChoice:
-    """Choose the engine for the next start; the current one becomes the previous one. Choosing the
-    current one again changes nothing."""
+    """Choose the engine for the next start. Unless it is chosen already, the current choice becomes
+    the previous one."""
     try:
         before = read_choice()
     except LaunchError:

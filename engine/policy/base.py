@@ -219,8 +219,7 @@ class Policy(Protocol):
 
     async def score(self, batch: ScoreBatch) -> list[Scores]:
         """Score items: log-probs of the trained tokens, and those of the base model and values if
-        the batch asks for them. Returns one result per item in their order. Weights do not
-        change."""
+        the batch asks for them. Returns one result per item, in order. Weights do not change."""
         ...
 
     async def features(self, items: list[TrainItem]) -> list[list[float]]:

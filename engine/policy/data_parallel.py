@@ -48,9 +48,8 @@ class ParallelPolicy:
         cards: Sequence[Card] = (),
         program: Sequence[str] = TORCH,
     ) -> "ParallelPolicy":
-        """Start `count` policy processes, one per GPU of `cards`; without GPUs they share the cores
-        of the CPU. `base_name` is written into saved adapters, `program` is the command of a
-        process."""
+        """Start `count` policy processes, one per GPU of `cards`; without GPUs they share the CPU's
+        cores. `base_name` is written into saved adapters, `program` is the command of a process."""
         scratch = Path(tempfile.mkdtemp(prefix="atelier-ranks-"))
         starts = [
             TorchPolicy.start(

@@ -28,7 +28,7 @@ def stale_or_different(
     if before and (share := followed(sampler, trainer, before)) is not None and share < FOLLOWED:
         return Problem(
             code="policy.stale_adapter",
-            message="The sampler did not load the new adapter: its log-probs followed "
+            message="The sampler did not load the new adapter: its log-probs show "
             f"{max(0.0, share):.0%} of the trainer's change (difference {gap:.3g} nats per token).",
             hint="Resume from the last checkpoint. If it happens again, set "
             'backend.sampler = "torch" to sample without a server.',

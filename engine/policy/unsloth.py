@@ -35,7 +35,8 @@ ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 
 def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftModel:
-    """Load a model with Unsloth. Raises ModelError if that fails or segments are not supported."""
+    """Load a model with Unsloth. Raises ModelError if that fails or prefix trees are
+    unsupported."""
     try:
         config = AutoConfig.from_pretrained(spec.model_path, local_files_only=True)
         with forwards_kept(modelling(config)):

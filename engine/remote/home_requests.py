@@ -72,7 +72,8 @@ class HomeRequestService:
 
     @contextlib.contextmanager
     def trial(self, trial: Trial) -> Iterator[None]:
-        """Answer requests of the trial's run to its judge in the block, even after its end."""
+        """Answer requests of this judge trial from its server during the block, even if the run has
+        ended."""
         self._trials.append(trial)
         try:
             yield
@@ -81,8 +82,8 @@ class HomeRequestService:
 
     def resume(self, host: str, folder: Path) -> None:
         """Answer requests of the run in `folder` on server `host` again, because the person resumes
-        or extends it. A run with no record on this machine gets one with the project's current
-        settings. Raises ConfigError."""
+        or extends it. If this machine has not recorded the run's settings, it records the project's
+        current ones. Raises ConfigError."""
         self._resumed[folder.name] = _last(folder)[0]
         if self._runs.find(folder.name, host) is None and is_run_id(folder.name):
             self._runs.add(_adopted(host, folder.parents[1], folder.name))

@@ -81,7 +81,7 @@ class HostService:
     # The list
 
     async def listed(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """List of servers when its revision exceeds `after`, at latest after `wait_s` seconds."""
+        """List of servers once its revision exceeds `after`, at latest after `wait_s` seconds."""
         self._load()
         if self._revision <= after and not self._leaving:
             self._changed.clear()
@@ -108,7 +108,8 @@ class HostService:
         self._tell()
 
     async def act(self, name: str, request: ActOnHost) -> None:
-        """Carry out a server action or queue a tunnel job. Raises Refused for an unknown server."""
+        """Connect, disconnect or forget server `name`, or queue a job on it, as `request.action`
+        says. Raises Refused for an unknown server."""
         host = self.host(name)
         match request.action:
             case "connect":

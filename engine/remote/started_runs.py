@@ -58,7 +58,7 @@ class StartedRuns:
         self._known: dict[str, StartedRun] = {}
 
     def find(self, run_id: str, host: str) -> StartedRun | None:
-        """Record of a run; None for a run that was not started from here on that server."""
+        """Run that was started from here on server `host`, with its settings; None without one."""
         if not is_run_id(run_id):
             return None
         if run_id not in self._known:
@@ -78,19 +78,19 @@ class StartedRuns:
                 raise Refused.of(
                     "host.taken_id",
                     f"{run.host} returned the id of another run, {run.run_id}.",
-                    "Nothing was changed here. Check what runs on that server.",
+                    "Nothing was changed here. Check the processes on that server.",
                 )
             return
         self.save(run)
 
     def save(self, run: StartedRun) -> None:
-        """Store the record of a run; it is on the disk when this returns."""
+        """Store a changed entry of a run; it is on the disk when this returns."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._known[run.run_id] = run
         replace_file(self._folder / f"{run.run_id}.json", run.model_dump_json() + "\n")
 
     def forget(self, run_id: str) -> None:
-        """Remove the record of a run that is now a run of this machine."""
+        """Remove the entry of a run that is now a run of this machine."""
         self._known.pop(run_id, None)
         if is_run_id(run_id):
             (self._folder / f"{run_id}.json").unlink(missing_ok=True)
@@ -140,10 +140,10 @@ def check_spec(spec: RunSpec, run_id: str, known: ProjectConfig, host: str) -> N
         if _comparable(spec.config, name) != _comparable(known, name):
             raise Refused.of(
                 "host.other_settings",
-                f"The [{name}] settings of run {run_id} on {host} differ from those used to "
-                "start it here, so the run is not mirrored.",
+                f"The [{name}] settings of run {run_id} on {host} differ from those that this "
+                "machine started it with, so the run is not mirrored.",
                 "If you started it there with other settings, put them into project.toml. "
-                "Otherwise check what runs on that server.",
+                "Otherwise check the processes on that server.",
             )
 
 

@@ -36,8 +36,8 @@ STAYS = (
 
 
 async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress) -> Path:
-    """Download a checkpoint of the run mirrored in `run`; returns its local folder. Raises Refused,
-    LaunchError (retry it)."""
+    """Download a checkpoint of the run mirrored in `run`; returns its local folder. `progress`
+    receives bytes done and in total. Raises Refused, LaunchError (retry it)."""
     name = f"checkpoints/step-{step:06d}"
     found = await fetch(host.tunnel.client, run.name, run, name, progress)
     if not found:
@@ -49,8 +49,8 @@ async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress)
 
 async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> None:
     """Move the run mirrored in `run` to this machine: download and verify all its files, then
-    delete it on the server. Raises Refused while the run is active, LaunchError if the connection
-    is lost (may be retried)."""
+    delete it on the server. `progress` receives bytes done and in total. Raises Refused while the
+    run is active, LaunchError if the connection is lost (may be retried)."""
     client = host.tunnel.client
     there = await client.run(run.name)
     if there.state in ACTIVE_STATES:
@@ -69,8 +69,9 @@ async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> Non
 
 async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
     """Move the inactive run in folder `run` to a server; the folder becomes its replica. No other
-    process may use the run meanwhile. Raises Refused while the run is active here or is on a
-    server, LaunchError if the connection is lost (may be retried)."""
+    process may use the run meanwhile; `progress` receives bytes done and in total. Raises Refused
+    while the run is active here or is on a server, LaunchError if the connection is lost (retry
+    it)."""
     if record := read_record(run):
         raise Refused.of(
             "run.elsewhere", f"This run is on {record.host}.", "Move it to this machine first."

@@ -45,8 +45,8 @@ def apply_labels(
     labels: Sequence[Label],
     to_person: JudgeToPerson,
 ) -> list[Trajectory]:
-    """Return a group's trajectories with scores and rewards as these labels, oldest first, make
-    them, whatever labels they had. `to_person` maps judge scores to a person's."""
+    """Return a group's trajectories with the scores and rewards that result from these labels,
+    oldest first, instead of any earlier ones. `to_person` maps judge scores to a person's."""
     bare = [without_labels(one) for one in siblings]
     words = [word for label in labels for word in label.words]
     ruling = [word for label in labels if label.effect != "none" for word in label.words]

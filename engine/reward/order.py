@@ -79,8 +79,7 @@ def scores_in_order(
     scores: Scores, layers: Sequence[Sequence[str]], span: Span = UNIT
 ) -> dict[str, float]:
     """Nearest scores with each layer (trajectory ids, best first) a gap above the next and equal
-    scores within a layer. Unscored trajectories get the score of their layer. `span` has bounds and
-    gap."""
+    scores within a layer. Unscored trajectories get that of their layer. `span`: bounds and gap."""
     known = {name: score for name, score in scores.items() if score is not None}
     levels: list[float] = []
     masses: list[float] = []

@@ -301,8 +301,7 @@ async def _keep_short(log: Path) -> None:
 
 
 def end_processes(processes: list[psutil.Process]) -> None:
-    """Kill the processes that still run and wait for their end; a process is identified by PID and
-    start time."""
+    """Kill processes that still run, identified by PID and start time, and wait for their end."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

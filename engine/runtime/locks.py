@@ -42,9 +42,9 @@ def lock_descriptor(descriptor: int, wait_s: float | None = 0.0, *, shared: bool
 
 
 def take_lock(file: Path, wait_s: float | None = 0.0, holder: str = "") -> int:
-    """Create and lock a file (mode 0600, never a link); returns its descriptor, and closing that
-    releases the lock. `wait_s` as in `lock_descriptor`. `holder` is written into the file. Raises
-    Busy, OSError."""
+    """Create and lock a file (mode 0600, never a link), waiting up to `wait_s` seconds (None:
+    without a limit); returns its descriptor, and closing that releases the lock. `holder` is
+    written into the file. Raises Busy, OSError."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if not lock_descriptor(descriptor, wait_s):

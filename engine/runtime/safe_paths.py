@@ -28,7 +28,8 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def make_parents(folder: Path, target: Path) -> None:
-    """Create the parent folders of a path from `inside`. Raises Refused as `inside` does."""
+    """Create the parent folders of `target`, a path below `folder`. Raises Refused like
+    `inside`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     inside(folder, target.relative_to(folder.resolve()).as_posix())
 
@@ -44,5 +45,5 @@ def outside(name: str, why: str) -> Refused:
     return Refused.of(
         "sync.outside",
         f"{name[:200]!a} is outside its folder or not a safe name: {why}.",
-        "Nothing was written. If the server is yours, check what runs there.",
+        "Nothing was written. If the server is yours, check its processes.",
     )

@@ -86,8 +86,7 @@ def json_list(values: Any) -> Response:
 
 def json_lines(values: AsyncGenerator[BaseModel, None], touch: Callable[[], None]) -> Response:
     """Response that streams values as JSON lines. A disconnected client closes the generator.
-    `touch` is called for each value. An AtelierError becomes the last line, since the response has
-    begun."""
+    `touch` is called for each value. An AtelierError becomes the last line."""
 
     async def lines() -> AsyncIterator[bytes]:
         try:

@@ -86,7 +86,7 @@ class Connections:
             del self._by_address[one.client]
 
     def prove(self, scope: Scope) -> None:
-        """Move the connection of an authenticated request out of the limit for unproven ones."""
+        """Exempt the connection of an authenticated request from the limit on other connections."""
         one = self._by_address.get(scope.get("client"))
         if one is not None and one in self._unproven:
             del self._unproven[one]
@@ -184,7 +184,7 @@ class Repeated(logging.Filter):
 
 
 def count_repetitions() -> None:
-    """Install the filter of repeated messages on the loggers of the server."""
+    """Make the server's loggers pass a repeated message only once in a while, with its count."""
     once = Repeated()
     for name in ("uvicorn.error", "asyncio", logger.name):
         logging.getLogger(name).addFilter(once)

@@ -42,8 +42,7 @@ class Broadcast:
         return sum(map(len, self._subscribers.values()))
 
     def announce(self, run_id: str, tick: BaseEvent | None) -> None:
-        """Pass a progress tick to the subscribers of a run; with `tick` None, tell them that stored
-        events are new."""
+        """Pass a progress tick to a run's subscribers; None tells them of new stored events."""
         self._loop.call_soon_threadsafe(self._announce, run_id, tick)
 
     def close(self) -> None:

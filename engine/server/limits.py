@@ -186,8 +186,7 @@ async def refuse(
     headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> None:
     """Respond with an error without calling the routes: in OpenAI's form at the gateway, with an
-    empty body where `problem` is None. A connection whose request has a body is closed
-    afterwards."""
+    empty body if `problem` is None. A connection whose request has a body is then closed."""
     body = _body(scope, problem)
     kept = [
         (b"content-length", str(len(body)).encode()),

@@ -18,7 +18,7 @@ LEFT = (ABOUT, "__pycache__", "runs", "*.db")
 
 
 def samples() -> list[Sample]:
-    """Return all samples in display order."""
+    """Return all sample projects in display order."""
     folders = sorted(folder for folder in SAMPLES.iterdir() if (folder / ABOUT).is_file())
     return sorted((_about(folder) for folder in folders), key=lambda sample: sample.place)
 

@@ -93,8 +93,7 @@ def check_addresses(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> None:
     """Check all addresses of a run: judges, trackers, and the models `providers` that an evaluation
-    compares. `more` are further confirmed addresses. Raises ConfigError for the first unconfirmed
-    one."""
+    compares. `more` are further confirmed addresses. Raises ConfigError for one that is not."""
     if problems := address_problems(config, providers, more):
         raise ConfigError(problems[0])
 
@@ -102,7 +101,8 @@ def check_addresses(
 def address_problems(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> list[Problem]:
-    """Problems of the addresses that `check_addresses` would check, with its arguments."""
+    """Problems of unconfirmed addresses of a run: judges, trackers, and the models `providers` that
+    an evaluation compares. `more` are further confirmed addresses."""
     found: list[Problem] = []
     judges = config.judge.models if config.judge.enabled else ()
     sections: list[tuple[str, JudgeConfig | EvaluateConfig, Iterable[str]]] = [

@@ -75,7 +75,7 @@ def open_regular(file: Path, follow: bool = True) -> BinaryIO:
 
 
 def file_problems(project: Path, config: ProjectConfig) -> list[Problem]:
-    """Problems of the files that the settings name."""
+    """Problems of the files that the project's settings name, if they may not be read."""
     found = []
     for setting, name in named_files(config):
         try:
@@ -86,7 +86,7 @@ def file_problems(project: Path, config: ProjectConfig) -> list[Problem]:
 
 
 def check_files(project: Path, config: ProjectConfig) -> None:
-    """Raises ConfigError for the first file of the settings that may not be read."""
+    """Raise ConfigError for the first file named in the settings that may not be read."""
     if problems := file_problems(project, config):
         raise ConfigError(problems[0])
 

@@ -51,7 +51,7 @@ def trust_run(folder: Path) -> None:
 
 def is_trusted(project: Path) -> bool:
     """Whether the person trusts this folder; another folder at the same path is not trusted. Raises
-    Refused if the record is unreadable."""
+    Refused if the stored confirmations are unreadable."""
     project = project.resolve()
     known = read_record().folders.get(str(project))
     return known is not None and known == folder_identity(project)

@@ -39,7 +39,7 @@ def trust_folder() -> Path:
 
 
 def read_record() -> Record:
-    """Current confirmations; empty if there is no file. Raises Refused if it is unreadable."""
+    """Stored confirmations of trust; empty if there is no file. Raises Refused if unreadable."""
     file = trust_folder() / FILE
     try:
         return Record.model_validate_json(file.read_bytes())
@@ -57,8 +57,7 @@ def read_record() -> Record:
 
 @contextlib.contextmanager
 def edit_record() -> Iterator[Record]:
-    """Record to be changed in the block, saved at its end. Raises Refused if it cannot be read or
-    written."""
+    """Confirmations of trust, to be changed in the block and saved at its end. Raises Refused."""
     folder = trust_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

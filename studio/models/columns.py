@@ -39,7 +39,7 @@ class ColumnsModel(PagedModel[R, Q]):
         return head(titles, right, section, orientation, role)
 
     def cell(self, record: R, column: int, role: int) -> Any:
-        """Return text and alignment of a cell; other roles are delegated to `look`."""
+        """Return a cell's text or alignment; for other Qt roles, the result of `look`."""
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             return self.columns[column].words(record)
         if role == Qt.ItemDataRole.TextAlignmentRole:
@@ -47,7 +47,8 @@ class ColumnsModel(PagedModel[R, Q]):
         return self.look(record, self.columns[column].title, role)
 
     def look(self, record: R, title: str, role: int) -> Any:
-        """Return tone, icon or drawn value of a cell for a role, by the title of its column."""
+        """Return colour, icon or painted value of a cell for a Qt role; `title`: its column's
+        title."""
         raise NotImplementedError
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:

@@ -48,12 +48,12 @@ class DraftTableModel(RowsModel[DraftRow]):
         return [row.now for row in self.rows if row.keep]
 
     def begin(self) -> None:
-        """Start another draft with an empty table."""
+        """Clear the table, before another draft of scenarios is generated."""
         self._deleted.clear()
         self.set_rows([])
 
     def take(self, scenarios: Sequence[DraftScenario]) -> None:
-        """Show all scenarios generated so far; rows added by a person stay at the end."""
+        """Show all `scenarios` generated so far; rows added by a person stay at the end."""
         rows_by_input = {row.written.input: row for row in self.rows if row.written}
         rows = [
             _renewed(rows_by_input.get(one.input), one)

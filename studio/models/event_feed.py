@@ -63,7 +63,7 @@ class Feed(QObject):
         self._hosts.connect(self.hosts_changed, queued)
 
     def set_link(self, state: LinkState) -> None:
-        """Set and emit the state of the engine connection from the GUI thread, such as starting."""
+        """Set a connection state known to the window itself, such as "starting"."""
         self._take_link(state)
 
     # Called by the pump in its thread

@@ -14,7 +14,7 @@ from studio.theme.item_roles import ICON_ROLE
 
 
 def group_words(group: GroupSummary) -> str:
-    """Describe a group by its step, then its number of unscored trajectories or "no signal"."""
+    """Describe a group: its step, and the number of unscored trajectories or "no signal"."""
     place = (
         f"Step {group.step}" if group.split == "train" else f"Validation after step {group.step}"
     )

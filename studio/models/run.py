@@ -53,7 +53,7 @@ class RunModel(QObject):
         return parent.name if parent else ""
 
     def parent_series(self, name: str) -> tuple[Floats, Floats]:
-        """Return steps and values of a metric of the parent run; both empty if there are none."""
+        """Return steps and values of a metric of the parent run; empty if there are none."""
         series = self.origin.series.get(name) if self.origin else None
         if series is None:
             return np.empty(0), np.empty(0)

@@ -15,7 +15,7 @@ SHARP = 0.1
 
 
 def change(value: float | None) -> str:
-    """Format a change of a rate between −1 and 1: "+12 %", "−3 %"; None is a dash."""
+    """Format a change of a rate from 0 to 1: "+12 %", "−3 %"; None gives a dash."""
     if value is None:
         return "–"
     return f"{'+' if value > 0 else '−' if value < 0 else ''}{formatting.percent(abs(value))}"

@@ -20,8 +20,7 @@ ROUNDING = 1e-6
 
 
 def read_jsonl(text: str, name: str = "") -> tuple[list[Row], list[Problem]]:
-    """Parse JSON Lines into objects, with one problem per invalid line; `name` is the file name in
-    the problems."""
+    """Parse JSON Lines into objects, with one problem per invalid line; `name`: the file's name."""
     rows: list[Row] = []
     problems: list[Problem] = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -54,8 +53,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def is_of(curve: ScenarioCurve, row: Row) -> bool:
-    """Return whether a measurement is of this scenario row: its title is a text in the row, its
-    start if the title was cut."""
+    """Return whether a measurement is of this row: its title, maybe cut, is still a text in it."""
     title, cut = curve.title.removesuffix("…"), curve.title.endswith("…")
     texts = [" ".join(value.split()) for value in row.values() if isinstance(value, str)]
     if cut:
@@ -145,7 +143,7 @@ class ScenarioTableModel(QAbstractTableModel):
             self.dataChanged.emit(self.index(0, place), self.index(len(self.rows) - 1, place))
 
     def before(self, row: int) -> ScenarioCurve | None:
-        """Return the untrained model's statistics of a row; None if not measured in this form."""
+        """Return the untrained model's statistics of a row; None if its current text has none."""
         curve = self._measured(row)
         return curve if curve and is_of(curve, self.rows[row]) else None
 
@@ -176,8 +174,7 @@ class ScenarioTableModel(QAbstractTableModel):
         self.edited.emit()
 
     def put(self, row: int, key: str, value: Any) -> None:
-        """Set the value of a cell (None removes the key) and emit `edited`; called by the undo
-        commands."""
+        """Set the value of a key in a row; None removes the key."""
         changed = dict(self.rows[row])
         if value is None:
             changed.pop(key, None)

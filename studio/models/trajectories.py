@@ -23,7 +23,7 @@ def state_words(record: TrajectorySummary) -> str:
 
 
 def label_words(kinds: Sequence[str]) -> str:
-    """Describe the labels of a trajectory by their kinds: "best, gold"."""
+    """Describe the labels of a trajectory, given by keys such as `best`: "best, gold"."""
     return ", ".join(KIND_WORDS.get(kind, kind) for kind in kinds)
 
 

@@ -43,8 +43,8 @@ def difference(mine: str, theirs: str) -> str:
 
 
 async def choose(parent: QWidget, name: str, mine: str, theirs: str) -> Answer:
-    """Ask which text of the file `name` to keep: `mine` (unsaved) or `theirs` (on disk). Returns
-    "mine", "file" (theirs), or "" for Cancel."""
+    """Ask which text of file `name` to keep: unsaved (`mine`) or stored (`theirs`); returns `mine`,
+    `file`, or an empty string for Cancel."""
     title = f"{name} was changed by another program"
     words = "You have unsaved changes to the same file. Keep my changes overwrites the file."
     field: DifferenceField | None = None

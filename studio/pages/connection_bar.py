@@ -84,8 +84,8 @@ def judge_waits(state: RunState) -> bool:
 def away_spans(
     view: HostView, since: float | None, run: RunSummary, waits: bool, now: float
 ) -> list[Span]:
-    """Build the notice for a disconnected server: the time `since` (Unix seconds; None: the run's
-    last change) and, if `waits`, that judge calls wait for this machine."""
+    """Build the notice that a run's server is disconnected `since` a time (None: unknown; Unix
+    seconds). `waits`: its judge calls wait for the connection."""
     name = view.spec.name
     if since is not None:
         begin = f"{name} is disconnected since {_clock(since)}"

@@ -16,8 +16,7 @@ class OfferLine(QHBoxLayout):
         self._offers: tuple[Offer, ...] = ()
 
     def show_offers(self, offers: tuple[Offer, ...], about: str) -> list[Button]:
-        """Show the buttons of the row named `about`. Returns the new buttons, or an empty list if
-        the offers are unchanged."""
+        """Show a button per offer, for the row `about`; returns new buttons, or [] if unchanged."""
         if offers == self._offers:
             return []
         self._offers = offers

@@ -107,7 +107,7 @@ def labelled_of(state: RunState, step: int) -> tuple[int, int]:
 
 
 def review_words(review: ReviewOpened, labelled: tuple[int, int], now: float) -> list[Span]:
-    """Build the notice; `labelled` is from `labelled_of`, `now` in Unix seconds."""
+    """Build the notice of a review; `labelled`: labelled and all groups, `now`: Unix seconds."""
     spans = [Span(f"Step {review.step} waits for your review", "text", 600)]
     if review.until is not None:
         left = max(0.0, review.until - now)

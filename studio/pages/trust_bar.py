@@ -30,7 +30,7 @@ UNTRUSTED = "This project is not trusted. None of its code runs and nothing is s
 
 
 def confirmation_of(problem: Problem) -> Confirmation | None:
-    """Return the confirmation that resolves a refusal, or None."""
+    """Return what the user has to confirm to resolve a refusal; None if that cannot resolve it."""
     if problem.code not in CODES:
         return None
     try:
@@ -77,7 +77,7 @@ class TrustBar(QWidget):
         self.hide()
 
     def show_confirmation(self, wanted: Confirmation | None, words: str) -> None:
-        """Show the missing confirmation in the bar, described by `words`; None hides the bar."""
+        """Show in the bar what the user has to confirm, as `words`; None hides the bar."""
         self.setVisible(wanted is not None)
         if wanted is not None:
             self._words.set_words(words)

@@ -131,8 +131,8 @@ class Question(QDialog):
 async def ask(
     parent: QWidget, title: str, words: str, choices: Sequence[Choice], field: Field | None = None
 ) -> tuple[str | None, Any]:
-    """Ask a question in a dialog, with an optional field. Returns the key of the chosen button
-    (None: Escape) and the value of the field (None: no field)."""
+    """Ask a question; return the key of the chosen button (None: Escape) and the value of the input
+    `field` (None: no field)."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[tuple[str | None, Any]] = loop.create_future()
     question = Question(parent, title, words, choices, field)

@@ -131,7 +131,7 @@ class Hosts(QObject):
     def act(
         self, name: str, action: HostAction, done: Done | None = None, failed: Failed | None = None
     ) -> None:
-        """Send an action to a server; then `done(result)` or `failed(problem)` is called."""
+        """Perform an action on the server `name`, then call `done` or `failed`."""
         self.tasks.run(f"{action} {name}", self._act(name, action), done, failed)
 
     async def _act(self, name: str, action: HostAction) -> None:
@@ -141,8 +141,7 @@ class Hosts(QObject):
             self.changed.emit()
 
     def add(self, spec: HostSpec, done: Done | None = None, failed: Failed | None = None) -> None:
-        """Add a server or change its settings, and connect to it; then `done(result)` or
-        `failed(problem)` is called."""
+        """Add a server or change its settings, and connect to it; then call `done` or `failed`."""
         self.tasks.run(f"add {spec.name}", self._add(spec), done, failed)
 
     async def _add(self, spec: HostSpec) -> None:
@@ -150,7 +149,7 @@ class Hosts(QObject):
         await self._act(spec.name, "connect")
 
     async def answer(self, name: str, question: Question, value: str | None) -> None:
-        """Answer an SSH prompt; None cancels. Raises Refused if it is no longer waiting."""
+        """Answer an SSH prompt; None cancels it. Raises Refused if it no longer waits for one."""
         await self._link.client.answer_host(name, Answer(question=question.id, value=value))
 
     # Start of runs

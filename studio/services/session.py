@@ -187,8 +187,7 @@ class Session(QObject):
             self.place_wanted.emit("run" if living and place == "setup" else place)
 
     def create_project(self, folder: str, sample: str | None) -> None:
-        """Create a project in `folder`, from a sample (None: the template), and show its Setup
-        page."""
+        """Create a project in `folder` from a sample (None: a small template), and show it."""
 
         async def create() -> None:
             request = CreateProject(folder=folder, sample=sample)
@@ -268,17 +267,16 @@ class Session(QObject):
         show: bool = True,
         lend: bool = False,
     ) -> None:
-        """Start a run of the open project with its current settings, on the project's server.
-        `overrides`: setting → value for this run only; `show` opens the run's page; `lend` passes
-        the judges' API keys to that server."""
+        """Start a run of the open project on the project's server, and open its page if `show`;
+        `overrides`: setting → value. `lend` passes the judges' API keys to that server."""
         request = StartRun(
             project=self.project.path, kind=kind, overrides=overrides or {}, queue=True
         )
         self.start_run(request.model_copy(update={"lend_keys": lend}), show)
 
     def start_run(self, request: StartRun, show: bool = True, failed: Failed | None = None) -> None:
-        """Start a run, or queue it if the device is busy. Ignored while another one is starting.
-        `show` opens the run's page; `failed(problem)` replaces the general notification."""
+        """Start a run, or queue it if the device is busy; `show` opens its page. Ignored while
+        another one is starting."""
         if not self.tasks.busy("train"):
             host = self.place_of(request)
             request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
@@ -326,7 +324,7 @@ class Session(QObject):
         self.runs_changed.emit()
 
     async def lend_keys(self, others: Sequence[str] = ()) -> None:
-        """Pass the API keys of the project's judges and trackers, and of models `others`."""
+        """Pass the API keys of the project's judges and trackers, and of the models `others`."""
         if problem := await key_lending.lend(self.client, self._config, others):
             self.problem_raised.emit(problem)
 
@@ -335,7 +333,7 @@ class Session(QObject):
         return self.project.view.config if self.project.view else None
 
     def track(self) -> None:
-        """Send data of the selected run that they lack to the trackers of the open project."""
+        """Send the project's trackers the data of the selected run that they lack."""
 
         async def send(client: EngineClient) -> None:
             await key_lending.lend_to_trackers(client, self._config)
@@ -347,8 +345,8 @@ class Session(QObject):
         self, action: str, steps: int | None = None, run_id: str = "", rubric: str = ""
     ) -> None:
         """Send a command to a run (empty id: the selected one): pause, continue, reviewed,
-        use_rubric (with `rubric`, its text), stop_after_step, stop_now, resume, extend (to `steps`
-        in total), keep. The commands of a run are sent in order."""
+        use_rubric (text `rubric`), stop_after_step, stop_now, resume, extend (to `steps` in all),
+        keep."""
         wanted = run_id or self.run.run_id
         fields = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
         order = Command.model_validate(fields)

@@ -155,8 +155,8 @@ def key_name(name: str, question: Question) -> str:
 
 
 def question_words(question: Question, was_wrong: bool = False) -> str:
-    """Return the text of the dialog; text sent by the server is shown verbatim. `was_wrong`: a
-    stored secret was refused."""
+    """Return the text of a prompt's dialog; server text is verbatim. `was_wrong`: the stored secret
+    was rejected and deleted."""
     via = f", reached through {question.via}" if question.via else ""
     prompt = question.prompt[:LONGEST].strip()
     if question.kind == "host_key":

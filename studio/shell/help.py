@@ -59,8 +59,7 @@ class PageListModel(RowsModel[Page | str]):
     columns = ("Page",)
 
     def show_pages(self, pages: list[Page], grouped: bool) -> None:
-        """Replace all rows by the pages in the given order; `grouped` puts a title before each
-        group."""
+        """Replace all rows by pages, with headings of their groups if `grouped`, in this order."""
         rows: list[Page | str] = []
         group = ""
         for page in pages:

@@ -50,7 +50,7 @@ def parse_tokens(path: Path) -> Tokens:
 
 
 def reward_token(reward: float, low: float, high: float) -> str:
-    """Return the colour token of a reward on a ramp from `low` to `high`."""
+    """Return the theme colour of a reward on a scale from `low` to `high`."""
     share = (reward - low) / (high - low) if high > low else 0.5
     return f"reward-{min(REWARD_STEPS - 1, max(0, int(share * REWARD_STEPS)))}"
 

@@ -16,19 +16,19 @@ Margins = int | tuple[int, int, int, int]
 def hbox(
     *parts: Part, parent: QWidget | None = None, margins: Margins = 0, spacing: int | None = None
 ) -> QHBoxLayout:
-    """Lay out parts from left to right; without `spacing` in pixels, the style's is used."""
+    """Lay out widgets, layouts or gaps (px) in a row; `spacing` None is the style's, in pixels."""
     return _filled(QHBoxLayout(parent) if parent else QHBoxLayout(), parts, margins, spacing)
 
 
 def vbox(
     *parts: Part, parent: QWidget | None = None, margins: Margins = 0, spacing: int | None = None
 ) -> QVBoxLayout:
-    """Lay out parts from top to bottom; see `hbox`."""
+    """Lay out parts from top to bottom; arguments as in `hbox`."""
     return _filled(QVBoxLayout(parent) if parent else QVBoxLayout(), parts, margins, spacing)
 
 
 def add(box: QBoxLayout, *parts: Part) -> None:
-    """Append parts to a layout."""
+    """Append widgets, layouts, gaps (pixels) or stretches to a layout."""
     for part in parts:
         inner, stretch = part if isinstance(part, tuple) else (part, 0)
         if isinstance(inner, QWidget):

@@ -43,7 +43,8 @@ class Work(NamedTuple):
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
     """Compare tree attention with a dense mask in float64, in all precisions and with and without a
-    sliding window; fails if an output or gradient differs by more than its tolerance."""
+    sliding window; fails if an output or gradient differs by more than its tolerance. `say`
+    receives progress."""
     device = pick_device()
     forest = grow(Work(96, 40, 6).sequences)
     kinds = dict.fromkeys((torch.float32, pick_dtype("auto", device)))

@@ -35,8 +35,8 @@ NAMES = {"atelier": "Atelier", "trl_best": "TRL, best", "trl_defaults": "TRL, de
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare the step times of Atelier and TRL in the mode of the job (`replay` or `live`). No
-    ratio fails the check. Raises BenchError if TRL ends early."""
+    """Compare the step times of Atelier and TRL in the mode of the job (`replay` or `live`); `say`
+    receives progress. No ratio fails the check. Raises BenchError if TRL ends early."""
     mode: Mode = job.arguments["mode"]
     shapes = QUICK if job.quick else ON_PROCESSOR if job.on_processor else ON_CARD
     served = mode == "live" and job.vllm and not job.on_processor and job.trl == sys.executable

@@ -40,7 +40,7 @@ Gradients = dict[str, Tensor]
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
     """Compare adapter gradients from prefix trees with those from padded rows by transformers and
-    PEFT; fails if a difference exceeds its tolerance."""
+    PEFT; fails if a difference exceeds its tolerance. `say` receives progress."""
     model, device = Path(job.model), pick_device()
     batch = work(plain_tokens(model))
     needed = 4 * 1.5 * shape_counts(model)["parameters"]
@@ -98,7 +98,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 def work(words: list[int]) -> TrainBatch:
-    """Groups of random tokens out of `words`, with unequal lengths and advantages of both signs."""
+    """Groups of unequal lengths of random token ids from `words`, with advantages of both signs."""
     chance = random.Random(0)
     items = []
     for _ in range(GROUPS):
@@ -119,7 +119,7 @@ def work(words: list[int]) -> TrainBatch:
 
 def by_trees(model: str, dtype: str, batch: TrainBatch) -> tuple[Gradients, Gradients]:
     """Return gradients by the trainer of Atelier, and the randomly initialised adapter they belong
-    to. `model` is a folder."""
+    to. `model` is a folder, `dtype` the precision of its weights."""
     config = ModelConfig(name=model, dtype=dtype)  # type: ignore[arg-type]
     loaded = LoraModel(PolicySpec(model_path=model, model=config, seed=0, batch_tokens=4096))
     generator = torch.Generator().manual_seed(1)

@@ -18,7 +18,8 @@ CLOCKS = {"graphics": pynvml.NVML_CLOCK_SM, "memory": pynvml.NVML_CLOCK_MEM}
 
 
 def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Measure matrix products and memory; fails if torch cannot use a GPU that the driver lists."""
+    """Measure matrix products and memory; fails if torch cannot use a GPU that the driver lists.
+    `say` receives progress."""
     device = pick_device()
     if device.type == "cpu" and not job.on_processor:
         return Outcome(

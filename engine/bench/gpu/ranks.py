@@ -22,7 +22,8 @@ REPEATS = 3
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Compare gradients of one trainer and two parallel ones; fails if they differ too much."""
+    """Compare gradients of one trainer process with those of two in parallel; fails if they differ
+    too much. `say` receives progress."""
     shape = QUICK_SHAPE if job.quick or job.on_processor else SHAPE
     batch = prompts(shape, plain_tokens(Path(job.model)), 0)
     attempts: list[Attempt] = []

@@ -8,8 +8,8 @@ from engine.bench.gpu.report import Table, gib, plain, rate, seconds, share, tim
 def tables(
     name: str, facts: Mapping[str, str], figures: Mapping[str, float], note: str
 ) -> list[Table]:
-    """Tables of the run `name`: times, speed, exactness, memory and judge. A missing figure is a
-    dash; `note` is shown below the table of exactness."""
+    """Tables of the run `name` from its measured `figures`, by name (a missing one is a dash), and
+    `facts` (`trainer` and `sampler`, as text). `note` is shown below the table of exactness."""
 
     def row(**kinds: object) -> list[str]:
         return [show(figures.get(key)) for key, show in kinds.items()]  # type: ignore[operator]

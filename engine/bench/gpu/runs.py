@@ -84,8 +84,8 @@ class RunOutcome:
 
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Train a few steps of the sample project that the job names; fails if the run fails, nothing
-    is trained, or a rollout is unscored."""
+    """Train a few steps of the sample project that the job names; `say` receives progress. Fails if
+    the run fails, nothing is trained, or a rollout is unscored."""
     workspace = Path(job.scratch) / "workspace"
     project = workspace / job.arguments["sample"]
     overrides = settings(job)
@@ -109,7 +109,7 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Return the job's changes to its sample's settings, by dotted key."""
+    """Return the changes that the job makes to its sample project's settings, by dotted key."""
     sample = job.arguments["sample"]
     backend = {f"backend.{key}": job.arguments[key] for key in ("trainer", "sampler", "weights")}
     model = {"model.name": job.model, "model.max_context": 512}

@@ -24,7 +24,7 @@ of gradients; weights would hide differences, since AdamW normalises the size of
 
 async def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
     """Compare log-probs of sampled tokens by sampler and trainer; fails if the mean gap exceeds the
-    tolerance of a run."""
+    tolerance of a run. `say` receives progress."""
     native = str(pick_dtype("auto", pick_device())).removeprefix("torch.")
     gaps = {dtype: await _gaps(job, dtype, say) for dtype in dict.fromkeys(("float32", native))}
     means = {dtype: statistics.fmean(found) for dtype, found in gaps.items()}
@@ -78,7 +78,7 @@ async def _gaps(job: Job, dtype: str, say: Callable[[str], None]) -> list[float]
 
 async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
     """Make the same updates in two fresh processes; fails if the results differ by more than
-    REPEATED (on the CPU: at all)."""
+    REPEATED (on the CPU: at all). `say` receives progress."""
     shape = QUICK_SHAPE if job.quick else SHAPE
     attempts: list[Attempt] = []
     folders = []

@@ -48,7 +48,8 @@ async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> i
 def request_of(
     arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
 ) -> StartEvaluation:
-    """Request for an evaluation. Raises ConfigError for an invalid teacher or selection rule."""
+    """Request to evaluate the teacher model in `arguments`, with `overrides` (dotted key → value)
+    of settings. Raises ConfigError for an invalid teacher or selection rule."""
     if "/" not in arguments.teacher:
         raise ConfigError.of(
             "config.no_teacher",

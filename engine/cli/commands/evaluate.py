@@ -67,7 +67,7 @@ async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> 
 async def providers_of(
     client: EngineClient, project: Path, arguments: argparse.Namespace
 ) -> list[str]:
-    """Provider models that need API keys: those named, or those of the resumed evaluation."""
+    """Provider models that need API keys: those in `arguments`, or of the resumed evaluation."""
     names = list(arguments.model)
     if arguments.resume:
         runs = await client.runs(str(project))
@@ -79,7 +79,8 @@ async def providers_of(
 def request_of(
     arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
 ) -> StartEvaluation:
-    """Request for an evaluation. Raises ConfigError if a file is unreadable."""
+    """Request for the evaluation in `arguments`, with `overrides` (dotted key → value) of settings.
+    Raises ConfigError if a file is unreadable."""
     source = arguments.scenarios
     if source not in SPLITS:
         source = str(Path(source).expanduser().resolve())

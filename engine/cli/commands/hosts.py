@@ -205,8 +205,7 @@ def show_report(report: HostReport) -> None:
 async def act(
     client: EngineClient, name: str, action: str, done: Callable[[HostView], bool]
 ) -> HostView:
-    """Request a server action and wait until `done` accepts the state. Raises Refused on
-    failure."""
+    """Request a server action; wait until `done` accepts the state. Raises Refused if it fails."""
     listed = await client.act_on_host(name, ActOnHost.model_validate({"action": action}))
     progress, started_at = Progress(), time.monotonic()
     while True:

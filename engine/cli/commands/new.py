@@ -136,7 +136,7 @@ async def _watch(ticks: object, wanted: DescribeTask, as_json: bool) -> DraftTic
             have = len(one.draft.scenarios)
             progress.show(
                 f"{have:4} of {wanted.count}  ${one.spent_usd:.4f} spent, "
-                f"at most ${one.next_usd:.4f} next  {one.words}"
+                f"next request at most ${one.next_usd:.4f}  {one.words}"
             )
     finally:
         progress.clear()

@@ -47,8 +47,8 @@ async def tune(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
 
 
 def data_of(arguments: argparse.Namespace, project: Path) -> dict[str, Any]:
-    """Setting for the file in `--data`; empty without it. Raises ConfigError if a remote server
-    would not have the file."""
+    """Override of the setting for the file in `--data`; empty without it. Raises ConfigError if a
+    remote server would not have the file."""
     if not arguments.data:
         return {}
     given = Path(arguments.data).expanduser()

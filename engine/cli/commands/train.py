@@ -84,7 +84,8 @@ async def begin(
     overrides: dict[str, Any],
     kind: TrainingKind,
 ) -> RunSummary:
-    """Start a run of this kind with the command's options, or resume that of `--resume`."""
+    """Start a run of this kind with the options in `arguments` and `overrides` (dotted key → value)
+    of settings, or resume that of `--resume`."""
     if arguments.resume:
         return await resume(client, project, arguments.resume, getattr(arguments, "steps", None))
     if arguments.host:

@@ -86,8 +86,8 @@ def write_gguf(
     stops: list[int],
     progress: Progress,
 ) -> None:
-    """Write `model.gguf` with the adapter merged, with one tensor in memory at a time. `stops` are
-    stop token ids."""
+    """Write `model.gguf` with the adapter merged, with one tensor in memory at a time. `title` is
+    the model's name in the file, `stops` are stop token ids."""
     names = TensorNames(base.folder)
     with contextlib.closing(
         GGUFWriter(folder / FILE, gguf.MODEL_ARCH_NAMES[names.kind.arch])

@@ -197,9 +197,8 @@ NEEDED = ("apsw", "starlette", "uvicorn", "psutil")
 
 
 def engine_python(given: str | None) -> str | None:
-    """Python that starts an engine: `given`, or an environment variable, or that of the chosen
-    engine or of the checkout; None if this Python can start one. Raises LaunchError if none
-    exists."""
+    """Python that starts an engine: `given`, or that of an environment variable, of the chosen
+    engine or of the checkout; None if this Python can. Raises LaunchError if none exists."""
     if named := given or os.environ.get(VARIABLE):
         return named
     if all(find_spec(name) for name in NEEDED):

@@ -82,7 +82,7 @@ OWN = "atelier"
 
 def training_metrics(ours: Mapping[str, float], skipped: bool, updates: int) -> dict[str, float]:
     """Metrics of a step for ART, from Atelier's (`ours`): under ART's names if they exist, else
-    under `atelier/`. `updates` is the number of updates unless the step was `skipped`."""
+    under `atelier/`. The number of gradient steps is `updates`, or 0 if the step was `skipped`."""
     known = {
         name: value for name, value in art_metrics(ours).items() if name.startswith(OURS_TO_SAY)
     }

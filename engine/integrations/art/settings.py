@@ -112,9 +112,9 @@ trainer, whose learning rate and schedule ART overrides in every step."""
 def settings_of(
     model: Any, client_config: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return settings for a new run from those of an ART model, and a sentence for every key
-    without effect, those of `client_config` included. Raises ConfigError for a key that would
-    change the result and is not supported."""
+    """Return settings for a new run from those of an ART model, and a message for every ignored
+    key, those of `client_config` included. Raises ConfigError for a key that would change the
+    result and is not supported."""
     settings: dict[str, Any] = {}
     notes: list[str] = []
     for section, values in (model._internal_config or {}).items():

@@ -64,7 +64,7 @@ INSTEAD = {
     "max_negative_advantage_importance_sampling_weight": "Use epsilon_high to bound the ratio.",
     "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" clips tokens outside the range.',
     "kimi_k2_tau": "Leave it out; kl_penalty_coef keeps the policy near the base model.",
-    "allow_training_without_logprobs": "Use the choices unchanged: all have log-probs.",
+    "allow_training_without_logprobs": "Leave it out: every choice of Atelier has log-probs.",
     "scale_learning_rate_by_reward_std_dev": "Scale learning_rate in the script.",
     "num_trajectories_learning_rate_multiplier_power": "Scale learning_rate in the script.",
 }
@@ -79,8 +79,8 @@ NO_MATTER = {
 
 
 def algorithm_of(knobs: TrainArguments) -> tuple[Algorithm, list[str]]:
-    """Return the algorithm that ART's arguments of `train` ask for, and a sentence for each one
-    without effect. Raises ConfigError for an unsupported argument."""
+    """Return the algorithm that ART's arguments of `train` ask for, and a message for each ignored
+    argument. Raises ConfigError for an unsupported one."""
     for name, hint in INSTEAD.items():
         if getattr(knobs, name) != _default(name) and not _is_gspo(knobs, name):
             raise ConfigError.of(

@@ -22,8 +22,7 @@ class Conversation(NamedTuple):
 
 
 def message_of(data: dict[str, Any]) -> Message:
-    """Message from one in the OpenAI format; missing content is empty, and content parts are joined
-    as text."""
+    """Message from one in the OpenAI format; content parts are joined as text, none is empty."""
     content = data.get("content") or ""
     if isinstance(content, list):
         content = "".join(_part(part) for part in content)
@@ -54,8 +53,9 @@ def tools_of(data: Any) -> list[dict[str, Any]]:
 def conversations_of_calls(
     exchanges: dict[str, Any],
 ) -> tuple[list[Conversation], list[dict[str, Any]]]:
-    """Merge captured model calls (by API), ordered by end time, into conversations. A call whose
-    messages begin a later one is part of that. Also returns the tools of the last call."""
+    """Merge captured model calls (`exchanges`, by API), ordered by end time, into conversations; a
+    call whose messages begin a later one is part of that. Also returns the tools of the last
+    call."""
     foreign = [name for name in ("responses", "messages") if exchanges.get(name)]
     if foreign:
         raise ValueError(f"calls captured over the API of {foreign[0]} cannot be read yet")

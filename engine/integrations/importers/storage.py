@@ -89,7 +89,8 @@ class Import:
         self._validations: dict[int, Interval | None] = {}
 
     async def store(self, source: Source) -> int:
-        """Store all batches of a source, and the run's begin and end; returns their number."""
+        """Store a source's batches (training steps and validations), with begin and end of the run;
+        returns the number of batches."""
         start_s, count = time.monotonic(), 0
         await self._writer.say(RunStarted(spec=self._spec))
         for note in source.notes:

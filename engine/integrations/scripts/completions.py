@@ -104,7 +104,7 @@ class CompletionIndex:
         return found.completion if found else None
 
     def after(self, messages_digest: str) -> Completion | None:
-        """Newest completion whose messages and answer have this digest; None without one."""
+        """Newest completion after which the conversation has this digest; None without one."""
         return self.get(self._by_words.get(messages_digest, ""))
 
     def sampled_as(self, tokens: Sequence[str], logprobs: Sequence[float]) -> Completion | None:

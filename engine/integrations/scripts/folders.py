@@ -35,8 +35,8 @@ RANK, ALPHA = 8, 16
 
 
 def project_for(workspace: Path, request: OpenOutside) -> Path:
-    """Return the project folder of a script, created if missing. Raises Refused if a project with
-    an agent has that name, ModelError if the base model is missing."""
+    """Return the project folder of a script, created in `workspace` if missing. Raises Refused if a
+    project with an agent has that name, ModelError if the base model is missing."""
     folder = workspace / folder_name(request.project)
     if not (folder / FILE).exists():
         model = base_model(request.base_model)

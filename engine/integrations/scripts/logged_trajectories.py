@@ -24,9 +24,9 @@ OWN = ("val", "validation")
 async def store_logged(
     run: Run, request: LogOutside, logs: Logs, known: Completions, chat: ChatFormat
 ) -> None:
-    """Store what a script has logged, once per `request.key`; returns when it is committed. Groups
-    that are logged again for a step are appended to the stored ones. `known` has the completions
-    sampled for the script. Raises ConfigError for an invalid value."""
+    """Store what a script has logged, once per `request.key`, noted in `logs`; returns when
+    committed. Groups that are logged again for a step are appended to the stored ones. `known` has
+    the completions sampled for the script. Raises ConfigError for an invalid value."""
     async with logs.lock:
         clock = time.monotonic()
         again = logs.get(request.key)

@@ -36,14 +36,14 @@ class Cursor(BaseModel):
 
 def read_cursor(run: Path, name: TrackerName) -> Cursor | None:
     """Stored position up to which a run was sent to a tracker; None if there is none or it is
-    damaged. The run is then sent from the beginning; sinks skip duplicates where they can."""
+    damaged. The run is then sent from the beginning; trackers skip duplicates where they can."""
     with contextlib.suppress(OSError, ValidationError):
         return Cursor.model_validate_json(_file(run, name).read_text())
     return None
 
 
 def cursor_for(run: Path, name: TrackerName, target: str) -> Cursor:
-    """Stored cursor, or a new one if it belongs to another `target` (hash by `target_of`)."""
+    """Stored position of the run's tracker; a new one if `target` (hash by `target_of`) differs."""
     known = read_cursor(run, name)
     return known if known and known.target == target else Cursor(target=target)
 

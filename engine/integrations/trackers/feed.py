@@ -107,7 +107,7 @@ class Feed:
         self._kinds = TRACE_KINDS if self._traced else METRIC_KINDS
 
     async def run(self) -> None:
-        """Send events until the run has ended and all are sent, or nothing moved for a while."""
+        """Send events until the run has ended and all are sent, or sending stalls too long."""
         try:
             with hold_tracker(self.source.folder, self.name):
                 await self._send_all()

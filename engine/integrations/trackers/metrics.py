@@ -33,7 +33,7 @@ CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 
 def row_of(event: Event | UnknownEvent) -> Item | None:
-    """Item with values or run state to send for one event; None if there is nothing to send."""
+    """Values or run state that an event sends to a tracker; None if it sends nothing."""
     item = {"seq": event.seq, "at": event.at}
     match event:
         case StepFinished():

@@ -144,8 +144,8 @@ class Rescoring:
         )
 
     async def check(self, group: list[Trajectory]) -> list[JudgeAnswer]:
-        """Judge a group that is not stored, one pass per judge. Calls are stored and count against
-        the budget as usual."""
+        """Judge a group that is not stored in a run, one pass per judge. Calls are stored and count
+        against the budget as usual."""
         once = self._config.model_copy(update={"passes": 1})
         ruler = Ruler(once, self._rubric, self._ledger, self._run.config.train.seed)
         verdicts = await ruler.judge(group)

@@ -95,7 +95,7 @@ def _numbers(opinion: RolloutScore | str) -> tuple[float, dict[str, float]] | st
 
 def read_art_reply(text: str, count: int, finish: str = "") -> Reading:
     """Parse a reply in ART's format on `count` trajectories: `{"scores": [{"trajectory_id",
-    "explanation", "score"}]}`, with the rules of `read_reply`."""
+    "explanation", "score"}]}`. What is rejected, and `finish`, are as in `read_reply`."""
     if fault := _unfinished(text, finish):
         return fault
     ids = [str(number) for number in range(1, count + 1)]

@@ -48,8 +48,8 @@ def openai_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
 
 
 def shared_start(trajectories: list[list[Message]]) -> int:
-    """Return the number of leading messages that all trajectories share. If one of them has no
-    others, count only those before the first completion."""
+    """Return the number of leading messages that all trajectories share. If that is all of the
+    shortest one, count only those before the first completion."""
     first = trajectories[0]
     equal = (len(set(map(_dumped, column))) == 1 for column in zip(*trajectories, strict=False))
     count = sum(1 for _ in takewhile(bool, equal))

@@ -44,7 +44,7 @@ class Access:
     """Addresses confirmed on another machine, in addition to those of this one."""
 
     async def open(self, name: str, log: Path) -> ProviderClient:
-        """Start a worker that calls providers with the keys, or use that of the home machine."""
+        """Start worker `name` that calls providers with the keys, or use the home machine's."""
         if self.ask_home:
             return HomeProxy(self.ask_home)
         worker = await start_worker(name, log, self.confirmed)
@@ -106,8 +106,8 @@ class BoundWorker:
 async def start_worker(
     name: str, log: Path, confirmed: frozenset[AddressConfirmation] = frozenset()
 ) -> BoundWorker:
-    """Start a worker in the `judge` environment, without keys. `confirmed` are addresses confirmed
-    elsewhere."""
+    """Start worker `name` in the `judge` environment, without keys, with further `confirmed`
+    addresses."""
     python = await asyncio.to_thread(python_of, "judge")
     argv = [str(python), "-m", "engine.judge.providers.worker"]
     return BoundWorker(await Child.spawn(name, argv, cwd=ROOT, log=log), confirmed)

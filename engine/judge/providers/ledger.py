@@ -55,8 +55,7 @@ class Ledger:
 
     async def ask(self, model: str, messages: Messages, rubric: str) -> Call:
         """Return the stored call for this prompt, or make a new one, with retries. `rubric` is its
-        version. A call beyond the budget has that problem and is not stored, so that it can be made
-        later."""
+        version. A call beyond the budget has that problem and is not stored, to be made later."""
         key = self._provider.key_of(model, messages)
         async with self._run.budget.questions.setdefault(
             key, asyncio.Lock()

@@ -36,8 +36,9 @@ class TrainEffort:
             before = tokens
 
     def ran(self, plan: TreePlan, places: int, predictions: int, reference: bool) -> None:
-        """Record a micro-batch: number of distinct scored `places`, number of log-probs
-        (`predictions`), and whether the base model ran over it too (`reference`)."""
+        """Record a micro-batch computed as `plan`: number of tokens whose logits were needed
+        (`places`; shared tokens count once), number of log-probs (`predictions`; they count in
+        each sequence), and whether the base model computed them too (`reference`)."""
         shape, tokens = self._shape, plan.tokens_1S.shape[1]
         pairs = sum(plan.pairs(window) for window in shape.windows) / shape.layers
         self._forwarded += tokens

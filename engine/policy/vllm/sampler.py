@@ -90,7 +90,7 @@ class VllmSampler:
             self._under_way[name] -= 1
 
     async def ask(self, question: Callable[[VllmServer], Awaitable[T]]) -> T:
-        """Answer of `question` to the running server; asked again if it died meanwhile."""
+        """Result of `question` for the running server; it is called again if the server died."""
         while True:
             server = await self._awake()
             try:
@@ -110,7 +110,7 @@ class VllmSampler:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def use(self, name: str) -> None:
-        """Use a loaded adapter for new requests; adapters without active requests are unloaded."""
+        """Use loaded adapter `name` for new requests; unload others without active requests."""
         self.current, self._restarts = name, 0
         for old in [n for n in self._folders if n != name and not self._under_way[n]]:
             await self.take_back(old)
@@ -136,7 +136,7 @@ class VllmSampler:
             self._holding.close()
 
     async def rest(self, cache_only: bool) -> None:
-        """Release GPU memory (`cache_only`: of keys and values) unless requests are active."""
+        """Release GPU memory (all, or `cache_only`: keys and values) unless requests are active."""
         async with self._turn:
             if self._asleep or any(self._under_way.values()):
                 return

@@ -50,7 +50,7 @@ NAMES: tuple[Name, ...] = (
 
 
 def art_metrics(ours: Mapping[str, float]) -> dict[str, float]:
-    """Compute ART's metrics (name → value) from Atelier's (key → value), where possible."""
+    """Compute metrics under ART's names from Atelier's (`ours`, by metric key), where possible."""
     values_by_name: dict[str, float] = {}
     for name in NAMES:
         if name.art.endswith("*"):

@@ -32,8 +32,8 @@ async def upload_file(
     sent: Callable[[int], None],
     mode: int = 0o600,
 ) -> None:
-    """Upload a file with this hash to `target`, resuming an earlier upload. `sent` receives counts
-    of bytes, including those uploaded before. Raises LaunchError if it arrives damaged
+    """Upload a file with this hash to `target`, resuming an earlier upload. `sent` is called with
+    increments in bytes, the first for the earlier part. Raises LaunchError if it arrives damaged
     repeatedly."""
     for _ in range(TRIES):
         offset = await _uploaded_bytes(shell, target, sha256)

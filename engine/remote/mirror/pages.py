@@ -117,8 +117,7 @@ class Page:
 
 
 def columns(db: apsw.Connection, table: str, schema: str = "main") -> list[tuple[str, str]]:
-    """(name, type) of a table's columns, in order. `schema` is the name of the database within the
-    connection."""
+    """(name, type) of a table's columns, in order. `schema`: name of the attached database."""
     return [
         (str(row[1]), str(row[2])) for row in db.execute(f"PRAGMA {schema}.table_info({table})")
     ]

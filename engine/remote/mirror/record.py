@@ -20,7 +20,7 @@ class Replicated(Value):
 
 
 def read_record(run: Path) -> Replicated | None:
-    """Record of a mirrored run; None for a run of this machine."""
+    """Server and folder there of the run mirrored in `run`; None for a run of this machine."""
     try:
         return Replicated.model_validate_json(read_regular(run / FILE, MOST_BYTES))
     except (OSError, ValueError):
@@ -28,7 +28,7 @@ def read_record(run: Path) -> Replicated | None:
 
 
 def forget_record(run: Path) -> None:
-    """Delete the record of a mirrored run, which makes it a run of this machine."""
+    """Delete the file that marks a run as mirrored, which makes it a run of this machine."""
     (run / FILE).unlink(missing_ok=True)
 
 

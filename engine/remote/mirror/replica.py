@@ -194,8 +194,7 @@ def _store_sql(db: apsw.Connection) -> str:
 def search_text_of(body: bytes) -> str:
     """Searchable text of a trajectory from its stored body. Only the messages at the beginning of
     the body are unpacked, not the larger branches. If the end of the messages is not found, or the
-    text before it is not valid JSON because a message contains that same text, the whole body is
-    read."""
+    text before it is not valid JSON because a message contains that same text, all is read."""
     packed = zlib.decompressobj()
     head, searched, rest = bytearray(), 0, body
     while not packed.eof:

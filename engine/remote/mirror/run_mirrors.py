@@ -162,7 +162,7 @@ class Mirrors:
             raise Refused.of(
                 "host.bad_run_id",
                 f"{self._host} returned an invalid id for the new run: {run_id[:40]!a}.",
-                "Nothing was changed here. Check what runs on that server.",
+                "Nothing was changed here. Check the processes on that server.",
             )
         return folder
 
@@ -171,7 +171,7 @@ class Mirrors:
         return known is not None and known.host == self._host
 
     async def follow(self, client: EngineClient, run_id: str, folder: Path) -> None:
-        """Mirror a run in the background. Raises LaunchError where the connection is lost."""
+        """Mirror a run into `folder` in the background. Raises LaunchError if disconnected."""
         async with self._following:
             await self._follow_one(client, run_id, folder)
 
@@ -306,7 +306,7 @@ class Mirrors:
         )
 
     def touch(self, run_id: str) -> None:
-        """Mirror this run at once for a while, because a command was sent to it on the server."""
+        """Mirror this run without delay for a while, because a command was sent to its server."""
         self._touched[run_id] = time.monotonic()
         self._news.set()
 

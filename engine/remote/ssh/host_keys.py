@@ -59,8 +59,7 @@ class Trust:
         return [*keys, *self._confirmed], authorities, revoked
 
     def algorithms(self) -> list[str]:
-        """Host key algorithms, those of recorded keys first; in the order of the configuration if
-        it has one."""
+        """Host key algorithms: as configured, or else with those of recorded keys first."""
         self.shown = self.signed_by = None
         certificates = get_default_certificate_algs()
         defaults = [*certificates, *get_default_public_key_algs()]

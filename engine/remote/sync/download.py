@@ -41,7 +41,8 @@ async def fetch(
     most_bytes: int = MOST_RUN_BYTES,
 ) -> list[Path]:
     """Download from a run on the server into `folder`: the file `below`, or all files in that
-    folder of the run; `run.json` only if it is requested by name. Returns the local paths.
+    folder of the run; `run.json` only if it is requested by name. `progress` receives bytes done
+    and in total. Returns the local paths.
 
     Raises LaunchError if the connection is lost (the next call resumes), Refused if the other
     engine lists files that were not requested or are larger than `most_bytes`, StoreError if a file

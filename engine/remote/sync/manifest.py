@@ -74,7 +74,8 @@ def manifest(folder: Path, ignored: Sequence[str] = (), below: str = "") -> Mani
 
 
 def listed(folder: Path, ignored: Sequence[str] = (), below: str = "") -> list[tuple[str, Path]]:
-    """Names and paths of the files that `manifest` would have for these arguments."""
+    """Names and paths of the files in a folder that match no rule in `ignored`; with `below` only
+    that file, or the files in that folder."""
     rules = pathspec.GitIgnoreSpec.from_lines(ignored)
     inside = below.rstrip("/") + "/"
     return sorted(
@@ -103,7 +104,7 @@ def entry_of(file: Path, name: str) -> FileEntry:
     except ValueError as error:
         raise ConfigError.of(
             "sync.bad_name",
-            f"A file name cannot be uploaded: {error}.",
+            f"A file cannot be uploaded because of its name: {error}.",
             f"Rename the file, or exclude it in {RULES}.",
             where=str(file),
         ) from None

@@ -18,8 +18,8 @@ async def push(
     client: EngineClient, source: Path, request: SyncFolder, progress: Progress
 ) -> Synced:
     """Upload the file contents of folder `source` that the server lacks, then commit the folder
-    there. Raises LaunchError if the connection is lost (the next call resumes), Refused if a file
-    keeps changing meanwhile."""
+    there; `progress` receives bytes done and in total. Raises LaunchError if the connection is lost
+    (the next call resumes), Refused if a file keeps changing meanwhile."""
     for attempt in range(TRIES):
         try:
             return await _push(client, source, request, progress)

@@ -32,8 +32,7 @@ class LocalMachine:
     """Settings of the runs that were started from here."""
 
     def folder_name(self, project: Path) -> str:
-        """Folder name of a project in a server's workspace; stable while the project stays in its
-        place here."""
+        """Folder name of a project in a server's workspace; stable until the project is moved."""
         mark = hashlib.sha256(f"{self.id} {project}".encode()).hexdigest()[:8]
         kept = "".join(c if c in FIT else "-" for c in project.name)
         return f"{kept.strip('-_') or 'project'}-{mark}"

@@ -307,8 +307,8 @@ def detail(error):
 
 
 def guarded(life):
-    """Run this process under a guardian, which kills everything that it leaves behind. `life` is
-    the descriptor of a pipe that closes when the engine exits."""
+    """Fork, and return in the child; the parent stays as its guardian, which kills whatever the
+    child leaves behind. `life` (int) is a pipe's descriptor; the pipe closes with the engine."""
     spec = importlib.util.spec_from_file_location("atelier_life", LIFE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -26,7 +26,7 @@ Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
 def form(value: Any) -> str:
-    """Kind of message that a value is checked against, so that an error names one field."""
+    """Name of the type of a message's content (`(text)`, `(parts)` …), by which it is validated."""
     match value:
         case None:
             return "(none)"

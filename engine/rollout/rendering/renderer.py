@@ -258,8 +258,8 @@ class _Worker:
         return Answer(head, tokens.tolist())
 
     async def exchange_on_loop(self, data: bytes, limit_s: float) -> Answer:
-        """Do what `exchange` does without blocking the event loop; nothing else may use the socket
-        meanwhile. Raises TimeoutError, too."""
+        """Send a request and read its answer like `exchange`, without blocking the event loop;
+        nothing else may use the socket meanwhile. Raises TimeoutError, too."""
         loop = asyncio.get_running_loop()
         self._line.setblocking(False)
         async with asyncio.timeout(limit_s):

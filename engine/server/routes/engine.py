@@ -134,7 +134,7 @@ class EnvironmentRoutes:
         return json_of(await self._environments.use(await body_of(request, UseEngine)))
 
     async def packages(self, request: Request) -> Response:
-        """State of the packages of a project's agent; 204 where the agent needs none."""
+        """Respond with the state of the agent packages of project `path`; 204 if it needs none."""
         name = await asyncio.to_thread(_packages_of, request)
         if not name:
             return Response(status_code=204)

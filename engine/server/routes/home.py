@@ -49,7 +49,7 @@ class HomeRoutes:
         ]
 
     async def lease(self, request: Request) -> Response:
-        """Take or renew a home machine's lease of the engine, which it loses when silent."""
+        """Lease the engine to the home machine in the body, or renew that lease."""
         return json_of(self._lease.take(await body_of(request, Lease)))
 
     # Folders that come
@@ -83,14 +83,14 @@ class HomeRoutes:
     # Files of runs that go
 
     async def files(self, request: Request) -> Response:
-        """Respond with names, sizes and hashes of files in folder `below` (empty: all)."""
+        """Respond with name, size and hash of a run's files in its folder `below` (empty: all)."""
         folder = self._library.folder(request.path_params["run"])
         below = request.query_params.get("below", "")
         found = await asyncio.to_thread(manifest, folder, NEVER_SENT, below)
         return json_of(found)
 
     async def forget_files(self, request: Request) -> Response:
-        """Delete exports of a run that were made for download."""
+        """Delete a run's exports that were made for download; `below` must name their folder."""
         folder = self._library.folder(request.path_params["run"])
         if request.query_params.get("below") != EXPORTS:
             raise Refused.of("sync.unknown", "Only exports can be deleted this way.")
@@ -112,7 +112,7 @@ class HomeRoutes:
         return StreamingResponse(blocks(), media_type="application/octet-stream")
 
     async def hand_over(self, request: Request) -> Response:
-        """Delete a run moved to another machine completely. Raises Refused while it is active."""
+        """Delete a run that has moved to another machine. Raises Refused while it is active."""
         run_id = request.path_params["run"]
         async with self._lifecycle.resting(run_id) as folder:
             await asyncio.to_thread(shutil.rmtree, folder)
@@ -122,7 +122,8 @@ class HomeRoutes:
     # HomeRequests
 
     async def home_requests(self, request: Request) -> Response:
-        """Respond with home requests not fetched yet; waits up to `wait` seconds for one."""
+        """Respond with the runs' requests to the home machine that it has not fetched yet; wait up
+        to `wait` seconds for one."""
         wait = min(number_of(request, "wait"), LONGEST_WAIT_S)
         return json_of(HomeRequestList(requests=await self._requests.waiting(wait)))
 

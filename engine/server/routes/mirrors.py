@@ -35,8 +35,8 @@ class MirrorRoutes:
         ]
 
     async def changes(self, request: Request) -> Response:
-        """Respond with a page of new events and their rows for a mirror; 204 if there are none
-        within `wait` seconds."""
+        """Respond with a page of a run's events after `after` (a `seq`) and their rows, for a
+        mirror; 204 if there are none within `wait` seconds."""
         run_id = request.path_params["run"]
         file = self.library.folder(run_id) / DATABASE
         after = int(number_of(request, "after"))

@@ -132,7 +132,7 @@ class ProjectRoutes:
         return json_of(await asyncio.to_thread(self._library.summary, folder))
 
     async def servers(self, request: Request) -> Response:
-        """MCP servers listed in mcp.json; no server is contacted."""
+        """Respond with the MCP servers in mcp.json of project `path`; none is contacted."""
         return json_of(await asyncio.to_thread(views_of, project_of(request)))
 
     async def set_server(self, request: Request) -> Response:
@@ -141,7 +141,7 @@ class ProjectRoutes:
         return await self.servers(request)
 
     async def find_tools(self, request: Request) -> Response:
-        """Start or call each MCP server and list its tools."""
+        """Start or call each MCP server of project `path`, and respond with its tools."""
         return json_of(await discover_tools(project_of(request)))
 
     async def _view(
@@ -167,8 +167,8 @@ class DraftRoutes:
         ]
 
     async def write(self, request: Request) -> Response:
-        """Write a draft, and stream a JSON line before and after each model call; hanging up
-        cancels the rest."""
+        """Draft a project from a description (body: `DescribeTask`); stream a JSON line before and
+        after each model call. Hanging up cancels the rest."""
         body = await body_of(request, DescribeTask)
         folder = await open_draft(body)
         run_id = (await asyncio.to_thread(read_spec, folder)).id

@@ -50,8 +50,8 @@ class Relay:
         self._transfers = TransferRoutes(services)
 
     def relayed(self, method: str, path: str, handler: Handler) -> Handler:
-        """Return a handler that forwards requests about remote runs to the server's engine, and
-        leaves the others to `handler`."""
+        """Handler of the route `method` `path` that forwards commands to remote runs to their
+        engine, and passes all other requests to `handler`."""
         if method == "POST" and path in STARTING:
             return self._beginning(STARTING[path], handler)
         is_read = method == "GET" and path != LOG

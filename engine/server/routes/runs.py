@@ -198,7 +198,8 @@ class RunRoutes:
             return json_of(await trial.price(places))
 
     async def judge(self, request: Request) -> Response:
-        """Stream a line of JSON for each group as it is judged; hanging up cancels the rest."""
+        """Judge groups of a run (body: `TryJudge`); stream JSON lines. Hanging up cancels the
+        rest."""
         body = await body_of(request, TryJudge)
 
         async def judged() -> AsyncGenerator[BaseModel, None]:
@@ -224,8 +225,8 @@ class RunRoutes:
                 yield trial, places
 
     async def export(self, request: Request) -> Response:
-        """Stream a JSON line per progress tick, then the report or a problem; hanging up cancels
-        and removes partial files. Step 0 is the newest complete checkpoint."""
+        """Export the checkpoint of a step (0: the newest complete one); stream JSON lines:
+        progress, then a report or problem. Hanging up cancels and removes partial files."""
         body = await body_of(request, ExportCheckpoint)
         p = request.path_params
         folder = self.library.folder(p["run"])

@@ -51,7 +51,7 @@ class SetupRoutes:
         ]
 
     async def forecast(self, request: Request) -> Response:
-        """Forecast of a run, with changes of settings in `values` (dotted keys, JSON)."""
+        """Forecast a run of project `path`; `values` (JSON by dotted key) replace its settings."""
         path = project_of(request)
         config = load_config(path, _values(request.query_params.get("values")))
         model = find_model(config.model.name)
@@ -81,7 +81,7 @@ class SetupRoutes:
         return json_list(await find_judges())
 
     async def check_judges(self, request: Request) -> Response:
-        """Send each judge of the project one real request, and store its verdicts in the arena."""
+        """Send each judge of project `path` one real request; store its verdicts in the arena."""
         path = project_of(request)
         file = _rubric_file(path)
         rubric = await asyncio.to_thread(load_rubric, file)

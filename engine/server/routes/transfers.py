@@ -46,7 +46,7 @@ class HostRoutes:
         ]
 
     async def hosts(self, request: Request) -> Response:
-        """List servers, immediately or with `after` and `wait` after the next change."""
+        """List servers when the list's revision exceeds `after`, or after `wait` seconds."""
         after = int(request.query_params.get("after", 0))
         wait = min(float(request.query_params.get("wait", 0)), LONGEST_WAIT_S)
         return json_of(await self._hosts.listed(after, wait))
@@ -120,7 +120,7 @@ class TransferRoutes:
         return self._lines(work)
 
     async def export(self, request: Request, host: Host, folder: Path) -> Response:
-        """Export a checkpoint on the server of its run and download the result."""
+        """Export a checkpoint on `host`, the server of the run mirrored in `folder`; download."""
         body = await body_of(request, ExportCheckpoint)
         step = request.path_params["step"] or None
 

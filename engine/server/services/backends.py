@@ -36,9 +36,9 @@ def backend_facts() -> BackendFacts:
 def provision(
     name: str, present: bool, cards: int, beside: Mapping[str, Status], why: str = ""
 ) -> Provision:
-    """Availability of backend `name`. `present`: the engine itself has it. `cards` is the number of
-    usable GPUs; without any, an environment in `beside` (by name) will do. `why` explains an empty
-    `beside`."""
+    """Availability of backend `name`. It is ready if the engine itself has it (`present`). Without
+    usable GPUs (`cards` 0), the environment of that backend in `beside` counts, too; `why` is the
+    reason if `beside` lacks it."""
     if present:
         return Provision(state="ready")
     if cards:

@@ -50,13 +50,13 @@ class EnvironmentService:
         return found.model_copy(update={"environments": views})
 
     async def packages(self, name: str) -> EnvironmentView:
-        """The environment of an agent's packages, with the progress of its job."""
+        """State of the environment `name` of an agent's packages, with the progress of its job."""
         found = await asyncio.to_thread(packages_view, name)
         job = self._jobs.get(name)
         return found.model_copy(update=job.view()) if job else found
 
     async def act_on_known(self, name: str, action: EnvironmentAction) -> None:
-        """Do what `act` does, for the catalogue's environments. Raises Refused for others."""
+        """Start or cancel a job on environment `name`. Raises Refused if the catalogue lacks it."""
         if name not in WORDS:
             raise Refused.of("environment.unknown", f"There is no environment {name}.")
         await self.act(name, action)

@@ -34,8 +34,8 @@ class ExportService:
     async def progress(
         self, run_id: str, folder: Path, step: int | None, request: ExportCheckpoint
     ) -> AsyncGenerator[BaseModel, None]:
-        """Export a checkpoint (`step` None: the newest); yields progress, then the report or a
-        problem. Closing the generator cancels the export."""
+        """Export a checkpoint (`step` None: the newest) of the run in `folder`; yields progress,
+        then the report or a problem. Closing the generator cancels the export."""
         queue: Lines = asyncio.Queue()
         task = asyncio.create_task(self._work(run_id, folder, step, request, queue), name="export")
         self._tasks.add(task)

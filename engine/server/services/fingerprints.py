@@ -47,8 +47,8 @@ def fingerprints(project: Path, config: ProjectConfig | None) -> dict[str, str]:
 
 
 def check_unchanged(file: Path, read: str) -> None:
-    """Raises Refused if the fingerprint of a file is no longer `read`, the one when a client read
-    it; empty: no check."""
+    """Raise Refused if a file's fingerprint is no longer `read`, which a client got when it read
+    the file; no check if `read` is empty."""
     if read and fingerprint(file) != read:
         raise Refused.of(
             "file.changed",

@@ -72,7 +72,7 @@ class Library:
         return fingerprints(path, config)
 
     def view(self, path: Path) -> ProjectView:
-        """View of a project for lists; an unreadable project is shown with the reason."""
+        """View of the project in folder `path`; an unreadable project is shown with the reason."""
         try:
             return self.open_project(path)
         # any file may be in the folder: whatever it makes our code raise stays with this project
@@ -104,8 +104,7 @@ class Library:
         return folder
 
     def find(self, run_id: str) -> Path:
-        """Folder of a run without any check of its content. Raises Refused for an id without a run
-        in the known projects."""
+        """Folder of a run with unchecked content. Raises Refused if no known project has it."""
         if run_id in self._runs:
             if os.path.lexists(self._runs[run_id]):
                 return self._runs[run_id]

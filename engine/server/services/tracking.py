@@ -50,7 +50,7 @@ class TrackingService:
         return bool(self._feeds)
 
     def lend(self, keys: dict[str, str]) -> None:
-        """Lend API keys by tracker; feeds that wait for a key try again."""
+        """Lend API keys by tracker; uploads that wait for a key try again."""
         self.keys.update(keys)
         for feed, _ in self._feeds.values():
             feed.hurry()
@@ -105,7 +105,7 @@ class TrackingService:
             raise Refused.of(
                 "track.none",
                 "No tracker is enabled.",
-                "Enable one under Setup, Track, or use --to mlflow.",
+                "Enable one on the Setup page under Track, or use --to mlflow.",
             )
         for name in names:
             if (spec.id, name) not in self._feeds:
@@ -125,12 +125,12 @@ class TrackingService:
         return TrackerList(trackers=found, sending=sending)
 
     async def forget(self, run_id: str) -> None:
-        """Stop all feeds of a run; nothing reads its folder when this returns."""
+        """Stop all uploads of a run to trackers; nothing reads its folder when this returns."""
         tasks = [task for (run, _), (_, task) in self._feeds.items() if run == run_id]
         await cancel(*tasks)
 
     async def close(self) -> None:
-        """Send what is stored within `LEAVE_S` seconds, then stop; runs have ended before."""
+        """Send what is left for up to `LEAVE_S` seconds, then stop. All runs must have ended."""
         self._leaving = True
         for look in self._looks.values():
             look.cancel()

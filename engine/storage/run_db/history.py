@@ -70,12 +70,12 @@ class HistoryReader(RunReader):
     """Reader of events for a stream whose client folds them into a state."""
 
     def all(self, after: int) -> tuple[list[str], int]:
-        """Events after `after` as JSON lines, and the `seq` of the last (`after` without any)."""
+        """Events with `seq` above `after` as JSON lines, and the last `seq` (none: `after`)."""
         lines = self.events(after)
         return lines, after + len(lines)
 
     def brief(self, after: int) -> tuple[list[str], int]:
-        """Return the same as `all`, or one History event instead if many events are unread."""
+        """Return the same as `all`, or one `History` event that summarizes many unread events."""
         if history := self.history(after):
             return [encode_history(history)], int(history.seq or 0)
         return self.all(after)

@@ -64,7 +64,7 @@ class RunReader:
         return [str(row[0]) for row in self._rows(sql, (after, limit))]
 
     def events_of(self, *kinds: str) -> list[Event | UnknownEvent]:
-        """All events of these kinds, in order."""
+        """All events of these kinds, such as `step.finished`, in order."""
         marks = ", ".join("?" * len(kinds))
         sql = f"SELECT body, seq FROM events WHERE kind IN ({marks}) ORDER BY seq"
         return [_event(*row) for row in self._rows(sql, kinds)]
@@ -236,7 +236,7 @@ class RunReader:
         return [parse_record(Verdict, row[0]) for row in self._rows(sql, (judge, rubric, most))]
 
     def cost_of(self, keys: Collection[str]) -> float:
-        """Cost in USD of all calls, retries included, for prompts with these cache keys."""
+        """Cost in USD of all calls, retries included, for prompts with the cache keys `keys`."""
         marks = ", ".join("?" * len(keys))
         sql = f"SELECT total(cost) FROM calls WHERE key IN ({marks})"
         return float(str(self._rows(sql, tuple(keys))[0][0]))

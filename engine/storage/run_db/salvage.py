@@ -103,7 +103,7 @@ class ReadableEvents:
         return found
 
     def begin_of(self, step: int) -> int:
-        """`seq` of the last event before this or a later step began; of the last if none did."""
+        """`seq` of the event before `step` or a later step first started; the last if none did."""
         starts = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
         first = next(starts, None)
         return (first.seq or 1) - 1 if first else self.seq
@@ -118,7 +118,7 @@ class TrajectoryState:
     """Advantage for the row's column; the summary's may be cleared by a verdict or label."""
 
     def fits(self, stored: Trajectory) -> bool:
-        """Whether a stored trajectory is this rollout, not another one with the same id."""
+        """Whether the stored trajectory is of the same rollout, not another one with its id."""
         return all(getattr(stored, name) == getattr(self.summary, name) for name in UNCHANGED)
 
 

@@ -169,7 +169,7 @@ class RunWriter:
     async def drop_checkpoint(
         self, checkpoint: Checkpoint, by: Literal["rule", "person", "damage"]
     ) -> BaseEvent:
-        """Delete a checkpoint's record, and store why (`by`); the caller then deletes its files."""
+        """Delete a checkpoint from the database, storing why (`by`); the caller deletes files."""
         row = ("DELETE FROM checkpoints WHERE step = ?", (checkpoint.step,))
         event = CheckpointDropped(step=checkpoint.step, bytes=checkpoint.bytes, by=by)
         return await self._write(Write(event, (row,)))

@@ -159,8 +159,8 @@ class Run:
         **hardware: float,
     ) -> None:
         """Announce that `done` of `total` of a phase are done, at most four times a second (its end
-        always). `words` describes the activity, `in_flight` the rollouts by group, `hardware` are
-        further metrics."""
+        always). `words` describes the activity, `in_flight` has (finished rollouts, model calls so
+        far) by group, `hardware` are further metrics."""
         if step in self.quiet:
             return
         now = time.monotonic()

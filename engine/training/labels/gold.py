@@ -29,8 +29,8 @@ def pin(run: Run) -> None:
 
 
 def replace_lines(file: Path, own: str, lines: list[str]) -> None:
-    """Replace all lines of a JSON Lines file whose id begins with `own` by `lines`; other lines
-    stay, and an empty file is removed."""
+    """Replace the lines of a JSON Lines file whose id begins with `own` (a run's prefix) by
+    `lines`; other lines stay, and an empty file is removed."""
     lines = [line for line in _lines(file) if not _id(line).startswith(own)] + lines
     if not lines:
         file.unlink(missing_ok=True)
@@ -39,7 +39,7 @@ def replace_lines(file: Path, own: str, lines: list[str]) -> None:
 
 
 def line_of(own: str, attempt: Trajectory) -> str:
-    """Trajectory as a demonstration line in the OpenAI format, whose id begins with `own`."""
+    """Trajectory as a demonstration line in the OpenAI format; its id is prefixed with `own`."""
     messages = openai_messages(attempt)
     entry = {"id": own + attempt.id, "messages": messages, "tools": attempt.tools}
     return json.dumps(entry, ensure_ascii=False)

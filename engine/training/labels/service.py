@@ -76,8 +76,7 @@ class LabelService:
             return await self._store(label, True, self._made(label, others)[1])
 
     async def redo(self) -> Labelled:
-        """Restore the label undone last. Raises Refused without one, or if a new label was added
-        since."""
+        """Restore the label undone last. Raises Refused without one, or after a new label."""
         async with self._one_at_a_time:
             labels = self._run.reader.labels()
             redone = {label.redo_of for label in labels}
@@ -243,7 +242,7 @@ def judge_to_label_map(
     run: Run, labels: Sequence[Label], siblings: Sequence[Trajectory]
 ) -> JudgeToPerson:
     """Monotone map from judge scores to a person's, fitted on the score labels in `labels`; a later
-    label of the same trajectory replaces an earlier one. `siblings` saves reading them again."""
+    label of the same trajectory replaces an earlier one. `siblings` are not read again."""
     if not run.config.judge.enabled:
         return JudgeToPerson([])
     given = {

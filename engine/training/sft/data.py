@@ -135,8 +135,7 @@ def read_source(
     file: Path, role: Role, project: Path, chat: ChatFormat, context: int, shown: int | None = SHOWN
 ) -> Source:
     """Read all lines of a demonstrations file. `role` is its use in the run, `context` the maximum
-    number of tokens per demonstration, `shown` the maximum number of bad lines returned (None:
-    all)."""
+    tokens per demonstration, `shown` the maximum number of bad lines returned (None: all)."""
     inside = file.is_relative_to(project)
     about = DemonstrationFile(
         path=os.path.relpath(file, project) if inside else str(file), role=role
@@ -190,9 +189,9 @@ def collect(
 
 
 def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], list[Entry]]:
-    """Return (training, held-out) entries. About `share` of the prompts are held out, at least one
-    of two (none if `share` is 0). Answers to the same prompt stay together, so that held-out
-    prompts are unseen."""
+    """Return (training, held-out) entries. About `share` of the prompts, drawn by `seed`, are held
+    out: at least one of two (none if `share` is 0). Answers to one prompt stay together, so that
+    held-out prompts are unseen."""
     questions = list(dict.fromkeys(entry.beginning for entry in entries))
     count = max(1, round(share * len(questions))) if share and len(questions) > 1 else 0
     count = min(count, len(questions) - 1)
@@ -224,7 +223,7 @@ def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> P
 
 
 def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
-    """Raise ConfigError if an SFT run cannot start with this data."""
+    """Raise ConfigError if an SFT run of `project` cannot start with this data."""
     if problem := refusal(data.files, config.sft.skip_bad_lines):
         raise ConfigError(problem)
     if not data.train:

@@ -209,7 +209,8 @@ def measured(run: Run) -> dict[int, float]:
 
 
 def is_out_of_patience(run: Run, step: int) -> bool:
-    """Whether early stopping applies: the held-out loss has not fallen for `sft.patience` times."""
+    """Whether early stopping applies: the held-out loss of the last `sft.patience` measurements has
+    not fallen."""
     losses = [loss for at, loss in sorted(measured(run).items()) if at <= step]
     return exceeds_patience(losses, run.config.sft.patience)
 

@@ -42,7 +42,7 @@ def rate_at(update: int, updates: int, peak: float, schedule: Schedule, warmup: 
 
 
 def exceeds_patience(losses: Sequence[float], patience: int | None) -> bool:
-    """Whether the last `patience` losses are not lower than the lowest before them."""
+    """Whether the last `patience` losses (None: never) are no lower than the lowest before."""
     if patience is None or not losses:
         return False
     best = min(range(len(losses)), key=lambda n: losses[n])

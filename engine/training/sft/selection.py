@@ -47,7 +47,7 @@ def read_rule(text: str) -> Rule:
 def choose(
     attempts: Sequence[TrajectorySummary], rule: Rule
 ) -> tuple[list[TrajectorySummary], dict[str, int]]:
-    """Trajectories that a rule selects (the earlier of equals), and counts of others by reason."""
+    """Trajectories that a rule selects (the earlier of equals); counts of the others by reason."""
     left_out: Counter[str] = Counter()
     good = []
     for one in attempts:

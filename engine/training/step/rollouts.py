@@ -35,7 +35,7 @@ class Rollouts:
 
     async def of(self, step: int, clock: Clock) -> Groups:
         """Return the complete groups of a step, and start sampling later steps if the settings
-        allow it. Phases of the sampling are added to `clock`."""
+        allow it. `clock` counts the time of sampling."""
         task = self._ahead.get(step)
         groups = await (self._roll(step, clock) if task is None else self._wait(step, task, clock))
         self._ahead.pop(step, None)

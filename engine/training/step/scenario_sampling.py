@@ -42,7 +42,7 @@ def choose(choice: Choice, count: int) -> list[Scenario]:
 
 
 def choose_further(choice: Choice, chosen: Sequence[Scenario], count: int) -> list[Scenario]:
-    """Return `count` more scenarios after the `chosen` ones of a step, the least chosen first."""
+    """Return `count` more scenarios for a step that has `chosen` ones, the least chosen first."""
     scenarios, seed, step, weights = choice
     chance = random.Random(derive(seed, "refill", step))
     order = (

@@ -36,8 +36,7 @@ class SideColumn(QWidget):
                 painter.fillRect(0, 0, 1, self.height(), theme().color("border"))
 
     def show_side(self, side: Side, name: str, tone: str, nameless: bool, waits: bool) -> None:
-        """Show one model's chat under the heading `name`, muted or accented by `tone`. `nameless`
-        (blind mode) hides rewards and figures; `waits`: its response is pending."""
+        """Show a model of the chat; `nameless`: a blind vote, `waits`: a response is expected."""
         self._name.set_words(name)
         self._name.set_tone("text" if tone == "muted" else "accent")
         facts = ("answers…" if side.text else "waits…") if waits else facts_of(side)

@@ -90,9 +90,8 @@ class ListCard(Card):
     def choose_first(
         self, run_id: str, kept: Sequence[KeptCheckpoint], remote: bool = False
     ) -> None:
-        """Select the base model and the best checkpoint of `kept`, or the newest if none is
-        validated. `remote`: the run is on a server, so that checkpoints without local files count
-        too."""
+        """Select the base model and the best checkpoint, or the newest if none is validated.
+        `remote`: files may be missing on this machine."""
         best = best_of(kept, remote)
         steps = [one.checkpoint.step for one in kept]
         step = best if best is not None else max(steps, default=None)

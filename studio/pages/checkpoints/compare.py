@@ -83,7 +83,7 @@ class CompareCard(Card):
         self.body.addWidget(scrolled(inside))
 
     def show_evaluated(self, result: EvaluationResult, words: Mapping[str, str]) -> None:
-        """Show an evaluation, paired by scenario. `words`: model name → title on the page."""
+        """Show evaluation results, paired by scenario; `words`: model name → title on the page."""
         result = _worded(result, words)
         names = [one.name for one in result.standings]
         self._title(names)

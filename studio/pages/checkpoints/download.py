@@ -61,8 +61,8 @@ class DownloadQueue(QObject):
         self.fetched.emit()
 
     async def agree(self, rows: Sequence[Contender], what: str, there: str = "") -> str:
-        """Ask whether to fetch the checkpoints of `rows` for the action named `what` or, with a
-        button labelled `there`, do it on the server. Returns `fetch`, `there` or "" (cancel)."""
+        """Ask whether to fetch checkpoints for the action `what` or, with a button labelled
+        `there`, do it on the server. Returns `fetch`, `there` or an empty string (cancel)."""
         host = rows[0].elsewhere
         names = " and ".join(row.words for row in rows)
         size = formatting.size(sum(row.kept.checkpoint.bytes for row in rows if row.kept))

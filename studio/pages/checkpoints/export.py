@@ -96,8 +96,9 @@ class ExportSheet(Sheet):
         await self._tasks.close()
 
     def show_checkpoint(self, run_id: str, name: str, step: int, sizes: dict[str, float]) -> None:
-        """Select a checkpoint; ignored while an export is running. `sizes`: format and precision
-        ("gguf q8_0") → file size in bytes, where known in advance."""
+        """Select the checkpoint of a run (id, `name`); ignored while an export is running.
+
+        `sizes`: format and precision ("gguf q8_0") → file size in bytes, where known in advance."""
         if self._tasks.busy("export"):
             return
         self._run_id, self._step, self._name = run_id, step, name
@@ -291,7 +292,7 @@ class Proof(QWidget):
 
 
 def checks_of(report: ParityReport) -> list[tuple[str, str, str]]:
-    """Return the six checks of a parity report as (state, text, figure)."""
+    """Return the six checks of exported against trained model as (state, text, figure)."""
     gap, greedy, same, weights = report.logprobs, report.greedy, report.same, report.weights
     limits = report.limits
     whole = weights.numbers if weights else 0

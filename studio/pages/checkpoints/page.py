@@ -60,8 +60,7 @@ class CheckpointsPage(Page):
         self._wire()
 
     def enter(self) -> None:
-        """Reload the page. If the selected run is not a training (but an evaluation or a chat),
-        first select the newest training run."""
+        """Reload; if the selected run is no training (evaluation, chat), select the newest one."""
         summary = self._run.summary
         if summary is not None and summary.kind not in TRAINING_KINDS:
             runs = self.session.runs.of(self.session.project.path)

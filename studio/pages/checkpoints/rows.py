@@ -70,7 +70,7 @@ class CheckpointModel(RowsModel[Contender]):
         self._base: float | None = None
 
     def show_rows(self, rows: Sequence[Contender], now: float) -> None:
-        """Replace the rows and keep the selection where possible."""
+        """Replace the rows, keeping the selection where possible; `now`: Unix time for ages."""
         names = [row.name for row in rows]
         kept = [name for name in self._chosen if name in names]
         if list(rows) == self.rows and kept == self._chosen:

@@ -61,9 +61,9 @@ class AgreementCard(Card):
         disagreements: int,
         canaries: Sequence[bool] = (),
     ) -> None:
-        """Show agreements, newest first, the first two on the axis. `words_of`: rubric version →
-        title; `disagreements`: their number; `canaries`: for each, whether the judge detected
-        it."""
+        """Show how judge versions agree with labels, newest first. `words_of`: version → title;
+        `disagreements`: number of cases where the judge contradicts a label; `canaries`: for each
+        made-up test trajectory, whether the judge saw through it."""
         now = rows[0] if rows else None
         assert self.header is not None
         self._compare.setVisible(len(rows) > 1)

@@ -30,8 +30,8 @@ class GradingCard(Card):
         self._next.clicked.connect(self.next_wanted)
 
     def show_progress(self, graded: int, row: Agreement | None, possible: bool) -> None:
-        """Show the number of `graded` groups, and how more of them would narrow the interval of
-        `row`, the newest agreement (None: not measured). `possible`: the run has stored groups."""
+        """Show the number of groups graded blind, and how more would narrow the interval of the
+        agreement `row`. `possible`: there are groups."""
         assert self.header is not None
         self.header.set_words(f"{graded} of {max(WANTED, graded)} done" if possible else "")
         self._next.setEnabled(possible)

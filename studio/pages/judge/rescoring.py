@@ -48,7 +48,7 @@ class TrialCard(Card):
             words.hide()
 
     def show_tried(self, found: Sequence[Tried], left: str, right: str) -> None:
-        """Show re-judged groups, largest rank change first; `left`, `right`: version titles."""
+        """Show re-judged groups, largest rank change first; `left`, `right`: titles of versions."""
         while (item := self._row.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
                 old.deleteLater()
@@ -70,7 +70,7 @@ class TrialCard(Card):
 
 
 def slopes_of(one: Tried, left: str, right: str) -> Slopes:
-    """Convert a re-judged group to the content of a slope chart, with a summary."""
+    """Chart data of a re-judged group: scores with the versions titled `left` and `right`."""
     names = sorted(one.indexes, key=lambda name: one.indexes[name])
     siblings = tuple(
         Slope(one.indexes[name] + 1, one.before.get(name), one.after.get(name)) for name in names
@@ -85,7 +85,7 @@ def slopes_of(one: Tried, left: str, right: str) -> Slopes:
 
 
 def what_happened(siblings: Sequence[Slope]) -> str:
-    """Describe the trajectory whose rank changed most."""
+    """Describe the trajectory whose rank changed most: "3 rises, 4th to 1st"."""
     befores, afters = ranks([s.before for s in siblings]), ranks([s.after for s in siblings])
     moves = [
         (b - a, s.number, b, a)

@@ -163,7 +163,7 @@ class RubricEditor(QWidget):
             self._show_sent()
 
     def set_use(self, words: str) -> None:
-        """Set the button that applies the rubric to an active run; empty `words` hide it."""
+        """Set the label of the button that gives the rubric to an active run; empty: hidden."""
         self._use.setVisible(bool(words) and not self.dirty)
         if words:
             self._use.set_words(words)

@@ -69,7 +69,7 @@ class DraftStep(QWidget):
         self._show()
 
     def show_generated(self, tick: DraftTicked) -> None:
-        """Show the content generated so far; edits by the user are kept."""
+        """Show the scenarios and texts generated so far; edits by the user are kept."""
         if self._generated is not None and self._is_behind(tick):
             self._say(draft.progress_words(tick), "text")
             self.refuse(tick.problem)
@@ -98,7 +98,7 @@ class DraftStep(QWidget):
         return (fewer or lacks) and (not tick.ended or tick.problem is not None)
 
     def refuse(self, problem: Problem | None) -> None:
-        """Show why the generation ended early; None clears the message."""
+        """Show why the generation of scenarios ended early; None clears the message."""
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)
         if problem is not None:

@@ -48,7 +48,7 @@ class ToolsPart(QWidget):
         self._wire()
 
     def begin(self, folder: str = "") -> None:
-        """Edit the tools of the project in `folder` (empty: of a new project without a folder)."""
+        """Start editing the tools of a new project, or of the project in `folder`."""
         self._folder, self._is_listed = folder, False
         self.wanted.setChecked(bool(folder))
         self._say(None)

@@ -62,7 +62,7 @@ class BranchSheet(OrderSheet):
             field.edited.connect(lambda _: self._refresh())
 
     def show_run(self, run: RunSummary, state: RunState, step: int | None) -> None:
-        """Show the checkpoints of a run; preselect the newest one up to `step` (None: of all)."""
+        """Show the checkpoints of a run; preselects `step` or the one before it (None: newest)."""
         self._project, self._name, self._state = run.project_path, run.name, state
         self._where.set_words(
             f"It starts on {run.host}, where {run.name} is stored." if run.host else ""
@@ -137,7 +137,7 @@ class BranchSheet(OrderSheet):
 
 
 def command_of(request: StartRun) -> str:
-    """Return the equivalent command line."""
+    """Return the `atelier` command line that starts the same run."""
     words = ["atelier train", _quoted(request.project), "--from", request.origin]
     words += [f"--set {key}={value:g}" for key, value in request.overrides.items()]
     return " ".join([*words, *(["--replay"] if request.replay else [])])

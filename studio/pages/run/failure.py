@@ -41,7 +41,7 @@ def failure_card(problem: Problem, state: RunState) -> ErrorCard:
 
 
 def ways(problem: Problem, state: RunState) -> list[Way]:
-    """Return the remedies for a problem, best first."""
+    """Return the remedies offered for the problem of a failed run, best first."""
     resume = Way(Remedy("run.resume", *_resume(state), "Resume", "play"))
     own = list(_own_ways(problem, state))
     usual = [resume]
@@ -56,7 +56,7 @@ def ways(problem: Problem, state: RunState) -> list[Way]:
 
 
 def onwards(summary: RunSummary, state: RunState, values: dict[str, Any]) -> StartRun:
-    """Build the request of a run from the last checkpoint; `values`: setting → new value."""
+    """Build the request of a run that continues from the last checkpoint; `values`: key → value."""
     if not state.checkpoints:
         return StartRun(project=summary.project_path, queue=True)
     steps = {"train.steps": state.planned} if state.planned else {}

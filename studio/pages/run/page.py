@@ -232,8 +232,8 @@ class RunPage(Page):
             self.session.notice.emit("The report was copied to the clipboard.")
 
     def open_branch(self, step: int | None = None) -> None:
-        """Open the branch sheet with the checkpoint of `step`; None: of the step under the
-        crosshair, or the newest."""
+        """Open the form for a branch of the run from `step`; None: from the step under the chart's
+        cursor, else from the newest checkpoint."""
         summary, state = self._run.summary, self._run.state
         if summary is None or state.spec is None:
             return

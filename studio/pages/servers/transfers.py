@@ -52,11 +52,11 @@ class MoveSheet(Sheet):
         self._go.clicked.connect(self._begin)
 
     def bring_home(self, run: RunSummary) -> None:
-        """Prepare to move a run from its server to this machine."""
+        """Ask whether to move a remote run to this machine, then move it."""
         self._prepare(run, "", "Move to this machine", "download")
 
     def send(self, run: RunSummary, name: str) -> None:
-        """Prepare to move a run to the server `name`."""
+        """Ask whether to move a run to the server `name`, then move it."""
         self._prepare(run, name, f"Move to {name}", "upload")
 
     def _prepare(self, run: RunSummary, to: str, does: str, icon: str) -> None:

@@ -71,14 +71,14 @@ class AddServerSheet(Sheet):
         self._open()
 
     def go_on(self, name: str) -> None:
-        """Resume at the current step of a listed server."""
+        """Open the wizard at the current step of the listed server `name`."""
         if (view := self._hosts.view(name)) is not None:
             self._form.begin(view.spec)
             self._set_name(name)
             self._open()
 
     def change(self, name: str) -> None:
-        """Edit the settings of a listed server."""
+        """Open the wizard to edit the settings of the listed server `name`."""
         if (view := self._hosts.view(name)) is not None:
             self._form.begin(view.spec)
             self._set_name("")
@@ -292,8 +292,7 @@ class LiveStep(QWidget):
         )
 
     def show_view(self, title: str, view: HostView | None, words: str) -> None:
-        """Show the current operation on a server (`view` None: not listed yet); `words` describe
-        its state while no progress is reported."""
+        """Show the current operation of a server; `words` if it reports no progress."""
         tick = view.tick if view else None
         self._title.set_words(title)
         self._title.set_tone("text")
@@ -308,8 +307,7 @@ class LiveStep(QWidget):
         self._kept.setVisible(True)
 
     def show_problem(self, words: str, problem: Problem | None) -> None:
-        """Show a failed connection or installation. `words` are the state, with a countdown to a
-        retry; `problem` None shows them alone."""
+        """Show a failure; the heading `words` counts down to an automatic retry."""
         self._title.set_words(words[:1].upper() + words[1:])
         self._title.set_tone("bad")
         self._title.setWordWrap(True)
@@ -341,8 +339,7 @@ class ReadyStep(QWidget):
         )
 
     def show_view(self, view: HostView, project: str, here: bool) -> None:
-        """Show a server with an engine. `here` checks "train there" for `project` (name; empty:
-        none open)."""
+        """Show the engine of a server; `here`: the project (empty: none) trains there."""
         name = view.spec.name
         self._title.set_words(f"{name} is ready")
         facts = [("Device", view.info.device if view.info else "")]

@@ -44,7 +44,7 @@ class EnginesCards(QWidget):
         self._show_by_hand()
 
     def look(self) -> None:
-        """Load the list, and poll it while a job is running."""
+        """Load the list of engines, and poll it while a job (e.g. an installation) is running."""
         self._words.set_tone("faint")
         if not self._session.connected:
             self._say("Not connected. Installed engines appear once an engine is running.")
@@ -52,7 +52,7 @@ class EnginesCards(QWidget):
             self._tasks.run("environments", self._watch(), failed=self._failed)
 
     def rest(self) -> None:
-        """Stop polling while hidden; jobs continue."""
+        """Stop polling the list of engines while hidden; jobs continue."""
         self._tasks.cancel("environments")
 
     def _build(self) -> None:

@@ -59,8 +59,7 @@ class TeacherSheet(OrderSheet):
         self._build()
 
     def show_project(self, config: ProjectConfig, scenarios: int) -> None:
-        """Fill the fields with the teacher settings and budget of the project; `scenarios` is the
-        number of its training scenarios."""
+        """Fill in the project's teacher settings and budget; `scenarios`: their number."""
         self._config, self._scenarios = config, scenarios
         if self.turn_to((self.project, config)):
             self._fill(config)
@@ -118,7 +117,7 @@ class TeacherSheet(OrderSheet):
 
 
 def command_of(request: StartEvaluation) -> str:
-    """Return the equivalent command line."""
+    """Return the `atelier` command line that starts the same teacher run."""
     assert request.demonstrate is not None
     path = f'"{request.project}"' if " " in request.project else request.project
     words = ["atelier distill", path, "--teacher", request.models[0] or "MODEL"]

@@ -39,7 +39,7 @@ class AgentPackages(QWidget):
 
     @property
     def known(self) -> bool:
-        """Return whether the engine has reported the state."""
+        """Return whether the engine has reported the state of the agent's packages."""
         return self._view is not None
 
     @property
@@ -52,7 +52,7 @@ class AgentPackages(QWidget):
         return "The agent's packages are not installed"
 
     def look(self) -> None:
-        """Load the state, and poll it during an installation."""
+        """Load the state of the agent's packages, and poll it during an installation."""
         if not self._of()[1]:
             self._tasks.cancel("packages")
             self._show(None)

@@ -52,7 +52,7 @@ class ToolServers(Card):
         return mcp.offered(self.views)
 
     def load(self) -> None:
-        """Load the servers of the project; tools that were listed are kept."""
+        """Load the MCP servers of the project; lists of tools requested before are kept."""
         if self._of() != self._project:
             self._turn(self._of())
         if self._project and self._session.connected:
@@ -61,7 +61,7 @@ class ToolServers(Card):
             self._show(ServerViews())
 
     def show_views(self, views: ServerViews) -> None:
-        """Show server states from the response to another request."""
+        """Show the MCP servers' states, as returned by the engine to another request."""
         if self._of() != self._project:
             self._turn(self._of())
         self._show(views)
@@ -73,7 +73,7 @@ class ToolServers(Card):
         self._show_buttons()
 
     def look(self) -> None:
-        """Request the tools of each server."""
+        """Request the list of tools from each MCP server."""
         self._refuse(None)
         self._look.set_busy("Listing tools")
         call = self._session.client.look_at_servers(self._project)

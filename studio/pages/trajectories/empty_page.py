@@ -14,8 +14,8 @@ class NoTrajectories(EmptyPage):
         super().__init__("No trajectories yet", "", drawing="rows")
 
     def show_state(self, run: RunModel, groups: GroupListModel, has_source: bool) -> bool:
-        """Show why the list is empty: damaged run, filters, or no data. Returns whether it is empty
-        or the page has no source (`has_source` False: no run to load from)."""
+        """Show why the list of trajectories is empty, if so. Returns whether it is empty or the
+        page has no source (no run to read from)."""
         nothing = groups.is_loaded and not groups.total
         if run.damaged:
             self.say_damaged()

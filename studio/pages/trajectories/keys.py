@@ -70,5 +70,5 @@ def types_in(widget: QWidget | None) -> bool:
 
 
 def presses(widget: QWidget | None) -> bool:
-    """Return whether a widget uses Space, Enter or arrows."""
+    """Return whether a focused widget handles Space, Enter or arrow keys itself."""
     return isinstance(widget, (QAbstractButton, FilterChip, Segmented, Phrase))

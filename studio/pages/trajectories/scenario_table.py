@@ -47,7 +47,7 @@ class ScenarioTable(Table):
         self.row_opened.connect(self._open)
 
     def follow(self, run_id: str) -> None:
-        """Show a run; an empty id clears the table."""
+        """Show the scenarios of a run and their rewards over time; an empty id clears the table."""
         self._stale = False
         session = self._session  # a restart of the engine replaces its client
         source = (lambda query: session.client.curves(run_id, query)) if run_id else None

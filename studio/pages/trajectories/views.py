@@ -10,7 +10,7 @@ COLUMNS, READER, TABLE, COMPARE, SCENARIOS = range(5)
 
 
 def muted_in(mode: int) -> set[str]:
-    """Return the ids of shortcuts that do not apply to a view, or that the view handles itself."""
+    """Return the ids of shortcuts that a view (`COLUMNS`, `READER`, …) lacks or handles itself."""
     moves = {"view.group_before", "view.group_after"}
     if mode == COLUMNS:
         return set()

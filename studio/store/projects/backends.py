@@ -32,8 +32,8 @@ class Note:
 
 
 def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
-    """Return dotted setting key → note of all backend settings. `facts` are the capabilities of the
-    engine (None: not loaded)."""
+    """Return setting key → note for all backend settings. `facts` are the capabilities of the
+    engine (None: not loaded yet)."""
     notes_by_key = {
         "backend.sampler": _sampler(config, facts),
         "backend.trainer": _trainer(config, facts),
@@ -64,7 +64,7 @@ SHORT = {
 
 
 def summary(config: ProjectConfig) -> str:
-    """Summarize the settings of the collapsed section in one line."""
+    """Summarize the backend settings in one line, for the collapsed section."""
     backend, words = config.backend, []
     words.append(formatting.plural(backend.processes, "trainer"))
     if backend.recompute:
@@ -82,8 +82,7 @@ def summary(config: ProjectConfig) -> str:
 
 
 def checks(notes_by_key: dict[str, Note]) -> list[tuple[str, str]]:
-    """Return preflight lines as (state, text), most severe first; `notes_by_key` is from
-    `notes`."""
+    """Return (state, text) lines for the preflight check, most severe first, from key → note."""
     states = {"bad": "bad", "warn": "warn", "info": "open"}
     lines = [(states[n.tone], n.short) for n in notes_by_key.values() if n.matters]
     return sorted(lines, key=lambda line: ("bad", "warn", "open").index(line[0]))

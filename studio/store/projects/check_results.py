@@ -63,7 +63,7 @@ def agent_outcome(attempt: Trajectory, judged: bool) -> Outcome:
 
 
 def judge_outcome(check: JudgeCheck) -> Outcome:
-    """Return the outcome of the judges' test: the worst response, or the total if all are good."""
+    """Return the outcome of the judges' test: the first failure, or duration and cost if none."""
     bad = next((one for one in check.answers if one.problem), None)
     if bad is not None and bad.problem is not None:
         more = failed(bad.problem)

@@ -30,7 +30,7 @@ def bad_words(files: Sequence[DemonstrationFile], skips: bool) -> str:
 
 
 def facts_of(demonstrations: Demonstrations) -> list[tuple[str, str]]:
-    """Return totals over all files and the counts of one run, as (name, value) rows."""
+    """Return totals over all files and the number of updates of one run, as (name, value) rows."""
     return [
         ("Training", tally_words(demonstrations.train)),
         ("Held out", tally_words(demonstrations.held_out)),

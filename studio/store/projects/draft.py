@@ -65,8 +65,7 @@ def progress_words(progress: DraftTicked) -> str:
 
 
 def spent_words(progress: DraftTicked | None, budget: float | None) -> str:
-    """Describe the cost so far and the `budget` (US dollars; None: no limit); empty before a
-    generation."""
+    """Describe the money spent so far and the budget (None: no limit); empty before the start."""
     if progress is None:
         return ""
     of = f" of {dollars(budget)}" if budget is not None else ""
@@ -79,13 +78,13 @@ def dollars(value: float) -> str:
 
 
 def left_out_words(left_out: dict[str, int]) -> str:
-    """Describe discarded scenarios (reason → number); empty without any."""
+    """Describe the scenarios left out of a draft, given as reason → number; empty without any."""
     text = " · ".join(f"{count} {why}" for why, count in left_out.items())
     return f"Left out: {text}" if text else ""
 
 
 def counts_words(scenarios: Sequence[DraftScenario], wanted: int) -> str:
-    """Describe the scenarios per split, and if they are fewer than `wanted`."""
+    """Describe the number of scenarios per split, and the `wanted` number if it is not reached."""
     validation = sum(one.split == "validation" for one in scenarios)
     training = len(scenarios) - validation
     text = f"{training} for training, {validation} for validation"

@@ -56,7 +56,7 @@ def built_in_row(environments: EnvironmentList) -> Row:
 
 
 def row_of(view: EnvironmentView, environments: EnvironmentList) -> Row:
-    """Return the row of one environment in the list."""
+    """Return the Settings row of an environment; `environments` tells which one is in use."""
     current = bool(view.home) and view.home == environments.choice.current.home
     running = bool(view.home) and view.home == environments.running.home
     busy = view.action is not None

@@ -24,8 +24,8 @@ def graded(labels: Sequence[Label]) -> list[Place]:
 def next_group(
     groups: Sequence[GroupSummary], labels: Sequence[Label], chance: random.Random
 ) -> Place | None:
-    """Select a group to label blind: an unlabelled one, with signal if possible; each fourth time
-    one that was labelled once before. `chance` draws it. None if nothing is left."""
+    """Select a group (split, step, number) for blind labelling: an unlabelled one, with signal if
+    possible; each fourth time one that was labelled once. None if nothing is left."""
     done = graded(labels)
     looks = [(la.split, la.step, la.group) for la in labels if la.blind and la.holds()]
     once = [place for place in done if looks.count(place) == 1]
@@ -41,6 +41,6 @@ def next_group(
 
 
 def half_width(groups: int, now: float, wanted: int) -> float:
-    """Estimate the half width of the agreement's interval after labelling `wanted` more groups. It
+    """Estimate the half width of the agreement's confidence interval after `wanted` more groups. It
     is `now` with `groups` groups and shrinks with the square root of their number."""
     return float(now * (groups / max(1, groups + wanted)) ** 0.5)

@@ -12,7 +12,7 @@ NONE = "No servers yet. Add one to give the agent its tools."
 
 
 def chip_of(view: ServerView) -> tuple[str, str, str]:
-    """Return text, tone and icon of the chip of a server."""
+    """Return text, colour and icon of the status chip of an MCP server."""
     if view.problem is not None:
         return "problem", "bad", "octagon-alert"
     if not view.is_listed:
@@ -46,7 +46,7 @@ def not_ready(views: ServerViews) -> str:
 
 
 def kept_looks(now: ServerViews, before: ServerViews) -> ServerViews:
-    """Return `now` with the check results in `before` of servers whose address is unchanged."""
+    """Return `now`, with the lists of tools in `before` of servers whose address is unchanged."""
     views = {view.name: view for view in before.servers}
 
     def merged(view: ServerView) -> ServerView:

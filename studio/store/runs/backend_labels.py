@@ -48,7 +48,7 @@ def programs(state: RunState) -> Programs | None:
 
 
 def restarts(state: RunState) -> tuple[str, str] | None:
-    """Return title and cause of the last worker restarted, with a count; None without restarts."""
+    """Return title (worker, number of restarts) and cause of the last worker restart, or None."""
     if not state.restarts:
         return None
     last = state.restarts[-1]
@@ -59,6 +59,6 @@ def restarts(state: RunState) -> tuple[str, str] | None:
 
 
 def precision(state: RunState) -> str:
-    """Return the lower of both precisions, which bounds the log-prob gap; empty until known."""
+    """Return the lower precision of sampler and trainer, which bounds the log-prob gap."""
     both = (state.dtype, state.sampler.rpartition(", ")[2])
     return next((name for name in both if name == "bfloat16"), state.dtype)

@@ -43,13 +43,13 @@ class Talk:
     asking: bool = False
 
     def begin(self, names: Sequence[str], order: Sequence[int]) -> None:
-        """Start a new chat with the models `names`; `order` lists their indices, left to right."""
+        """Start a new chat with the models `names`; `order`: their indices from left to right."""
         self.sides = [Side(name) for name in names]
         self.order = list(order)
         self.group, self.voted, self.asking = None, False, False
 
     def ask(self, question: str) -> list[list[dict[str, Any]]]:
-        """Add a user message to all sides. Returns the messages to send, one list per side."""
+        """Add a user message to the chat with each model. Returns the messages to send to each."""
         self.group, self.voted, self.asking = None, False, True
         for side in self.sides:
             side.text, side.attempt, side.verdict = "", None, None
@@ -77,20 +77,20 @@ class Talk:
             self.group, self.asking = update.group, False
 
     def hear(self, verdicts: Sequence[Verdict]) -> None:
-        """Store the newest verdict on the last trajectory of each side."""
+        """Store the newest judge verdict on the last trajectory of each model of the chat."""
         latest = {verdict.trajectory_id: verdict for verdict in verdicts}
         for side in self.sides:
             side.verdict = latest.get(side.attempt.id) if side.attempt else None
 
     @property
     def can_vote(self) -> bool:
-        """Whether both sides have answered without an error and no vote was given."""
+        """Whether both models have answered without an error and no vote was given."""
         answered = [side for side in self.sides if side.attempt and _is_complete(side.attempt)]
         return self.group is not None and not self.voted and len(answered) == len(self.sides) == 2
 
     def vote(self, choice: str, label_id: str) -> Label:
-        """Record a vote (`left`, `right` or `tie`, as displayed) and return its label with the id
-        `label_id`."""
+        """Record a vote (`left`, `right` or `tie`, as displayed); return it as a label with this
+        id."""
         assert self.group is not None
         left, right = (self.sides[place].attempt for place in self.order)
         assert left is not None

@@ -11,7 +11,7 @@ WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
 
 def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
     """Return the step with the highest validation mean or the lowest held-out loss, the earlier of
-    equals; None without a validation. Files of a `remote` run need not be local."""
+    equals; None without a validation. `remote`: files may be missing on this machine."""
     usable = [one for one in kept if remote or one.state == "whole"]
     tested = [one for one in usable if one.validation is not None or one.loss is not None]
     best = min(tested, key=lambda one: (-_mean(one), one.checkpoint.step), default=None)
@@ -19,8 +19,7 @@ def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
 
 
 def marks_of(kept: Sequence[KeptCheckpoint], step: int, remote: bool = False) -> tuple[str, ...]:
-    """Return the marks of the checkpoint of a step: `best`, `newest`, both or none. `remote`: the
-    run's files need not be local."""
+    """Return the marks of a step's checkpoint: `best`, `newest`; `remote` as for `best_of`."""
     newest = max(one.checkpoint.step for one in kept)
     marks = ["best"] if step == best_of(kept, remote) else []
     return (*marks, *(["newest"] if step == newest else []))
@@ -40,8 +39,9 @@ def baseline_of(state: RunState) -> Interval | None:
 
 
 def export_sizes(state: RunState, kept: KeptCheckpoint | None) -> dict[str, float]:
-    """Estimate export sizes: format and precision ("gguf q8_0") → bytes. A checkpoint stores two
-    optimizer moments besides the adapter, hence a third of it."""
+    """Estimate export sizes: format and precision ("gguf q8_0") → bytes; without a checkpoint
+    (`kept`) no adapter. A checkpoint stores two optimizer moments besides the adapter, hence a
+    third of it."""
     sizes = {"adapter": kept.checkpoint.bytes / 3} if kept else {}
     if whole := float(state.parameters - state.trainable):
         for format_name in ("merged", "gguf"):

@@ -38,8 +38,8 @@ class CardWatch:
     _seen: tuple[Card, ...] = ()
 
     def take(self, run_id: str, tick: ProgressTicked | None) -> bool:
-        """Store the measurement of a tick (None: none yet); return whether it is new, since ticks
-        may repeat one."""
+        """Store the GPU measurements of a progress event (None: ignored); return whether they are
+        new, since events may repeat them."""
         if run_id != self.run_id:
             self.run_id, self.cards, self._seen = run_id, {}, ()
         if tick is None or not tick.cards or tick.cards == self._seen:

@@ -35,7 +35,7 @@ class RunStore:
         return self.state(run_id).fold(events)
 
     def state(self, run_id: str) -> RunState:
-        """Return the folded state of a run; an empty one if it was never followed."""
+        """Return a run's state, folded from its events; an empty one if it was never followed."""
         if run_id not in self._states:
             state = self._states[run_id] = RunState(run_id)
             if summary := self._summaries.get(run_id):
@@ -82,9 +82,10 @@ class RunStore:
 
 
 def overlay(summary: RunSummary, state: RunState) -> RunSummary:
-    """Return the summary updated with the folded state if that is newer. While the stream replays
-    events that the summary includes, the summary takes precedence. Its status holds until a newer
-    status event."""
+    """Return the summary updated with the state folded from events, if that is newer.
+
+    While the stream replays events that the summary includes, the summary takes precedence. Its
+    status holds until a newer status event."""
     if state.seq <= summary.seq:
         return summary
     wins = summary.seq >= state.status_seq

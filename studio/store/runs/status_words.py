@@ -74,7 +74,7 @@ def run_words(run: RunSummary) -> StateWords:
 
 
 def script_of(run: RunSummary) -> str:
-    """Name of the script of an outside run."""
+    """Name of the script that trains a run outside Atelier's own trainer."""
     return "ART script" if run.source.startswith("openpipe-art") else "script"
 
 
@@ -84,8 +84,7 @@ def steps_of(done: int, planned: int) -> str:
 
 
 def no_train_words(run: RunSummary | None) -> str:
-    """Return why Train is disabled in a project that an external script trains; `run` is the one
-    that the script continues (None: none)."""
+    """Return why Train is disabled for a project trained by a script; `run`: its run, if any."""
     behind = f"; {run.name} continues after step {run.step}" if run else ""
     return f"A script trains this project: start it{behind}."
 

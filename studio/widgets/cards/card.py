@@ -26,7 +26,7 @@ class CardHeader(QWidget):
         line.addWidget(self.words, 1)
 
     def set_words(self, words: str, tone: str = "muted") -> None:
-        """Change the text after the title."""
+        """Change the text after the title; `tone` is the name of its colour."""
         self.words.set_words(words)
         self.words.set_tone(tone)
 
@@ -79,7 +79,7 @@ class Card(QWidget):
             self.setAccessibleName(title)
 
     def set_tone(self, tone: str) -> None:
-        """Set the tone: plain, raised, warn, bad, accent or human."""
+        """Set edge and background colour: plain, raised, warn, bad, accent or human."""
         self._tone = tone
         self.update()
 
@@ -119,7 +119,7 @@ class ChoiceCard(Pressable, Card):
         self.set_values(figure, words)
 
     def set_values(self, figure: str, words: str) -> None:
-        """Change the figure at the right and the line below."""
+        """Change `figure`, the text at the right, and `words`, the line below the title."""
         self._figure, self._words = figure, words
         self.setAccessibleName(", ".join(part for part in (self._title, figure, words) if part))
         self.update()

@@ -30,7 +30,7 @@ class CheckLine(QWidget):
         self.set_check(state, words, figure)
 
     def set_check(self, state: str, words: str, figure: str = "") -> None:
-        """Change state (good, warn, bad, open, running), text and figure."""
+        """Change state (good, warn, bad, open, running), text, and `figure`, a value after it."""
         self._icon, self._tone = ICONS[state]
         self._words, self._figure = words, figure
         self.setAccessibleName(f"{words} {figure}, {state}".strip())

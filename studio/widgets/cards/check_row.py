@@ -53,7 +53,7 @@ class CheckRow(QWidget):
         return self._state == "running"
 
     def forget(self) -> None:
-        """Mark the check as not tested yet, when another project is opened."""
+        """Mark the check as not run yet, because another project was opened."""
         self._tested = False
 
     def words(self) -> str:

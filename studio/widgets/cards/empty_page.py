@@ -69,7 +69,7 @@ class EmptyPage(QWidget):
         self.setAccessibleName(line)
 
     def set_words(self, line: str, words: str) -> None:
-        """Change heading and sentences."""
+        """Change the heading `line` and the sentences below it."""
         self._line.set_words(line)
         self._words.set_spans(words)
         self.setAccessibleName(line)
@@ -77,8 +77,8 @@ class EmptyPage(QWidget):
     def set_actions(
         self, words: str, price: str = "", second: str = "", key: str = "", icon: str = ""
     ) -> None:
-        """Set the buttons: `words`, `price` and `icon` of the primary one, `second` as label of
-        another, and `key`, the shortcut shown beside them. Empty texts omit their part."""
+        """Set the labels of the primary button (with `price` and icon) and a `second` one, and the
+        shortcut `key` shown beside them; empty texts leave a part out."""
         while (item := self._foot.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.deleteLater()

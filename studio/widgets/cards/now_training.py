@@ -39,8 +39,7 @@ class NowTraining(Pressable, QWidget):
     def set_run(
         self, name: str, step: str, left: str, values: Sequence[float], paused: bool = False
     ) -> None:
-        """Show a run: name, current step and time `left` as texts, `values` as a sparkline.
-        `paused` turns the Pause button into Resume."""
+        """Show the active run; `left`: remaining time as text, `values`: rewards by step."""
         self._name, self._step, self._left = name, step, left
         self._values, self._paused = tuple(values), paused
         self._pause.set_icon("play" if paused else "pause")

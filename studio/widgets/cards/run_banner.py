@@ -53,8 +53,8 @@ class RunBanner(QWidget):
         low: float = 0.0,
         high: float = 1.0,
     ) -> None:
-        """Set all contents: title, a line of text, step cells with the rewards `low` and `high` at
-        the ends of their colour ramp, and a line of facts."""
+        """Set title, subtitle, step cells and text of the banner; `low` and `high` are the rewards
+        at the ends of the colour ramp."""
         self._title.set_words(title)
         self._words.set_words(words)
         self._strip.set_steps(cells, low, high)
@@ -81,7 +81,7 @@ class MiniStrip(QWidget):
         self.setAccessibleName("Steps")
 
     def set_steps(self, cells: Sequence[StepCell], low: float = 0.0, high: float = 1.0) -> None:
-        """Set all cells, including planned ones, and the rewards at the ends of the ramp."""
+        """Set the cells of all steps, planned ones too, and the rewards at the ramp's ends."""
         self._cells, self._range = tuple(cells), (low, high)
         self.update()
 

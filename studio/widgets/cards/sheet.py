@@ -54,7 +54,7 @@ class Sheet(QWidget):
         self.setAccessibleName(title)
 
     def open(self) -> None:
-        """Slide in and focus the first control."""
+        """Slide the sheet in and focus its first control."""
         self._before = self.window().focusWidget()
         self._slide()
         self.show()
@@ -71,7 +71,7 @@ class Sheet(QWidget):
             self._before.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def is_open(self) -> bool:
-        """True from `open()` to `close_sheet()`."""
+        """Whether the sheet is open: true from `open()` to `close_sheet()`."""
         return self.isVisible() and self._place.endValue() != 0.0
 
     def _slide(self) -> None:

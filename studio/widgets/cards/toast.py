@@ -35,8 +35,7 @@ class Toast(QWidget):
         self.hide()
 
     def say(self, words: str, *, undo: str = "", tone: str = "good", icon: str = "check") -> None:
-        """Show a message, replacing the previous one. `undo` is the label of a button (empty:
-        none)."""
+        """Show a message, replacing the previous one. `undo` labels its button (empty: none)."""
         self._tone, self._icon = tone, icon
         self._words.set_words(words)
         self._undo.setVisible(bool(undo))

@@ -27,7 +27,7 @@ class AdvantageBar:
     focused: bool = False
 
     def accessible_text(self) -> str:
-        """Text for screen readers."""
+        """Describe trajectory number and advantage for screen readers: "3: +0.20 to −0.10"."""
         now = formatting.signed(self.after) if self.after is not None else "none"
         was = formatting.signed(self.before) if self.before is not None else "none"
         return f"{self.number}: {was} to {now}" if self.changed else f"{self.number}: {now}"

@@ -72,9 +72,9 @@ class ChartCard(QWidget):
         in_legend: bool = True,
         form: Callable[[float], str] = formatting.number,
     ) -> LineSeries:
-        """Add a line in the colour `token` to a pane (index). `ghost` draws raw values behind the
-        smoothed line (without it, the line is raw); `filled` fills the area below; `behind` puts a
-        line, smoothed only, below all others. `form` formats values in tooltips."""
+        """Add a line to the axes number `pane`, smoothed over its raw values (`ghost=False`: raw
+        only; `behind`: smoothed only, below the other lines). `token` is its colour, `form` formats
+        tooltip values."""
         line = LineSeries(
             name,
             token,
@@ -96,8 +96,7 @@ class ChartCard(QWidget):
         pane: int = 0,
         form: Callable[[float], str] = formatting.short,
     ) -> BandSeries:
-        """Add a band between two percentiles behind all lines of a pane (index); `form` formats
-        values in tooltips."""
+        """Add a percentile band below all lines; `token`: colour, `form` formats tooltip values."""
         band = BandSeries(name, token, form)
         self._add(band, pane)
         return band
@@ -117,7 +116,7 @@ class ChartCard(QWidget):
         return bars
 
     def add_validation(self, name: str = "validation, 95 %", *, pane: int = 0) -> ValidationSeries:
-        """Add validation results: diamonds with whiskers."""
+        """Add a series of validation results, drawn as diamonds with whiskers."""
         diamonds = ValidationSeries(name)
         self._add(diamonds, pane)
         return diamonds
@@ -130,8 +129,7 @@ class ChartCard(QWidget):
         self._legend.set_entries(self._entries)
 
     def set_last(self, value: str, change: str = "", good: bool | None = None) -> None:
-        """Show the last value of the chart and its change since the first one, as texts. `good`
-        colours the change: improvement, deterioration or (None) neutral."""
+        """Set the last value and its change since the first; `good`: better (None: neither)."""
         self._last.set_words(value)
         self._last.setVisible(bool(value))
         self._change.set_words(change)
@@ -149,8 +147,8 @@ class ChartCard(QWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Set the ends of a pane's axis (None: automatic). `zero` includes 0 in an automatic axis;
-        `unit` labels it ("%" shows shares as percentages); `log` makes it logarithmic."""
+        """Set the ends of the vertical axis (None: automatic, including 0 if `zero`). `unit` labels
+        it ("%" shows shares as percentages); `log` makes it logarithmic."""
         self._panes[pane].set_y(low, high, zero=zero, unit=unit, log=log)
 
     def set_about(self, about: Sequence[Metric], words: str = "") -> None:
@@ -165,12 +163,12 @@ class ChartCard(QWidget):
         self.view.setAccessibleDescription(words or " ".join(metric.words for metric in about))
 
     def set_limits(self, limits: Sequence[Limit], pane: int = 0) -> None:
-        """Draw dashed limit lines with labels in a pane (index), replacing the previous ones."""
+        """Set dashed limit lines with labels on the axes number `pane`."""
         self._panes[pane].limits = tuple(limits)
         self.view.schedule()
 
     def set_events(self, events: Sequence[EventTag]) -> None:
-        """Set tags at the top of the first pane."""
+        """Set the events tagged at their steps, at the top of the first axes."""
         self._panes[0].events = tuple(events)
         self.view.schedule()
 

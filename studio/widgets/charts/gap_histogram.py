@@ -29,8 +29,7 @@ class GapHistogram(QWidget):
     def set_counts(
         self, edges: Sequence[float], counts: Sequence[int], limit: float | None, words: str = ""
     ) -> None:
-        """Set the bins: `counts[i]` values lie in [`edges[i]`, `edges[i + 1]`). `limit` is the
-        value with a dashed line (None: no line); `words` is the text for screen readers."""
+        """Set bins and the value of a limit line (None: no line); `words` is for screen readers."""
         self._edges, self._counts, self._limit = tuple(edges), tuple(counts), limit
         self.setAccessibleName(words)
         self.update()

@@ -29,7 +29,7 @@ class InfoMark(KeyboardFocus, QAbstractButton):
         self.clicked.connect(self._tell)
 
     def set_about(self, title: str, about: Sequence[Metric], always: bool) -> None:
-        """Set title and metrics of the tooltip; `always` keeps the mark visible."""
+        """Set title and metrics of the explanation; `always`: visible without pointer."""
         self._always = always
         self._text = TipText(title, "", list(tooltip_lines(about)))
         self.setAccessibleName(f"About {title}")
@@ -37,7 +37,7 @@ class InfoMark(KeyboardFocus, QAbstractButton):
         self.setAccessibleDescription(" ".join(texts))
 
     def set_near(self, near: bool) -> None:
-        """Set whether the pointer is over the card."""
+        """Show the information mark while the pointer is over its card (`near`)."""
         self._near = near
         self.update()
 

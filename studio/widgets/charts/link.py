@@ -36,7 +36,7 @@ class ChartLink(QObject):
 
     @property
     def crosshair(self) -> int | None:
-        """Hovered step, or else the selected one."""
+        """Step of the crosshair: the hovered one, or else the selected one; None without both."""
         return self._hovered if self._hovered is not None else self._chosen
 
     @property
@@ -60,13 +60,13 @@ class ChartLink(QObject):
         return self._smoothing
 
     def set_hovered(self, step: int | None) -> None:
-        """Set the step under the pointer, in any chart or the strip."""
+        """Set the step under the pointer (None: none), in any chart or the strip."""
         before, self._hovered = self.crosshair, step
         if self.crosshair != before:
             self.crosshair_moved.emit(self.crosshair)
 
     def set_chosen(self, step: int | None) -> None:
-        """Set the step selected in the strip, which stays marked."""
+        """Set the step selected in the strip, which stays marked (None: none)."""
         before, self._chosen = self.crosshair, step
         if self.crosshair != before:
             self.crosshair_moved.emit(self.crosshair)
@@ -93,7 +93,7 @@ class ChartLink(QObject):
         self.axis_changed.emit()
 
     def set_planned(self, steps: int) -> None:
-        """Set the last planned step, where the axis of steps ends."""
+        """Set the last planned step (0: unknown), where the axis of steps ends."""
         if steps != self._planned:
             self._planned = steps
             self.axis_changed.emit()

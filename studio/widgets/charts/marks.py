@@ -60,7 +60,7 @@ class Plot:
         return self.area.bottom() - (self.level(values) - self.y0) * scale
 
     def level(self, values: Array) -> Array:
-        """Values in units of the vertical axis; on a logarithmic axis, 0 is at the bottom."""
+        """Values on the scale of the vertical axis: log10 of them if it is logarithmic."""
         if not self.log:
             return values
         return np.log10(np.maximum(values, 10.0**self.y0))
@@ -87,7 +87,7 @@ def draw(painter: QPainter, plot: Plot, series: Series, link: ChartLink) -> None
 
 
 def draw_ghost(painter: QPainter, plot: Plot, series: LineSeries, link: ChartLink) -> None:
-    """Draw the raw values of a smoothed line; nothing if it has no ghost or smoothing is 0."""
+    """Draw the raw values of a smoothed line, faintly; nothing if smoothing is 0."""
     if not series.ghost or series.behind or link.smoothing <= 0 or len(series.steps) == 0:
         return
     xs, ys = _visible(plot, link.to_x(series.steps), series.values)
@@ -293,7 +293,6 @@ def _visible_diamonds(plot: Plot, series: ValidationSeries, places: Array) -> li
 
 
 def diamond(painter: QPainter, at: QPointF, half: float = 5.5) -> None:
-    """Draw the diamond of a validation result, `half` pixels from its centre `at` to each corner,
-    with the painter's pen and brush."""
+    """Draw a validation result as a diamond around `at`, with the painter's pen and brush."""
     around = (QPointF(0, -half), QPointF(half, 0), QPointF(0, half), QPointF(-half, 0))
     painter.drawPolygon(QPolygonF([at + offset for offset in around]))

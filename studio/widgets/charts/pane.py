@@ -75,8 +75,8 @@ class Pane(pg.GraphicsWidget):
         unit: str = "",
         log: bool = False,
     ) -> None:
-        """Set the ends of the axis (None: automatic). `zero` includes 0 in an automatic axis,
-        `unit` labels the ticks, `log` makes the axis logarithmic."""
+        """Set the ends of the vertical axis (None: automatic, including 0 if `zero`) and its unit;
+        `log` makes it logarithmic."""
         self._y_fixed, self._y_zero, self.unit, self._log = (low, high), zero, unit, log
         self.refresh()
 
@@ -90,7 +90,7 @@ class Pane(pg.GraphicsWidget):
         return any(len(series.steps) for series in self.series)
 
     def refresh(self) -> None:
-        """Recompute the axis and redraw both layers, after a change of data or theme."""
+        """Recompute the axis and redraw curves and overlay, after a change of data or theme."""
         low, high = self._y_range()
         self.view.setYRange(low, high, padding=0)
         self._data.update()

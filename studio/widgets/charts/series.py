@@ -137,8 +137,8 @@ class BarSeries(Series):
     def set_data(
         self, steps: ArrayLike, *parts: ArrayLike, newest_token: str | None = None
     ) -> None:
-        """Set the steps and one array of values per part, bottom up. `newest_token` recolours the
-        bar of the last step (None: like the others)."""
+        """Set the values by step, one array per stacked part; `newest_token` is the colour of the
+        last bar (None: like the others)."""
         self.steps = _array(steps)
         self.stack = np.vstack([_array(part) for part in parts])
         self.newest_token = newest_token

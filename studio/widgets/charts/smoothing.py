@@ -30,7 +30,8 @@ class Smoother:
         """Number of values processed so far."""
 
     def smooth(self, values: Array, weight: float) -> Array:
-        """Return `smooth(values, weight)`. Raises ValueError for a weight of 1 or more."""
+        """Return `smooth(values, weight)`, reusing the last result if `values` were only extended.
+        Raises ValueError for a weight of 1 or more."""
         if weight <= 0:
             return np.array(values, dtype=np.float64)
         if weight >= 1:

@@ -54,8 +54,7 @@ def paint_sparkline(
     dot: bool = True,
     baseline: bool = True,
 ) -> None:
-    """Draw values as a small line in the colour `token`, scaled to fill the rectangle; nan is a
-    gap. `dot` marks the last point, `baseline` draws the lower edge of the rectangle."""
+    """Draw a line of `values` in a theme colour, with a `dot` at its end and a `baseline` below."""
     if baseline:
         painter.fillRect(
             QRectF(rect.left(), rect.bottom(), rect.width(), 1), theme().color("border")

@@ -19,7 +19,7 @@ def round_step(rough: float) -> float:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round values within [low, high] for ticks, about `most` of them."""
+    """Round tick values within [low, high], about `most` of them."""
     if not high > low:
         return [low]
     step = round_step((high - low) / max(1, most))
@@ -29,8 +29,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def y_extent(low: float, high: float, zero: bool = True, most: int = 5) -> tuple[float, float]:
-    """Range of a vertical axis that covers [low, high], with round ends for about `most` ticks;
-    `zero` includes 0."""
+    """Range of an axis with round ends for about `most` ticks; `zero` includes 0."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return 0.0, 1.0
     if zero:
@@ -53,8 +52,7 @@ def powers(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def power_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Powers of ten between the exponents `low` and `high`, about `most`; with 2 and 5 times each
-    if there are few."""
+    """About `most` powers of ten between two exponents; with 2 and 5 times each if few."""
     every = max(1, math.ceil((high - low) / max(1, most)))
     exponents = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1, every)
     values = [10.0**exponent for exponent in exponents]
@@ -64,8 +62,7 @@ def power_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def x_reach(last: float, planned: float = 0) -> float:
-    """End of the x axis for data up to `last`: rounded, slightly ahead, and not beyond the step
-    `planned` as the last one."""
+    """End of the x axis for data up to `last`: rounded up, not beyond the last `planned` step."""
     step = round_step(last / 10)
     reach = math.ceil(last / step + 0.1) * step
     if last <= 9:
@@ -75,8 +72,7 @@ def x_reach(last: float, planned: float = 0) -> float:
 
 
 def label(value: float, step: float, unit: str = "") -> str:
-    """Label of a tick, with decimals as needed for ticks `step` apart: 0, 0.25, 8k, 100 s, 1e−5.
-    The unit "%" formats shares as percentages."""
+    """Label of a tick: 0.25, 8k, 1e−5, 100 s (unit "%": share as percentage); `step`: spacing."""
     if unit == "%":
         value, step = value * 100, step * 100
     if value == 0:

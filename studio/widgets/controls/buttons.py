@@ -55,7 +55,7 @@ class Button(KeyboardFocus, QAbstractButton):
         self.set_words(words)
 
     def set_words(self, words: str, price: str | None = None) -> None:
-        """Change the label and, if given, the price after the middle dot."""
+        """Change the label, and the price shown after it (None: keep the price)."""
         self.setText(words.replace("&", "&&"))
         if price is not None:
             self._price = price
@@ -66,7 +66,7 @@ class Button(KeyboardFocus, QAbstractButton):
         return self.text().replace("&&", "&")
 
     def set_kind(self, kind: str) -> None:
-        """Set the kind: primary, outlined, quiet or danger."""
+        """Set the button's look: primary, outlined, quiet or danger."""
         self._kind = kind
         self.update()
 
@@ -84,7 +84,7 @@ class Button(KeyboardFocus, QAbstractButton):
         self.update()
 
     def set_text_style(self, style: str, weight: int) -> None:
-        """Set style and weight (400, 500 or 600) of the label, as in the theme's type scale."""
+        """Set type style and weight (400 to 600) of the label, for a button that shows a name."""
         self._text_style = (style, weight)
         self.updateGeometry()
 

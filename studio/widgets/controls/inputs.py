@@ -30,7 +30,7 @@ class LineInput(KeyboardFocus, QLineEdit):
         self.setFixedHeight(28 if compact else 32)
 
     def set_problem(self, problem: bool) -> None:
-        """Colour the edge in `bad`; the message belongs under the control."""
+        """Draw the edge in the error colour if `problem`; the message belongs under the field."""
         self.setProperty("problem", problem)
         self.style().unpolish(self)
         self.style().polish(self)

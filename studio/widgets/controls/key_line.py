@@ -41,8 +41,7 @@ class KeyLine(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def add(self, key_id: str, key: str, words: str, tip: str, rank: int = 0) -> None:
-        """Append a key with the id `key_id`: its cap (such as "V"), action and tooltip. Keys with
-        the highest `rank` are hidden first if there is no room."""
+        """Append a key with text and tooltip; keys with the highest `rank` are hidden first."""
         cap = _Key(key, words, tip, self)
         cap.clicked.connect(lambda: self.key_clicked.emit(key_id))
         self._keys[key_id] = (cap, rank)
@@ -54,7 +53,7 @@ class KeyLine(QWidget):
             cap.set_active(key_id in pressed)
 
     def set_key(self, key_id: str, key: str, words: str) -> None:
-        """Change the cap and action of the key with the id `key_id`."""
+        """Change the key and text shown for the id `key_id`."""
         self._keys[key_id][0].set_key(key, words)
         self._place()
 

@@ -17,7 +17,7 @@ class KeyCap(QWidget):
         self.setAccessibleName(f"Key {key} {words}".strip())
 
     def set_active(self, active: bool) -> None:
-        """Show the key as active, for a label that the focused trajectory has."""
+        """Show the key as active, because the focused trajectory has its label."""
         self._active = active
         self.update()
 

@@ -34,30 +34,28 @@ class PriceButton(QWidget):
         self._show(words, price)
 
     def set_measuring(self, words: str, doing: str = "counting calls…") -> None:
-        """Disable the action `words` and show `doing` in place of its price, which is being
-        computed."""
+        """Disable the button while the price is computed; `doing` stands in place of the price."""
         self._show(words, doing)
         self._button.set_busy(f"{words} \u00b7 {doing}")
 
     def set_free(self, words: str, why: str = "free") -> None:
-        """Enable a free action; `why` replaces the price: "all 48 cached · free"."""
+        """Set label and why it is free: `set_free("Re-judge 24 groups", "48 cached · free")`."""
         self._show(words, why)
 
     def set_over_budget(self, words: str, price: str, left: str) -> None:
-        """Disable an action with its price; the note `left`, "$0.31 of $0.12 left", precedes a
-        button for the budget."""
+        """Disable the button and show what is left of the budget: "$0.31, $0.12 left"."""
         self._show(words, price, enabled=False)
         self._note.set_words(left)
         self._note.show()
         self._raise.show()
 
     def set_unavailable(self, words: str) -> None:
-        """Disable the action, without a price. The container stays enabled: disabling it would keep
-        the button disabled in every later state."""
+        """Disable the button and show no price. Its container stays enabled, since disabling it
+        would keep the button disabled in every later state."""
         self._show(words, "", enabled=False)
 
     def set_running(self, words: str, share: float | None) -> None:
-        """Show the text `words` and progress (0 to 1, None: unknown), with a cancel button."""
+        """Show progress (0 to 1, None: unknown) in the button, with a cancel button next to it."""
         self._show(words, "")
         self._button.set_busy(words, share)
         self._cancel.show()

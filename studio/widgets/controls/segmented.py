@@ -52,7 +52,7 @@ class Segmented(KeyboardFocus, QWidget):
         self.updateGeometry()
 
     def set_problem(self, problem: bool) -> None:
-        """Colour the edge in `bad`."""
+        """Draw the edge in the error colour if `problem`."""
         self._problem = problem
         self.update()
 

@@ -68,20 +68,17 @@ class FormRow(QWidget):
             self.set_note(note, tone)
 
     def answer(self, words: str, link: tuple[str, str] = ("", "")) -> None:
-        """Show the result of an edit: why it was refused, or empty `words` if it was stored. `link`
-        is text and name of a link after the reason."""
+        """Show why an edit was refused (empty: it was stored); `link`: text and id of a link."""
         self.entry.answered(bool(words))
         self.set_problem(words, link)
 
     def set_problem(self, words: str, link: tuple[str, str] = ("", "")) -> None:
-        """Show a problem in `bad`; empty text removes it. `link` is text and name of a link after
-        it."""
+        """Show an error under the field; empty text removes it. `link`: text and id of a link."""
         self._say(words, "bad", link)
         self.field.set_problem(bool(words))
 
     def set_note(self, words: str, tone: str = "faint", link: tuple[str, str] = ("", "")) -> None:
-        """Show a note under the control in a theme tone (empty: none). `link` is text and name of a
-        link after it."""
+        """Show a note under the field, in the colour `tone`; `link`: text and id of a link."""
         self._say(words, tone, link)
         self.field.set_problem(False)
 
@@ -94,8 +91,7 @@ class FormRow(QWidget):
         return self._note.words() if self._tone == "bad" else ""
 
     def set_locked(self, words: str) -> None:
-        """Disable the row with a reason ("a change starts with the next run · Branch"); empty
-        `words` enable it."""
+        """Disable the row and show the reason `words`; empty text enables it."""
         self.field.setEnabled(not words)
         self.set_note(words)
 

@@ -39,7 +39,7 @@ class Field(QWidget):
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
-        """Show a value without emitting."""
+        """Show a value without emitting a signal."""
         raise NotImplementedError
 
     def wrong(self) -> str:
@@ -51,7 +51,7 @@ class Field(QWidget):
         return False
 
     def set_problem(self, problem: bool) -> None:
-        """Colour the edge in `bad`."""
+        """Draw the edge in the error colour if `problem`."""
         self.editor.setProperty("problem", problem)
         self.editor.style().unpolish(self.editor)
         self.editor.style().polish(self.editor)

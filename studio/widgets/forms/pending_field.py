@@ -58,7 +58,7 @@ class Entry(QObject):
         self._renew = True
 
     def forget(self) -> None:
-        """Discard all state, before the value of another key is shown."""
+        """Discard all state, before the field shows the value of another project."""
         self._pause.stop()
         self._stored = self._sent = UNKNOWN
         self._unsent = self._touched = self.refused = False

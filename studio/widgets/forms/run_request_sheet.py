@@ -39,15 +39,14 @@ class OrderSheet(Sheet):
             self.close_sheet()
 
     def refuse(self, problem: Problem | None) -> None:
-        """Show why the run did not start; None if there is no message."""
+        """Show why the run did not start; None clears the message."""
         self._go.set_busy(None)
         self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
         self._problem.setVisible(problem is not None)
 
     def turn_to(self, about: object) -> bool:
-        """Set the subject `about`, any comparable value such as run and step. Returns True if it
-        differs from the last one: a problem is then cleared, and the caller must fill the
-        fields."""
+        """Set the subject, such as a run; return whether it is new, so that fields are to be
+        filled."""
         if about == self._about:
             return False
         self._about = about
@@ -55,7 +54,7 @@ class OrderSheet(Sheet):
         return True
 
     def show_command(self, words: str) -> None:
-        """Show the equivalent command line."""
+        """Show the command line that does the same as the sheet."""
         self._command.set_words(words)
 
     def add_end(self) -> None:

@@ -46,7 +46,7 @@ class TextArea(QPlainTextEdit):
         return self.toPlainText()
 
     def set_problem(self, problem: bool) -> None:
-        """Colour the edge in `bad`."""
+        """Draw the edge in the error colour if `problem`."""
         self.setProperty("problem", problem)
         self.style().unpolish(self)
         self.style().polish(self)

@@ -12,7 +12,7 @@ from studio.widgets.painting import paint
 
 
 def paint_advantage(painter: QPainter, rect: QRectF, advantage: float | None) -> float:
-    """Draw arrow and figure, left-aligned; None draws a dash. Returns the width used, in pixels."""
+    """Draw an advantage as arrow and number (None: a dash), left-aligned; return its width."""
     if advantage is None or not math.isfinite(advantage):
         return paint.text(painter, rect, formatting.ABSENT, "faint", "mono-small")
     words = formatting.signed(advantage)

@@ -39,7 +39,7 @@ class FocusRing(QWidget):
         self.hide()
 
     def surround(self, target: QWidget, radius: float) -> None:
-        """Show the ring, with corners of `radius` pixels, around a widget and follow it."""
+        """Show the focus ring around a widget and follow it; `radius` is that of its corners."""
         self.release()
         self._target, self._radius = target, radius
         target.installEventFilter(self)

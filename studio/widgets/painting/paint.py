@@ -33,8 +33,7 @@ def box(
     radius: float = 6,
     width: float = 1,
 ) -> None:
-    """Draw a rounded rectangle with an edge inside it, `width` pixels wide. `fill` and `edge` are
-    colour tokens; None omits them."""
+    """Draw a rounded rectangle; `fill` and `edge` are theme colours (None: none), sizes in px."""
     inset = width / 2 if edge else 0
     shape = QRectF(rect).adjusted(inset, inset, -inset, -inset)
     painter.setBrush(theme().color(fill) if fill else Qt.BrushStyle.NoBrush)
@@ -52,8 +51,7 @@ def text(
     align: Qt.AlignmentFlag = LEFT,
     elide: bool = True,
 ) -> float:
-    """Draw one line of plain text; `tone` is a colour token, `style` and `weight` are of the type
-    scale (None: the style's). Unless `elide`, text may exceed the rectangle. Returns its width."""
+    """Draw one line of text in the colour `tone` and type style `style`; returns its width."""
     font = theme().font(style, weight)
     metrics = QFontMetricsF(font)
     rect = QRectF(rect)
@@ -120,8 +118,7 @@ def focus_ring(painter: QPainter, rect: QRect | QRectF, radius: float = 6) -> No
 
 
 def hatch(painter: QPainter, rect: QRect | QRectF, tone: str, radius: float = 2) -> None:
-    """Fill a rounded rectangle with diagonal lines in the colour token `tone`: skipped or
-    hidden."""
+    """Fill a rectangle with diagonal lines, which mean "skipped" or "hidden"."""
     painter.save()
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QBrush(theme().color(tone), Qt.BrushStyle.BDiagPattern))
@@ -130,7 +127,7 @@ def hatch(painter: QPainter, rect: QRect | QRectF, tone: str, radius: float = 2)
 
 
 def mix(first: QColor, second: QColor, share: float) -> QColor:
-    """Interpolate two colours: 0 is `first`, 1 is `second`."""
+    """Mix two colours: `share` 0 gives `first`, 1 gives `second`; for animations."""
     return QColor.fromRgbF(
         first.redF() + (second.redF() - first.redF()) * share,
         first.greenF() + (second.greenF() - first.greenF()) * share,

@@ -75,8 +75,7 @@ class StepStrip(KeyboardFocus, QWidget):
         self._measure, self._falls = name, falls
 
     def set_steps(self, cells: Sequence[StepCell], low: float = 0.0, high: float = 1.0) -> None:
-        """Set all cells in order, planned ones included; `low` and `high` are the rewards at the
-        ends of the colour ramp."""
+        """Set all cells in order, planned ones too, and the rewards at the colour ramp's ends."""
         before, self._cells, self._range = self._cells, tuple(cells), (low, high)
         self._lay_out(before)
         alive = any(cell.state == "running" for cell in self._cells)
@@ -112,8 +111,7 @@ class StepStrip(KeyboardFocus, QWidget):
         checkpoints: Collection[int] = (),
         branches: Collection[int] = (),
     ) -> None:
-        """Set the steps with validations, checkpoints and starts of branches, marked below the
-        cells."""
+        """Set the steps with a mark below: validation, saved checkpoint, or start of a branch."""
         self._marks = {
             "validation": frozenset(validations),
             "checkpoint": frozenset(checkpoints),
@@ -123,13 +121,13 @@ class StepStrip(KeyboardFocus, QWidget):
         self.update()
 
     def set_chosen(self, step: int | None) -> None:
-        """Select a step without emitting; None selects none."""
+        """Select a step (None: none) without emitting a signal."""
         self._chosen = step
         self._tell()
         self.update()
 
     def set_crosshair(self, step: int | None) -> None:
-        """Set the step of the shared crosshair; None hides it."""
+        """Set the step of the crosshair shared with the charts (None: hidden)."""
         if step != self._crosshair:
             self._crosshair = step
             self.update()
@@ -288,7 +286,7 @@ class StepStrip(KeyboardFocus, QWidget):
             self.step_opened.emit(self._chosen)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Context menu with the actions of Enter and B."""
+        """Open the menu of a step: show its trajectories, or branch there."""
         number = self._slot_at(event.pos().x())
         if number < 0:
             return

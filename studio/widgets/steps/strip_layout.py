@@ -28,8 +28,7 @@ class Slot:
 
 
 def lay_out(count: int, width: float) -> list[Slot]:
-    """Distribute `count` cells over `width` pixels; neighbours merge if cells would be narrower
-    than 5 px."""
+    """Distribute `count` cells over the width; neighbours merge if narrower than 5 px."""
     if count <= 0 or width <= 0:
         return []
     gap = 2 if width / count >= LEAST_CELL_PX + 2 else 1
@@ -45,13 +44,12 @@ def lay_out(count: int, width: float) -> list[Slot]:
 
 
 def slot_of(slots: Sequence[Slot], index: int) -> int:
-    """Slot of the step at an index; -1 if there is none."""
+    """Position in `slots` of the cell that contains the step at `index`; -1 if there is none."""
     return next((n for n, slot in enumerate(slots) if slot.first <= index <= slot.last), -1)
 
 
 def merged_cell(cells: Sequence[StepCell]) -> StepCell:
-    """Merge cells into one: the first that stopped or is running, else the mean reward of the
-    finished ones."""
+    """Merge the cells of several steps into one: mean reward and most important state."""
     for state in ("stopped", "running"):
         if any(cell.state == state for cell in cells):
             first = next(cell for cell in cells if cell.state == state)

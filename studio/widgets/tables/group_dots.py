@@ -28,9 +28,10 @@ class PlacedDot:
 def place_dots(
     rewards: Sequence[float | None], width: float, low: float = 0.0, high: float = 1.0
 ) -> list[PlacedDot]:
-    """Place rewards as dots on an axis from `low` to `high`, `width` px wide; overlapping dots are
-    moved up or down by half a dot. Unscored rewards (None, nan) are hollow dots past its end. Equal
-    rewards (no signal) are piled up."""
+    """Place one dot per reward on an axis from `low` to `high`, without overlap (a swarm plot).
+
+    Unscored rewards (None, nan) are hollow dots past the end of the axis. Equal rewards (no signal)
+    are piled up."""
     scored = [r for r in rewards if r is not None and math.isfinite(r)]
     span = (high - low) or 1.0
     mean = sum(scored) / len(scored) if scored else 0.0
@@ -60,8 +61,8 @@ def _covered(placed: Sequence[PlacedDot], x: float, y: float, width: float) -> b
 def paint_group_dots(
     painter: QPainter, rect: QRectF, rewards: Sequence[float | None], rings: Sequence[int] = ()
 ) -> None:
-    """Draw the dots in a rectangle; also used by delegates. `rings` are indices of trajectories to
-    circle."""
+    """Draw one dot per reward (None: unscored), 0 to 1 from left to right. `rings`: indices of dots
+    to circle."""
     middle = round(rect.center().y()) + 0.0
     axis = rect.adjusted(_R, 0, -_R - (8 if any(r is None for r in rewards) else 0), 0)
     color = theme().color

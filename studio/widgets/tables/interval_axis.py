@@ -33,8 +33,8 @@ def paint_interval(
     high: float,
     base: float | None = None,
 ) -> None:
-    """Draw an interval in the rectangle `axis`, whose ends are the values `low` and `high`; a
-    dashed line marks the value `base` (None: no line)."""
+    """Draw an interval on an axis from `low` to `high`, with a dashed line at `base` (None: no
+    line)."""
     span = (high - low) or 1.0
 
     def place(value: float) -> float:
@@ -85,7 +85,7 @@ class IntervalAxis(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_intervals(self, items: Sequence[Interval], base: float | None = None) -> None:
-        """Set the rows; a dashed line marks the value `base` (None: no line)."""
+        """Set one interval per row, and the value of a dashed line, `base` (None: no line)."""
         self._items, self._base = tuple(items), base
         self.setAccessibleName(
             "; ".join(
@@ -98,8 +98,7 @@ class IntervalAxis(QWidget):
         self.update()
 
     def set_zone(self, start: float | None, token: str = "human") -> None:
-        """Shade from the value `start` to the end of the axis: the person's own consistency. None
-        removes the zone."""
+        """Shade the axis from `start` to its end in the colour `token` (None: no shading)."""
         self._zone = None if start is None else (start, token)
         self.update()
 

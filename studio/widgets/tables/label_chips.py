@@ -23,7 +23,7 @@ class LabelChip:
     pending: bool = False
 
     def spoken_words(self) -> str:
-        """Text for screen readers."""
+        """Return the chip's text for screen readers, and whether it is not applied yet."""
         return f"{self.words}, not applied yet" if self.pending else self.words
 
 

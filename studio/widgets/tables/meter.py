@@ -12,8 +12,7 @@ from studio.widgets.painting import paint
 def paint_meter(
     painter: QPainter, rect: QRectF, share: float, token: str, ground: str = "border"
 ) -> None:
-    """Draw a bar filled to a share (0 to 1) in the colour `token`; `ground` is the colour token of
-    the rest."""
+    """Draw a bar filled to a share (0 to 1) in the colour `token`, over the colour `ground`."""
     clip = QPainterPath()
     clip.addRoundedRect(rect, 2, 2)
     painter.save()
@@ -37,7 +36,7 @@ class Meter(QWidget):
         self.set_share(0.0)
 
     def set_share(self, share: float, token: str | None = None) -> None:
-        """Set the filled share, 0 to 1, and its colour token (None: unchanged)."""
+        """Set the filled share, 0 to 1, and the fill colour (None: unchanged)."""
         self._share, self._token = share, token or self._token
         self.setAccessibleName(f"{self._name} {formatting.percent(share)}")
         self.update()
@@ -73,8 +72,7 @@ class MeterRow(QWidget):
         self.set_value(None, formatting.ABSENT)
 
     def set_value(self, share: float | None, figure: str, token: str | None = None) -> None:
-        """Set the filled share (0 to 1; None: empty bar), the figure after it, and the colour token
-        (None: unchanged)."""
+        """Set the filled share (None: empty), the text after it, and the colour (None: kept)."""
         self._share, self._figure, self._token = share, figure, token or self._token
         self.setAccessibleName(f"{self._words} {figure}")
         self.update()

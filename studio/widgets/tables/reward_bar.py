@@ -29,8 +29,8 @@ def paint_parts(
     whole: float = 1.0,
     ground: str = "border",
 ) -> None:
-    """Draw reward parts from left to right with 1 px gaps; negative parts shorten the bar. `whole`
-    is the reward that fills the rectangle, `ground` the colour token of its background."""
+    """Draw reward parts as segments of a bar. Negative parts shorten it. `whole` is the reward of a
+    full bar, `ground` the background colour."""
     clip = QPainterPath()
     clip.addRoundedRect(rect, 2, 2)
     painter.save()
@@ -67,7 +67,7 @@ class PartsBar(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_parts(self, parts: Sequence[Part], whole: float = 1.0) -> None:
-        """Set the parts in pipeline order; `whole` is the reward that fills the bar."""
+        """Set the reward parts, left to right; `whole` is the reward of a full bar."""
         self._parts, self._whole = tuple(parts), whole
         text = ", ".join(f"{part.name} {formatting.number(part.value)}" for part in parts)
         self.setAccessibleName(f"Reward parts: {text or 'none'}")

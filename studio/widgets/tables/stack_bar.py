@@ -51,8 +51,8 @@ class StackRow(QWidget):
     def set_stretches(
         self, stretches: Sequence[Stretch], figure: str, tone: str = "text", limit: float = 1.0
     ) -> None:
-        """Set the segments from left to right; shares beyond a sum of 1 are cut off. `figure` is
-        the text after the bar, in a theme `tone`. A `limit` below 1 is marked on the bar."""
+        """Set the segments from left to right; beyond a total share of 1 they are cut off. `figure`
+        is the text at the end; a `limit` below 1 is marked."""
         self._limit = limit
         self._stretches, self._figure, self._tone = tuple(stretches), figure, tone
         self.setAccessibleName(f"{self._words} {figure}")

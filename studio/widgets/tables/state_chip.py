@@ -24,7 +24,7 @@ class StateChip(Chip):
         self.set_run_state("none", "No run yet")
 
     def set_run_state(self, state: str, words: str) -> None:
-        """Set the state (none, alive, paused, review, stopped or finished) and its text."""
+        """Show a run's state: `state` sets icon and colour, `words` the text."""
         tone, icon = STATES[state]
         self.set_state(words, tone, icon)
         self.setAccessibleName(f"Run: {words}")

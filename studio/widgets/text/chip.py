@@ -43,8 +43,7 @@ class Chip(QWidget):
         self.set_state(words, tone, icon)
 
     def set_state(self, words: str, tone: str = "neutral", icon: str = "") -> None:
-        """Change text, tone (a key of `TONES`) and icon (empty: none). Raises ValueError for an
-        unknown tone."""
+        """Set text, colour (`tone`) and icon name (empty: no icon) together."""
         if tone not in TONES:
             raise ValueError(f"chip tone is {tone!r}, expected one of {', '.join(TONES)}")
         self._words, self._tone, self._icon = words, tone, icon

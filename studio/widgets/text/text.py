@@ -48,7 +48,7 @@ class Text(QLabel):
         self._show()
 
     def set_tone(self, tone: str) -> None:
-        """Set the tone: text muted faint accent good warn bad info judge human rules."""
+        """Set the text colour: text muted faint accent good warn bad info judge human rules."""
         if tone != self.property("tone"):
             self.setProperty("tone", tone)
             self.style().unpolish(self)

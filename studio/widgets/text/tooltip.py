@@ -43,7 +43,7 @@ class Tip(QWidget):
         return tip if tip is not None else cls(window)
 
     def show_beside(self, widget: QWidget, point: QPoint, text: TipText) -> None:
-        """Show next to a point of a widget, on the side with room."""
+        """Show `text` as a tooltip next to a point of a widget, on the side with room."""
         self._text = text
         self.setAccessibleName(self.words())
         size = self.sizeHint()

@@ -105,9 +105,8 @@ def cap_lines(text: str, most: int) -> tuple[str, int]:
 
 
 def shown_part(text: str, lines: int, chars: int) -> tuple[str, int]:
-    """Return the start of a text, at most `lines` lines and `chars` characters with control
-    characters made visible, and the number of lines left out. The rest is only counted, so that
-    megabytes cost little."""
+    """Return at most `lines` lines of the first `chars` characters, prepared for drawing, and the
+    number of lines left out. The rest is only counted, so that megabytes cost little."""
     head, rest = text[:chars], text[chars:]
     words, left_out = cap_lines(break_long_lines(plain(head)), lines)
     if rest:
@@ -135,9 +134,8 @@ def join_tokens(tokens: Sequence[Token], longest: int = LONGEST_LINE) -> tuple[s
 
 
 def tint_of(token: Token, tint: str, largest: float) -> str | None:
-    """Return the colour token behind a token of text in the tint advantage, logprob, entropy, mask
-    or none; None for no colour. `largest` is the end of the scale. Only trained tokens are
-    tinted."""
+    """Return the background of a trained token (None: none) by `tint`, the quantity shown as colour
+    (advantage, logprob, entropy, mask); `largest` is its value at full colour."""
     if tint == "none" or not token.trained:
         return None
     if tint == "mask":
@@ -154,8 +152,7 @@ def tint_of(token: Token, tint: str, largest: float) -> str | None:
 
 
 def largest_of(items: Sequence[Item], tint: str) -> float:
-    """Return the end of the scale of a tint: the largest absolute value of all tokens; 1 for the
-    tints mask and none."""
+    """Return the largest absolute value of a quantity (`tint`) over all tokens: its full colour."""
     field = {"advantage": "advantage", "logprob": "logprob", "entropy": "entropy"}.get(tint)
     if field is None:
         return 1.0

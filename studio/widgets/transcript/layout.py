@@ -101,8 +101,7 @@ class Looks:
 
 
 def chars_at(shown: int, first: int) -> int:
-    """Number of characters to lay out when the person has opened `shown` more lines of a long text;
-    `first` if none."""
+    """Characters of a long text to lay out for `shown` unfolded lines; `first` if it is folded."""
     return first if shown <= 0 else CHUNK_CHARS * (1 + shown // MORE_LINES)
 
 
@@ -117,8 +116,7 @@ def estimate(item: Item, width: float) -> float:
 
 
 def lay_out_row(item: Item, looks: Looks, shown_lines: int) -> Row:
-    """Lay out an item; `shown_lines` is the number of lines of a long text that the person has
-    opened (0: only its start)."""
+    """Lay out an item; `shown_lines` is the number of lines unfolded of a long text."""
     row = Row(item)
     if isinstance(item, Message):
         _message(row, item, looks, shown_lines)

@@ -93,7 +93,7 @@ class SideBySide(QAbstractScrollArea):
         self.setAccessibleName("Comparison")
 
     def set_rows(self, rows: Sequence[PairRow]) -> None:
-        """Show another pair from its start."""
+        """Show the paired turns of other trajectories, from the first row on."""
         self._rows, self._at = tuple(rows), -1
         self._opened.clear()
         count = sum(not row.same for row in rows)
@@ -258,8 +258,7 @@ def _estimate(row: PairRow, width: float) -> float:
 
 
 def lay_out(row: PairRow, width: float, most_lines: int) -> _Laid:
-    """Lay out both sides of a row in columns of `width` pixels, at most `most_lines` lines each,
-    and mark the differing words."""
+    """Lay out both sides of a row, at most `most_lines` lines each; mark the differing words."""
     laid, tallest = _Laid(), 0.0
     shown: list[str | None] = []
     for side in (row.left, row.right):

@@ -89,7 +89,7 @@ class Transcript(QAbstractScrollArea):
         self.verticalScrollBar().setValue(place)
 
     def set_tint(self, tint: str) -> None:
-        """Set the tint: advantage, logprob, entropy, mask or none."""
+        """Set what the token colours show: advantage, logprob, entropy, mask or none."""
         if tint not in TINTS:
             raise ValueError(f"tint is {tint!r}, expected one of {', '.join(TINTS)}")
         self._tint = tint
@@ -143,7 +143,7 @@ class Transcript(QAbstractScrollArea):
         return self._focused
 
     def set_faint(self, faint: bool) -> None:
-        """Draw at 45 % opacity: an excluded trajectory."""
+        """Draw the transcript at 45 % opacity, as for an excluded trajectory."""
         if faint != self._faint:
             self._faint = faint
             self.viewport().update()

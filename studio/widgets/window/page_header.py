@@ -49,8 +49,7 @@ class PageHeader(QWidget):
         self.set_place("")
 
     def set_place(self, place: str, run: str = "") -> None:
-        """Set project (or page) and run (empty: none): `set_place("inbox-scout", "amber-kestrel")`,
-        `set_place("Home")`."""
+        """Set project and run name in the header, or a page: `set_place("Home")`."""
         self._place.set_words(place)
         self._slash.setVisible(bool(run))
         self._run.setVisible(bool(run))

@@ -74,7 +74,7 @@ class Sidebar(QWidget):
                 row.setEnabled(name is not None)
 
     def set_fact(self, key: str, fact: str, tone: str = "muted") -> None:
-        """Set the live figure at the end of a page's row (`key`), in a theme tone."""
+        """Set the figure `fact` at the end of the sidebar row `key`, such as "46/120"."""
         self._rows[key].set_fact(fact, tone)
 
     def set_selected(self, key: str) -> None:

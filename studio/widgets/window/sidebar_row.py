@@ -26,7 +26,7 @@ class SidebarRow(KeyboardFocus, QAbstractButton):
         self.set_fact("")
 
     def set_fact(self, fact: str, tone: str = "muted") -> None:
-        """Set the live figure at the end of the row, in a theme tone: τ 0.71, 46/120, 2,944."""
+        """Set the figure at the end of the row, such as τ 0.71, 46/120 or 2,944."""
         self._fact, self._fact_tone = fact, tone
         self.setAccessibleName(f"{self.text()}, {fact}" if fact else self.text())
         self.set_folded(self._folded)

@@ -62,7 +62,7 @@ def test_a_sampler_that_keeps_the_old_adapter_is_named_even_when_it_is_near() ->
     assert problem is not None
     assert problem.code == "policy.stale_adapter"
     assert problem.message == (
-        "The sampler did not load the new adapter: its log-probs followed 0% of the trainer's "
+        "The sampler did not load the new adapter: its log-probs show 0% of the trainer's "
         "change (difference 0.03 nats per token)."
     )
     assert problem.hint == (
@@ -74,7 +74,7 @@ def test_a_sampler_that_keeps_the_old_adapter_is_named_even_when_it_is_near() ->
 def test_a_negative_share_is_named_as_none_of_the_change() -> None:
     problem = stale_or_different([-0.5], [-2.0], [-1.0], "float32")
     assert problem is not None
-    assert "log-probs followed 0% of the trainer's change (difference 1.5 nats" in problem.message
+    assert "log-probs show 0% of the trainer's change (difference 1.5 nats" in problem.message
 
 
 def test_half_of_the_change_is_enough() -> None:
@@ -83,7 +83,7 @@ def test_half_of_the_change_is_enough() -> None:
     problem = stale_or_different([-1.12], now, before, "bfloat16")
     assert problem is not None
     assert problem.code == "policy.stale_adapter"
-    assert "log-probs followed 48% of" in problem.message
+    assert "log-probs show 48% of" in problem.message
 
 
 @pytest.mark.parametrize(

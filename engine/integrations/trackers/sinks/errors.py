@@ -27,6 +27,6 @@ def unreachable(address: str, error: Exception) -> SinkError:
 
 
 def refused(what: str, detail: str = "") -> SinkError:
-    """Error for a rejected key; `what` is the service's answer in short, `detail` in full."""
+    """Error for a key that a tracker rejects: `what` is its answer in short, `detail` in full."""
     hint = "Set a valid key under Settings, Tracker keys, or in its environment variable."
     return SinkError("key", f"rejected the key ({what}).", hint, detail)

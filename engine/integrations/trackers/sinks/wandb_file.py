@@ -31,7 +31,7 @@ def last_step(folder: Path) -> int:
 
 
 def history(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the logged rows of a file, which may still be growing."""
+    """Yield the logged rows (metric → value) of an offline W&B file, which may still be growing."""
     for data in _records(file.read_bytes()):
         record = wire.Record.FromString(data)
         if record.WhichOneof("record_type") == "history":

@@ -123,7 +123,7 @@ class LoraModel:
         return getattr(self.trained.get_base_model().get_output_embeddings(), "bias", None)
 
     def sampled_hidden(self, plan: Plan) -> Tensor:
-        """Return the same as `hidden`, without gradients, by fewer products with packed weights."""
+        """Final hidden states [S, H] like `hidden`, without gradients, by packed weights."""
         if self._copies is None:
             return self.hidden(plan)
         with self._copies[0].used():

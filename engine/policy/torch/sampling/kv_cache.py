@@ -85,7 +85,8 @@ class KeyValueCache:
         slot.busy = False
 
     def layer(self, number: int, key_KSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Key and value tensors of layer `number`, allocated at first use like `key_KSD`."""
+        """Key and value tensors of layer `number` in the cache, allocated at first use with the
+        heads and type of `key_KSD`."""
         if number not in self._keys:
             heads, _, size = key_KSD.shape
             shape = (self._places, heads, self._room, size)

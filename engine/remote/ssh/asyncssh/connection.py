@@ -154,8 +154,9 @@ class Hop:
 async def connect_by_asyncssh(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
 ) -> "AsyncSSHConnection":
-    """Connect and authenticate by AsyncSSH over all jump hosts of an address; arguments as in
-    `connect`. Raises LaunchError."""
+    """Connect by AsyncSSH over all jump hosts of an address. `asker` puts questions to the person,
+    `config` replaces the SSH configuration, `known_hosts` is used if that names no such file.
+    Raises LaunchError."""
     way = await _way(parse_address(address), config, known_hosts)
     goal = way[-1].server
     hops: list[Hop] = []

@@ -19,7 +19,7 @@ class Proxy:
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> socket.socket:
-        """Start the process and return the local end of its socket."""
+        """Start the proxy command and return the local end of its socket."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:

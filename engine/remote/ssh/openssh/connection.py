@@ -50,7 +50,8 @@ SUFFIX_BYTES = 20
 async def connect_by_openssh(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
 ) -> "OpenSSHConnection":
-    """Connect by the program `ssh`; arguments as in `connect`. Raises LaunchError."""
+    """Connect by the program `ssh`. `asker` puts questions to the person, `config` replaces the SSH
+    configuration, `known_hosts` is used if that names no such file. Raises LaunchError."""
     to = destination(parse_address(address))
     folder = await asyncio.to_thread(_private_folder)
     try:

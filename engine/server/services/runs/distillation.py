@@ -31,8 +31,8 @@ def _alike(one: EvaluationPlan, other: EvaluationPlan) -> bool:
 
 
 def same_as(spec: RunSpec, scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Path]:
-    """Runs among `folders` with the settings, rubric and remaining scenarios of `spec`, which can
-    be resumed instead of it if they did not finish."""
+    """Runs among `folders` with the settings, rubric and remaining scenarios of the new run `spec`;
+    one that did not finish can be resumed instead of it."""
     return [
         one
         for one in folders

@@ -82,7 +82,7 @@ class OpenRuns:
 
     @contextlib.asynccontextmanager
     async def none_of(self, run_id: str) -> AsyncIterator[None]:
-        """Keep a run closed during the block. Raises Refused while a judge scores it."""
+        """Keep this run closed during the block. Raises Refused if a judge keeps scoring it."""
         async with self._changed:
             try:
                 async with asyncio.timeout(PATIENCE_S):

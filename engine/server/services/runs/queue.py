@@ -36,7 +36,7 @@ class RunQueue:
         self._waiting = [waiting for waiting in self._waiting if waiting != folder]
 
     async def cancel(self, run_id: str) -> None:
-        """Remove a run from the queue and stop it. Raises Refused if it is not queued."""
+        """Remove a run from the queue and end it as stopped. Raises Refused if it is not queued."""
         folder = self._library.folder(run_id)
         if self._library.summary(folder).state != "queued":
             raise Refused.of("run.not_living", "This run is not active.")

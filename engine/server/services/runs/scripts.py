@@ -29,8 +29,7 @@ class ScriptRuns:
         self._lifecycle, self._resources = lifecycle, resources
 
     async def open(self, request: OpenOutside) -> OutsideRun:
-        """Begin or resume a script's run. Raises Refused if another one trains it, or the device is
-        busy."""
+        """Begin or resume a script's run. Raises Refused if busy with another run or script."""
         spec, session, notes = await self._opened(request)
         step = await session.ready()
         return OutsideRun(
@@ -41,7 +40,7 @@ class ScriptRuns:
         )
 
     def session(self, run_id: str) -> ScriptSession:
-        """Open session of a run. Raises Refused if it has none."""
+        """Open session of a script's run. Raises Refused if it has none."""
         session = self._resources.script_sessions.get(run_id)
         run = self._lifecycle.summary(run_id)
         if session is None or run.state not in ACTIVE_STATES:  # it has ended, and is being closed

@@ -52,7 +52,7 @@ def versions() -> dict[str, str]:
 
 
 async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
-    """Create the folder of a run. Raises ConfigError, ModelError, Refused; no file is left."""
+    """Create a new run's folder. Raises ConfigError, ModelError, Refused, then leaving no file."""
     origin = find_origin(project, request) if request.origin else None
     if origin and not isinstance(origin.source, Path):  # its settings become those of a run of ours
         require_run_trust(origin.source.folder)

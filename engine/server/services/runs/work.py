@@ -37,7 +37,8 @@ class ActiveRuns(dict[str, ActiveRun]):
     """Active runs of an engine by run id; at most one trains at a time."""
 
     async def log(self, run_id: str, level: str, text: str) -> None:
-        """Append a tracker's message to the log of a run if it is active."""
+        """Append a tracker's message to the log of a run if it is active; `level`: "info",
+        "warning"."""
         if active := self.get(run_id):
             await active.run.log(level, "track", text)
 

@@ -46,9 +46,8 @@ def lines(
     full: bool = False,
     limit: Callable[[RunModel], Limit | None] = lambda run: None,
 ) -> Maker:
-    """Return a function that makes a chart with the lines `drawn` on one axis; `form` formats
-    values. `zero` includes 0 in the axis, `log` makes it logarithmic, `full` sets it to 0 to 1.
-    `limit(run)` returns the limit line of a run (None: no line)."""
+    """Return a maker of a chart of lines. `form` formats values, `zero` starts the axis at 0, `log`
+    is logarithmic, `full` means 0 to 1; `limit(run)` is a dashed line (None: no line)."""
 
     def make(link: ChartLink) -> tuple[ChartCard, Fill]:
         card = ChartCard(title, link)

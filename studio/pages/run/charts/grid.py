@@ -22,8 +22,7 @@ def columns_for(width: int) -> int:
 
 
 def places(count: int, width: int, height: int, columns: int = 0) -> list[QRect]:
-    """Return `count` equal cells that fill the size in pixels, or are higher together at the
-    minimum cell height. `columns` 0 selects their number by the width."""
+    """Return `count` equal cells that fill the area or, at minimum height, exceed it."""
     columns = columns or min(columns_for(width), max(1, count))
     rows = -(-count // columns)
     if not rows:
@@ -56,8 +55,7 @@ def small_columns_for(width: int) -> int:
 def stacked(
     counts: Sequence[int], width: int, height: int
 ) -> tuple[list[list[QRect]], list[QRect]]:
-    """Return the cells of each section, and the headings of all sections but the first. `counts`
-    are the numbers of cards per section, sizes are in pixels."""
+    """Return the cells of each chart section (`counts`: charts), and all headings but the first."""
     peek = HEADING + GAP if len(counts) > 1 else 0
     main = places(counts[0], width, height - peek)
     cells, headings = [main], []
@@ -106,7 +104,7 @@ class ChartGrid(QScrollArea):
         self._lay_out()
 
     def show_full(self, card: QWidget | None) -> None:
-        """Expand a card to the full page; None restores the grid."""
+        """Expand a card to the full page; None, or the same card again, restores the grid."""
         self._full = None if card is self._full else card
         self._lay_out()
 

@@ -17,8 +17,7 @@ PART_TOKENS = ("plot-3", "plot-6", "plot-8", "plot-2", "plot-4", "plot-7", "plot
 
 
 def part_token(name: str, names: Sequence[str]) -> str:
-    """Return the colour token of the reward part `name`. Judge, label and costs have fixed colours;
-    others depend on their place in `names`, all parts of the run."""
+    """Return the colour of a reward part among all parts `names`; judge, label, costs are fixed."""
     lowered = name.lower()
     if lowered in ("judge", "ruler"):
         return "plot-2"

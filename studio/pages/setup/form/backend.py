@@ -111,7 +111,7 @@ class BackendCard(Card):
             self.unfold(True)
 
     def set_problem(self, key: str, words: str) -> None:
-        """Show why an edit was refused (empty: it was not), with a change that makes it valid."""
+        """Show why the edit of `key` was refused (empty: it was not), with a change that helps."""
         remedy = REMEDIES.get(key) if words and self._is_half(key) else None
         self.rows[key].answer(words, (remedy[0], BOTH) if remedy else ("", ""))
         if words and key not in CHOICES:

@@ -19,7 +19,7 @@ class Part(Protocol):
     """Widget with editable settings."""
 
     def set_problem(self, key: str, words: str) -> None:
-        """Show why an edit was refused; empty words clear the problem."""
+        """Show why the edit of the setting `key` was refused; empty words clear the problem."""
 
 
 class Edits:

@@ -83,8 +83,8 @@ class FieldSpec:
 
 
 def specs(model: type[BaseModel] = ProjectConfig, prefix: str = "") -> Iterator[FieldSpec]:
-    """Yield every editable scalar key of a config class, by section; `prefix` (with a final dot) is
-    put before the keys. Lists and tables are edited in project.toml."""
+    """Yield every editable setting of a config class; `prefix` is its key with a dot. Lists and
+    tables are edited in project.toml."""
     for name, info in model.model_fields.items():
         key = f"{prefix}{name}"
         kind = info.annotation

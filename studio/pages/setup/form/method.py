@@ -62,7 +62,7 @@ def deviations(algorithm: Algorithm) -> list[str]:
 
 
 def numbers(config: ProjectConfig) -> list[tuple[str, str]]:
-    """Return derived figures per step as (name, value)."""
+    """Return figures per step (rollouts, tokens, optimizer steps) as (name, value) rows."""
     train, algorithm = config.train, config.train.algorithm
     attempts = train.groups * train.group_size
     most = attempts * (1 + algorithm.refills)

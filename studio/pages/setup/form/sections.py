@@ -199,7 +199,7 @@ class ChoicesForm(QWidget):
     # Display
 
     def add_tools(self, tools: QWidget) -> None:
-        """Add the tools below the agent file."""
+        """Insert the widget of the agent's tools and packages below the agent file."""
         self._second.controls.insertWidget(1, tools)
 
     def set_models(self, models: Sequence[ModelInfo]) -> None:
@@ -207,8 +207,8 @@ class ChoicesForm(QWidget):
         self._show_model()
 
     def show_project(self, view: ProjectView, command: str) -> None:
-        """Fill the form; an invalid project keeps the previous values. `command` is the equivalent
-        command line."""
+        """Fill the form and show the shell `command` that trains the project; an invalid project
+        keeps the previous values."""
         self._line.set_words(command)
         if view.path != self._path:
             self._path = view.path

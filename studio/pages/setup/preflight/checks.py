@@ -8,9 +8,9 @@ from studio.text import formatting
 def project_checks(
     problems: list[Problem], readable: bool, lacking: str, outside: bool = False
 ) -> list[tuple[str, str]]:
-    """Return (state, text) of up to five problems, or that the project is valid. `readable`: it
-    could be loaded; `lacking`: text on missing packages, or ""; `outside`: an external script makes
-    the rollouts."""
+    """Return (state, text) lines: up to five problems, or that the project is valid. `readable`: it
+    could be loaded; `lacking`: missing packages; `outside`: an external script makes the rollouts.
+    """
     if outside and not problems:
         return [("good", "project.toml is valid"), ("open", "Rollouts come from a script")]
     if problems:
@@ -20,7 +20,7 @@ def project_checks(
 
 
 def disk_checks(forecast: Forecast | None) -> list[tuple[str, str]]:
-    """Return (state, text) on the disk space of retained checkpoints; empty without a forecast."""
+    """Return one (state, text) line on the disk space of checkpoints; empty without a forecast."""
     if forecast is None or not forecast.kept:
         return []
     need, free = forecast.disk_bytes, forecast.disk_free_bytes

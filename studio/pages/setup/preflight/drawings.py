@@ -148,7 +148,7 @@ class BaselineBand(Drawn):
 
 
 def spread_of(rates: Sequence[float]) -> list[float]:
-    """Return the share of scenarios in each fifth of the range 0 to 1; empty without `rates`."""
+    """Return the share of scenarios in each fifth of the reward range 0 to 1."""
     counts = [0] * BUCKETS
     for rate in rates:
         counts[min(BUCKETS - 1, max(0, int(rate * BUCKETS)))] += 1

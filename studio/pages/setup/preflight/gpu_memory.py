@@ -47,7 +47,7 @@ REST = Group("CUDA context, allocator", "plot-7", ())
 
 
 def grouped(parts: Sequence[MemoryPart], phase: str) -> list[tuple[Group, int]]:
-    """Return (group, bytes) in a phase: `sampling_bytes` or `training_bytes`."""
+    """Sum the bytes of memory parts by group in a phase: `sampling_bytes` or `training_bytes`."""
     named = {name for group in GROUPS for name in group.parts}
     found = []
     for group in (*GROUPS, REST):
@@ -96,8 +96,8 @@ class CardMemory(QWidget):
         self._show_fixes(plan.fixes)
 
     def offer_undo(self, words: str, values: dict[str, Any]) -> None:
-        """Offer to undo an applied fix, described by `words`, by restoring `values` (setting key →
-        value); an empty dict hides the offer."""
+        """Offer to undo a fix, described by `words`, with the old `values` (key → value; empty:
+        hide)."""
         self._undo_values = values
         self._undo_words.set_words(f"Set: {words}" if words else "")
         for widget in (self._undo_words, self._undo):

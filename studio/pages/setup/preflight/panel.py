@@ -79,8 +79,7 @@ class Preflight(QWidget):
         self._facts.set_facts(_time_facts(forecast))
 
     def show_baseline(self, rate: Interval | None, scenarios: list[float], measuring: bool) -> None:
-        """Show the success rate before training (None: not measured) and `scenarios`, the mean
-        rewards per scenario. `measuring`: a measurement is running."""
+        """Show the success rate before training (None: not measured) and mean rewards."""
         self._band.set_rate(rate)
         self._spread.set_rates(scenarios)
         spans = [Span("Solved before training  ", "text", 600)]
@@ -105,7 +104,7 @@ class Preflight(QWidget):
         add(self._check_box, *self._checks)
 
     def set_train(self, words: str, price: str, enabled: bool, why: str = "") -> None:
-        """Set label and price of the Train button; `why` is the reason if it is disabled."""
+        """Set label, price and state of the Train button; `why`: the text below it."""
         self._train.set_words(words, price)
         self._train.setEnabled(enabled)
         self._safe.set_words(why or "Closing this window does not stop training.")

@@ -26,7 +26,7 @@ class _Turn:
 
 
 def rows_of(left: Trajectory, right: Trajectory) -> list[PairRow]:
-    """Return rows of two trajectories side by side: messages before the first turn, then turns."""
+    """Return the rows of a side-by-side view: messages before the first turn, then paired turns."""
     before = [list(takewhile(_before_turns, one.messages)) for one in (left, right)]
     rows = [
         PairRow(*(Side(_role(m), m.content, "system" if m else "") if m else None for m in pair))

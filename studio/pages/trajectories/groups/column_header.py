@@ -42,7 +42,7 @@ class HeadFacts:
     blind: bool = False
 
     def titled(self, parting: str) -> "HeadFacts":
-        """Return a copy with another divergence text."""
+        """Return a copy whose text about the first divergence is `parting`."""
         return replace(self, parting=parting)
 
 

@@ -22,7 +22,6 @@ from studio.pages.trajectories.reader.transcript_rows import (
     ranks,
     turn_rows,
 )
-from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
@@ -108,9 +107,10 @@ class ColumnsView(QWidget):
         return list(self._siblings)
 
     def show_group(self, siblings: Siblings, weights: Weights = EVEN, blind: bool = False) -> None:
-        """Show a group, highest reward first (without rewards: in stored order). `blind` hides the
-        figures; `weights`: reward part → weight. An update of the group on display keeps order and
-        focus."""
+        """Show a group, highest reward first; `blind` or without rewards in stored order.
+        `weights`: reward part → weight.
+
+        An update of the group on display keeps its order and focus."""
         before, self._weights, self._blind = self._shown_group, weights, blind
         records = siblings.trajectories
         parting_words = partings(records)
@@ -131,7 +131,7 @@ class ColumnsView(QWidget):
         self._fill()
 
     def show_draft(self, draft: Draft) -> None:
-        """Show the chips of an uncommitted label in the column headers."""
+        """Show the uncommitted label `draft` as chips in the column headers."""
         self._draft = draft
         self._show_heads()
 
@@ -142,7 +142,7 @@ class ColumnsView(QWidget):
             column.transcript.set_tint(tint)
 
     def set_unfolded(self, unfolded: bool) -> None:
-        """Show or hide the shared prefix."""
+        """Show or hide the messages before the first turn, which all trajectories share."""
         self._unfolded = unfolded
         if self._shown_group:
             self._shown_group.items.clear()
@@ -185,7 +185,8 @@ class ColumnsView(QWidget):
         self._rank(self._focus, self._focus + by)
 
     def next_divergence(self) -> int | None:
-        """Scroll to the next divergence of the focused column; return its turn or None."""
+        """Scroll to the focused trajectory's next divergence from others; return its turn (from 1),
+        or None."""
         place = self._focus - self._first
         if not 0 <= place < len(self._columns):
             return None
@@ -251,8 +252,7 @@ class ColumnsView(QWidget):
         numbers = ", ".join(
             str(r.index + 1) for r in self._siblings[self._first : self._first + count]
         )
-        of = f" of {formatting.plural(len(self._siblings), 'sibling')}" if self._siblings else ""
-        self.paged.emit(f"{numbers}{of}")
+        self.paged.emit(f"{numbers} of {len(self._siblings)}" if self._siblings else "")
 
     def _show_heads(self) -> None:
         shown = self._shown_group
@@ -264,7 +264,7 @@ class ColumnsView(QWidget):
             column.transcript.set_faint(facts.excluded)
 
     def facts_of(self, name: str) -> HeadFacts | None:
-        """Return the header content of a trajectory by id; None if it is not in the group."""
+        """Return the header content of the trajectory with id `name`; None if not in the group."""
         shown = self._shown_group
         found = [one for one in self._siblings if one.id == name]
         return self._facts(shown, found[0]) if shown and found else None

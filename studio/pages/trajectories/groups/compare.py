@@ -33,8 +33,11 @@ class CompareView(QWidget):
         self.rows.set_rows([])
 
     def show_focused(self, columns: ColumnsView, base: str, before: str) -> str:
-        """Compare the focused trajectory with the one whose id is `base`; return the id used.
-        Without a valid reference, `base_of` picks one; `before` is the previously focused id."""
+        """Compare the focused column with the trajectory `base` (id); return the id of the base
+        used.
+
+        An invalid or empty `base` is replaced by `base_of`; `before` is the previously focused id.
+        """
         focused = columns.record()
         if focused is None:
             return base
@@ -47,7 +50,7 @@ class CompareView(QWidget):
         return base
 
     def show_pair(self, base: HeadFacts, other: HeadFacts) -> None:
-        """Show reference and other trajectory; the same pair again keeps its scroll position."""
+        """Show `other` next to the reference `base`; the same pair again keeps its position."""
         pair = (base.record.id, other.record.id)
         if pair != self._shown:
             self._shown = pair
@@ -65,8 +68,8 @@ class CompareView(QWidget):
 def base_of(
     siblings: list[Trajectory], focused: Trajectory, before: str | None
 ) -> Trajectory | None:
-    """Return the other trajectory with the highest reward, None if there is no other. If `focused`
-    itself is best, prefer the one with id `before` (previously focused) if it is in the group."""
+    """Return the trajectory to compare `focused` with: the best other one or, if that is worse than
+    `focused`, the one with id `before` (if in the group). None without others."""
     others = [one for one in siblings if one.id != focused.id]
     if not others:
         return None

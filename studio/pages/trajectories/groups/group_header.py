@@ -98,7 +98,7 @@ class GroupHead(QWidget):
         self._start.show_start([])
 
     def show_paging(self, words: str) -> None:
-        """Show which trajectories are visible, for example "1, 2, 3 of 8 siblings"."""
+        """Show the text that tells which columns of the group are visible."""
         self._shown.set_words(words)
 
     def set_view(self, mode: int) -> None:

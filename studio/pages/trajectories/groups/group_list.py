@@ -170,11 +170,11 @@ class GroupPanel(QWidget):
             self.list.setCurrentIndex(self._model.index(row, 0))
 
     def hold(self, held: bool) -> None:
-        """Suspend automatic selection while the page shows a group that is not in the list."""
+        """Suspend automatic row selection (`held`), as for a group that is not in the list."""
         self._held = held
 
     def show_place(self, place: Place) -> None:
-        """Set the group shown on the page and select its row."""
+        """Set the group shown on the page, (split, step, group number), and select its row."""
         self._shown, self._row, self._awaited = place, -1, -1
         self._follow_shown()
 
@@ -313,7 +313,7 @@ def _place(group: GroupSummary) -> Place:
 
 
 def place_words(query: TrajectoryQuery) -> str:
-    """Describe the location filter: steps, group or scenario."""
+    """Describe the steps, the group or the scenario to which a query is limited; empty if none."""
     low, high = query.step, query.step_to
     words = [] if low is None else [f"Step {low}" if high in (None, low) else f"Step {low}–{high}"]
     if low is not None and query.group is not None:

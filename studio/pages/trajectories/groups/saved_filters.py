@@ -26,7 +26,7 @@ def unpacked(line: str) -> TrajectoryQuery | None:
 
 
 def kept(lines: Sequence[str], query: TrajectoryQuery) -> list[str]:
-    """Return the saved filters with `query` first; the oldest ones above the limit are dropped."""
+    """Return the saved filters `lines` with `query` first, without the oldest above the limit."""
     new = packed(query)
     return [new, *(line for line in lines if line != new)][:MOST]
 

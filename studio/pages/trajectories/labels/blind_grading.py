@@ -9,7 +9,7 @@ from studio.text import formatting
 
 
 def blinded(siblings: Siblings) -> Siblings:
-    """Return a group without rewards, advantages, parts, verdicts and labels."""
+    """Return a copy of a group without rewards, advantages, reward parts, verdicts and labels."""
     nothing: dict[str, object] = {
         "reward": None,
         "advantage": None,
@@ -25,7 +25,8 @@ def blinded(siblings: Siblings) -> Siblings:
 
 
 def agreement_words(label: Label, siblings: Siblings) -> str:
-    """Describe in how many pairs the judge agrees with a label; without scores, the reward."""
+    """Describe for how many pairs of trajectories the judge (or, unscored, the reward) has the
+    order of `label`."""
     numbers = {one.id: one.index + 1 for one in siblings.trajectories}
     pairs = preferences(label.words, list(numbers))
     scores = judged(siblings.verdicts)
@@ -56,5 +57,5 @@ def agreement_words(label: Label, siblings: Siblings) -> str:
 
 
 def judged(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """Map trajectory ids to the newest judge score; unscored trajectories are absent."""
+    """Map trajectory ids to their newest judge score; unscored trajectories are absent."""
     return {one.trajectory_id: one.score for one in verdicts if one.score is not None}

@@ -30,30 +30,31 @@ class Draft:
         return self != Draft()
 
     def as_best(self, name: str) -> "Draft":
-        """Toggle the "best" label on a trajectory."""
+        """Return a copy with "best" toggled on the trajectory with id `name`."""
         best = () if self.best == (name,) else (name,)
         worst = "" if self.worst == name else self.worst
         return replace(self, best=best, worst=worst, order=())
 
     def as_worst(self, name: str) -> "Draft":
-        """Toggle the "worst" label on a trajectory."""
+        """Return a copy with "worst" toggled on the trajectory with id `name`."""
         worst = "" if self.worst == name else name
         best = tuple(one for one in self.best if one != name)
         return replace(self, best=best, worst=worst, order=())
 
     def tied(self, name: str) -> "Draft":
-        """Add a trajectory to those tied for best, or remove it."""
+        """Return a copy with trajectory `name` (id) added to, or removed from, the tie for best."""
         inside = name in self.best
         best = tuple(o for o in self.best if o != name) if inside else (*self.best, name)
         worst = "" if self.worst == name else self.worst
         return replace(self, best=best, worst=worst, order=())
 
     def ranked(self, names: Sequence[str]) -> "Draft":
-        """Rank all trajectories: ids, best first."""
+        """Return a copy that ranks all trajectories by their ids `names`, best first."""
         return replace(self, order=tuple((name,) for name in names), best=(), worst="")
 
     def marked(self, name: str, mark: Mark) -> "Draft":
-        """Toggle a mark; veto and exclude replace each other."""
+        """Return a copy with `mark` toggled on the trajectory with id `name`. Veto and exclude
+        replace each other."""
         given = (name, mark)
         if given in self.marks:
             return replace(self, marks=self.marks - {given})
@@ -61,17 +62,17 @@ class Draft:
         return replace(self, marks=(self.marks - other) | {given})
 
     def scored(self, name: str, value: float | None) -> "Draft":
-        """Set a score; None removes it."""
+        """Return a copy with the score `value` for the trajectory `name` (id); None removes it."""
         rest = {one: score for one, score in self.scores.items() if one != name}
         return replace(self, scores=rest if value is None else {**rest, name: value})
 
     def noted(self, name: str, text: str) -> "Draft":
-        """Set a note; an empty text removes it."""
+        """Return a copy with the note `text` for the trajectory `name` (id); empty removes it."""
         rest = {one: note for one, note in self.notes.items() if one != name}
         return replace(self, notes={**rest, name: text.strip()} if text.strip() else rest)
 
     def kinds_of(self, name: str) -> list[str]:
-        """Return the label kinds of a trajectory: `#rank`, best, tie, worst, marks, score, note."""
+        """Return the labels of trajectory `name`: `#rank`, best, tie, worst, marks, score, note."""
         kinds = []
         if name in self.best:
             kinds.append("best" if len(self.best) == 1 else "tie")
@@ -86,8 +87,9 @@ class Draft:
         return [f"#{place + 1}" for place in places] + kinds
 
     def words(self, siblings: Sequence[TrajectorySummary]) -> tuple[Word, ...]:
-        """Return the draft as the words of a Label; `siblings` are the trajectories of the group. A
-        tie is stored as one order per other scored trajectory: the tied ones, then the other. The
+        """Convert the draft to statements of a Label; `siblings` are all trajectories of the group.
+
+        A tie is stored as one order per other scored trajectory: the tied ones, then the other. The
         order among the others stays unspecified."""
         entries = [_word("score", name, value=value) for name, value in self.scores.items()]
         if self.order:

@@ -75,7 +75,7 @@ class LabelBar(QWidget):
         self._words.set_tone(tone if words else "faint")
 
     def show_bars(self, bars: Sequence[AdvantageBar]) -> None:
-        """Show advantages as bars in column order, with the largest change in words."""
+        """Show advantages as bars in column order, and the largest change as a sentence."""
         self._bars.set_bars(bars)
         moved = [bar for bar in bars if bar.changed]
         if not bars:
@@ -98,30 +98,30 @@ class LabelBar(QWidget):
         self._apply.setEnabled(pending)
 
     def set_pressed(self, kinds: Sequence[str], best: str = "", worst: str = "") -> None:
-        """Mark the kinds set on the focused trajectory, and the numbers labelled best and worst."""
+        """Highlight the keys of `kinds`, the labels of the focused trajectory. `best`, `worst`:
+        numbers of the trajectories labelled best and worst (empty: none)."""
         pressed = [*kinds, *(["best"] if best else []), *(["worst"] if worst else [])]
         self._keys.set_pressed(pressed)
         self._keys.set_key("best", best or "1…9", "best")
         self._keys.set_key("worst", f"⇧{worst}" if worst else "⇧1…9", "worst")
 
     def set_effect(self, effect: str, done: bool = False) -> None:
-        """Show the selected effect, a key of `EFFECTS`. With `done`, the step has been trained and
-        an override changes only the record."""
+        """Show what the label changes: `effect`, a key of `EFFECTS`. `done`: the step has been
+        trained, so an override changes only the stored reward."""
         words = next(words for key, words, _ in EFFECTS if key == effect)
         words = "Override · this step only" if effect == "reward" and done else words
         self._effect.set_words(words)
         self._effect.setAccessibleName(f"Effect of the label: {words}")
 
     def set_teaches(self, teaches: bool, possible: bool) -> None:
-        """Set the switch "Use as an example for the judge". `possible` False (the run has no judge)
-        hides it."""
+        """Set the switch that makes labels examples for the judge; hidden unless `possible`."""
         self._teach.blockSignals(True)
         self._teach.setChecked(teaches and possible)
         self._teach.blockSignals(False)
         self._teach.setVisible(possible)
 
     def set_busy(self, words: str | None) -> None:
-        """Show a progress text on the Apply button; None ends it."""
+        """Show a busy text on the Apply button; None ends it."""
         self._apply.set_busy(words)
 
     def sentence(self) -> str:
@@ -131,12 +131,11 @@ class LabelBar(QWidget):
     # Entry of a score or a note
 
     def ask_score(self, number: int) -> None:
-        """Open the entry field for a score of trajectory `number` (from 1)."""
+        """Ask for a score of the trajectory with this number in the group."""
         self._ask("score", f"Score of {number}", "0 to 1, or percent: 85 is 0.85", "")
 
     def ask_note(self, number: int, known: str) -> None:
-        """Open the entry field for a note on trajectory `number` (from 1); `known` is the old
-        note."""
+        """Ask for a note on the trajectory with this number; `known` is its present note."""
         self._ask("note", f"Note on {number}", "Enter saves, Esc cancels", known)
 
     def asking(self) -> bool:

@@ -48,8 +48,8 @@ class LabelController(QObject):
         self._wire()
 
     def show_group(self, siblings: Siblings | None, run_id: str = "", blind: bool = False) -> None:
-        """Show a group of the run `run_id` for labelling (None: no group). `blind`: effects are not
-        previewed; after a blind label, show how far the judge agrees with it."""
+        """Show a group of a run (None: no group); `blind` hides predicted effects. After a blind
+        label, show how far the judge agrees."""
         given, self._given = self._given, None
         self._after = BLIND if blind else ""
         if given is not None and siblings is not None and _is_of(given, siblings):

@@ -37,7 +37,7 @@ def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
 
 
 def provenance(label: Label) -> str:
-    """Return author, time, effect, rubric and undo state."""
+    """Describe a label's author, time, effect, rubric and whether it was undone, in one line."""
     when = time.strftime("%d %b %Y, %H:%M", time.localtime(label.at)).lstrip("0")
     facts = [
         plain(label.who[:60]) or "somebody",

@@ -61,8 +61,7 @@ class LabelSession(QObject):
             self._begin(Draft())
 
     def show_group(self, siblings: Siblings | None, run_id: str = "") -> None:
-        """Select the group to label (None: no group) and its run; "" only without a group. Another
-        group starts with an empty draft."""
+        """Select the group to label (None: none). Another group or run begins an empty draft."""
         before, self._siblings = self._siblings, siblings
         other_run, self._run_id = run_id != self._run_id, run_id
         other = before is None or siblings is None or _place(before) != _place(siblings)
@@ -95,7 +94,7 @@ class LabelSession(QObject):
         return self._siblings is not None and self._siblings.group.step <= closed
 
     def sentence(self) -> str:
-        """Describe the effect of the draft; empty without a draft or preview."""
+        """Describe the predicted effect of the uncommitted label; empty if unknown or no label."""
         label = self._label("preview")
         if label is not None and self.blind:
             return f"{wording.gist(label, self.numbers())}. Its effect appears after Enter."
@@ -152,7 +151,8 @@ class LabelSession(QObject):
         return waited
 
     def undo(self) -> None:
-        """Undo the last draft change; without one, or while the draft is sent, the last label."""
+        """Undo the last change of the draft, or the last label if the draft has no change or is
+        being sent."""
         if self._past and not self._outbox.holds(self._pending_label()):
             self._future.append(self.draft)
             self.draft = self._past.pop()
@@ -174,7 +174,7 @@ class LabelSession(QObject):
             self._call(lambda run: self._session.client.redo_label(run), "Redone: ")
 
     def apply(self) -> None:
-        """Commit the draft; ignored while it is being sent."""
+        """Send the draft to the engine as a label; ignored while it is being sent."""
         label, pending = self._label(uuid.uuid4().hex), self._pending_label()
         if label is None or self._siblings is None or self._outbox.holds(pending):
             return

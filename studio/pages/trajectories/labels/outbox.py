@@ -54,7 +54,7 @@ class LabelQueue(QObject):
             self._send()
 
     def holds(self, pending: PendingLabel) -> bool:
-        """Return whether a draft is queued or being sent."""
+        """Return whether a draft label is queued or being sent."""
         return any(request.pending == pending for request in self._requests)
 
     def _send(self) -> None:

@@ -42,7 +42,7 @@ _DONE = {
 
 
 def chips_of(record: TrajectorySummary, labels: Iterable[Label], draft: Draft) -> list[LabelChip]:
-    """Return the chips of a trajectory: stored labels, oldest first, then the draft."""
+    """Return a trajectory's label chips: `labels`, oldest first, then the uncommitted `draft`."""
     held = [kind for label in labels if label.holds() for kind in kinds_in(label, record.id)]
     kinds = list(dict.fromkeys(held))
     scores = [kind for kind in kinds if kind not in _LOOKS and not kind.startswith("#")]
@@ -65,7 +65,7 @@ def _chip(kind: str, pending: bool) -> LabelChip:
 
 
 def kinds_in(label: Label, name: str) -> list[str]:
-    """Return the label kinds of a trajectory, given by id: best, tie, #2, veto, 0.85 …"""
+    """Return what a label says about trajectory `name` (id): best, tie, #2 (rank), veto, 0.85 …"""
     orders = [word.order for word in label.words if word.kind == "order"]
     kinds = []
     if orders and _is_tie(orders):
@@ -91,7 +91,7 @@ def excluded(chips: Iterable[LabelChip]) -> bool:
 
 
 def changed(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return outcomes with a visible change of the advantage."""
+    """Return the outcomes whose advantage changes visibly."""
     return [
         one
         for one in outcomes
@@ -123,8 +123,8 @@ def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
 
 
 def done(label: Label, numbers: dict[str, int], moved: int, total: int) -> str:
-    """Describe a committed label by its `gist`, then that the advantages of `moved` of the group's
-    `total` trajectories changed. `numbers`: trajectory id → number in the group (from 1)."""
+    """Describe a committed label (see `gist`), then how many (`moved`) of `total` advantages
+    changed."""
     tail = f"Advantages changed for {moved} of {total}." if moved else "No advantage changed."
     return f"{gist(label, numbers)}. {tail}"
 

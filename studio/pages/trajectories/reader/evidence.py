@@ -86,7 +86,7 @@ class EvidencePanel(QWidget):
         add(column, *fill(self._evidence), STRETCH)
 
     def show_call(self, call: Call) -> None:
-        """Show a judge exchange that was loaded for `call_wanted`."""
+        """Show the messages and reply of a judge call, loaded after the signal `call_wanted`."""
         self._raw.show_call(call)
 
     def words(self) -> list[str]:

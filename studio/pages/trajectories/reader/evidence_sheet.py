@@ -40,8 +40,7 @@ class EvidenceController(QObject):
         self.panel.passage_wanted.connect(self._show_passage)
 
     def show_group(self, siblings: Siblings | None, weights: Weights, run_id: str = "") -> None:
-        """Set the group and its run (id) for the evidence; None closes the sheet. `weights`: reward
-        part → weight."""
+        """Set the group whose verdicts, rewards and labels the sheet shows; None closes it."""
         self._siblings, self._weights, self._run_id = siblings, weights, run_id
         if siblings is None:
             self.close()
@@ -56,7 +55,7 @@ class EvidenceController(QObject):
         return Evidence(record, own, siblings.labels, numbers, self._weights)
 
     def refresh(self, reading: bool) -> None:
-        """Show the focused trajectory in the open sheet and, with `reading`, in the reader."""
+        """Show the focused trajectory in the open sheet and, if `reading`, in the reader view."""
         evidence = self.evidence()
         if evidence is not None and reading:
             self._reader.show_evidence(evidence)
@@ -64,8 +63,7 @@ class EvidenceController(QObject):
             self._show(evidence)
 
     def toggle(self, reading: bool) -> None:
-        """Open or close the sheet. With `reading` (the reader is visible), select the evidence tab
-        of its panel instead, if there is room for the panel."""
+        """Open or close the evidence sheet; if `reading`, use the reader's own panel if visible."""
         evidence = self.evidence()
         if reading and self._reader.evidence.isVisible():
             self._reader.evidence.show_tab(0)
@@ -77,7 +75,7 @@ class EvidenceController(QObject):
             )  # arrow keys still change the trajectory
 
     def close(self) -> bool:
-        """Close the sheet; returns False if it was not open."""
+        """Close the evidence sheet; returns False if it was not open."""
         was_open = self.sheet.is_open()
         if was_open:
             self.sheet.close_sheet()

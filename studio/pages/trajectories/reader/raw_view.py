@@ -45,7 +45,7 @@ class RawView(QWidget):
         self._copy.clicked.connect(self.copy)
 
     def show_record(self, record: Trajectory, calls: Sequence[tuple[str, str]]) -> None:
-        """Show the first of `calls` (key, name), or the record if there is none."""
+        """Show the first of the judge `calls` (key, name); without any, the trajectory as JSON."""
         self._record, self._calls = record, calls
         if calls:
             self.choose(calls[0][0])
@@ -53,7 +53,7 @@ class RawView(QWidget):
             self.choose("record")
 
     def choose(self, what: str) -> None:
-        """Select `record`, `output`, or the key of a call."""
+        """Select the text: `record` (trajectory), `output` (of the agent), or key of a call."""
         record = self._record
         if record is None:
             return
@@ -71,7 +71,7 @@ class RawView(QWidget):
             self.call_wanted.emit(what)
 
     def show_call(self, call: Call) -> None:
-        """Show a loaded judge exchange, unless the user has selected something else."""
+        """Show a loaded judge call, unless the user has selected another text."""
         if call.key == self._wanted:
             self._show(lambda: exchange(call), call_facts(call))
 
@@ -96,7 +96,7 @@ class RawView(QWidget):
 
 
 def dumped(record: Trajectory) -> str:
-    """Return the record as JSON, without tokens and output."""
+    """Return a trajectory as JSON, without its tokens and the agent's printed output."""
     raw = record.model_dump(mode="json", exclude={"branches", "output"})
     return json.dumps(raw, indent=1, ensure_ascii=False)
 

@@ -44,7 +44,7 @@ class Reader(QWidget):
         self.evidence.call_wanted.connect(self.call_wanted)
 
     def show_evidence(self, evidence: Evidence) -> None:
-        """Show a trajectory; an update of the same one keeps the scroll position."""
+        """Show a trajectory with its evidence; an update of the same one keeps the position."""
         record, before = evidence.record, self._shown
         same = before is not None and before.record.id == record.id
         if before is None or before.record is not record:
@@ -76,8 +76,7 @@ class Reader(QWidget):
             self.transcript.focus_row((after or places)[0])
 
     def set_tint(self, name: str, notify: bool = False) -> None:
-        """Set the token colours: advantage, logprob, mask or none; other names are ignored.
-        `notify` emits `tint_chosen`."""
+        """Set what the token colours show; `notify` also emits `tint_chosen`."""
         names = [key for _, key in TINTS]
         if name in names:
             self._tint.set_index(names.index(name))

@@ -46,7 +46,7 @@ def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
 
 
 def weight_of(name: str, weights: Weights) -> float:
-    """Return the weight of a reward part; without an entry, a label has the weight of the judge."""
+    """Return the weight of a reward part (default 1; for a person's label, that of the judge)."""
     return weights.get(name, weights.get(RULER, 1.0) if name == "label" else 1.0)
 
 
@@ -72,8 +72,9 @@ def _spans(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
 def items_of(
     trajectory: Trajectory, shared: bool = False, weights: Weights = EVEN, blind: bool = False
 ) -> list[Item]:
-    """Return the transcript rows of a trajectory. `weights` are those of the reward parts. `shared`
-    omits the messages before the first turn; `blind` omits all rewards."""
+    """Return the transcript rows of a trajectory. `weights`: reward part → weight.
+
+    `shared` omits the messages before the first turn; `blind` omits all rewards."""
     sampled = completions(trajectory)
     turns = [message for message in trajectory.messages if message.role == "assistant"]
     aligned = len(sampled) == len(turns)
@@ -102,14 +103,14 @@ def items_of(
 
 
 def branch_words(branch: Branch) -> str:
-    """Describe why a branch was started."""
+    """Describe why a token sequence (branch) of a trajectory was started."""
     if branch.choice:
         return f"choice {branch.choice + 1} of one request; every choice is trained"
     return "the chat template rewrote earlier messages"
 
 
 def worth_words(reward: float) -> str:
-    """Describe the reward of a single turn."""
+    """Describe the reward of a single turn: "reward +0.20"."""
     return f"reward {formatting.signed(reward)}"
 
 
@@ -200,7 +201,7 @@ def ranks(group: GroupSummary) -> dict[int, int]:
 
 
 def partings(siblings: Sequence[Trajectory]) -> list[str]:
-    """Describe, per trajectory, where it diverges from the one that shares most initial turns."""
+    """Describe where each trajectory diverges from the one with most initial turns in common."""
     paths = [_path(trajectory) for trajectory in siblings]
     return [_parting(place, paths, siblings) for place in range(len(paths))]
 
@@ -227,7 +228,7 @@ def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory])
         if other != place and common > best:
             best, companion = common, other
     if companion < 0:
-        return "Turn 1: diverges from the start"
+        return "Turn 1: differs from the first turn on"
     number = siblings[companion].index + 1
     if best >= len(mine):
         return f"Identical to {number} to the end"
@@ -249,7 +250,7 @@ def shared_words(trajectory: Trajectory) -> str:
 
 
 def divergences(siblings: Sequence[Trajectory], place: int) -> list[int]:
-    """Return the turns (from 1) at which the trajectory at `place` diverges from others."""
+    """Return the turns (from 1) at which the trajectory at index `place` diverges from others."""
     paths = [_path(trajectory) for trajectory in siblings]
     mine = paths[place]
     turns = {

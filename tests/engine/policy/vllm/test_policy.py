@@ -138,7 +138,7 @@ def test_an_adapter_that_the_server_did_not_take_is_an_error(
         said, before = await completions(policy, 8), policy._served.current
         monkeypatch.setattr(policy._trainer, "save_adapter", stale)
         with pytest.raises(
-            PolicyError, match="did not load the new adapter: its log-probs followed 0%"
+            PolicyError, match="did not load the new adapter: its log-probs show 0%"
         ):
             await update(policy, said, 99)
         assert policy._served.current == before
