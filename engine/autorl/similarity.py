@@ -53,7 +53,7 @@ def similarity(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]
 def without_duplicates(
     kept: Sequence[DraftScenario], new: Sequence[DraftScenario]
 ) -> list[DraftScenario]:
-    """Those of the `new` scenarios that are no near duplicates of `kept` ones or each other."""
+    """Return the `new` scenarios that are no near duplicates of `kept` ones or of each other."""
     known = [shingles(one.input) for one in kept]
     found = []
     for one in new:

@@ -92,7 +92,7 @@ def test_hello_on_a_clean_server(server: Sshd, person: dict[str, str], tmp_path:
     assert (run["host"], run["state"], run["step"]) == ("gpu-box", "finished", 1)
 
     fetched = engine("hosts", "fetch", "gpu-box", project, f"{run['name']}@1")
-    assert "was checked" in fetched
+    assert "verified" in fetched
     out = tmp_path / "exported"
     engine("hosts", "bring-home", "gpu-box", project, run["name"])
     engine("export", f"{run['path']}@1", "--format", "adapter", "--out", str(out))

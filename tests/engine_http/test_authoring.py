@@ -218,7 +218,7 @@ def test_a_budget_that_ends_leaves_it_to_be_gone_on_with(
     questions = len(script.asked)
     code, said = typed("--enough")
     assert (code, len(script.asked)) == (0, questions)
-    assert "Made" in said
+    assert "Polite answers: 19 training scenarios" in said
     assert (folder / "rubric.md").exists()
     assert typed("--budget", "5")[0] == 2
 

@@ -279,7 +279,7 @@ def test_from_the_terminal(
     ]  # fmt: skip
     done = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
-    assert "at most $1.00 in all" in done.stdout
+    assert "at most $1.00 in total" in done.stdout
     assert "4 demonstrations in demonstrations.jsonl from 4 of 4 scenarios" in done.stdout
     asked = len(chat.asked)
     again = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)

@@ -167,7 +167,7 @@ def test_a_broken_engine_gives_place_and_says_so(installed: Checkout) -> None:
     (packages / "below.pth").rename(packages / "below.off")  # what the engine needs is not found
     try:
         engine = Started(installed)
-        assert "The GPU engine does not start (ModuleNotFoundError" in engine.notice
+        assert "The GPU engine did not start (ModuleNotFoundError" in engine.notice
         assert "The built-in engine was started instead." in engine.notice
         assert engine.call(lambda client: client.environments()).running.built_in
         engine.end(installed)

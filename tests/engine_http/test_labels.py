@@ -263,7 +263,7 @@ def test_labels_go_out_and_in_by_the_terminal(
     changed = json.loads(out.stdout) | {"id": "another"}
     file.write_text(json.dumps(changed))
     told = cli("label", "import", run.path, str(file))
-    assert "group 1: order (holds)" in told.stdout, told.stderr
+    assert "group 1: order (in effect)" in told.stdout, told.stderr
     file.write_text("{}")
     wrong = cli("label", "import", run.path, str(file))
     assert (wrong.returncode, f"{file}:1" in wrong.stderr) == (2, True)

@@ -141,7 +141,7 @@ def test_what_was_not_sampled_here_is_refused_and_nothing_is_kept(script: Script
         Refused, match="not sampled by Atelier, or was deleted: 'I am GPT'"
     ) as refused:
         script.train([mixed])
-    assert refused.value.problem.where == "group 0, attempt 3"
+    assert refused.value.problem.where == "group 0, trajectory 3"
     before = script.summary.step
     assert read(script, split="train", step=before + 1) == []
     assert script.train([group]).step == before + 1

@@ -209,7 +209,7 @@ def test_from_the_terminal(engine: Engine, project: Path) -> None:
     assert "mine.jsonl (train): 12 demonstrations" in checked.stdout
     done = typed(command)
     assert done.returncode == 0, done.stderr
-    assert "learns 11 demonstrations" in done.stdout
+    assert "trains on 11 demonstrations" in done.stdout
     assert "Finished 9 updates" in done.stdout
     assert "held-out loss" in done.stdout
     assert f"train {project} --from " in done.stdout

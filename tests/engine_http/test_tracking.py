@@ -265,7 +265,7 @@ def test_a_wrong_key_is_said_and_mended_by_another(
     until(lambda: trackers(engine, run).trackers[0].problem is not None)
     problem = trackers(engine, run).trackers[0].problem
     assert problem is not None
-    assert problem.message == "OpenTelemetry rejected the key (it answers 401)."
+    assert problem.message == "OpenTelemetry rejected the key (HTTP 401)."
     assert SECRET not in problem.model_dump_json()
     engine.call(lambda c: c.lend_tracker_keys({"otel": "x-key=another"}))
     collector.reply = b""

@@ -275,7 +275,7 @@ def test_tasks_are_written_for_the_chosen_tools(
             assert sheet.task._problem.words() == "Add a server, or select an mcp.json."
             tools.bring("bad.json")
             await until(lambda: tools._problem.isVisible())
-            assert "no server" in tools._problem.words()
+            assert "no MCP servers" in tools._problem.words()
             tools.bring("servers.json")
             await until(lambda: tools._packages.known)
             assert not sheet.task.name.isEnabled(), "its folder is made"

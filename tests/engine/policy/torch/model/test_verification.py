@@ -85,7 +85,7 @@ def test_logits_changed_after_the_head_are_refused_under_any_name(
 
 
 def test_layers_computed_differently_are_refused(tiny_model: Path) -> None:
-    with pytest.raises(ModelError, match=r"states [\d.]+% apart"):
+    with pytest.raises(ModelError, match=r"states differ by [\d.]+%"):
         LoraModel(spec(tiny_model, "float32"), with_window(4))
 
 
