@@ -166,7 +166,7 @@ class LocalJudge:
         return accuracy
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
-        """Return a verdict for each trajectory, none for failed rollouts. Raises errors of the policy."""
+        """Return a verdict for each trajectory, except failed ones. Raises errors of the policy."""
         attempts = [one for one in group if can_be_judged(one)]
         fit = self._fit
         if fit is None:

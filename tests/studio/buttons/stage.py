@@ -1,6 +1,7 @@
 """The stage of a scene: a studio over an engine, pressed with the mouse, watched for effects."""
 
 import asyncio
+import contextlib
 import os
 import re
 import time
@@ -12,6 +13,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QMenu, QWidget
 
+from engine.protocol.problems import Refused
 from engine.protocol.records.runs import ACTIVE_STATES
 from engine.protocol.requests.runs import Command, EditProject
 from studio.app import Studio
@@ -141,7 +143,8 @@ class Stage:
             for run in going:
                 if run.id not in told:
                     told.add(run.id)
-                    await session.client.command(run.id, Command(action="stop_now"))
+                    with contextlib.suppress(Refused):  # it has ended by itself
+                        await session.client.command(run.id, Command(action="stop_now"))
             await asyncio.sleep(0.05)
         session.refresh()
         await self.until(lambda: not session.runs.active())
