@@ -316,7 +316,7 @@ def reap_orphans(own_pids: Callable[[], Collection[int]] = tuple) -> int:
     strays = _strays(own_pids)
     if any(time.time() - _created_at(one) < SETTLED_S for one in strays):
         time.sleep(SETTLED_S)
-        strays = _strays(own_pids)
+        strays = [stray for stray in _strays(own_pids) if stray in strays]  # none is newer
     found = [each for stray in strays for each in (stray, *descendants(stray.pid))]
     end_processes(found)
     return len(found)

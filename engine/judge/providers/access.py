@@ -2,6 +2,7 @@
 person."""
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,12 +73,21 @@ class HomeProxy:
         """Do nothing: there is no local process."""
 
 
+_living: "weakref.WeakSet[BoundWorker]" = weakref.WeakSet()
+
+
+def living_pids() -> list[int]:
+    """Return the PIDs of all worker processes of this process."""
+    return [worker.pid for worker in list(_living) if worker.alive]
+
+
 class BoundWorker:
     """Worker process, the only one that contacts providers. A key is only sent to its provider, or
     to addresses confirmed for it."""
 
     def __init__(self, child: Child, confirmed: frozenset[AddressConfirmation]) -> None:
         self._child, self._confirmed = child, confirmed
+        _living.add(self)
 
     @property
     def alive(self) -> bool:

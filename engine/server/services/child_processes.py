@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
+from engine.judge.providers.access import living_pids as provider_pids
 from engine.policy.fork_server import server_pids
 from engine.rollout.rendering.renderer import living_pids as renderer_pids
 
@@ -15,7 +16,7 @@ class HasPids(Protocol):
 
 
 class ChildProcesses:
-    """PIDs of the child processes of all registered services, renderers and the fork server."""
+    """PIDs of the child processes of registered services, renderers, providers, fork server."""
 
     def __init__(self) -> None:
         self._services: list[HasPids] = []
@@ -26,6 +27,7 @@ class ChildProcesses:
     def pids(self) -> Collection[int]:
         return [
             *renderer_pids(),
+            *provider_pids(),
             *server_pids(),
             *(pid for service in self._services for pid in service.pids),
         ]
