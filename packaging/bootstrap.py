@@ -152,19 +152,19 @@ def set_up(locks: list[str], libraries: list[str]) -> None:
     with ThreadPoolExecutor(1) as beside:
         installing = beside.submit(ensure_libraries, libraries)
         ensure_packages(locks)
-        installing.result()
-    check_qt()
+        if not installing.result():
+            check_qt()
     ensure_model()
     say(f"Ready after {time.monotonic() - begun:.0f} s.")
 
 
-def ensure_libraries(packages: list[str]) -> None:
-    """System libraries on Debian and its kin."""
+def ensure_libraries(packages: list[str]) -> bool:
+    """Install system libraries on Debian and its kin; returns False on other systems."""
     if not sys.platform.startswith("linux") or not shutil.which("dpkg-query"):
-        return
+        return False
     missing = [name for name in packages if not is_installed(name)]
     if not missing:
-        return
+        return True
     command = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
     if os.geteuid() != 0:
         raise Failed(f"Some system libraries are missing. Type:\n\n  sudo {' '.join(command)}\n")
@@ -174,6 +174,7 @@ def ensure_libraries(packages: list[str]) -> None:
     subprocess.call(["apt-get", "update"], env=environment, **quiet)
     if subprocess.call(command, env=environment, **quiet):
         raise Failed(f"apt-get could not install them. Try it yourself:\n\n  {' '.join(command)}\n")
+    return True
 
 
 def is_installed(package: str) -> bool:

@@ -58,11 +58,6 @@ class HostService:
         """Whether a connected server has active runs, which this engine mirrors or judges."""
         return any(host.living for host in self._hosts.values())
 
-    @property
-    def pids(self) -> list[int]:
-        """PID of the judge process that serves remote runs; empty if it was never started."""
-        return [self._judge.pid] if self._judge else []
-
     async def open(self) -> None:
         """Load the server list, and reconnect to servers whose runs were active."""
         with contextlib.suppress(Refused):  # a damaged list: who asks for it is told

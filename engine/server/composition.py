@@ -66,9 +66,7 @@ class Services:
             self._mirrored,
             self.credentials.keys,
         )
-        children.register(
-            self.judges, self.arena, self.exports, self.tracking, self.environments, self.hosts
-        )
+        children.register(self.arena, self.exports, self.tracking, self.environments)
 
     def touch(self) -> None:
         """Restart the time after which an engine without clients exits."""

@@ -43,7 +43,7 @@ def held(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engin
 
 @pytest.fixture(scope="module")
 def script(held: Engine, tiny_model: Path) -> Iterator[Script]:
-    """One run for all tests that only go on with it; `free` closes it for those after them."""
+    """A run that the tests of this module share and extend; `free` closes it."""
     script = Script(held, tiny_model)
     script.open()
     SHARED.append(script)

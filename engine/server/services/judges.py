@@ -36,11 +36,6 @@ class JudgeService:
         self._provider: Provider | None = None
         self._settings: tuple[JudgeConfig, str | bool] | None = None
 
-    @property
-    def pids(self) -> list[int]:
-        """PIDs of the judge process."""
-        return [self._provider.pid] if self._provider and self._provider.pid else []
-
     @contextlib.asynccontextmanager
     async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Rescoring]:
         """Context manager of a judge trial on a run, one at a time. Raises ConfigError for an

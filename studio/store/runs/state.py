@@ -86,7 +86,7 @@ class RunState(RunProgress):
     rubric: str = ""
     """Text of the current rubric; empty without a judge."""
     canaries: list[bool] = field(default_factory=list)
-    """One entry per canary trajectory: whether the judge ranked it low."""
+    """For each canary trajectory, whether the judge ranked it low."""
     review: e.ReviewOpened | None = None
     """Review for which the run waits; None without one."""
     closed: int = 0
