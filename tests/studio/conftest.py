@@ -1,4 +1,7 @@
-"""Studio tests: offscreen Qt, a clean home, nothing left running, no noise, no stall."""
+"""Fixtures of studio tests:
+
+offscreen Qt, clean home, and checks for leftovers, warnings and stalls.
+"""
 
 import asyncio
 import gc
@@ -29,7 +32,7 @@ LOOP_S = 60.0
 
 @pytest.fixture(autouse=True)
 def clean_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees the user's files, and none sees another test's."""
+    """Temporary home folder and XDG directories."""
     home = tmp_path / "home"
     for name, folder in {
         "HOME": "",
@@ -49,16 +52,19 @@ def clean_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def keep_what_is_loaded() -> None:
-    """Leave out of collections what stays, such as modules that were imported since; objects of
-    the tests before are let go first, else they would stay for good."""
+    """Exempt objects that stay alive, such as imported modules, from garbage collection.
+
+    Garbage of earlier tests is collected first, otherwise it would be frozen too.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def collect_here() -> Iterator[None]:
-    """Cycles with Qt objects in them die in this thread, never in a server's
-    (studio.runtime.garbage_collector)."""
+    """Collect cycles with Qt objects in this thread, never in a server's
+    (studio.runtime.garbage_collector).
+    """
     gc.disable()
     yield
     gc.collect()
@@ -66,23 +72,23 @@ def collect_here() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def quiet_qt() -> Iterator[None]:
-    """A Qt warning fails the test that made it."""
-    said: list[str] = []
+    """Fail the test when Qt prints a warning."""
+    messages: list[str] = []
 
-    def hear(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
-        loud = kind not in (QtMsgType.QtDebugMsg, QtMsgType.QtInfoMsg)
-        if loud and not any(known in text for known in HARMLESS):
-            said.append(text)
+    def handle(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
+        is_warning = kind not in (QtMsgType.QtDebugMsg, QtMsgType.QtInfoMsg)
+        if is_warning and not any(harmless in text for harmless in HARMLESS):
+            messages.append(text)
 
-    before = qInstallMessageHandler(hear)
+    before = qInstallMessageHandler(handle)
     yield
     qInstallMessageHandler(before)
-    assert not said, f"Qt said: {said}"
+    assert not messages, f"Qt messages: {messages}"
 
 
 @pytest.fixture(autouse=True)
 def no_stray_threads() -> Iterator[None]:
-    """A thread that outlives its test fails it (pools of asyncio and Qt aside)."""
+    """Fail the test when a thread outlives it (except pools of asyncio and Qt)."""
     before = set(threading.enumerate())
     yield
     end = time.monotonic() + 3
@@ -144,8 +150,11 @@ def run(qapp: Any, request: pytest.FixtureRequest) -> Iterator[Run]:
 
 
 class StallWatch:
-    """Measures the longest time that the GUI thread did not come round to its event loop, and the
-    most CPU time that it used between two rounds: the rest it waited for a core."""
+    """Longest time between two rounds of the GUI event loop, and most CPU time used between two
+    rounds;
+
+    the rest was spent waiting for a core.
+    """
 
     def __init__(self) -> None:
         self.worst_s = self.most_work_s = 0.0
@@ -178,8 +187,8 @@ def stall_watch(qapp: Any) -> Iterator[StallWatch]:
 
 
 async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait on the running loop until something holds."""
+    """Wait on the running loop until `check()` is true."""
     end = time.monotonic() + seconds
     while not check():
-        assert time.monotonic() < end, "it did not happen in time"
+        assert time.monotonic() < end, "timeout"
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Made-up figures for the gallery and for widget tests: a run like the one in the comps."""
+"""Sample data for the gallery and for widget tests, like the run in the design mock-ups."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ GROUPS = (
 
 
 def rng() -> np.random.Generator:
-    """Always the same noise."""
+    """Return a generator with a fixed seed."""
     return np.random.default_rng(7)
 
 
@@ -27,7 +27,7 @@ def reward(count: int = 46) -> np.ndarray:
 
 
 def parts(count: int = 46) -> dict[str, np.ndarray]:
-    """Judge, sources, answer, turn cost."""
+    """Return the reward parts judge, sources, answer and turn cost."""
     x, noise = np.linspace(0, 1, count), rng()
     return {
         "judge": 0.16 + 0.29 * x**0.7 + noise.normal(0, 0.016, count),

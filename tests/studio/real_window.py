@@ -1,4 +1,4 @@
-"""The studio's window over an engine process of its own."""
+"""Studio window over a real engine process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ CONNECTED_S = 60.0
 
 @asynccontextmanager
 async def window(app: QApplication, workspace: Path) -> AsyncIterator[Studio]:
-    """Open a studio connected to a new engine over `workspace`; both end with the block."""
+    """Open a studio connected to a new engine over `workspace`; close both on exit."""
     studio = Studio(app, str(workspace), workspace.parent / "studio.toml")
     studio.start()
     try:
@@ -30,6 +30,6 @@ async def window(app: QApplication, workspace: Path) -> AsyncIterator[Studio]:
 
 
 def page_of(studio: Studio, key: str) -> Any:
-    """A page, in view."""
+    """Show a page and return it."""
     studio.window.show_page(key)
     return studio.pages[key]

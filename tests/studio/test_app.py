@@ -1,4 +1,4 @@
-"""The whole studio over a real HTTP engine: what a person does, and what must never happen."""
+"""Studio over a fake engine on HTTP: main user flows and limits."""
 
 import asyncio
 import subprocess
@@ -43,7 +43,7 @@ def page(studio: Studio, key: str) -> Any:
     return studio.pages[key]
 
 
-def test_first_start_open_sample_train_close(
+def test_first_start_opens_sample_and_trains(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -59,12 +59,12 @@ def test_first_start_open_sample_train_close(
             await until(lambda: studio.session.run.state.validations)
             assert [asked.kind for asked in engine.started] == ["train"]
             assert engine.started[0].key
-        assert not engine.commands, "closing the window tells the engine nothing"
+        assert not engine.commands, "closing the window sends no command"
 
     run(job())
 
 
-def test_reopening_attaches_and_replays(
+def test_reopening_project_replays_its_run(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -80,7 +80,7 @@ def test_reopening_attaches_and_replays(
     run(job())
 
 
-def test_commands_reach_the_engine_once(
+def test_each_command_is_sent_once(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -104,7 +104,7 @@ def test_commands_reach_the_engine_once(
     run(job())
 
 
-def test_a_thousand_events_a_second_never_stall_the_window(
+def test_thousand_events_per_second_do_not_stall_gui(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, stall_watch: StallWatch
 ) -> None:
     async def job() -> None:
@@ -113,11 +113,12 @@ def test_a_thousand_events_a_second_never_stall_the_window(
             studio.window.show_page("run")
             await asyncio.sleep(1.0)
             flood = filled.flood(RUN, 1000, 4.0)
-            worst = await stood_still(stall_watch, 4.5)
-            for _ in range(5):  # noise of the machine only adds: a stall of ours is there each time
+            worst = await longest_stall(stall_watch, 4.5)
+            # noise of the machine only adds; a stall of the studio shows every time
+            for _ in range(5):
                 if worst >= LONGEST_STALL_S:
                     flood = filled.flood(RUN, 1000, 4.0)
-                    worst = min(worst, await stood_still(stall_watch, 4.5))
+                    worst = min(worst, await longest_stall(stall_watch, 4.5))
             flood.join()
             state = studio.session.run.state
             await until(lambda: state.seq == len(filled.runs[RUN].events))
@@ -127,14 +128,14 @@ def test_a_thousand_events_a_second_never_stall_the_window(
     run(job())
 
 
-async def stood_still(watch: StallWatch, seconds: float) -> float:
-    """The longest stall of the GUI thread during some seconds."""
+async def longest_stall(watch: StallWatch, seconds: float) -> float:
+    """Return the longest stall of the GUI thread during `seconds`."""
     watch.start()
     await asyncio.sleep(seconds)
     return watch.stop()
 
 
-def test_a_lost_engine_is_said_and_found_again(
+def test_lost_engine_is_shown_and_reconnected(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -157,7 +158,7 @@ def test_a_lost_engine_is_said_and_found_again(
     run(job())
 
 
-def test_a_chart_point_opens_its_trajectories(
+def test_chart_point_opens_trajectories_of_its_step(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -182,7 +183,7 @@ def test_a_chart_point_opens_its_trajectories(
     run(job())
 
 
-def test_diagnostics_stand_below_and_can_be_put_above(
+def test_finding_opens_its_chart_and_chart_can_be_pinned(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -208,7 +209,7 @@ def test_diagnostics_stand_below_and_can_be_put_above(
     run(job())
 
 
-def test_setup_says_what_is_wrong_under_the_control(
+def test_setup_shows_problem_at_its_control(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -221,7 +222,7 @@ def test_setup_says_what_is_wrong_under_the_control(
             await until(lambda: form._rows["train.group_size"].problem())
             form.edited.emit("train.group_size", 4)
             path = str(filled.workspace / "inbox-scout")
-            await until(lambda: filled.homes.projects[path].config.train.group_size == 4)  # type: ignore[union-attr]
+            await until(lambda: filled.project_store.projects[path].config.train.group_size == 4)  # type: ignore[union-attr]
             await until(lambda: not form._rows["train.group_size"].problem())
             setup._choose(1)
             setup._toml.editor.setPlainText("[train]\nlearning_rat = 1\n")
@@ -231,13 +232,13 @@ def test_setup_says_what_is_wrong_under_the_control(
             await until(lambda: setup._scenarios.model.rowCount() == 48)
             setup._scenarios.model.add()
             setup.save()
-            await until(lambda: len(filled.homes.scenario_files[path, "train"]) == 49)
+            await until(lambda: len(filled.project_store.scenario_files[path, "train"]) == 49)
             await until(lambda: setup._scenarios.model.undo.isClean())
 
     run(job())
 
 
-def test_a_preset_fills_the_form_and_what_differs_is_said(
+def test_preset_fills_form_and_differences_are_shown(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -262,7 +263,7 @@ def test_a_preset_fills_the_form_and_what_differs_is_said(
     run(job())
 
 
-def test_imports_name_the_bad_line(
+def test_import_reports_invalid_line(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -284,7 +285,7 @@ def test_imports_name_the_bad_line(
     run(job())
 
 
-def test_a_refusal_is_said_at_the_foot(
+def test_rejected_command_is_notified(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -298,7 +299,7 @@ def test_a_refusal_is_said_at_the_foot(
     run(job())
 
 
-def test_palette_and_key_sheet_come_from_one_table(
+def test_command_palette_finds_and_triggers_action(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -322,7 +323,7 @@ def test_palette_and_key_sheet_come_from_one_table(
     run(job())
 
 
-def test_every_page_stands_in_the_smallest_window(
+def test_pages_fit_smallest_window(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -338,26 +339,26 @@ def test_every_page_stands_in_the_smallest_window(
     run(job())
 
 
-def test_a_second_start_raises_the_first(qapp: QApplication, run: Run) -> None:
+def test_second_instance_raises_first(qapp: QApplication, run: Run) -> None:
     async def job() -> None:
         first, second = SingleInstance("w"), SingleInstance("w")
         assert not first.raise_first("")
-        heard: list[str] = []
-        first.project_requested.connect(heard.append)
+        requested: list[str] = []
+        first.project_requested.connect(requested.append)
         first.listen()
         assert await asyncio.to_thread(second.raise_first, "/p/x")
-        await until(lambda: heard)
+        await until(lambda: requested)
         first.close()
-        assert heard == ["/p/x"]
+        assert requested == ["/p/x"]
 
     run(job())
 
 
-def test_the_studio_loads_no_heavy_library() -> None:
+def test_studio_imports_no_heavy_library() -> None:
     code = (
         "import sys, time, studio.app\n"
         "heavy = {'torch', 'litellm', 'transformers', 'starlette', 'keyring'} & set(sys.modules)\n"
-        "print(time.process_time())\n"  # its own seconds: other processes want the cores too
+        "print(time.process_time())\n"  # CPU time: other processes use the cores too
         "sys.exit(str(sorted(heavy)) if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

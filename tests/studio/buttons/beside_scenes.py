@@ -1,4 +1,4 @@
-"""Scenes of what stands beside the engine: environments, MCP servers, cards, trackers."""
+"""Button scenes that need fake engine data: environments, MCP servers, GPUs, trackers."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ TICK = EnvironmentTicked(stage="downloading", words="torch", done=12, total=228,
 
 
 async def environments(stage: Stage, **values: Any) -> None:
-    stage.behind.beside.steps = 10_000
-    stage.behind.beside.change("engine-gpu", **values)
+    stage.backend.environments.steps = 10_000
+    stage.backend.environments.change("engine-gpu", **values)
     page = stage.page("settings")
     page._engines.look()
 
@@ -39,7 +39,7 @@ async def installing(stage: Stage) -> None:
     await environments(stage, action="install", tick=TICK, state="absent")
 
 
-async def begun(stage: Stage) -> None:
+async def partial(stage: Stage) -> None:
     await environments(stage, action=None, tick=None, state="partial", arrived=174)
 
 
@@ -52,16 +52,16 @@ async def ready(stage: Stage) -> None:
 
 
 async def at_rest(stage: Stage) -> None:
-    """Nothing trains: another engine may be used."""
-    stage.behind.summaries.clear()
+    """No run is active: another engine may be used."""
+    stage.backend.summaries.clear()
     await ready(stage)
 
 
-async def chosen(stage: Stage) -> None:
-    """An engine is chosen, and another one still runs."""
-    beside = stage.behind.beside
+async def engine_selected(stage: Stage) -> None:
+    """Another engine is selected, but the previous one still runs."""
+    fake = stage.backend.environments
     engine = ChosenEngine(name="engine-gpu", home=HOME.format("engine-gpu"))
-    beside.choice, beside.running = (
+    fake.choice, fake.running = (
         EngineChoice(current=engine, previous=ChosenEngine()),
         ChosenEngine(),
     )
@@ -69,10 +69,10 @@ async def chosen(stage: Stage) -> None:
 
 
 async def tools(stage: Stage) -> Any:
-    """A server in mcp.json, and the packages that speak to it."""
-    engine = stage.behind
+    """Show a project with an MCP server and installed packages."""
+    engine = stage.backend
     path = str(engine.workspace / "inbox-scout")
-    engine.beside.change(AGENT, **at_home("agent"))
+    engine.environments.change(AGENT, **at_home("agent"))
     if path not in engine.authoring.servers:
         engine.authoring.add_server(path)
     page = stage.page("setup")
@@ -85,7 +85,7 @@ async def plain_tools(stage: Stage) -> None:
     await tools(stage)
 
 
-async def looked(stage: Stage) -> None:
+async def tools_listed(stage: Stage) -> None:
     page = await tools(stage)
     if not page._tools.servers.offered:
         page._tools.servers.look()
@@ -111,18 +111,18 @@ async def describing(stage: Stage) -> None:
 
 
 async def too_small(stage: Stage) -> None:
-    """A card that the settings do not fit on."""
-    engine, path = stage.behind, str(stage.behind.workspace / "inbox-scout")
-    engine.homes.cards = (card(total=24 * GB, ours=0, others=3 * GB),)
-    view = engine.homes.projects[path]
+    """GPU on which the settings do not fit."""
+    engine, path = stage.backend, str(stage.backend.workspace / "inbox-scout")
+    engine.project_store.cards = (card(total=24 * GB, ours=0, others=3 * GB),)
+    view = engine.project_store.projects[path]
     config = view.config.model_dump() | {
         "backend": {**view.config.backend.model_dump(), "sampler": "vllm"}
     }
     config["model"]["max_context"] = 4096
-    engine.homes.projects[path] = view.model_copy(
+    engine.project_store.projects[path] = view.model_copy(
         update={"config": type(view.config).model_validate(config)}
     )
-    stage.session.show_project(engine.homes.projects[path])
+    stage.session.show_project(engine.project_store.projects[path])
     stage.page("setup")
     await stage.until(lambda: stage.page("setup")._preflight.cards.isVisible())
 
@@ -132,8 +132,8 @@ async def fixed(stage: Stage) -> None:
 
 
 async def diagnosed(stage: Stage) -> None:
-    """Something is wrong with the run, and can be stopped at once."""
-    run = stage.behind.runs[stage.session.run.run_id]
+    """Run with a diagnosis that offers to pause it."""
+    run = stage.backend.runs[stage.session.run.run_id]
     stage.page("run")
     if not stage.session.run.state.findings:
         finding = Finding(code="apart", title="They disagree.", words="", action="pause")
@@ -142,8 +142,8 @@ async def diagnosed(stage: Stage) -> None:
 
 
 async def answering(stage: Stage) -> None:
-    """Two are asked, and their answers take their time."""
-    stage.behind.held.add("POST /arena")
+    """Two models whose answers are held back."""
+    stage.backend.held.add("POST /arena")
     page = stage.page("checkpoints")
     await stage.until(lambda: len(page._arena._talk.sides) > 0)
     if not page._arena._talk.asking:
@@ -154,16 +154,16 @@ async def answering(stage: Stage) -> None:
 
 async def trackers(stage: Stage) -> None:
     down = Problem(code="tracking.down", message="MLflow cannot be reached.")
-    stage.behind.tracking.views[stage.session.run.run_id] = TrackerList(
+    stage.backend.tracking.views[stage.session.run.run_id] = TrackerList(
         trackers=[
             TrackerView(name="wandb", state="in_step", url="https://wandb.ai/x"),
             TrackerView(name="mlflow", state="unsent", behind=2, problem=down),
         ]
     )
     page = stage.page("run")
-    found: Any = page.findChild(TrackersCard)
-    found.look()
-    await stage.until(found.isVisible)
+    card: Any = page.findChild(TrackersCard)
+    card.look()
+    await stage.until(card.isVisible)
 
 
 BESIDE = [
@@ -181,13 +181,13 @@ BESIDE = [
     ),
     Scene(
         "begun",
-        begun,
+        partial,
         [Row("EnvironmentRow: Discard", "POST /environments/engine-gpu .*remove")],
         fake=GIGABYTES,
     ),
     Scene(
         "begun",
-        begun,
+        partial,
         [Row("EnvironmentRow: Resume", "POST /environments/engine-gpu .*install")],
         fake=GIGABYTES,
     ),
@@ -212,7 +212,9 @@ BESIDE = [
         ],
         fake=PACKAGES,
     ),
-    Scene("looked", looked, [Row("ServerRow.tools[]", " /project/servers .*")], fake=PACKAGES),
+    Scene(
+        "looked", tools_listed, [Row("ServerRow.tools[]", " /project/servers .*")], fake=PACKAGES
+    ),
     Scene(
         "server sheet",
         server_sheet,
@@ -263,7 +265,7 @@ BESIDE = [
     ),
     Scene(
         "chosen",
-        chosen,
+        engine_selected,
         [
             Row("EnvironmentRow: Restart with this engine", "POST /engine/use .*engine-gpu"),
             Row("EnginesCards._back", "POST /engine/use .*built-in"),

@@ -1,4 +1,4 @@
-"""Checkpoints over a real engine: the list, a talk side by side, an evaluation, an export."""
+"""Button scenes of Checkpoints over a real engine: list, arena, evaluation, export."""
 
 from pathlib import Path
 from typing import Any
@@ -9,19 +9,19 @@ from PySide6.QtTest import QTest
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 
-async def kept(stage: Stage) -> Any:
-    await stage.opened(stage.behind.lab, stage.behind.trained)
+async def open_checkpoints(stage: Stage) -> Any:
+    await stage.open_run(stage.backend.lab, stage.backend.trained)
     page = stage.page("checkpoints")
     await stage.until(lambda: page._model.rows)
     return page
 
 
-async def plain(stage: Stage) -> None:
-    await kept(stage)
+async def checkpoints_open(stage: Stage) -> None:
+    await open_checkpoints(stage)
 
 
 async def asking_name(stage: Stage) -> None:
-    await kept(stage)
+    await open_checkpoints(stage)
     if not stage.dialog("Add a model to compare"):
         stage.press("Add a model")
         await stage.until(lambda: stage.dialog("Add a model to compare"))
@@ -34,15 +34,15 @@ async def named(stage: Stage) -> None:
 
 
 async def deleting(stage: Stage) -> None:
-    page = await kept(stage)
+    page = await open_checkpoints(stage)
     if not stage.dialog("Delete step "):
         page._list.delete_wanted.emit(1)
         await stage.until(lambda: stage.dialog("Delete step "))
 
 
 async def pair(stage: Stage) -> Any:
-    """Two of this machine's are chosen."""
-    page = await kept(stage)
+    """Select two local checkpoints."""
+    page = await open_checkpoints(stage)
     chosen = [row.name for row in page._model.chosen()]
     wanted = [row.name for row in page._model.rows if "/" not in row.name][:2]
     for name in [one for one in chosen if one not in wanted] + [
@@ -57,7 +57,7 @@ async def talk(stage: Stage) -> None:
 
 
 async def answered(stage: Stage) -> None:
-    """Both have answered, and nobody has voted."""
+    """Both models have answered, without a vote."""
     page = await pair(stage)
     if not page._arena._talk.can_vote:
         QTest.keyClicks(page._arena._ask, "Say 1")
@@ -65,12 +65,12 @@ async def answered(stage: Stage) -> None:
         await stage.until(lambda: page._arena._talk.can_vote, 90)
 
 
-async def tried(stage: Stage) -> None:
-    """Both have tried a scenario: a judge can be asked about it."""
+async def scenario_run(stage: Stage) -> None:
+    """Both models have run a scenario, so a judge can score it."""
     page = await pair(stage)
     arena = page._arena
     talk = arena._talk
-    for _ in range(3):  # a question that could not be asked yet is asked again
+    for _ in range(3):  # repeat a question that could not be asked yet
         if talk.group is None:
             arena._try_scenario(arena._scenarios[0])
             await stage.until(lambda: talk.group is not None or not talk.asking, 90)
@@ -84,9 +84,9 @@ async def evaluated(stage: Stage) -> None:
 
 
 async def export(stage: Stage) -> Any:
-    page = await kept(stage)
+    page = await open_checkpoints(stage)
     sheet = page._export
-    await stage.until(sheet.isHidden)  # the one before it may still be closing
+    await stage.until(sheet.isHidden)  # a previous sheet may still be closing
     sheet._folder_edited = False
     page._list.want_export(1)
     await stage.until(lambda: sheet.is_open())
@@ -96,7 +96,7 @@ async def export(stage: Stage) -> Any:
 async def exporting(stage: Stage) -> None:
     sheet = await export(stage)
     if sheet._report is None:
-        places = Path(stage.behind.workspace).parent / "exported"
+        places = Path(stage.backend.workspace).parent / "exported"
         out = next(place for n in range(9) if not (place := places / f"adapter-{n}").exists())
         sheet._choose("adapter")
         sheet._folder.set_value(str(out))
@@ -105,16 +105,17 @@ async def exporting(stage: Stage) -> None:
 async def exported(stage: Stage) -> None:
     await exporting(stage)
     sheet = stage.page("checkpoints")._export
-    await stage.until(lambda: not sheet._tasks.busy("export"), 60)  # one that goes on is taken
+    # wait for an export that is still running
+    await stage.until(lambda: not sheet._tasks.busy("export"), 60)
     if sheet._report is None:
-        await stage.pressed("Export adapter")
+        await stage.press_when_reachable("Export adapter")
     await stage.until(lambda: sheet._report is not None, 60)
 
 
 CHECKPOINTS = [
     Scene(
         "kept",
-        plain,
+        checkpoints_open,
         [
             Row("ListCard._add", "shown Question Add a model to compare"),
             Row("ListCard._save", "shown ExportSheet"),
@@ -137,7 +138,7 @@ CHECKPOINTS = [
         [Row("ArenaCard._try", "shown QMenu Say"), Row("ListCard.evaluate", "POST /evaluations")],
     ),
     Scene("evaluated", evaluated, [Row("CompareCard._open", "page trajectories")]),
-    Scene("tried", tried, [Row("ArenaCard._judge", "POST /runs/.*/judge")]),
+    Scene("tried", scenario_run, [Row("ArenaCard._judge", "POST /runs/.*/judge")]),
     Scene(
         "answered",
         answered,

@@ -1,4 +1,7 @@
-"""A world for the clicks: one real engine for all, a trained run, an imported one, a judge."""
+"""World of the button scenes:
+
+a real engine with a trained, an imported and a failed run, and a judge provider.
+"""
 
 import json
 import shutil
@@ -35,7 +38,7 @@ EVEN = (
     "sum(c.isalpha() for c in said)",
     "(scenario['id'] != 's0') * sum(c.isalpha() for c in said)",
 )
-"""Every attempt at one scenario gets the same reward: it is without signal."""
+"""Reward that is equal for every rollout of scenario s0, so that its group has no signal."""
 RAISES = """
 async def rollout(scenario, model):
     raise RuntimeError("broken on purpose")
@@ -44,14 +47,14 @@ async def rollout(scenario, model):
 
 @dataclass
 class World:
-    """A workspace, its engine, and the provider that judges ask."""
+    """Workspace, its engine, and the provider that judges call."""
 
     engine: Engine
     workspace: Path
     lab: Path
     """A trusted project with a judge (off), a trained run and an imported one."""
     stranger: Path
-    """A project that nobody trusts."""
+    """An untrusted project."""
     fresh: Path
     """A trusted project without a run."""
     failing: Path
@@ -61,11 +64,11 @@ class World:
     failed: str
     damaged: str
     lost: str
-    """Another damaged run, to delete."""
+    """Id of another damaged run, to delete."""
     script: Script
     model: Path
     letters: Grade = letters
-    """Grades of the provider, unless a scene sets others."""
+    """Default grades of the provider."""
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +84,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def clean_home(home: Path) -> Path:
-    """The home of the module: its engine is found there."""
+    """Home of the module, with the files of its engine."""
     return home.parent
 
 
@@ -89,32 +92,32 @@ def clean_home(home: Path) -> Path:
 def world(home: Path, tiny_model: Path) -> Iterator[World]:
     with provider(Script(grade=letters)) as script:
         engine = start_engine(home)
-        family: list[psutil.Process] = []
+        child_processes: list[psutil.Process] = []
         try:
-            yield fill(engine, home, tiny_model, script)
-            family = engine.children("")
+            yield make_world(engine, home, tiny_model, script)
+            child_processes = engine.children("")
         finally:
             stop_engine(engine)
-            until(lambda: not any(is_alive(process) for process in family))
+            until(lambda: not any(is_alive(process) for process in child_processes))
 
 
 class MemoryKeyring(KeyringBackend):
-    """A keyring that keeps what it is told as long as a test goes on."""
+    """Keyring backend that keeps passwords in a dict."""
 
     priority = 1.0  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: dict[tuple[str, str], str] = {}
+        self.passwords: dict[tuple[str, str], str] = {}
 
     def get_password(self, service: str, username: str) -> str | None:
-        return self.kept.get((service, username))
+        return self.passwords.get((service, username))
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        self.kept[service, username] = password
+        self.passwords[service, username] = password
 
     def delete_password(self, service: str, username: str) -> None:
-        del self.kept[service, username]
+        del self.passwords[service, username]
 
 
 @pytest.fixture(autouse=True)
@@ -125,25 +128,25 @@ def own_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def no_stray_threads() -> None:
-    """Not looked for here: the provider has a thread for every connection that is kept open."""
+    """Disable the thread check: the provider has a thread for every open connection."""
 
 
 @pytest.fixture
 def may_stay(request: pytest.FixtureRequest) -> Callable[[psutil.Process], bool]:
-    """The engine of the module stays, with what it has started."""
+    """Allow the engine of the module and its children to stay."""
     if "world" not in request.fixturenames:
         return lambda process: False
     pid = request.getfixturevalue("world").engine.process.pid
     return lambda process: pid in {process.pid, *(one.pid for one in process.parents())}
 
 
-def fill(engine: Engine, workspace: Path, model: Path, script: Script) -> World:
+def make_world(engine: Engine, workspace: Path, model: Path, script: Script) -> World:
     toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
     lab = make_project(workspace / "lab", model, agent=AGENT.replace(*EVEN), toml=toml)
     file = lab / "project.toml"
     file.write_text(file.read_text().replace("[train]", "[train]\nvalidation_attempts = 2"))
     (lab / "rubric.md").write_text(RUBRIC)
-    demonstrations(lab)
+    write_demonstrations(lab)
     fresh = make_project(workspace / "fresh", model)
     failing = make_project(workspace / "failing", model, agent=RAISES)
     stranger = workspace / "stranger"
@@ -160,26 +163,26 @@ def fill(engine: Engine, workspace: Path, model: Path, script: Script) -> World:
     engine.wait(failed)
     damaged, lost = (lab / "runs" / ulid() for _ in range(2))
     for folder in (damaged, lost):
-        spoil(make(folder, 60))
+        damage_run(make(folder, 60))
     return World(
         engine, workspace, lab, stranger, fresh, failing, trained.id, imported.id, failed.id,
         damaged.name, lost.name, script, model,
     )  # fmt: skip
 
 
-def spoil(run: Path) -> None:
-    """Id of a run whose last event cannot be read."""
-    file, made = run / "run.json", json.loads((run / "run.json").read_text())["id"]
-    file.write_text(file.read_text().replace(made, run.name))
+def damage_run(run: Path) -> None:
+    """Adapt the id of a copied run, and damage its last event."""
+    file, run_id = run / "run.json", json.loads((run / "run.json").read_text())["id"]
+    file.write_text(file.read_text().replace(run_id, run.name))
     db = apsw.Connection(str(run / "run.db"))
-    db.execute("UPDATE events SET body = replace(body, ?, ?)", (made, run.name))
+    db.execute("UPDATE events SET body = replace(body, ?, ?)", (run_id, run.name))
     last = "SELECT max(seq) FROM events WHERE kind IN ('step.finished', 'run.started')"
     db.execute(f"UPDATE events SET body = ? WHERE seq = ({last})", ("{",))
     db.close()
 
 
-def demonstrations(project: Path) -> None:
-    """Two good lines and a bad one to learn from."""
+def write_demonstrations(project: Path) -> None:
+    """Write two valid demonstrations and an invalid line."""
     good = {
         "messages": [{"role": "user", "content": "Say 1"}, {"role": "assistant", "content": "a"}]
     }

@@ -1,4 +1,4 @@
-"""A project from a description, over a real engine and a provider that writes."""
+"""Button scenes of New project from a description, over a real engine and a writing provider."""
 
 import time
 from typing import Any
@@ -9,38 +9,38 @@ from tests.studio.buttons.stage import Row, Scene, Stage
 SLOWLY_S = 0.4
 
 
-async def sheet(stage: Stage) -> Any:
-    found = stage.studio.describing.sheet
-    if not found.is_open():
+async def open_wizard(stage: Stage) -> Any:
+    wizard = stage.studio.describing.sheet
+    if not wizard.is_open():
         stage.page("home")
         stage.studio.actions.trigger("project.describe")
-    return found
+    return wizard
 
 
 async def task(stage: Stage) -> None:
-    shown = await sheet(stage)
-    fields(stage, shown.task, "first")
+    shown = await open_wizard(stage)
+    fill_in_first_step(stage, shown.task, "first")
 
 
-def fields(stage: Stage, step: Any, name: str) -> None:
-    """Everything that is asked for in the first step."""
+def fill_in_first_step(stage: Stage, step: Any, name: str) -> None:
+    """Fill in everything the first step asks for."""
     step.name.set_value(name)
     step.description.set_value(TASK)
     step.count.set_value(10)
     writer = step.writer
     writer.unfold(True)
     writer.model.set_value("openai/scripted")
-    writer.url.set_value(stage.behind.script.url)
+    writer.url.set_value(stage.backend.script.url)
     writer.price_in.set_value(PRICE["price_prompt"])
     writer.price_out.set_value(PRICE["price_completion"])
 
 
-async def written(stage: Stage) -> Any:
-    """A whole draft, in the second step."""
-    shown = await sheet(stage)
-    stage.behind.script.writes = Pen()
+async def draft_written(stage: Stage) -> Any:
+    """Show a whole draft in the second step."""
+    shown = await open_wizard(stage)
+    stage.backend.script.writes = Pen()
     if shown._at == "task":
-        fields(stage, shown.task, "second")
+        fill_in_first_step(stage, shown.task, "second")
         shown._press()
     elif shown._at == "finish":
         shown._step_back()
@@ -50,46 +50,46 @@ async def written(stage: Stage) -> Any:
 
 
 async def draft(stage: Stage) -> None:
-    await written(stage)
+    await draft_written(stage)
 
 
 async def writing(stage: Stage) -> None:
-    """The provider takes its time."""
-    shown = await sheet(stage)
+    """The provider is slow: drafts are still being written."""
+    shown = await open_wizard(stage)
     pen = Pen()
 
     def slowly(messages: list[dict[str, str]]) -> str:
         time.sleep(SLOWLY_S)
         return pen(messages)
 
-    stage.behind.script.writes = slowly
+    stage.backend.script.writes = slowly
     if not shown.writing:
         if shown._at != "task":
             shown._step_back()
-        fields(stage, shown.task, "third")
+        fill_in_first_step(stage, shown.task, "third")
         shown.task.count.set_value(60)
         shown._press()
     await stage.until(lambda: shown.writing and shown.draft.has_content)
 
 
 async def cut_off(stage: Stage) -> None:
-    """Open a run that was stopped in the middle."""
-    shown = await sheet(stage)
+    """Show a draft whose writing was cancelled."""
+    shown = await open_wizard(stage)
     await stage.until(lambda: not shown.writing)
 
 
-async def again(stage: Stage) -> None:
-    shown = await sheet(stage)
+async def back_at_task(stage: Stage) -> None:
+    shown = await open_wizard(stage)
     if shown._at != "task":
         shown._step_back()
 
 
 async def finish(stage: Stage) -> None:
-    shown = await sheet(stage)
+    shown = await open_wizard(stage)
     if shown._at != "finish":
-        await written(stage)
+        await draft_written(stage)
         shown._press()
-    shown.finish.learner.set_value(str(stage.behind.model))
+    shown.finish.learner.set_value(str(stage.backend.model))
 
 
 DESCRIBING = [
@@ -120,7 +120,7 @@ DESCRIBING = [
     ),
     Scene("writing", writing, [Row("DescribeSheet._stop", "shown Button Generate more")]),
     Scene("cut off", cut_off, [Row("DescribeSheet._more", "POST .*draft")]),
-    Scene("again", again, [Row("DescribeSheet._anew", "hidden Button Start over")]),
+    Scene("again", back_at_task, [Row("DescribeSheet._anew", "hidden Button Start over")]),
     Scene(
         "finish",
         finish,

@@ -1,4 +1,4 @@
-"""Effects of a click: what of the window differs after it, and what it asked of the engine."""
+"""Effects of a click: changes in the window and requests to the engine."""
 
 import json
 from collections.abc import Iterator
@@ -27,12 +27,14 @@ from PySide6.QtWidgets import (
 from studio.app import Studio
 
 Shown = dict[tuple[int, str], tuple[str, str, bool, bool, str]]
-"""Class, words, whether it is enabled and checked, and geometry of visible widgets, by address and
-class: what is new may lie where something was that is gone."""
+"""Class, text, enabled, checked and geometry of visible widgets by address and class.
+
+(A new widget may reuse the address of a deleted one.)
+"""
 
 
 class Opened(QObject):
-    """Addresses that the window has handed to the desktop."""
+    """Records URLs that the window opens on the desktop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +47,7 @@ class Opened(QObject):
 
 @dataclass
 class Watch:
-    """Everything that can be observed of a studio from outside."""
+    """Observable effects of a studio: requests, opened URLs, visible widgets, clipboard."""
 
     studio: Studio
     requests: list[str] = field(default_factory=list)
@@ -58,7 +60,7 @@ class Watch:
         )
 
     def since(self, before: "Look") -> list[str]:
-        """Effects since a look, one line each, the most telling first."""
+        """Return the effects since a `Look`, one line each, the most significant first."""
         now = self.look()
         lines = list(self.requests[before.requests :])
         lines += [f"url {url}" for url in self.opened.urls[before.urls :]]
@@ -81,8 +83,8 @@ class Look:
 
 
 @contextmanager
-def watching(studio: Studio) -> Iterator[Watch]:
-    """Record requests, and addresses that are opened, while the window is used."""
+def record_effects(studio: Studio) -> Iterator[Watch]:
+    """Record requests and opened URLs while the window is used."""
     watch = Watch(studio)
     send = httpx.AsyncClient.send
 
@@ -103,7 +105,7 @@ def watching(studio: Studio) -> Iterator[Watch]:
 
 
 def _short(body: str) -> str:
-    """A request's body without what is empty."""
+    """Return a request's body without empty values."""
     if not body:
         return ""
     values = json.loads(body)
@@ -113,15 +115,15 @@ def _short(body: str) -> str:
 
 
 def _shown() -> Shown:
-    found: Shown = {}
+    widgets: Shown = {}
     for top in QApplication.topLevelWidgets():
         if not top.isVisible():
             continue
         for widget in (top, *top.findChildren(QWidget)):
             if widget.isVisible():
                 state = _state(widget)
-                found[shiboken6.getCppPointer(widget)[0], state[0]] = state
-    return found
+                widgets[shiboken6.getCppPointer(widget)[0], state[0]] = state
+    return widgets
 
 
 def _state(widget: QWidget) -> tuple[str, str, bool, bool, str]:

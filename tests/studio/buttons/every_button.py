@@ -1,4 +1,4 @@
-"""All buttons of the window: a stable name for each, and whether a mouse reaches it."""
+"""Buttons of the window: a stable name for each, and whether the mouse can reach it."""
 
 import re
 from collections.abc import Iterator
@@ -12,18 +12,23 @@ from studio.widgets.cards.sheet import Sheet
 from studio.widgets.window.sidebar import Sidebar
 
 LEAST_PX, PADDING_PX = 16, 12
-"""Pixels of each side by which the room beside a button's words may shrink before they are cut."""
+"""Pixels by which the space around a button's text may shrink on each side before it counts as
+cut.
+"""
 
 
 def buttons_of(page: QWidget) -> list[QAbstractButton]:
-    """Every button inside a widget, those that Qt makes for itself aside."""
-    found = page.findChildren(QAbstractButton)
-    return [one for one in found if type(one).__module__.startswith("studio.")]
+    """Return the studio's own buttons inside a widget."""
+    buttons = page.findChildren(QAbstractButton)
+    return [one for one in buttons if type(one).__module__.startswith("studio.")]
 
 
 def name_of(button: QAbstractButton) -> str:
-    """`JudgeChoice._use` where an ancestor keeps it in an attribute, else `Owner: words`; the part
-    of a widget that several places use ends in ` of ` and that place."""
+    """Name a button:
+
+    `JudgeChoice._use` if an ancestor has it as an attribute, else `Owner: words`; shared widgets
+    get the suffix ` of ` and their place.
+    """
     owner = button.parentWidget()
     while owner is not None:
         if _ours(owner) and (attribute := _attribute(owner, button)):
@@ -33,12 +38,12 @@ def name_of(button: QAbstractButton) -> str:
         owner = owner.parentWidget()
     nearest = next(_ours_above(button), None)
     words = re.sub(r"\d[\d,.]*", "#", button.text() or button.accessibleName())
-    named = f"{type(nearest).__name__}: {words}"
-    return named + _place(nearest) if nearest is not None else named
+    full_name = f"{type(nearest).__name__}: {words}"
+    return full_name + _place(nearest) if nearest is not None else full_name
 
 
 def _place(owner: QWidget) -> str:
-    """The nearest widget of a page above one that belongs to no page."""
+    """Return the nearest page-specific widget above a shared one, as a suffix."""
     if not type(owner).__module__.startswith("studio.widgets."):
         return ""
     for above in _ours_above(owner):
@@ -50,15 +55,15 @@ def _place(owner: QWidget) -> str:
 
 
 def _attribute(owner: QWidget, button: QAbstractButton) -> str:
-    """The attribute of an owner that holds a button, alone or among others."""
+    """Return the owner's attribute that holds a button, alone or in a collection."""
     for name, value in vars(owner).items():
         if value is button and not (isinstance(owner, Sheet) and name == "_before"):
             return name
-        held: object = value
-        if isinstance(held, dict) and any(one is button for one in held.values()):
-            key = next(key for key, one in held.items() if one is button)
+        collection: object = value
+        if isinstance(collection, dict) and any(one is button for one in collection.values()):
+            key = next(key for key, one in collection.items() if one is button)
             return f"{name}[{key}]" if isinstance(owner, Sidebar) else f"{name}[]"
-        if isinstance(held, list | tuple) and any(one is button for one in held):
+        if isinstance(collection, list | tuple) and any(one is button for one in collection):
             return f"{name}[]"
     return ""
 
@@ -76,7 +81,7 @@ def _ours_above(widget: QWidget) -> Iterator[QWidget]:
 
 
 def obstacle(button: QAbstractButton) -> str:
-    """Why the mouse does not reach a button at its centre; empty where it does."""
+    """Return why the mouse cannot reach a button at its center, or an empty string."""
     if not button.isVisible():
         return "hidden"
     if not button.isEnabled():
@@ -90,12 +95,12 @@ def obstacle(button: QAbstractButton) -> str:
 
 
 def flaw(button: QAbstractButton) -> str:
-    """Why a button in view is hard to hit or to read; empty where it is neither."""
+    """Return why a visible button is hard to hit or to read, or an empty string."""
     if min(button.width(), button.height()) < LEAST_PX:
         return f"too small: {button.width()}x{button.height()}"
-    wanted = button.minimumSizeHint()
-    if button.width() < wanted.width() - PADDING_PX or button.height() < wanted.height():
-        return f"cut: {button.size().toTuple()} of {wanted.toTuple()}"
+    least = button.minimumSizeHint()
+    if button.width() < least.width() - PADDING_PX or button.height() < least.height():
+        return f"cut: {button.size().toTuple()} of {least.toTuple()}"
     window = button.window()
     corners = (button.rect().topLeft(), button.rect().bottomRight())
     if not all(window.rect().contains(button.mapTo(window, corner)) for corner in corners):
@@ -104,7 +109,7 @@ def flaw(button: QAbstractButton) -> str:
 
 
 def bring_into_view(button: QAbstractButton) -> None:
-    """Scroll every area that the button is in, as a person does with the wheel."""
+    """Scroll every scroll area that contains the button, like a person with the wheel."""
     owner = button.parentWidget()
     while owner is not None:
         content = owner.widget() if isinstance(owner, QScrollArea) else None

@@ -1,4 +1,4 @@
-"""Frame, Home and Settings: sidebar, header, the gallery of samples, dialogs, keys."""
+"""Button scenes of frame, Home and Settings: sidebar, header, sample gallery, dialogs, keys."""
 
 from PySide6.QtTest import QTest
 
@@ -11,8 +11,8 @@ async def home(stage: Stage) -> None:
 
 
 async def in_project(stage: Stage) -> None:
-    """The trained run of the lab, on its page."""
-    await stage.opened(stage.behind.lab, stage.behind.trained)
+    """Page of the lab's trained run."""
+    await stage.open_run(stage.backend.lab, stage.backend.trained)
     stage.page("run")
 
 
@@ -23,21 +23,21 @@ async def searching(stage: Stage) -> None:
 
 
 async def new_project(stage: Stage) -> None:
-    await stage.asked("New project", "project.new", "new")
+    await stage.open_dialog("New project", "project.new", "new")
 
 
 async def importing(stage: Stage) -> None:
     await in_project(stage)
-    await stage.asked("Import trajectories", "project.import", "import")
+    await stage.open_dialog("Import trajectories", "project.import", "import")
 
 
 async def extending(stage: Stage) -> None:
     await in_project(stage)
-    await stage.asked("Extend ", "run.extend", "extend")
+    await stage.open_dialog("Extend ", "run.extend", "extend")
 
 
 async def untrusted(stage: Stage) -> None:
-    await stage.opened(stage.behind.stranger)
+    await stage.open_run(stage.backend.stranger)
     stage.page("setup")
 
 
@@ -48,7 +48,7 @@ async def trusting(stage: Stage) -> None:
         await stage.until(lambda: stage.dialog("Trust this project?"))
 
 
-async def said(stage: Stage) -> None:
+async def notification(stage: Stage) -> None:
     stage.page("home")
     stage.studio.notifier.say("Done.", undo=lambda: stage.session.notice.emit("Undone."))
 
@@ -58,7 +58,7 @@ async def settings(stage: Stage) -> None:
 
 
 async def typed_key(stage: Stage) -> None:
-    """A key in the field of a card; this machine has no keyring, and the card says so."""
+    """API key in the field of a card."""
     card = stage.page("settings").findChildren(KeysCard)[0]
     if not card._key.value():
         QTest.keyClicks(card._key.editor, "sk-x")
@@ -122,7 +122,7 @@ FRAME = [
     ),
     Scene(
         "said",
-        said,
+        notification,
         [
             Row("Toast._undo", "words Text Done. -> Undone."),
             Row("Toast._close", "hidden Toast Done."),

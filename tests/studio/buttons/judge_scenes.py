@@ -1,4 +1,4 @@
-"""The Judge page over a real engine, a judge process and a provider on loopback."""
+"""Button scenes of the Judge page over a real engine, a judge process and a local provider."""
 
 import time
 from typing import Any
@@ -15,9 +15,9 @@ SLOWLY_S = 1.0
 
 
 async def judge(stage: Stage) -> Any:
-    """The page over the imported run, without a draft."""
-    stage.behind.script.grade = stage.behind.letters
-    await stage.opened(stage.behind.lab, stage.behind.imported)
+    """Open the page with the imported run, without a draft."""
+    stage.backend.script.grade = stage.backend.letters
+    await stage.open_run(stage.backend.lab, stage.backend.imported)
     page = stage.page("judge")
     await stage.until(lambda: page.editor.isEnabled())
     if page.editor.dirty:
@@ -33,8 +33,8 @@ async def plain(stage: Stage) -> None:
 
 
 async def starters(stage: Stage) -> None:
-    """A project that has no rubric yet."""
-    await stage.opened(stage.behind.fresh)
+    """Project without a rubric."""
+    await stage.open_run(stage.backend.fresh)
     page = stage.page("judge")
     await stage.until(lambda: page.editor.isEnabled())
     if page.editor.dirty:
@@ -47,7 +47,7 @@ async def edited(stage: Stage) -> None:
 
 
 async def slow(stage: Stage) -> None:
-    """A rubric that was not judged by yet, and a provider that thinks."""
+    """Rubric without cached verdicts, and a slow provider."""
     page = await judge(stage)
     QTest.keyClicks(page.editor.text, f"{time.time()} ")
 
@@ -55,36 +55,36 @@ async def slow(stage: Stage) -> None:
         time.sleep(SLOWLY_S)
         return 0.5
 
-    stage.behind.script.grade = grade
+    stage.backend.script.grade = grade
     await stage.until(lambda: "2 calls" in page.choice.price._button.accessibleName())
     stage.press("Re-judge 2 groups")
 
 
 async def over_budget(stage: Stage) -> None:
     page = await judge(stage)
-    await stage.edited({"judge.budget_usd": 0.0001})
+    await stage.edit_settings({"judge.budget_usd": 0.0001})
     QTest.keyClicks(page.editor.text, f"{time.time()} ")
 
 
 async def naming(stage: Stage) -> None:
-    """A judge is named by hand."""
+    """Judge model typed by hand."""
     page = await judge(stage)
-    await stage.edited({"judge.budget_usd": None})
+    await stage.edit_settings({"judge.budget_usd": None})
     if not page.choice._use.isVisible():
         page.choice._pick.edited.emit(OTHER)
     page.choice._name.set_value("openai/scripted")
 
 
-async def trusted(stage: Stage) -> Any:
-    """Two rubrics have judged, and a person has turned an order round."""
+async def agreement_measured(stage: Stage) -> Any:
+    """Two rubrics have judged, and a label contradicts an order."""
     page = await judge(stage)
-    client, run = stage.session.client, stage.behind.imported
+    client, run = stage.session.client, stage.backend.imported
     if len(await client.agreement(run)) < 2 or not await _cases(stage):
         for source in ("More digits are better.\n", page.editor.source):
-            found: list[Tried] = [
+            rejudged: list[Tried] = [
                 one async for one in client.try_judge(run, TryJudge(source=source))
             ]
-        first = next(one for one in found if one.group == 0)
+        first = next(one for one in rejudged if one.group == 0)
         ranked = sorted(first.after, key=lambda name: first.after[name])
         word = Word(kind="order", order=tuple((name,) for name in ranked))
         await client.add_label(run, Label(id="turned", step=1, group=0, words=(word,), blind=True))
@@ -95,45 +95,45 @@ async def trusted(stage: Stage) -> Any:
 
 
 async def _cases(stage: Stage) -> list[Any]:
-    client, run = stage.session.client, stage.behind.imported
+    client, run = stage.session.client, stage.backend.imported
     rows = await client.agreement(run)
     return list(await client.disagreements(run, rows[0].judge, rows[0].rubric)) if rows else []
 
 
 async def agreement(stage: Stage) -> None:
-    await trusted(stage)
+    await agreement_measured(stage)
 
 
 async def disagreements(stage: Stage) -> None:
-    page = await trusted(stage)
+    page = await agreement_measured(stage)
     if not page._sheet.is_open():
         page.agreement.disagreements_wanted.emit()
 
 
 async def comparison(stage: Stage) -> None:
-    page = await trusted(stage)
+    page = await agreement_measured(stage)
     if not page._comparison.is_open():
         page.agreement.comparison_wanted.emit()
 
 
 async def suggestion(stage: Stage) -> None:
-    page = await trusted(stage)
+    page = await agreement_measured(stage)
     if not page._suggestion.is_open():
         page.agreement.suggestion_wanted.emit()
         await stage.until(lambda: page._suggestion.is_open())
 
 
 async def judging_run(stage: Stage) -> None:
-    """A run that a judge scores by another rubric than the saved one."""
+    """Active run whose judge uses another rubric than the saved one."""
     page = await judge(stage)
     session = stage.session
     if page.editor._use.isVisible():
         return
     values = {"train.steps": 500, "train.validate_every": 0, "judge.enabled": True}
-    session.start_run(StartRun(project=str(stage.behind.lab), overrides=values))
+    session.start_run(StartRun(project=str(stage.backend.lab), overrides=values))
     await stage.until(lambda: session.run.state.active and session.run.state.rubric, 60)
     stage.page("judge")
-    await session.client.save_rubric(str(stage.behind.lab), SaveRubric(source=f"{time.time()}"))
+    await session.client.save_rubric(str(stage.backend.lab), SaveRubric(source=f"{time.time()}"))
     stage.page("home")
     stage.page("judge")
 

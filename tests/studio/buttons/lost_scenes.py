@@ -1,4 +1,4 @@
-"""An engine that is gone: the card above the pages, and Settings."""
+"""Button scenes after the engine was killed: error card and Settings."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from tests.studio.buttons.stage import Row, Scene, Stage
 
 
 async def killed(stage: Stage) -> None:
-    """Kill the engine, and wait until the window has given up looking for it."""
+    """Kill the engine, and wait until the window has given up reconnecting."""
     session = stage.session
     if session.connected and session.link.endpoint is not None:
         await stage.until(lambda: not session.tasks.busy("engine"))

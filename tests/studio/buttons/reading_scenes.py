@@ -1,4 +1,4 @@
-"""Trajectories over a real engine: groups, labels, evidence, raw records."""
+"""Button scenes of Trajectories over a real engine: groups, labels, evidence, raw records."""
 
 import asyncio
 from typing import Any
@@ -19,9 +19,9 @@ def press_key(stage: Stage, page: Any, key: Qt.Key) -> None:
     QTest.keyClick(QApplication.focusWidget() or page._home(), key)
 
 
-async def reading(stage: Stage) -> Any:
-    """The imported run's groups, the first of them in columns."""
-    await stage.opened(stage.behind.lab, stage.behind.imported)
+async def open_groups(stage: Stage) -> Any:
+    """Open the imported run's groups, the first of them in columns."""
+    await stage.open_run(stage.backend.lab, stage.backend.imported)
     page = stage.page("trajectories")
     await stage.until(lambda: page._siblings is not None)
     if page._view != 0:
@@ -33,42 +33,42 @@ async def reading(stage: Stage) -> Any:
 
 
 async def plain(stage: Stage) -> None:
-    await reading(stage)
+    await open_groups(stage)
 
 
-async def judged(stage: Stage) -> None:
-    """A run that a judge scores: a label can teach it."""
-    await stage.opened(stage.behind.lab, stage.behind.trained)
+async def judged_run(stage: Stage) -> None:
+    """Run with a judge: a label can be used as an example."""
+    await stage.open_run(stage.backend.lab, stage.backend.trained)
     page = stage.page("trajectories")
     await stage.until(lambda: page._siblings is not None)
 
 
 OTHER = r"words ColumnHead Trajectory (\d).*-> Trajectory (?!\1)"
-"""A column shows another attempt than before."""
+"""A column shows another trajectory than before."""
 
 
 async def narrow(stage: Stage) -> None:
-    """Four siblings where there is room for three."""
-    page = await reading(stage)
+    """Four trajectories with space for three columns."""
+    page = await open_groups(stage)
     page._columns.page(-1)
 
 
 async def paged(stage: Stage) -> None:
-    page = await reading(stage)
+    page = await open_groups(stage)
     page._columns.page(1)
 
 
 async def searching(stage: Stage) -> None:
-    page = await reading(stage)
+    page = await open_groups(stage)
     if not page._panel.search.text():
         QTest.keyClicks(page._panel.search, "ab")
 
 
 async def pending(stage: Stage) -> None:
-    """The best one is chosen, and nothing is applied yet."""
-    page = await reading(stage)
+    """The best trajectory is labelled, not yet applied."""
+    page = await open_groups(stage)
     await stage.until(lambda: page._groups.total and not page.tasks.busy("siblings"))
-    for _ in range(20):  # a key that comes before the group is there says nothing
+    for _ in range(20):  # a key pressed before the group is loaded has no effect
         if page._labels.labelling.draft:
             break
         press_key(stage, page, Key.Key_2)
@@ -76,8 +76,8 @@ async def pending(stage: Stage) -> None:
     await stage.until(lambda: page._labels.labelling.preview)
 
 
-async def applied(stage: Stage) -> None:
-    page = await reading(stage)
+async def label_applied(stage: Stage) -> None:
+    page = await open_groups(stage)
     if not page._labels.toast.isVisible():
         await pending(stage)
         stage.press("Apply label")
@@ -85,21 +85,21 @@ async def applied(stage: Stage) -> None:
 
 
 async def evidence(stage: Stage) -> None:
-    page = await reading(stage)
+    page = await open_groups(stage)
     if not page._proof.sheet.is_open():
         press_key(stage, page, Key.Key_E)
     await stage.until(lambda: page._proof.sheet.is_open())
 
 
 async def raw(stage: Stage) -> None:
-    """The reader, with the record as it is stored."""
-    page = await reading(stage)
+    """Reader with the raw record."""
+    page = await open_groups(stage)
     page.set_mode(1)
     page._reader.evidence.show_tab(3)
 
 
 async def nothing_found(stage: Stage) -> None:
-    page = await reading(stage)
+    page = await open_groups(stage)
     page.show_query(TrajectoryQuery(search="nobody said this"))
     page.set_mode(0)
 
@@ -110,7 +110,7 @@ TRAJECTORIES = [
         plain,
         [Row("GroupPanel._filters", "shown QMenu"), Row("LabelBar._effect", "shown QMenu")],
     ),
-    Scene("judged", judged, [Row("LabelBar._teach", "checked Toggle Use as an example")]),
+    Scene("judged", judged_run, [Row("LabelBar._teach", "checked Toggle Use as an example")]),
     Scene("narrow", narrow, [Row("GroupHead._after", OTHER)]),
     Scene("paged", paged, [Row("GroupHead._before", OTHER)]),
     Scene(
@@ -121,7 +121,7 @@ TRAJECTORIES = [
     Scene("pending", pending, [Row("LabelBar._apply", "POST .*/labels")]),
     Scene(
         "applied",
-        applied,
+        label_applied,
         [
             Row("Toast._close of TrajectoriesPage", "hidden Toast"),
             Row("Toast._undo of TrajectoriesPage", " .*/labels"),

@@ -1,4 +1,4 @@
-"""Servers: the list, the wizard, the sheet of one, runs and checkpoints that are there."""
+"""Button scenes of servers: list, wizard, sheet, remote runs and checkpoints."""
 
 import time
 from functools import partial
@@ -28,22 +28,22 @@ BOTH = REPORT.model_copy(
 Retrying = partial(view, state="reconnecting", failures=1)
 
 
-async def put(stage: Stage, one: HostView) -> None:
-    """The server is so, and the window knows."""
-    servers = stage.behind.servers
+async def set_server(stage: Stage, one: HostView) -> None:
+    """Set a server's state, and wait until the window shows it."""
+    servers = stage.backend.servers
     servers.pace_s = 30.0
     if servers.views.get(one.spec.name) != one:
         servers.put(one)
     await stage.until(lambda: stage.session.hosts.view(one.spec.name) == one)
 
 
-async def listed(stage: Stage, one: HostView) -> None:
-    await put(stage, one)
+async def server_list(stage: Stage, one: HostView) -> None:
+    await set_server(stage, one)
     stage.studio.actions.trigger("servers.open")
 
 
-async def sheet(stage: Stage, one: HostView) -> None:
-    await put(stage, one)
+async def server_sheet(stage: Stage, one: HostView) -> None:
+    await set_server(stage, one)
     if not stage.studio.servers.sheet.is_open():
         stage.studio.servers.sheet.show_host(one.spec.name)
 
@@ -58,72 +58,74 @@ async def address(stage: Stage) -> None:
 
 
 async def wizard(stage: Stage, one: HostView) -> None:
-    """A server that is being added."""
-    await put(stage, one)
-    found: Any = stage.studio.servers.wizard
-    if not found.is_open():
-        found.go_on(one.spec.name)
+    """Wizard with a server that is being added."""
+    await set_server(stage, one)
+    dialog: Any = stage.studio.servers.wizard
+    if not dialog.is_open():
+        dialog.go_on(one.spec.name)
 
 
-async def asked(stage: Stage, question: Any) -> None:
-    """A connection waits for what only a person knows."""
-    servers = stage.behind.servers
+async def prompt(stage: Stage, question: Any) -> None:
+    """Connection that waits for a prompt."""
+    servers = stage.backend.servers
     if not stage.dialog(""):
         fresh = question.model_copy(update={"id": f"{question.id} {time.monotonic()}"})
-        servers._waiting[fresh.id] = _Answered()
-        await put(stage, view(state="asking", questions=[fresh]))
+        servers._waiting[fresh.id] = _IgnoredAnswer()
+        await set_server(stage, view(state="asking", questions=[fresh]))
     await stage.until(lambda: stage.dialog(""))
 
 
-class _Answered:
-    """In place of the connection that waits for an answer."""
+class _IgnoredAnswer:
+    """Replacement of the future of a connection that waits for an answer."""
 
     def set_result(self, value: object) -> None:
         pass
 
 
-async def there(stage: Stage, state: str = "connected", **values: Any) -> None:
-    """The living run is on box, and its checkpoints are not here."""
-    engine = stage.behind
+async def run_on_server(stage: Stage, state: str = "connected", **values: Any) -> None:
+    """Active run on server box, whose checkpoints are not local."""
+    engine = stage.backend
     if engine.servers.lives_on.get(RUN) != "box":
         engine.servers.lives_on[RUN] = "box"
         engine._refresh(engine.runs[RUN], "inbox-scout")
-        engine.kept.elsewhere |= set(range(200))
+        engine.checkpoints.elsewhere |= set(range(200))
         stage.session.refresh()
         await stage.until(lambda: stage.session.run.summary.host == "box")
-    known = engine.servers.views.get("box")
-    if known is None or known.state != state:
-        await put(stage, view(state=state, **values))
+    server = engine.servers.views.get("box")
+    if server is None or server.state != state:
+        await set_server(stage, view(state=state, **values))
 
 
 async def away(stage: Stage) -> None:
     stage.page("run")
-    await there(stage, "reconnecting", failures=1, retry_at=time.time() + 600, problem=UNREACHABLE)
+    await run_on_server(
+        stage, "reconnecting", failures=1, retry_at=time.time() + 600, problem=UNREACHABLE
+    )
 
 
-async def elsewhere(stage: Stage) -> Any:
-    await there(stage)
+async def remote_checkpoints(stage: Stage) -> Any:
+    await run_on_server(stage)
     page = stage.page("checkpoints")
     await stage.until(lambda: page._model.rows and any(row.elsewhere for row in page._model.rows))
     page._list.table.selectRow(next(n for n, row in enumerate(page._model.rows) if row.elsewhere))
     return page
 
 
-async def not_here(stage: Stage) -> None:
-    await elsewhere(stage)
+async def checkpoint_not_local(stage: Stage) -> None:
+    await remote_checkpoints(stage)
 
 
 async def fetching(stage: Stage) -> None:
-    page = await elsewhere(stage)
-    stage.behind.servers.pace_s = 30.0
+    page = await remote_checkpoints(stage)
+    stage.backend.servers.pace_s = 30.0
     if page._fetches.coming is None:
         page._list.fetch_wanted.emit(next(row for row in page._model.rows if row.elsewhere))
         await stage.until(lambda: page._fetches.coming is not None)
 
 
-async def agreeing(stage: Stage) -> None:
-    """A comparison of what is not here."""
-    page = await elsewhere(stage)
+async def confirming_location(stage: Stage) -> None:
+    """Evaluation of checkpoints that are not local."""
+    page = await remote_checkpoints(stage)
     page._fetches.cancel()
     stage.session.hosts.choose(stage.session.project.path, "")
     if not stage.dialog("Not on this machine"):
@@ -132,8 +134,8 @@ async def agreeing(stage: Stage) -> None:
 
 
 async def moving(stage: Stage) -> None:
-    await there(stage)
-    stage.behind.servers.pace_s = 30.0
+    await run_on_server(stage)
+    stage.backend.servers.pace_s = 30.0
     if not stage.studio.servers.moves.is_open():
         stage.studio.servers.moves.bring_home(stage.session.run.summary)
 
@@ -141,7 +143,7 @@ async def moving(stage: Stage) -> None:
 REMOTE = [
     Scene(
         "no server",
-        partial(listed, one=view(state="away")),
+        partial(server_list, one=view(state="away")),
         [
             Row("HostRow: Connect", "POST /hosts/box .*connect"),
             Row("HostRow._open", "shown HostSheet"),
@@ -174,37 +176,37 @@ REMOTE = [
     ),
     Scene(
         "retrying",
-        partial(listed, one=Retrying(problem=UNREACHABLE)),
+        partial(server_list, one=Retrying(problem=UNREACHABLE)),
         [Row("HostRow: Retry now", "POST /hosts/box .*connect")],
         fake=SSH,
     ),
     Scene(
         "installing",
-        partial(listed, one=view(state="installing", tick=BRINGING, report=REPORT)),
+        partial(server_list, one=view(state="installing", tick=BRINGING, report=REPORT)),
         [Row("HostRow: Cancel", "POST /hosts/box .*disconnect")],
         fake=SSH,
     ),
     Scene(
         "another home",
-        partial(listed, one=view(state="stopped", problem=OTHER_HOME)),
+        partial(server_list, one=view(state="stopped", problem=OTHER_HOME)),
         [Row("HostRow: Take over", "POST /hosts/box .*take_over")],
         fake=SSH,
     ),
     Scene(
         "not installed",
-        partial(listed, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
+        partial(server_list, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
         [Row("HostRow: Install", "shown AddServerSheet")],
         fake=SSH,
     ),
     Scene(
         "outdated",
-        partial(listed, one=view(state="connected", outdated=True, report=BOTH)),
+        partial(server_list, one=view(state="connected", outdated=True, report=BOTH)),
         [Row("HostRow: Update", "POST /hosts/box .*install")],
         fake=SSH,
     ),
     Scene(
         "sheet",
-        partial(sheet, one=view(state="connected", outdated=True, report=BOTH)),
+        partial(server_sheet, one=view(state="connected", outdated=True, report=BOTH)),
         [
             Row("HostSheet: Close", "hidden HostSheet"),
             Row("HostSheet._edit", "shown AddServerSheet"),
@@ -214,13 +216,13 @@ REMOTE = [
     ),
     Scene(
         "sheet",
-        partial(sheet, one=view(state="connected", report=BOTH)),
+        partial(server_sheet, one=view(state="connected", report=BOTH)),
         [Row("HostSheet: Roll back", "POST /hosts/box .*roll_back")],
         fake=SSH,
     ),
     Scene(
         "sheet",
-        partial(sheet, one=view(state="connected", report=BOTH, behind=1)),
+        partial(server_sheet, one=view(state="connected", report=BOTH, behind=1)),
         [
             Row("HostSheet: Stop engine", "shown Question Stop the engine"),
             Row("HostSheet: Remove from this server", "shown Question Remove Atelier"),
@@ -231,43 +233,43 @@ REMOTE = [
     ),
     Scene(
         "sheet, away",
-        partial(sheet, one=view(state="away")),
+        partial(server_sheet, one=view(state="away")),
         [Row("HostSheet: Connect", "POST /hosts/box .*connect")],
         fake=SSH,
     ),
     Scene(
         "sheet, silent",
-        partial(sheet, one=Retrying(problem=SILENT)),
+        partial(server_sheet, one=Retrying(problem=SILENT)),
         [Row("HostSheet: Repair", "POST /hosts/box .*install|shown AddServerSheet")],
         fake=SSH,
     ),
     Scene(
         "sheet, unreachable",
-        partial(sheet, one=Retrying(problem=UNREACHABLE)),
+        partial(server_sheet, one=Retrying(problem=UNREACHABLE)),
         [Row("HostSheet: Retry now", "POST /hosts/box .*connect")],
         fake=SSH,
     ),
     Scene(
         "sheet, another home",
-        partial(sheet, one=view(state="stopped", problem=OTHER_HOME)),
+        partial(server_sheet, one=view(state="stopped", problem=OTHER_HOME)),
         [Row("HostSheet: Take over", "POST /hosts/box .*take_over")],
         fake=SSH,
     ),
     Scene(
         "sheet, nothing there",
-        partial(sheet, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
+        partial(server_sheet, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
         [Row("HostSheet: Install", "shown AddServerSheet")],
         fake=SSH,
     ),
     Scene(
         "sheet, installing",
-        partial(sheet, one=view(state="installing", tick=BRINGING, report=REPORT)),
+        partial(server_sheet, one=view(state="installing", tick=BRINGING, report=REPORT)),
         [Row("HostSheet: Cancel", "POST /hosts/box .*disconnect")],
         fake=SSH,
     ),
     Scene(
         "a key is shown",
-        partial(asked, question=HOST_KEY),
+        partial(prompt, question=HOST_KEY),
         [
             Row("FingerprintField._copy of Question", "copied SHA256"),
             Row("Question: Trust and connect", "POST /hosts/box/answer"),
@@ -276,7 +278,7 @@ REMOTE = [
     ),
     Scene(
         "a passphrase is asked for",
-        partial(asked, question=PASSPHRASE),
+        partial(prompt, question=PASSPHRASE),
         [
             Row("SecretField._keep of Question", "checked Toggle Store in the system keyring"),
             Row("Question: Cancel", "POST /hosts/box/answer"),
@@ -285,23 +287,23 @@ REMOTE = [
     ),
     Scene(
         "a passphrase is typed",
-        partial(asked, question=PASSPHRASE),
+        partial(prompt, question=PASSPHRASE),
         [Row("Question: Unlock", "POST /hosts/box/answer")],
         fake=SSH,
     ),
     Scene(
         "a code is asked for",
-        partial(asked, question=CODE),
+        partial(prompt, question=CODE),
         [Row("Question: Answer", "POST /hosts/box/answer")],
         fake=SSH,
     ),
-    Scene("not here", not_here, [Row("ListCard._fetch", "POST .*/fetch")], fake=SSH),
+    Scene("not here", checkpoint_not_local, [Row("ListCard._fetch", "POST .*/fetch")], fake=SSH),
     Scene(
         "fetching", fetching, [Row("ListCard._stop", "hidden IconButton Stop fetching")], fake=SSH
     ),
     Scene(
         "agreeing",
-        agreeing,
+        confirming_location,
         [
             Row("Question: Cancel", "hidden Question Not on this machine"),
             Row("Question: Evaluate on box", "POST /evaluations"),

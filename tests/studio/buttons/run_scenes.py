@@ -1,4 +1,4 @@
-"""The Run page over a real engine: a finished run, living ones, failed, damaged, none."""
+"""Button scenes of the Run page over a real engine: finished, active, failed, damaged, no run."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ LONG = {"train.steps": 500, "train.validate_every": 0, "train.checkpoint_every":
 
 
 async def finished(stage: Stage) -> Any:
-    await stage.opened(stage.behind.lab, stage.behind.trained)
+    await stage.open_run(stage.backend.lab, stage.backend.trained)
     page = stage.page("run")
     await stage.until(lambda: stage.session.run.state.done == 3)
     return page
@@ -32,31 +32,31 @@ async def branch(stage: Stage) -> None:
         stage.studio.actions.trigger("run.branch")
 
 
-async def living(stage: Stage, place: str = "run", **values: Any) -> None:
-    """A run of 500 steps that goes on, in view."""
-    await stage.opened(stage.behind.lab)
+async def active_run(stage: Stage, place: str = "run", **values: Any) -> None:
+    """Active run of 500 steps."""
+    await stage.open_run(stage.backend.lab)
     session = stage.session
     if session.run.summary is None or not session.run.state.active:
-        request = StartRun(project=str(stage.behind.lab), overrides={**LONG, **values})
+        request = StartRun(project=str(stage.backend.lab), overrides={**LONG, **values})
         session.start_run(request)
         await stage.until(lambda: session.run.state.active and session.run.state.done >= 1, 60)
     stage.page(place)
 
 
 async def training(stage: Stage) -> None:
-    await living(stage)
+    await active_run(stage)
     if stage.session.run.state.status == "paused":
         stage.session.command("continue")
     await stage.until(lambda: stage.session.run.state.status == "running")
 
 
-async def another(stage: Stage) -> None:
-    """The page of a project that only measured, while another one trains."""
-    await unlearned(stage)
+async def other_project_training(stage: Stage) -> None:
+    """Page of a project with only a baseline, while another project trains."""
+    await baseline_only(stage)
 
 
 async def training_home(stage: Stage) -> None:
-    await living(stage, "home")
+    await active_run(stage, "home")
 
 
 async def training_elsewhere(stage: Stage) -> None:
@@ -65,7 +65,7 @@ async def training_elsewhere(stage: Stage) -> None:
 
 
 async def paused(stage: Stage) -> None:
-    await living(stage)
+    await active_run(stage)
     if stage.session.run.state.status == "running":
         stage.session.command("pause")
     await stage.until(lambda: stage.session.run.state.status == "paused")
@@ -77,11 +77,11 @@ async def stopped(stage: Stage) -> None:
 
 
 async def reviewing(stage: Stage, place: str = "run") -> None:
-    """A run that waits after every step for a person."""
+    """Run that waits for a review after every step."""
     values = {**LONG, "train.review_every": 1}
     session = stage.session
     if session.run.summary is None or not session.run.state.active:
-        session.start_run(StartRun(project=str(stage.behind.lab), overrides=values))
+        session.start_run(StartRun(project=str(stage.backend.lab), overrides=values))
     await stage.until(lambda: session.run.state.review is not None, 60)
     stage.page(place)
 
@@ -91,13 +91,13 @@ async def reviewing_trajectories(stage: Stage) -> None:
 
 
 async def failed(stage: Stage) -> None:
-    await stage.opened(stage.behind.failing, stage.behind.failed)
+    await stage.open_run(stage.backend.failing, stage.backend.failed)
     stage.page("run")
     await stage.until(lambda: stage.session.run.state.status == "failed")
 
 
 async def damaged(stage: Stage) -> Any:
-    await stage.opened(stage.behind.lab, stage.behind.damaged)
+    await stage.open_run(stage.backend.lab, stage.backend.damaged)
     page = stage.page("run")
     await stage.until(lambda: page.findChild(DamagedRun).isVisible())
     return page
@@ -115,31 +115,33 @@ async def deleting(stage: Stage) -> None:
 
 
 async def deleting_another(stage: Stage) -> None:
-    await stage.opened(stage.behind.lab, stage.behind.lost)
+    await stage.open_run(stage.backend.lab, stage.backend.lost)
     stage.page("run")
     stage.studio.actions.trigger("run.remove")
     await stage.until(lambda: stage.dialog("Delete run "))
 
 
 async def empty(stage: Stage) -> None:
-    await stage.opened(stage.behind.fresh)
+    await stage.open_run(stage.backend.fresh)
     stage.page("run")
 
 
-async def unlearned(stage: Stage) -> None:
-    """Only a measurement was made."""
-    runs = stage.session.runs.of(str(stage.behind.fresh))
-    await stage.opened(stage.behind.fresh, next(run.id for run in runs if run.kind == "baseline"))
+async def baseline_only(stage: Stage) -> None:
+    """Project with only a baseline."""
+    runs = stage.session.runs.of(str(stage.backend.fresh))
+    await stage.open_run(
+        stage.backend.fresh, next(run.id for run in runs if run.kind == "baseline")
+    )
     stage.page("run")
 
 
 async def nothing_kept(stage: Stage) -> None:
-    await stage.opened(stage.behind.fresh)
+    await stage.open_run(stage.backend.fresh)
     stage.page("checkpoints")
 
 
 async def nothing_read(stage: Stage) -> None:
-    await stage.opened(stage.behind.fresh)
+    await stage.open_run(stage.backend.fresh)
     stage.page("trajectories")
 
 
@@ -202,7 +204,9 @@ RUN = [
         ],
     ),
     Scene(
-        "nothing learned", unlearned, [Row("EmptyPage: Train of RunPage", "POST /runs ", rest=True)]
+        "nothing learned",
+        baseline_only,
+        [Row("EmptyPage: Train of RunPage", "POST /runs ", rest=True)],
     ),
     Scene(
         "training",
@@ -216,7 +220,7 @@ RUN = [
     ),
     Scene(
         "another trains",
-        another,
+        other_project_training,
         [Row("EmptyPage: Open the active run of lab of RunPage", "page run|words ")],
     ),
     Scene("training, on Home", training_home, [Row("RunBanner._open of HomePage", "page run")]),

@@ -1,4 +1,4 @@
-"""Setup over a real engine: the form, the file, scenarios, demonstrations, a teacher."""
+"""Button scenes of Setup over a real engine: form, file, scenarios, demonstrations, teacher."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ FORM, FILE, SCENARIOS, DEMONSTRATIONS = range(4)
 
 
 async def setup(stage: Stage, tab: int) -> Any:
-    """The page of the lab with a tab in view."""
-    await stage.opened(stage.behind.lab, stage.behind.trained)
+    """Open the lab's Setup page with a tab."""
+    await stage.open_run(stage.backend.lab, stage.backend.trained)
     page = stage.page("setup")
     if page._tabs.index() != tab:
         page._tabs.chosen.emit(tab)
@@ -23,23 +23,23 @@ async def form(stage: Stage) -> None:
 
 
 async def testable(stage: Stage) -> None:
-    """The judge is on, so that it can be tested too."""
+    """Judge enabled, so that it can be tested too."""
     page = await setup(stage, FORM)
     if page._tests.judge.isHidden():
-        await stage.edited({"judge.enabled": True})
+        await stage.edit_settings({"judge.enabled": True})
     await stage.until(lambda: not page._tests.judge.isHidden())
 
 
 async def agent_tested(stage: Stage) -> None:
-    """The agent's test has ended, and has something to show."""
+    """Agent test finished, with details to show."""
     page = await setup(stage, FORM)
     agent = page._tests.agent
     await stage.until(lambda: not agent.running)
     assert agent.look.isVisible(), agent.accessibleName()
 
 
-async def tested(stage: Stage) -> None:
-    """The answers of the judge's test are open."""
+async def judge_tested(stage: Stage) -> None:
+    """Details of the judge's test are open."""
     page = await setup(stage, FORM)
     await stage.until(lambda: not (page._tests.judge.running or page._tests.judge.look.isHidden()))
     page._tests.judge.look.click()
@@ -47,10 +47,10 @@ async def tested(stage: Stage) -> None:
 
 
 async def unjudged(stage: Stage) -> None:
-    """The judge is off again."""
+    """Judge disabled again."""
     page = await setup(stage, FORM)
     if not page._tests.judge.isHidden():
-        await stage.edited({"judge.enabled": False})
+        await stage.edit_settings({"judge.enabled": False})
     await stage.until(lambda: page._tests.judge.isHidden())
 
 
@@ -61,11 +61,11 @@ async def unfolded(stage: Stage) -> None:
 
 
 async def differing(stage: Stage) -> None:
-    """A setting of the algorithm is not as its preset has it."""
+    """Algorithm setting that differs from its preset."""
     page = await setup(stage, FORM)
     await stage.until(lambda: not stage.session.writing)
     if page._form._method._own.isHidden():
-        await stage.edited({"train.algorithm.entropy": 0.01})
+        await stage.edit_settings({"train.algorithm.entropy": 0.01})
     await stage.until(lambda: not page._form._method._own.isHidden())
 
 
@@ -76,12 +76,12 @@ async def toml(stage: Stage) -> None:
 
 
 async def conflict(stage: Stage) -> None:
-    """The file was changed by another program under what was typed."""
+    """File changed by another program under unsaved edits."""
     if stage.dialog("project.toml was changed by another program"):
         return
     page = await setup(stage, FILE)
     await stage.until(lambda: not stage.session.writing)
-    file = stage.behind.lab / "project.toml"
+    file = stage.backend.lab / "project.toml"
     page._toml.editor.setPlainText("# mine\n" + file.read_text())
     file.write_text("# theirs\n" + file.read_text())
     page.save()
@@ -107,9 +107,9 @@ async def added(stage: Stage) -> None:
 
 
 async def measured(stage: Stage) -> None:
-    """The baseline that was measured from the form has ended."""
+    """Baseline started in the form has finished."""
     runs = stage.session.runs
-    path = str(stage.behind.lab)
+    path = str(stage.backend.lab)
     await stage.until(
         lambda: any(r.kind == "baseline" and r.state == "finished" for r in runs.of(path)), 40
     )
@@ -217,6 +217,6 @@ SETUP = [
     Scene(
         "agent tested", agent_tested, [Row("CheckRow.look of ProjectChecks", "shown CheckedSheet")]
     ),
-    Scene("tested", tested, [Row("CheckedSheet: Close", "hidden CheckedSheet")]),
+    Scene("tested", judge_tested, [Row("CheckedSheet: Close", "hidden CheckedSheet")]),
     Scene("unjudged", unjudged, [Row("Preflight._train", "POST /runs ", rest=True)]),
 ]

@@ -1,4 +1,4 @@
-"""The stage of a scene: a studio over an engine, pressed with the mouse, watched for effects."""
+"""Stage of button scenes: a studio over an engine, operated with the mouse and recorded."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from tests.studio.buttons.effects import Look, Watch
 from tests.studio.buttons.every_button import buttons_of, centre, flaw, name_of, obstacle
 
 TELL = bool(os.environ.get("ATELIER_BUTTONS"))
-"""Print how long clicks take, and wait for no more than a few seconds: for who writes a row."""
+"""Print durations of clicks and shorten waits, for writing new rows."""
 READY_S, EFFECT_S, QUIET_S = (6.0, 3.0, 0.6) if TELL else (20.0, 20.0, 0.6)
 
 ACTIVE = (*ACTIVE_STATES, "queued")
@@ -31,16 +31,16 @@ ACTIVE = (*ACTIVE_STATES, "queued")
 
 @dataclass
 class Stage:
-    """A window, and what is behind it: a real engine's world or the fake engine."""
+    """Studio window, and the engine behind it: a `World` or the fake engine."""
 
     studio: Studio
     watch: Watch
-    behind: Any
-    met: dict[str, str] = field(default_factory=dict)
-    """Names of all buttons that there were, with the words of one of them."""
+    backend: Any
+    seen_buttons: dict[str, str] = field(default_factory=dict)
+    """Names of all buttons seen so far, with the text of one of them."""
 
     problems: list[Any] = field(default_factory=list)
-    """Everything that went wrong, in the order it was said in."""
+    """Problems raised by the session, in order."""
 
     def __post_init__(self) -> None:
         self.session.problem_raised.connect(self.problems.append)
@@ -50,7 +50,7 @@ class Stage:
         return self.studio.session
 
     def page(self, key: str) -> Any:
-        """A page, in view."""
+        """Show a page and return it."""
         if self.studio.window.page != key:
             self.studio.window.show_page(key)
         return self.studio.pages[key]
@@ -58,11 +58,11 @@ class Stage:
     async def until(self, check: Callable[[], object], seconds: float = READY_S) -> None:
         end = time.monotonic() + seconds
         while not check():
-            assert time.monotonic() < end, f"it did not happen in time: {self.in_view()}"
+            assert time.monotonic() < end, f"timeout: {self.in_view()}"
             await asyncio.sleep(0.01)
 
-    async def opened(self, project: Any, run: str = "") -> None:
-        """A project is open, and one of its runs is looked at."""
+    async def open_run(self, project: Any, run: str = "") -> None:
+        """Open a project and select one of its runs."""
         if self.session.project.path != str(project):
             self.session.open_project(str(project), "")
             await self.until(lambda: self.session.project.path == str(project))
@@ -71,62 +71,62 @@ class Stage:
             self.session.select_run(run)
 
     def dialog(self, title: str) -> QDialog | None:
-        """The visible dialog whose title begins so."""
+        """Return the visible dialog whose title starts with `title`."""
         for top in QApplication.topLevelWidgets():
             if isinstance(top, QDialog) and top.isVisible() and top.windowTitle().startswith(title):
                 return top
         return None
 
-    async def asked(self, title: str, action: str, job: str) -> None:
-        """The dialog that an action opens and a job of the session waits for."""
+    async def open_dialog(self, title: str, action: str, job: str) -> None:
+        """Trigger an action that opens a dialog, and wait for the dialog."""
         if not self.dialog(title):
             await self.until(lambda: not self.session.tasks.busy(job))
             self.studio.actions.trigger(action)
             await self.until(lambda: self.dialog(title))
 
-    async def edited(self, values: dict[str, Any]) -> None:
-        """Settings are in the open project."""
+    async def edit_settings(self, values: dict[str, Any]) -> None:
+        """Change settings of the open project."""
         refused: list[Any] = []
         self.session.edit(EditProject(values=values), lambda _: None, refused.append)
         await self.until(lambda: not self.session.writing)
         assert not refused, refused
 
     def in_view(self) -> str:
-        """Page, dialogs and the line at the foot, for a failure's message."""
+        """Describe page, dialogs and notification for a failure message."""
         tops = [top.windowTitle() for top in QApplication.topLevelWidgets() if top.isVisible()]
         wrong = [str(problem) for problem in self.problems[-2:]]
         return f"{self.studio.window.page} {tops} {self.studio.notifier.words()!r} {wrong}"
 
     def buttons(self) -> list[QAbstractButton]:
-        """Buttons of the window and of all dialogs that belong to it."""
+        """Return the buttons of the window and of its dialogs."""
         found = []
         for top in QApplication.topLevelWidgets():
             if top is self.studio.window or top.isVisible():
                 found += buttons_of(top)
         unique = list(dict.fromkeys(found))
-        self.met.update({name_of(one): one.text() for one in unique})
+        self.seen_buttons.update({name_of(one): one.text() for one in unique})
         return unique
 
     def find(self, row: "Row") -> tuple[QAbstractButton | None, str]:
-        """The button of a row that a mouse reaches, or why there is none."""
+        """Return the button of a row that the mouse can reach, or the reason why there is none."""
         why = "not there"
         for button in self.buttons():
             if name_of(button) != row.name or not re.search(row.words, words_of(button)):
                 continue
-            found = obstacle(button)
-            if not found:
+            reason = obstacle(button)
+            if not reason:
                 return button, ""
-            why = found
+            why = reason
         return None, why
 
-    async def pressed(self, words: str) -> None:
-        """Click the button with these words once a mouse reaches it."""
+    async def press_when_reachable(self, words: str) -> None:
+        """Click the button with this text as soon as the mouse can reach it."""
         found = self.buttons
         await self.until(lambda: any(words_of(b) == words and not obstacle(b) for b in found()))
         self.press(words)
 
     def press(self, words: str, top: QWidget | None = None) -> None:
-        """Click the one visible button with these words."""
+        """Click the visible button with this text."""
         for button in buttons_of(top or self.studio.window):
             if words_of(button) == words and not obstacle(button):
                 click(button)
@@ -134,23 +134,23 @@ class Stage:
         raise AssertionError(f"no button {words!r} can be pressed: {self.in_view()}")
 
     async def rest(self) -> None:
-        """Nothing is started any more, and every run has ended, those that wait among them."""
-        session, told = self.session, set[str]()
+        """Wait until no run is starting, then stop all active and queued runs."""
+        session, stopped = self.session, set[str]()
         await self.until(lambda: not session.tasks.busy("train") and not session.writing)
         end = time.monotonic() + READY_S
         while going := [run for run in await session.client.runs() if run.state in ACTIVE]:
-            assert time.monotonic() < end, f"runs go on: {going}"
+            assert time.monotonic() < end, f"runs still active: {going}"
             for run in going:
-                if run.id not in told:
-                    told.add(run.id)
-                    with contextlib.suppress(Refused):  # it has ended by itself
+                if run.id not in stopped:
+                    stopped.add(run.id)
+                    with contextlib.suppress(Refused):  # already ended
                         await session.client.command(run.id, Command(action="stop_now"))
             await asyncio.sleep(0.05)
         session.refresh()
         await self.until(lambda: not session.runs.active())
 
     async def quiet(self) -> Look:
-        """A look at the window once nothing changes in it any more, or soon."""
+        """Return the state of the window once it has stopped changing, or after QUIET_S."""
         before, end = self.watch.look(), time.monotonic() + QUIET_S
         while time.monotonic() < end:
             await asyncio.sleep(0.04)
@@ -161,7 +161,7 @@ class Stage:
         return before
 
     async def tidy(self) -> None:
-        """Close menus, dialogs and sheets, as Escape does."""
+        """Close menus, dialogs and sheets like Escape does."""
         for top in QApplication.topLevelWidgets():
             if isinstance(top, QMenu) and top.isVisible():
                 top.close()
@@ -170,20 +170,21 @@ class Stage:
         for sheet in self.studio.window.findChildren(Sheet):
             if sheet.is_open():
                 sheet.close_sheet()
-        self.studio.notifier._toast.hide()  # over what is below it, as long as it says something
+        self.studio.notifier._toast.hide()  # the toast may cover other buttons
         await asyncio.sleep(0.02)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A button: its name, the effect that its click must have (a pattern for one of the lines of
-    `Watch.since`), and a pattern for its words where the name alone is not enough."""
+    """Button by name, with the required effect of its click (a pattern for a line of
+    `Watch.since`), and a pattern for its text if the name is ambiguous.
+    """
 
     name: str
     effect: str
     words: str = ""
     rest: bool = False
-    """Stop afterwards what goes on in the engine: the click has started it."""
+    """Stop all runs afterwards, because the click started one."""
 
 
 Reach = Callable[[Stage], Awaitable[None]]
@@ -191,14 +192,13 @@ Reach = Callable[[Stage], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Scene:
-    """A state of the window, how it is reached (again), and the buttons that can be used in it."""
+    """State of the window, how to reach it (repeatedly), and the buttons that can be used in it."""
 
     name: str
     reach: Reach
     rows: Sequence[Row]
     fake: str = ""
-    """Reason why the fake engine is behind the window: a real one would need something that this
-    machine cannot have in seconds."""
+    """Reason for the fake engine: a real one would need something this machine does not have."""
 
 
 def words_of(button: QAbstractButton) -> str:
@@ -210,7 +210,7 @@ def click(button: QAbstractButton) -> None:
 
 
 async def play(stage: Stage, scene: Scene) -> list[str]:
-    """Click every button of a scene; gives what is wrong."""
+    """Click every button of a scene; return what is wrong."""
     wrong = []
     for row in scene.rows:
         try:
@@ -236,24 +236,24 @@ async def _play_row(stage: Stage, scene: Scene, row: Row) -> str:
     before = await stage.quiet()
     button, why = stage.find(row)
     if button is None and not row.name.startswith("Toast"):
-        stage.studio.notifier._toast.hide()  # said meanwhile, over what is below it
+        stage.studio.notifier._toast.hide()  # a toast shown meanwhile may cover the button
         before = await stage.quiet()
         button, why = stage.find(row)
     if button is None:
         return f"went away: {why}"
-    if found := flaw(button):
-        return found
-    begun = time.monotonic()
+    if problem := flaw(button):
+        return problem
+    clicked_at = time.monotonic()
     click(button)
     effects = stage.watch.since(before)
     while not any(re.search(row.effect, line, re.DOTALL) for line in effects):
-        if time.monotonic() - begun > EFFECT_S:
+        if time.monotonic() - clicked_at > EFFECT_S:
             break
         await asyncio.sleep(0.02)
         effects = stage.watch.since(before)
     else:
         if TELL:
-            print(f"  {row.name}: {time.monotonic() - begun:.2f} s")
+            print(f"  {row.name}: {time.monotonic() - clicked_at:.2f} s")
         return ""
     stage.buttons()
     effects.sort(key=lambda line: line.startswith(("GET", "moved")))

@@ -1,4 +1,4 @@
-"""Every button of the window is reached in its enabled state and pressed with the mouse."""
+"""Every button of the window can be reached and clicked with the mouse, with its effect."""
 
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -23,11 +23,11 @@ from tests.studio.buttons import (
     setup_scenes,
 )
 from tests.studio.buttons.conftest import World
-from tests.studio.buttons.effects import watching
+from tests.studio.buttons.effects import record_effects
 from tests.studio.buttons.stage import TELL, Scene, Stage, play
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
-from tests.studio.screenshots.pages import fill, open_project, studio_on
+from tests.studio.screenshots.pages import fill_workspace, open_project, studio_on
 
 REAL: dict[str, Sequence[Scene]] = {
     "setup": setup_scenes.SETUP,
@@ -40,14 +40,14 @@ REAL: dict[str, Sequence[Scene]] = {
 }
 FAKE: dict[str, Sequence[Scene]] = {"remote": remote_scenes.REMOTE, "beside": beside_scenes.BESIDE}
 LOST: dict[str, Sequence[Scene]] = {"lost": lost_scenes.LOST}
-"""Over an engine of their own, which they end."""
+"""Scenes over an engine of their own, which they kill."""
 ALL = [scene for plays in (REAL, LOST, FAKE) for scenes in plays.values() for scene in scenes]
 KNOWN = {row.name for scene in ALL for row in scene.rows}
 
 
 @asynccontextmanager
 async def window(app: QApplication, workspace: Path, folder: Path) -> AsyncIterator[Studio]:
-    """Over the engine that serves a workspace, which stays."""
+    """Open a studio over the engine of a workspace; the engine is not stopped."""
     studio = Studio(app, str(workspace), folder / "studio.toml")
     studio.settings.update(reduced_motion=True)
     studio.start()
@@ -65,12 +65,12 @@ async def window(app: QApplication, workspace: Path, folder: Path) -> AsyncItera
 async def play_all(stage: Stage, scenes: Sequence[Scene]) -> None:
     wrong = []
     for scene in scenes:
-        begun = time.monotonic()
-        found = await play(stage, scene)
-        wrong += found
+        started_at = time.monotonic()
+        problems = await play(stage, scene)
+        wrong += problems
         if TELL:
-            print(f"{scene.name}: {time.monotonic() - begun:.1f} s", *found, sep="\n    ")
-    unknown = sorted(stage.met.keys() - KNOWN)
+            print(f"{scene.name}: {time.monotonic() - started_at:.1f} s", *problems, sep="\n    ")
+    unknown = sorted(stage.seen_buttons.keys() - KNOWN)
     if TELL:
         print("no row:", unknown)
         unknown = []
@@ -80,13 +80,13 @@ async def play_all(stage: Stage, scenes: Sequence[Scene]) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", REAL)
-def test_every_button_over_a_real_engine(
+def test_every_button_has_its_effect_over_real_engine(
     run: Run, qapp: QApplication, tmp_path: Path, world: World, name: str
 ) -> None:
     async def job() -> None:
         async with window(qapp, world.workspace, tmp_path) as studio:
             studio.window.activateWindow()
-            with watching(studio) as watch:
+            with record_effects(studio) as watch:
                 await play_all(Stage(studio, watch, world), REAL[name])
 
     run(job())
@@ -94,12 +94,12 @@ def test_every_button_over_a_real_engine(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", LOST)
-def test_every_button_of_a_window_that_lost_its_engine(
+def test_every_button_has_its_effect_after_engine_loss(
     run: Run, qapp: QApplication, tmp_path: Path, name: str
 ) -> None:
     async def job() -> None:
         async with window(qapp, tmp_path / "own", tmp_path) as studio:
-            with watching(studio) as watch:
+            with record_effects(studio) as watch:
                 await play_all(Stage(studio, watch, None), LOST[name])
             session = studio.session
             await until(lambda: session.connected and not session.tasks.busy("engine"), 60)
@@ -110,11 +110,11 @@ def test_every_button_of_a_window_that_lost_its_engine(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", FAKE)
-def test_every_button_over_the_fake_engine(
+def test_every_button_has_its_effect_over_fake_engine(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, name: str
 ) -> None:
-    made = fill(engine, 24)
-    engine.homes.model = write_headers(tmp_path / "llama-8b")
+    made = fill_workspace(engine, 24)
+    engine.project_store.model = write_headers(tmp_path / "llama-8b")
 
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
@@ -123,12 +123,12 @@ def test_every_button_over_the_fake_engine(
             state = studio.session.runs.state(made.spec.id)
             await until(lambda: state.seq == len(made.events))
             await open_project(studio, engine, "inbox-scout")
-            with watching(studio) as watch:
+            with record_effects(studio) as watch:
                 await play_all(Stage(studio, watch, engine), FAKE[name])
 
     run(job())
 
 
-def test_the_fake_engine_is_used_for_a_reason() -> None:
+def test_fake_engine_scenes_give_a_reason() -> None:
     assert not [scene.name for scenes in REAL.values() for scene in scenes if scene.fake]
     assert not [scene.name for scenes in FAKE.values() for scene in scenes if not scene.fake]

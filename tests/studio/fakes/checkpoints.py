@@ -1,4 +1,4 @@
-"""Routes of the Checkpoints page for the fake engine: what is kept, evaluations, models asked."""
+"""Routes of the Checkpoints page for the fake engine: checkpoints, evaluations, exports, arena."""
 
 import asyncio
 import threading
@@ -51,8 +51,8 @@ ANSWERS = (
 HELD_S = 20.0
 
 
-class FakeKept:
-    """`states` gives a run's folded state, `put` takes a new run."""
+class FakeCheckpoints:
+    """Checkpoint routes; `states` returns a run's folded state, `put` adds a run."""
 
     def __init__(
         self, states: Callable[[str], RunState], put: Callable[[StartEvaluation], RunSummary]
@@ -60,11 +60,11 @@ class FakeKept:
         self._states, self._put = states, put
         self.pinned: dict[int, str] = {}
         self.elsewhere: set[int] = set()
-        """Steps whose files are not here."""
+        """Steps whose files are only on a server."""
         self.dropped: set[int] = set()
         self.asked: list[AskArena] = []
         self.go_on = threading.Event()
-        """Cleared, answers stand still behind their first word."""
+        """While cleared, arena answers pause after their first word."""
         self.go_on.set()
         self.votes = 0
         self.exports: list[ExportCheckpoint] = []
@@ -105,10 +105,10 @@ class FakeKept:
         return (*pinned, "newest") if place >= count - 5 else pinned
 
     async def _pin(self, request: Request) -> list[KeptCheckpoint]:
-        wish, step = PinCheckpoint.model_validate(await request.json()), request.path_params["step"]
+        body, step = PinCheckpoint.model_validate(await request.json()), request.path_params["step"]
         self.pinned.pop(step, None)
-        if wish.pinned:
-            self.pinned[step] = wish.note
+        if body.pinned:
+            self.pinned[step] = body.note
         return await self._checkpoints(request)
 
     async def _delete(self, request: Request) -> list[KeptCheckpoint]:
@@ -145,27 +145,27 @@ class FakeKept:
         return StreamingResponse(self._answers(asked), media_type="application/x-ndjson")
 
     async def _answers(self, asked: AskArena) -> AsyncIterator[bytes]:
-        told = [ArenaTicked(kind="begun", names=asked.models, run_id="01JD5ARENA")]
+        ticks = [ArenaTicked(kind="begun", names=asked.models, run_id="01JD5ARENA")]
         for place, name in enumerate(asked.models):
             answer = ANSWERS[place % 2]
             words = answer.split(" ")
-            told += [ArenaTicked(kind="said", place=place, text=f"{word} ") for word in words]
-            attempt = attempt_of(asked, place, name, answer)
-            told.append(ArenaTicked(kind="ended", place=place, trajectory=attempt))
+            ticks += [ArenaTicked(kind="said", place=place, text=f"{word} ") for word in words]
+            attempt = trajectory_of(asked, place, name, answer)
+            ticks.append(ArenaTicked(kind="ended", place=place, trajectory=attempt))
         group = GroupSummary(
             split="validation", step=len(self.asked), group=0, scenario_id="chat", title="",
             rewards=[None] * len(asked.models), mean=None, std=None, signal=False,
         )  # fmt: skip
-        told.append(ArenaTicked(kind="stored", group=group, run_id="01JD5ARENA"))
-        for one in told:
+        ticks.append(ArenaTicked(kind="stored", group=group, run_id="01JD5ARENA"))
+        for one in ticks:
             yield one.model_dump_json().encode() + b"\n"
             await asyncio.sleep(0.005)
             if one.kind == "said":
                 await asyncio.to_thread(self.go_on.wait, HELD_S)
 
 
-def attempt_of(asked: AskArena, place: int, name: str, answer: str) -> Trajectory:
-    chat = asked.chats[place if len(asked.chats) > 1 else 0] if asked.chats else []
+def trajectory_of(body: AskArena, place: int, name: str, answer: str) -> Trajectory:
+    chat = body.chats[place if len(body.chats) > 1 else 0] if body.chats else []
     messages = [Message.model_validate(one) for one in chat] or [
         Message(role="user", content="Did the Halden contract get extended, and until when?"),
         Message(
@@ -177,8 +177,8 @@ def attempt_of(asked: AskArena, place: int, name: str, answer: str) -> Trajector
     ]
     return Trajectory(
         id=f"v{place}", split="validation", step=1, group=0, index=place, scenario_id="chat",
-        title="", reward=None if asked.chats else 0.31 + 0.6 * place, turns=1 if asked.chats else 3,
-        parts={} if asked.chats else {"answer": 0.2 + 0.4 * place, "steps": 0.11 + 0.2 * place},
+        title="", reward=None if body.chats else 0.31 + 0.6 * place, turns=1 if body.chats else 3,
+        parts={} if body.chats else {"answer": 0.2 + 0.4 * place, "steps": 0.11 + 0.2 * place},
         sampled_tokens=len(answer) // 4, duration_s=2.4 + place,
         messages=[*messages, Message(role="assistant", content=answer)], contestant=name,
     )  # fmt: skip

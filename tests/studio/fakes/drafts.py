@@ -1,4 +1,4 @@
-"""Projects in words, and MCP servers, of the fake engine: a writer by a script, servers by name."""
+"""Authoring and MCP routes of the fake engine: scripted draft writer, servers by name."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -60,15 +60,18 @@ GONE = Problem(
 
 
 class FakeAuthoring:
-    """`problem` ends the writing after `stop_after` scenarios; `gone` are servers that fail."""
+    """Authoring routes;
 
-    def __init__(self, homes: FakeProjects) -> None:
-        self._homes = homes
+    `problem` ends the writing after `stop_after` scenarios, servers in `gone` fail.
+    """
+
+    def __init__(self, project_store: FakeProjects) -> None:
+        self._project_store = project_store
         self.asked: list[DescribeTask] = []
         self.finished: list[FinishProject] = []
         self.begun: list[BeginWithTools] = []
         self.paid: dict[str, int] = {}
-        """Scenarios that are paid for, by folder."""
+        """Number of scenarios already paid for, by folder."""
         self.problem: Problem | None = None
         self.stop_after = 0
         self.delay_s = 0.0
@@ -88,21 +91,21 @@ class FakeAuthoring:
         return list(handlers)
 
     async def _draft(self, request: Request) -> Response:
-        asked = DescribeTask.model_validate(await request.json())
-        self.asked.append(asked)
-        self._begin_project(asked.folder, asked.description)
+        body = DescribeTask.model_validate(await request.json())
+        self.asked.append(body)
+        self._begin_project(body.folder, body.description)
 
         async def lines() -> AsyncIterator[bytes]:
-            async for told in self._tell(asked):
-                yield told.model_dump_json().encode() + b"\n"
+            async for tick in self._tell(body):
+                yield tick.model_dump_json().encode() + b"\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
-    async def _tell(self, asked: DescribeTask) -> AsyncIterator[DraftTicked]:
+    async def _tell(self, body: DescribeTask) -> AsyncIterator[DraftTicked]:
         draft, spent = Draft(), 0.0
         while True:
             have = len(draft.scenarios)
-            words = f"Writing scenarios {have + 1} to {min(asked.count, have + AT_ONCE)}"
+            words = f"Writing scenarios {have + 1} to {min(body.count, have + AT_ONCE)}"
             if not draft.system:
                 words = "Writing the system prompt and the rubric"
             left_out = {"too similar to another": 3, "not valid JSON": 1} if have > AT_ONCE else {}
@@ -110,18 +113,18 @@ class FakeAuthoring:
             if draft.system and self.problem and have >= self.stop_after:
                 yield DraftTicked(words="Written", problem=self.problem, ended=True, **values)
                 return
-            if have >= asked.count:
+            if have >= body.count:
                 yield DraftTicked(words="Written", ended=True, **values)
                 return
             yield DraftTicked(words=words, next_usd=0.0841, **values)
-            if have >= self.paid.get(asked.folder, 0):
+            if have >= self.paid.get(body.folder, 0):
                 await asyncio.sleep(self.delay_s)
                 spent += QUESTION_USD
-            draft = self._more(draft, asked)
-            known = self.paid.get(asked.folder, 0)
-            self.paid[asked.folder] = max(known, len(draft.scenarios))
+            draft = self._more(draft, body)
+            paid = self.paid.get(body.folder, 0)
+            self.paid[body.folder] = max(paid, len(draft.scenarios))
 
-    def _more(self, draft: Draft, asked: DescribeTask) -> Draft:
+    def _more(self, draft: Draft, body: DescribeTask) -> Draft:
         if not draft.system:
             return Draft(title="Bicycle shop answers", system=SYSTEM, rubric=RUBRIC)
         have = len(draft.scenarios)
@@ -131,30 +134,30 @@ class FakeAuthoring:
                 difficulty=1 + place % 5,
                 split="validation" if place % 5 == 4 else "train",
             )
-            for place in range(have, min(asked.count, have + AT_ONCE))
+            for place in range(have, min(body.count, have + AT_ONCE))
         ]
         return draft.model_copy(update={"scenarios": [*draft.scenarios, *fresh]})
 
     async def _finish(self, request: Request) -> ProjectView:
-        asked = FinishProject.model_validate(await request.json())
-        self.finished.append(asked)
-        self._homes.projects.pop(asked.folder, None)
-        return self._homes.add(Path(asked.folder).name, description=asked.description)
+        body = FinishProject.model_validate(await request.json())
+        self.finished.append(body)
+        self._project_store.projects.pop(body.folder, None)
+        return self._project_store.add(Path(body.folder).name, description=body.description)
 
     def _begin_project(self, folder: str, description: str) -> None:
-        if folder not in self._homes.projects:
+        if folder not in self._project_store.projects:
             name = Path(folder).name
-            self._homes.add(name, toml=DRAFT_MARK, description=description)
+            self._project_store.add(name, toml=DRAFT_MARK, description=description)
 
     async def _begin(self, request: Request) -> Any:
-        asked = BeginWithTools.model_validate(await request.json())
-        self.begun.append(asked)
-        if asked.servers.endswith("bad.json"):
+        body = BeginWithTools.model_validate(await request.json())
+        self.begun.append(body)
+        if body.servers.endswith("bad.json"):
             return refusal(422, "mcp.none", "The file has no MCP servers.")
-        self._begin_project(asked.folder, "")
-        if asked.servers:
-            self.add_server(asked.folder)
-        return self._views(asked.folder)
+        self._begin_project(body.folder, "")
+        if body.servers:
+            self.add_server(body.folder)
+        return self._views(body.folder)
 
     def add_server(self, folder: str, name: str = "library") -> None:
         server = McpServer(command="python", args=("servers/library_server.py",))
@@ -178,12 +181,12 @@ class FakeAuthoring:
 
     async def _set(self, request: Request) -> Any:
         folder = request.query_params["path"]
-        asked = SetServer.model_validate(await request.json())
-        known = self.servers.setdefault(folder, {})
-        if asked.server is None:
-            known.pop(asked.name, None)
+        body = SetServer.model_validate(await request.json())
+        servers = self.servers.setdefault(folder, {})
+        if body.server is None:
+            servers.pop(body.name, None)
         else:
-            known[asked.name] = McpServer.model_validate(asked.server)
+            servers[body.name] = McpServer.model_validate(body.server)
         return self._views(folder)
 
     async def _look(self, request: Request) -> Any:

@@ -1,7 +1,7 @@
-"""A small engine that speaks the routes of engine/client.py: Starlette over real HTTP, in a thread.
+"""Small engine that serves the routes of engine/client.py: Starlette over HTTP, in a thread.
 
-It serves simulated runs, follows them live, can flood (1 000 events a second), fall silent, drop
-streams, skip a sequence number, and die.
+It serves simulated runs and streams them live; it can flood (1,000 events a second), fall silent,
+drop streams, skip a sequence number, and stop.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from engine.protocol.requests.runs import (
     TrajectoryQuery,
 )
 from studio.store.runs.state import HELD_OUT, RunState
-from tests.studio.fakes.checkpoints import FakeKept, evaluation_run
+from tests.studio.fakes.checkpoints import FakeCheckpoints, evaluation_run
 from tests.studio.fakes.drafts import FakeAuthoring
 from tests.studio.fakes.environments import FakeEnvironments
 from tests.studio.fakes.labels import FakeLabels
@@ -46,35 +46,37 @@ TOKEN = "fake-token"
 
 
 class FakeEngine:
-    """`start()` it, then talk to `endpoint` with a real EngineClient."""
+    """Fake engine; `start()` it, then connect a real EngineClient to `endpoint`."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
         self.runs: dict[str, Made] = {}
         self.summaries: dict[str, RunSummary] = {}
-        self.homes = FakeProjects(workspace, lambda: list(self.summaries.values()))
-        self.add_project = self.homes.add
+        self.project_store = FakeProjects(workspace, lambda: list(self.summaries.values()))
+        self.add_project = self.project_store.add
         self.commands: list[Command] = []
         self.started: list[StartRun] = []
         self.imports: list[ImportRun] = []
         self.streams = self.listening = 0
-        """That were ever opened, and that are open."""
+        """Number of event streams opened so far, and open now."""
         self.drop_streams_after = 0
         self.skip_seq = 0
         self.refuse: dict[str, Problem] = {}
         self.delay_s = 0.0
         self.held: set[str] = set()
-        """What is done and not answered until it is taken out: `PUT /project`."""
+        """Requests ("PUT /project") that are executed but not answered until removed from this
+        set.
+        """
         self.extra: dict[str, list[e.Event]] = {}
         self.trials = FakeTrials(self._scored_groups)
-        self.kept = FakeKept(self._state_of, self._evaluate)
+        self.checkpoints = FakeCheckpoints(self._state_of, self._evaluate)
         self.tracking = FakeTracking()
-        self.beside = FakeEnvironments(self._living)
-        self.authoring = FakeAuthoring(self.homes)
+        self.environments = FakeEnvironments(self._living)
+        self.authoring = FakeAuthoring(self.project_store)
         self.pid, self.notice = 0, ""
         self.labels: dict[str, FakeLabels] = {}
         self.reading = FakeReading(self.runs, self.labels)
-        self.servers = FakeHosts(self.summaries, self.kept.elsewhere)
+        self.servers = FakeHosts(self.summaries, self.checkpoints.elsewhere)
         self._ticks: dict[str, e.ProgressTicked] = {}
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -88,7 +90,7 @@ class FakeEngine:
     def previews(self) -> int:
         return self.reading.previews
 
-    # Life
+    # Start and stop
 
     def start(self, port: int = 0) -> "FakeEngine":
         config = uvicorn.Config(
@@ -116,10 +118,10 @@ class FakeEngine:
         return Endpoint(self.port, TOKEN, self.pid, self.workspace, self.notice)
 
     async def find(self) -> Endpoint | None:
-        """In place of engine.launcher.local.find."""
+        """Replacement of engine.launcher.local.find."""
         return self.endpoint if self._thread and self._thread.is_alive() else None
 
-    # What it holds
+    # Runs
 
     def add_run(self, made: Made, project: str = "inbox-scout") -> RunSummary:
         self.runs[made.spec.id] = made
@@ -163,27 +165,27 @@ class FakeEngine:
         self._ticks[run_id] = tick.model_copy(update={"run_id": run_id})
 
     def flood(self, run_id: str, per_s: int, seconds: float) -> threading.Thread:
-        """Let a run say `per_s` events a second for a while, from a thread."""
+        """Emit `per_s` events a second for `seconds` from a thread."""
         made = self.runs[run_id]
 
-        def pour() -> None:
-            begun, said = time.monotonic(), 0
+        def emit() -> None:
+            started_at, emitted = time.monotonic(), 0
             source = _endless(made)
-            while (spent := time.monotonic() - begun) < seconds:
-                while said < spent * per_s:
+            while (spent := time.monotonic() - started_at) < seconds:
+                while emitted < spent * per_s:
                     next(source)
-                    said += 1
+                    emitted += 1
                 time.sleep(0.005)
 
-        thread = threading.Thread(target=pour, name="flood", daemon=True)
+        thread = threading.Thread(target=emit, name="flood", daemon=True)
         thread.start()
         return thread
 
     def _state_of(self, run_id: str) -> RunState:
         return RunState(run_id).fold(self.runs[run_id].events)
 
-    def _evaluate(self, asked: StartEvaluation) -> RunSummary:
-        run = evaluation_run(asked, len(self.summaries))
+    def _evaluate(self, body: StartEvaluation) -> RunSummary:
+        run = evaluation_run(body, len(self.summaries))
         self.summaries[run.id] = run
         return run
 
@@ -207,11 +209,11 @@ class FakeEngine:
                     route(path, handler, *methods)
                     for path, handler, *methods in (
                         *self.reading.routes(),
-                        *self.homes.routes(),
+                        *self.project_store.routes(),
                         *self.trials.routes(),
                         *self.tracking.routes(),
-                        *self.kept.routes(),
-                        *self.beside.routes(),
+                        *self.checkpoints.routes(),
+                        *self.environments.routes(),
                         *self.servers.routes(),
                         *self.authoring.routes(),
                     )
@@ -259,9 +261,9 @@ class FakeEngine:
         return sum(s.state in ("running", "paused") for s in self.summaries.values())
 
     async def _shutdown(self, request: Request) -> Response:
-        """Another process answers from now on."""
+        """Answer as another process (new pid) from now on."""
         self.pid += 1
-        self.beside.restarted()
+        self.environments.restarted()
         return JSONResponse({})
 
     async def _runs(self, request: Request) -> Any:
@@ -269,30 +271,30 @@ class FakeEngine:
             project = request.query_params.get("project")
             rows = [s for s in self.summaries.values() if project in (None, s.project_path)]
             return sorted(rows, key=lambda s: -s.started_at)
-        asked = StartRun.model_validate(await request.json())
-        self.started.append(asked)
-        known = len(self.started)
-        config = self.homes.projects[asked.project].config
+        body = StartRun.model_validate(await request.json())
+        self.started.append(body)
+        number = len(self.started)
+        config = self.project_store.projects[body.project].config
         simulation = Simulation(
-            run_id=f"01JD5NEW{known:018}",
+            run_id=f"01JD5NEW{number:018}",
             name="quiet-heron",
-            project=Path(asked.project).name,
+            project=Path(body.project).name,
             train=config.train if config else None,
-            kind=asked.kind,
+            kind=body.kind,
             clock=time.time(),
         )
         simulation.begin()
-        if asked.kind == "baseline":
+        if body.kind == "baseline":
             simulation.end(0)
-        self.servers.lives_on[simulation.made.spec.id] = asked.host
-        return self.add_run(simulation.made, Path(asked.project).name)
+        self.servers.lives_on[simulation.made.spec.id] = body.host
+        return self.add_run(simulation.made, Path(body.project).name)
 
     async def _import(self, request: Request) -> RunSummary:
-        asked = ImportRun.model_validate(await request.json())
-        self.imports.append(asked)
+        body = ImportRun.model_validate(await request.json())
+        self.imports.append(body)
         name = Path(request.query_params["path"]).name
         simulation = Simulation(
-            "01JD5IMPORTED0000000000000", Path(asked.source).stem, name, kind="imported"
+            "01JD5IMPORTED0000000000000", Path(body.source).stem, name, kind="imported"
         )
         simulation.begin()
         simulation.step(1)
@@ -313,7 +315,7 @@ class FakeEngine:
         if command.action == "resume" and summary.state == "finished":
             words = f"This run has finished its {summary.steps} steps."
             return refusal(409, "run.finished", words)
-        told: list[e.Event] = {
+        events: list[e.Event] = {
             "pause": [e.RunPaused(step=summary.step)],
             "continue": [e.RunContinued(step=summary.step)],
             "stop_now": [e.RunStopped(step=summary.step, reason="asked to stop")],
@@ -324,13 +326,13 @@ class FakeEngine:
             "reviewed": [e.ReviewClosed(step=summary.step + 1, by="person")],
             "keep": [],
         }[command.action]
-        for event in told:
+        for event in events:
             made.say(event)
         self._refresh(made, summary.project)
         return self.summaries[run_id]
 
     def _scored_groups(self, run_id: str) -> list[GroupSummary]:
-        """Of training, newest first."""
+        """Return training groups, newest first."""
         return [g for g in reversed(self.runs[run_id].groups) if g.split == "train"]
 
     async def _events(self, request: Request) -> Response:
@@ -343,12 +345,12 @@ class FakeEngine:
     async def _stream(self, run_id: str, after: int) -> AsyncIterator[str]:
         self.listening += 1
         try:
-            async for lines in self._told(run_id, after):
+            async for lines in self._event_lines(run_id, after):
                 yield lines
         finally:
             self.listening -= 1
 
-    async def _told(self, run_id: str, after: int) -> AsyncIterator[str]:
+    async def _event_lines(self, run_id: str, after: int) -> AsyncIterator[str]:
         made, sent, tick = self.runs[run_id], 0, None
         while self._server is not None and not self._server.should_exit:
             block = made.events[after : after + 200]

@@ -1,4 +1,4 @@
-"""Routes of environments and engines for the fake engine: jobs move on each time they are asked."""
+"""Environment routes for the fake engine: jobs progress with each request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ def at_home(name: str) -> dict[str, Any]:
 
 
 class FakeEnvironments:
-    """`shut_down` is called when another engine is to answer."""
+    """Environment routes; `living` returns the number of active runs."""
 
     def __init__(self, living: Callable[[], int]) -> None:
         self._living = living
@@ -61,7 +61,7 @@ class FakeEnvironments:
         self.choice, self.running = EngineChoice(), ChosenEngine()
         self.asked: list[tuple[str, str]] = []
         self.steps = 4
-        """Answers until a job is done."""
+        """Number of requests until a job is finished."""
 
     def routes(self) -> list[tuple[Any, ...]]:
         return [
@@ -76,7 +76,7 @@ class FakeEnvironments:
         self.views[name] = self.views[name].model_copy(update=values)
 
     def restarted(self) -> None:
-        """The chosen engine answers from now on."""
+        """Answer as the selected engine from now on."""
         self.running = self.choice.current
 
     async def _list(self, request: Request) -> EnvironmentList:
@@ -113,12 +113,12 @@ class FakeEnvironments:
     async def _use(self, request: Request) -> Any:
         from tests.studio.fakes.projects import refusal
 
-        asked = UseEngine.model_validate(await request.json())
-        self.asked.append((asked.name, "use"))
+        body = UseEngine.model_validate(await request.json())
+        self.asked.append((body.name, "use"))
         if self._living():
             return refusal(409, "run.lives", "A run is going on.")
-        home = "" if asked.name == BUILT_IN else self.views[asked.name].home
-        engine = ChosenEngine(name=asked.name, home=home)
+        home = "" if body.name == BUILT_IN else self.views[body.name].home
+        engine = ChosenEngine(name=body.name, home=home)
         if engine != self.choice.current:
             self.choice = EngineChoice(current=engine, previous=self.choice.current)
         return self.choice

@@ -1,4 +1,4 @@
-"""The golden logs: made-up runs kept as files, which every studio must still be able to read.
+"""Golden event logs: stored runs which every studio version must be able to read.
 
 `python -m tests.studio.fakes.golden` rewrites them.
 """
@@ -15,7 +15,7 @@ GOLDEN = Path(__file__).parents[2] / "engine" / "protocol" / "golden"
 
 
 def golden() -> dict[str, list[e.Event]]:
-    """The logs that every studio from now on must still be able to read."""
+    """Return the event logs by name."""
     finished = Simulation(train=SMALL)
     finished.begin()
     for step in range(1, 7):
@@ -57,7 +57,7 @@ def _resumed() -> list[e.Event]:
 
 
 def _served() -> list[e.Event]:
-    """Sampled by a server, which was started again."""
+    """Run sampled by a server that was restarted."""
     run = BackendRun("served", train=SMALL)
     run.begin()
     for step in (1, 2):
@@ -68,7 +68,7 @@ def _served() -> list[e.Event]:
 
 
 def _outside() -> list[e.Event]:
-    """A script makes the attempts, and logs figures of its own."""
+    """Run whose script makes the rollouts and logs its own metrics."""
     run = Simulation(name="agent-001", train=SMALL, kind="outside", seed=12)
     run.made.spec = run.made.spec.model_copy(update={"source": "openpipe-art 0.5.18"})
     run.begin()

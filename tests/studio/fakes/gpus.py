@@ -1,4 +1,4 @@
-"""Graphics cards for the fake engine: one that holds a run, and what else is on it."""
+"""GPUs for the fake engine: used by a run and by other processes."""
 
 from engine.protocol.records.hardware import Card, CardProcess
 
@@ -8,7 +8,7 @@ GB = 1_000_000_000
 def card(
     index: int = 0, total: int = 48 * GB, ours: int = 24 * GB, others: int = 0, **changes: object
 ) -> Card:
-    """An L40S that works."""
+    """Return a working L40S."""
     processes = [CardProcess(pid=800, bytes=ours, name="python", ours=True)] if ours else []
     if others:
         processes.append(CardProcess(pid=4242, bytes=others, name="blender"))

@@ -1,4 +1,4 @@
-"""A call that waits: what a person does meanwhile is what a test is about."""
+"""Calls that wait until a test releases them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from studio.services.session import Session
 
 
 class Held:
-    """In place of a call: it is made when `on` is set. `asked` says that somebody waits for it."""
+    """Replacement of a call: executed once `on` is set; `asked` is set when it was requested."""
 
     def __init__(self, call: Callable[..., Awaitable[Any]]) -> None:
         self._call = call
@@ -21,13 +21,13 @@ class Held:
 
 
 class HasSession(Protocol):
-    """The studio, or a page of it."""
+    """Studio, or a page of it."""
 
     session: Session
 
 
-def hold(whose: HasSession, name: str) -> Held:
-    """A call of the engine's client."""
-    held = Held(getattr(whose.session.client, name))
-    setattr(whose.session.client, name, held)
+def hold(owner: HasSession, name: str) -> Held:
+    """Replace a call of the engine's client with a `Held`."""
+    held = Held(getattr(owner.session.client, name))
+    setattr(owner.session.client, name, held)
     return held

@@ -1,4 +1,4 @@
-"""What a judge would have said about a simulated attempt: verdicts and the calls behind them."""
+"""Judge verdicts of simulated trajectories and the provider calls behind them."""
 
 import json
 import random
@@ -19,7 +19,7 @@ SILENT = Problem(code="judge.refused", message="The judge gave no score for it."
 
 
 def verdicts_of(spec: RunSpec, row: TrajectorySummary, siblings: int) -> list[Verdict]:
-    """One verdict; an attempt that failed by itself was never shown to the judge."""
+    """Return one verdict; a rollout that failed by itself has none."""
     if "ruler" not in (row.unlabelled.parts if row.unlabelled else row.parts):
         return []
     parts = row.unlabelled.parts if row.unlabelled else row.parts
@@ -55,7 +55,7 @@ def call_key(row: TrajectorySummary, number: int) -> str:
 
 
 def call_of(spec: RunSpec, key: str) -> Call:
-    """The exchange, as the engine keeps it."""
+    """Return the provider call as the engine stores it."""
     reply = {"attempts": [{"id": "t6", "score": 0.8, "quotes": ["TP 1041 was moved on 12 May"]}]}
     return Call(
         key=key,

@@ -1,4 +1,4 @@
-"""The label routes of the fake engine: the real LabelService over a run that lives in memory."""
+"""Label routes of the fake engine: the real LabelService over a run in memory."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ from tests.studio.fakes.simulated_run import Made, whole
 
 
 class FakeLabels:
-    """What `engine.storage.run_folder.run.Run` is to the LabelService: reader, writer, spec, config
-    and project."""
+    """In-memory stand-in for `engine.storage.run_folder.run.Run` with the reader, writer, spec,
+    config and project that LabelService uses.
+    """
 
     def __init__(self, made: Made, project: Path) -> None:
         self.orders = RunOrders(1)
@@ -30,9 +31,9 @@ class FakeLabels:
     def labels(
         self, split: Split | None = None, step: int | None = None, group: int | None = None
     ) -> list[Label]:
-        wanted = (split, step, group)
+        key = (split, step, group)
         return [
-            one for one in self.kept if split is None or (one.split, one.step, one.group) == wanted
+            one for one in self.kept if split is None or (one.split, one.step, one.group) == key
         ]
 
     def label(self, label_id: str) -> Label | None:
@@ -40,8 +41,8 @@ class FakeLabels:
 
     def group(self, split: Split, step: int, group: int) -> GroupSummary | None:
         key = (split, step, group)
-        found = (g for g in self.made.groups if (g.split, g.step, g.group) == key)
-        return next(found, None)
+        groups = (g for g in self.made.groups if (g.split, g.step, g.group) == key)
+        return next(groups, None)
 
     def stored(self, split: Split, step: int, group: int) -> list[Trajectory]:
         key = (split, step, group)
@@ -81,18 +82,18 @@ class FakeLabels:
             summary_of(one).model_copy(update={"advantage": advantage})
             for one, advantage in zip(trajectories, group.advantages, strict=True)
         ]
-        known = {row.id: row for row in rows}
+        replaced = {row.id: row for row in rows}
         made = self.made
-        made.trajectories = [known.get(row.id, row) for row in made.trajectories]
+        made.trajectories = [replaced.get(row.id, row) for row in made.trajectories]
         key = (group.split, group.step, group.group)
         made.groups = [group if (g.split, g.step, g.group) == key else g for g in made.groups]
         made.say(e.GroupLabelled(label=label, undone=undone, group=group, trajectories=rows))
 
 
 def answer(labels: FakeLabels, verb: str, label: Label | None) -> Any:
-    """A coroutine or value of the route `verb`: preview, add, undo, redo."""
-    giver: Any = labels.labeller
-    calls = {"undo": giver.undo, "redo": giver.redo}
+    """Return the coroutine or value of the route `verb`: preview, add, undo, redo."""
+    service: Any = labels.labeller
+    calls = {"undo": service.undo, "redo": service.redo}
     if verb in calls:
         return calls[verb]()
-    return {"preview": giver.preview, "add": giver.add}[verb](label)
+    return {"preview": service.preview, "add": service.add}[verb](label)

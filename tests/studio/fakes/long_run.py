@@ -1,4 +1,4 @@
-"""A run of very many steps in the studio's own store, without an engine."""
+"""Run with very many steps in the studio's own store, without an engine."""
 
 import random
 import time
@@ -28,7 +28,7 @@ def metrics(step: int, dice: random.Random) -> dict[str, float]:
 
 
 class LongRun:
-    """Folds steps into the session's store as the feed would."""
+    """Folds steps into the session's store like the event feed."""
 
     def __init__(self, session: Session, steps: int) -> None:
         self.session, self.seq, self.step = session, 0, 0

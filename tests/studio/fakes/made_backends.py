@@ -1,4 +1,4 @@
-"""Made-up engines and runs on other backends: what they have, what they say, how they end."""
+"""Sample engines and runs on other backends."""
 
 import time
 from typing import Any
@@ -41,7 +41,7 @@ TWELVE = TrainConfig(steps=12, groups=4, validate_every=0, checkpoint_every=2)
 
 
 class BackendRun(Simulation):
-    """A run whose sampler is a server of its own."""
+    """Simulated run whose sampler is a vLLM server."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class BackendRun(Simulation):
         self.made.events[places[0]] = self._loaded.model_copy(update=stamped)
 
     def finish(self, step: int) -> None:
-        """With what only a server measures."""
+        """Add the metrics that only a server reports."""
         super().finish(step)
         for place in range(len(self.made.events) - 1, -1, -1):
             event = self.made.events[place]
@@ -87,7 +87,7 @@ class BackendRun(Simulation):
 
 
 def living(name: str = "vllm", dtype: str = "float32", sampler: str = "float32") -> Made:
-    """In its sixth step, learning."""
+    """Return a run that trains in its sixth step."""
     run = BackendRun(name, dtype, sampler, begun=time.time() - 700)
     run.begin()
     for step in range(1, 6):
@@ -125,7 +125,7 @@ def failed(problem: Problem = NOT_STARTED, steps: int = 0) -> Made:
 
 
 def fill_backends(engine: FakeEngine) -> dict[str, str]:
-    """Projects with such runs, by the picture's name."""
+    """Add a project with such a run for each screenshot name."""
     made = {
         "vllm": living(),
         "differs": living("differs", dtype="bfloat16"),

@@ -1,4 +1,4 @@
-"""A made-up evaluation that looks like a real one: base, a checkpoint and a provider's model."""
+"""Simulated evaluation of a base model, a checkpoint and a provider's model."""
 
 import random
 
@@ -24,7 +24,7 @@ LOST = Problem(
 
 
 def made_evaluation(scenarios: int = 24, attempts: int = 2, seed: int = 5) -> Made:
-    """Events, trajectories and groups of a whole one."""
+    """Return events, trajectories and groups of a whole evaluation."""
     base, tuned, remote = MEANS
     contestants = [
         Contestant(name=base, kind="base", model="smollm2-135m-instruct"),
@@ -57,7 +57,7 @@ def made_evaluation(scenarios: int = 24, attempts: int = 2, seed: int = 5) -> Ma
         made.say(e.PhaseChanged(step=0, phase="validating"))
         for place in range(scenarios * attempts):
             group, attempt = divmod(place, attempts)
-            _attempt(made, contestant, group, entry * attempts + attempt)
+            _add_rollout(made, contestant, group, entry * attempts + attempt)
     whole = [Trajectory(**one.model_dump()) for one in made.trajectories]
     for group in range(scenarios):
         siblings = sorted((t for t in whole if t.group == group), key=lambda t: t.index)
@@ -70,7 +70,7 @@ def made_evaluation(scenarios: int = 24, attempts: int = 2, seed: int = 5) -> Ma
 
 
 def made_result(made: Made) -> EvaluationResult:
-    """What an engine would compute of it by now."""
+    """Compute the evaluation result of the trajectories so far, as the engine would."""
     plan = made.spec.evaluation
     assert plan is not None
     scenarios = [
@@ -80,7 +80,7 @@ def made_result(made: Made) -> EvaluationResult:
     return result_of(plan, scenarios, Attempts(made.trajectories, {}, None), judged=False)
 
 
-def _attempt(made: Made, contestant: Contestant, group: int, index: int) -> None:
+def _add_rollout(made: Made, contestant: Contestant, group: int, index: int) -> None:
     dice = random.Random(f"{contestant.name} {group} {index}")
     hard = random.Random(group).gauss(0, 0.18)
     reward = min(1.0, max(0.0, dice.gauss(MEANS[contestant.name] + hard, 0.15)))

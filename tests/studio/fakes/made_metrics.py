@@ -1,4 +1,4 @@
-"""Figures of a made-up step that no reward decides."""
+"""Metrics of a simulated step that do not depend on rewards."""
 
 import random
 
@@ -13,7 +13,7 @@ def lengths(step: int) -> dict[str, float]:
 
 
 def drift(dice: random.Random) -> dict[str, float]:
-    """Between sampler and trainer, in bfloat16."""
+    """Drift between sampler and trainer in bfloat16."""
     largest = abs(dice.gauss(0.3, 0.05))
     return {
         "ratio/mean": 1 + dice.gauss(0, 0.002),
@@ -32,7 +32,7 @@ def drift(dice: random.Random) -> dict[str, float]:
 
 
 def use(dice: random.Random) -> dict[str, float]:
-    """Of the machine."""
+    """Hardware and throughput metrics."""
     train, sample = 0.39 + dice.gauss(0, 0.012), 0.17 + dice.gauss(0, 0.009)
     return {
         "goodput/train": train,
@@ -48,7 +48,7 @@ def use(dice: random.Random) -> dict[str, float]:
 
 
 def signs(dice: random.Random) -> dict[str, float]:
-    """Of pleasing the grader: hardly any."""
+    """Reward-hacking indicators: hardly any."""
     return {
         "watch/addresses_judge": 0.0,
         "watch/repetition": abs(dice.gauss(0.04, 0.006)),

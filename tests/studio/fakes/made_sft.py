@@ -1,4 +1,4 @@
-"""A made-up SFT run and the demonstrations of a made-up project."""
+"""Simulated SFT run and demonstrations of a simulated project."""
 
 import math
 import random
@@ -67,8 +67,8 @@ def demonstrations(bad: bool = False) -> Demonstrations:
 
 
 def sft_run(done: int = UPDATES, name: str = "mellow-otter", clock: float | None = None) -> Made:
-    """One whose held-out loss falls, and at the end a little no more."""
-    dice, begun = random.Random(3), time.time() - 400 if clock is None else clock
+    """Return an SFT run whose held-out loss falls and rises slightly at the end."""
+    dice, started_at = random.Random(3), time.time() - 400 if clock is None else clock
     config = ProjectConfig(
         name="inbox-scout", train=TrainConfig(steps=120), sft=SftConfig(validate_every=EVERY)
     )
@@ -80,12 +80,12 @@ def sft_run(done: int = UPDATES, name: str = "mellow-otter", clock: float | None
         name=name,
         kind="sft",
         project="inbox-scout",
-        started_at=begun,
+        started_at=started_at,
         config=config,
         model_path="/models/smollm2-135m-instruct",
         supervised=plan,
     )
-    made = Made(spec, clock=begun)
+    made = Made(spec, clock=started_at)
     made.say(e.RunStarted(spec=spec, device="CPU · 2 cores"))
     made.say(
         e.PolicyLoaded(parameters=134_515_008, trainable=4_884_480, dtype="bfloat16", seconds=3.1)
@@ -108,17 +108,17 @@ def _loss(step: int) -> float:
 
 def _measure(made: Made, step: int) -> None:
     loss = _loss(step) + 0.03
-    said = LossMeasured(step=step, loss=loss, tokens=HELD_OUT.trained, examples=24, seconds=4.0)
-    made.say(said, 4.0)
+    measured = LossMeasured(step=step, loss=loss, tokens=HELD_OUT.trained, examples=24, seconds=4.0)
+    made.say(measured, 4.0)
     if step:
-        kept = Checkpoint(
+        checkpoint = Checkpoint(
             step=step,
             path=f"checkpoints/step-{step:06d}",
             bytes=58_600_000,
             at=made.clock,
             metrics={"validation/loss": loss},
         )
-        made.say(CheckpointSaved(checkpoint=kept))
+        made.say(CheckpointSaved(checkpoint=checkpoint))
 
 
 def _metrics(step: int, dice: random.Random) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Routes of projects for the fake engine: samples, models, scenarios, settings, the forecast."""
+"""Project routes for the fake engine: samples, models, scenarios, settings, forecast."""
 
 import json
 from collections.abc import Callable
@@ -89,23 +89,23 @@ lr = 2e-4
 
 
 class FakeProjects:
-    """`summaries` gives every run the engine has."""
+    """Project routes; `summaries` returns all runs of the engine."""
 
     def __init__(self, workspace: Path, summaries: Callable[[], list[RunSummary]]) -> None:
         self.workspace, self._summaries = workspace, summaries
         self.projects: dict[str, ProjectView] = {}
         self.scenario_files: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.cards: tuple[Card, ...] = ()
-        """Graphics cards that a forecast plans for, by the files of `model`."""
+        """GPUs for which a forecast plans with the files of `model`."""
         self.model = workspace
         self.backends = BackendFacts(cards=0, vllm=VLLM, unsloth=UNSLOTH)
         self.demonstrations = Demonstrations(files=[])
         self.selected: list[tuple[str, SelectDemonstrations]] = []
-        """Runs whose attempts were kept."""
+        """Runs whose trajectories were selected as demonstrations."""
         self.edits: list[tuple[str, dict[str, Any]]] = []
-        """Values that were asked to be written, and into which project."""
+        """Values of edit requests with the project's path."""
         self.forecasts: list[dict[str, Any]] = []
-        """The values that were not saved yet, of each forecast."""
+        """Unsaved values of each forecast request."""
 
     def routes(self) -> list[tuple[Any, ...]]:
         return [
@@ -159,8 +159,8 @@ class FakeProjects:
         return self.demonstrations
 
     async def _demonstrate(self, request: Request) -> Selection:
-        asked = SelectDemonstrations.model_validate(await request.json())
-        self.selected.append((request.path_params["run"], asked))
+        body = SelectDemonstrations.model_validate(await request.json())
+        self.selected.append((request.path_params["run"], body))
         return Selection(kept=11, scenarios=11, of=12, left_out={"cut off by a token limit": 1})
 
     async def _doctor(self, request: Request) -> list[Check]:

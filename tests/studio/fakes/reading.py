@@ -1,4 +1,4 @@
-"""Routes of what a run has stored, for the fake engine: groups, trajectories, labels, log."""
+"""Routes of stored run data for the fake engine: groups, trajectories, labels, log."""
 
 import contextlib
 import tempfile
@@ -25,7 +25,7 @@ from tests.studio.fakes.simulated_run import Made, whole
 
 
 class FakeReading:
-    """`runs` and `labels` are those of the engine."""
+    """Read routes; `runs` and `labels` are those of the fake engine."""
 
     def __init__(self, runs: dict[str, Made], labels: dict[str, FakeLabels]) -> None:
         self.runs, self.labels = runs, labels
@@ -56,7 +56,7 @@ class FakeReading:
         return JSONResponse({"total": len(rows), "items": items})
 
     async def _curves(self, request: Request) -> Response:
-        """As the engine has it: from a run.db with the rows of the made run."""
+        """Answer like the engine: from a run.db with the rows of the simulated run."""
         query = CurveQuery.model_validate(await request.json())
         self.curves_asked.append(query)
         with tempfile.TemporaryDirectory() as folder:
@@ -72,8 +72,8 @@ class FakeReading:
 
     async def _trajectory(self, request: Request) -> Any:
         rows = self.runs[request.path_params["run"]].trajectories
-        found = next((r for r in rows if r.id == request.path_params["id"]), None)
-        return whole(found) if found else refusal(404, "trajectory.missing", "No such trajectory.")
+        row = next((r for r in rows if r.id == request.path_params["id"]), None)
+        return whole(row) if row else refusal(404, "trajectory.missing", "No such trajectory.")
 
     async def _groups(self, request: Request) -> Response:
         query = TrajectoryQuery.model_validate(await request.json())
@@ -92,13 +92,13 @@ class FakeReading:
         rows.sort(key=lambda row: row.index)
         siblings = [whole(row).model_dump(mode="json") for row in rows]
         verdicts = [v for row in rows for v in verdicts_of(made.spec, row, len(rows))]
-        said = self.labels[made.spec.id].labels(*key)
+        labels = self.labels[made.spec.id].labels(*key)
         return JSONResponse(
             {
                 "group": group.model_dump(mode="json"),
                 "trajectories": siblings,
                 "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
-                "labels": [label.model_dump(mode="json") for label in said],
+                "labels": [label.model_dump(mode="json") for label in labels],
             }
         )
 
@@ -112,11 +112,11 @@ class FakeReading:
             return labels.labels()
         verb = request.path_params.get("verb", "add")
         self.previews += verb == "preview"
-        said = await request.body()
-        given = Label.model_validate_json(said) if verb in ("add", "preview") else None
+        body = await request.body()
+        label = Label.model_validate_json(body) if verb in ("add", "preview") else None
         try:
-            answered = answer(labels, verb, given)
-            return answered if verb == "preview" else await answered
+            result = answer(labels, verb, label)
+            return result if verb == "preview" else await result
         except Refused as refused:
             return JSONResponse(refused.problem.model_dump(), 409)
 

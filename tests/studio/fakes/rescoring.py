@@ -1,4 +1,4 @@
-"""Routes of the Judge page for the fake engine: a rubric with versions, prices, trials, trust."""
+"""Routes of the Judge page for the fake engine: rubric versions, prices, trials, agreement."""
 
 import asyncio
 import random
@@ -55,7 +55,7 @@ HELD_S = 20.0
 
 
 class FakeTrials:
-    """What the judge's lab of a made project holds."""
+    """Rubric versions, judges and trials of a simulated project."""
 
     def __init__(self, groups: Callable[[str], list[GroupSummary]]) -> None:
         self._groups = groups
@@ -73,11 +73,11 @@ class FakeTrials:
         self.cached = 0
         self.pause_s = 0.0
         self.go_on = threading.Event()
-        """Cleared, a trial stands still behind its first group."""
+        """While cleared, a trial pauses after its first group."""
         self.go_on.set()
 
     def routes(self) -> list[tuple[Any, ...]]:
-        """(path, handler, methods…)"""
+        """Return (path, handler, methods...)."""
         return [
             ("/rubric", self._rubric, "GET", "PUT"),
             ("/judges", self._judges),
@@ -185,14 +185,14 @@ class FakeTrials:
         )
 
     async def _try(self, request: Request) -> Response:
-        asked = await request.json()
-        self.trials.append(asked)
+        body = await request.json()
+        self.trials.append(body)
         groups = self._groups(request.path_params["run"])[:24]
 
         async def lines() -> AsyncIterator[bytes]:
             for group in groups:
                 await asyncio.sleep(self.pause_s)
-                yield tried(group).model_dump_json().encode() + b"\n"
+                yield rejudged(group).model_dump_json().encode() + b"\n"
                 await asyncio.to_thread(self.go_on.wait, HELD_S)
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
@@ -202,8 +202,8 @@ class FakeTrials:
         return Suggestion(source=source, cases=4, usd=0.0031)
 
 
-def tried(group: GroupSummary) -> Tried:
-    """The group under another rubric: two or three siblings move."""
+def rejudged(group: GroupSummary) -> Tried:
+    """Return the group under another rubric: some scores change."""
     chance = random.Random(f"{group.step} {group.group}")
     names = [f"t{group.step:05d}-{group.group:03d}-{n:03d}" for n in range(len(group.rewards))]
     before = {n: chance.random() for n in names}

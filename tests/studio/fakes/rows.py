@@ -1,4 +1,4 @@
-"""The rows that a question for trajectories asks for: the fake engine's filters and sorts."""
+"""Filters and sorting of the fake engine's trajectory queries."""
 
 from collections.abc import Callable
 from typing import Any

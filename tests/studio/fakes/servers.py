@@ -1,4 +1,4 @@
-"""Routes of servers for the fake engine: connections that ask, install, fail and come back."""
+"""Server routes for the fake engine: connections that prompt, install, fail and recover."""
 
 import asyncio
 import time
@@ -95,7 +95,7 @@ TRIES, LOOK_S = 3, 0.01
 
 
 def view(name: str = "box", state: str = "away", **values: Any) -> HostView:
-    """A server as it may be; a connected one has all that comes with it."""
+    """Return a server view; a connected one has a report and engine info."""
     more: dict[str, Any] = {}
     if state == "connected":
         engines = [FarEngine(id=BUILD, current=True)]
@@ -106,28 +106,31 @@ def view(name: str = "box", state: str = "away", **values: Any) -> HostView:
 
 
 class FakeHosts:
-    """`change` what is so; `asks`, `meets` and `installed` say what a connection finds."""
+    """Fake servers:
+
+    `change()` sets the state; `asks`, `meets` and `installed` define what a connection does.
+    """
 
     def __init__(self, summaries: dict[str, RunSummary], elsewhere: set[int]) -> None:
         self._summaries = summaries
         self.elsewhere = elsewhere
-        """Steps of checkpoints that are not here."""
+        """Steps of checkpoints whose files are only on a server."""
         self.revision = 1
         self.views: dict[str, HostView] = {}
         self.known = ["gate", "lab-3"]
         self.asks: dict[str, list[tuple[Question, str]]] = {}
-        """Questions of a connection, with the answers that are right."""
+        """Prompts of a connection with their correct answers."""
         self.meets: dict[str, Problem] = {}
-        """Why it does not come about."""
+        """Problem that a connection runs into."""
         self.installed: set[str] = set()
         self.acted: list[tuple[str, str]] = []
         self.answers: list[tuple[str, str | None]] = []
         self.lives_on: dict[str, str] = {}
-        """By run, the server it is on."""
+        """Server name by run id."""
         self.pace_s = 0.05
         self.polls = 0
         self.closing = False
-        """Nobody waits any more."""
+        """Set on shutdown: long polls return at once."""
         self._waiting: dict[str, asyncio.Future[str | None]] = {}
         self._jobs: dict[str, asyncio.Task[None]] = {}
 
@@ -143,7 +146,7 @@ class FakeHosts:
             ("/runs/{run}/send", self._send, "POST"),
         ]
 
-    # From a test's thread
+    # Called from a test's thread
 
     def put(self, one: HostView) -> None:
         self.views[one.spec.name] = one
@@ -194,9 +197,9 @@ class FakeHosts:
         return self._now()
 
     async def _answer(self, request: Request) -> Response:
-        said = Answer.model_validate(await request.json())
-        self.answers.append((said.question, said.value))
-        self._waiting.pop(said.question).set_result(said.value)
+        answer = Answer.model_validate(await request.json())
+        self.answers.append((answer.question, answer.value))
+        self._waiting.pop(answer.question).set_result(answer.value)
         return Response(status_code=204)
 
     # Connections
@@ -226,21 +229,21 @@ class FakeHosts:
             self.change(name, state="stopped", problem=NOT_INSTALLED, report=REPORT)
 
     async def _ask(self, name: str, question: Question, right: str) -> bool:
-        """Whether it may go on."""
+        """Ask a prompt up to TRIES times; return whether the answer was correct."""
         for number in range(TRIES):
-            asked = question.model_copy(update={"id": f"{question.id}.{number}"})
-            self._waiting[asked.id] = asyncio.get_running_loop().create_future()
-            self.change(name, state="asking", questions=[asked])
-            said = await self._waiting[asked.id]
+            prompt = question.model_copy(update={"id": f"{question.id}.{number}"})
+            self._waiting[prompt.id] = asyncio.get_running_loop().create_future()
+            self.change(name, state="asking", questions=[prompt])
+            answer = await self._waiting[prompt.id]
             self.change(name, state="connecting", questions=[])
-            if said is None:
-                told = {"code": "ssh.given_up", "message": "It was not connected to."}
-                self.change(name, state="stopped", problem=Problem(**told))
+            if answer is None:
+                problem = {"code": "ssh.given_up", "message": "It was not connected to."}
+                self.change(name, state="stopped", problem=Problem(**problem))
                 return False
-            if said == right:
+            if answer == right:
                 return True
-        told = {"code": "ssh.password_wrong", "message": "box did not accept your input."}
-        self.change(name, state="stopped", problem=Problem(**told))
+        problem = {"code": "ssh.password_wrong", "message": "box did not accept your input."}
+        self.change(name, state="stopped", problem=Problem(**problem))
         return False
 
     async def _install(self, name: str) -> None:
@@ -252,10 +255,10 @@ class FakeHosts:
         self.change(name, state="starting", tick=None)
         self.installed.add(name)
 
-    # What changes machines
+    # Moves between machines
 
     def away(self, run_id: str) -> Problem | None:
-        """Why nothing can be asked of the server that a run is on."""
+        """Return why the server of a run cannot be reached, or None."""
         name = self.lives_on.get(run_id, "")
         if not name or self.views[name].state == "connected":
             return None

@@ -1,4 +1,4 @@
-"""Made-up runs that look like real ones: events and trajectories from a seed."""
+"""Simulated runs: events and trajectories generated from a seed."""
 
 import random
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ MEMORY = Problem(
 
 @dataclass
 class Made:
-    """A run as an engine would have stored it."""
+    """Run as an engine would have stored it."""
 
     spec: RunSpec
     events: list[e.Event] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Made:
 
 
 class Simulation:
-    """One run, step by step, so that a fake engine can also let it go on live."""
+    """Simulated run, generated step by step so that a fake engine can also stream it live."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Simulation:
         self.finish(step)
 
     def rollouts(self, step: int) -> Iterator[e.Event]:
-        """Starts a step and yields each event of its rollouts as it is stored."""
+        """Start a step and yield each event of its rollouts as it is stored."""
         say, dice, train = self.made.say, self.dice, self.train
         titles = [TITLES[(step * 3 + g) % len(TITLES)] for g in range(train.groups)]
         planned = [
@@ -159,7 +159,7 @@ class Simulation:
                 yield self._score(step, g, titles[g], rewards[g])
 
     def extend(self, step: int) -> None:
-        """One more group, as dynamic sampling adds it."""
+        """Add one more group like dynamic sampling does."""
         g, size, title = self.train.groups, self.train.group_size, TITLES[step]
         plan = e.PlannedGroup(group=g, scenario_id=f"s{g}", title=title, size=size)
         self.made.say(e.StepExtended(step=step, groups=[plan]))
@@ -178,8 +178,8 @@ class Simulation:
         parts = {"sources": reward * 0.3, "answer": reward * 0.75, "turn cost": -0.05 * reward}
         if self.judged:
             extra = random.Random(f"{self.made.spec.id} {step} {g} {i}")
-            found = 1.0 if tied else min(1.0, max(0.0, reward + extra.gauss(0, 0.2)))
-            parts = {"ruler": round(reward, 2), "sources": round(found, 2), "answer": 1.0}
+            sources = 1.0 if tied else min(1.0, max(0.0, reward + extra.gauss(0, 0.2)))
+            parts = {"ruler": round(reward, 2), "sources": round(sources, 2), "answer": 1.0}
             reward = sum(WEIGHTS[name] * value for name, value in parts.items())
         return TrajectorySummary(
             id=f"{self.made.spec.id[-4:]}-{step:04}-{g:02}-{i:02}",
@@ -225,27 +225,27 @@ class Simulation:
         self.made.groups.append(group)
         first = len(self.made.trajectories) - self.train.groups * self.train.group_size
         for place in range(max(0, first), len(self.made.trajectories)):
-            known = self.made.trajectories[place]
-            if known.step == step and known.group == g:
-                update = {"advantage": advantages[known.index]}
-                self.made.trajectories[place] = known.model_copy(update=update)
+            trajectory = self.made.trajectories[place]
+            if trajectory.step == step and trajectory.group == g:
+                update = {"advantage": advantages[trajectory.index]}
+                self.made.trajectories[place] = trajectory.model_copy(update=update)
         return self.made.say(e.GroupScored(group=group))
 
     def finish(self, step: int) -> None:
         say, dice, train = self.made.say, self.dice, self.train
         say(e.PhaseChanged(step=step, phase="training"))
         groups = self.made.groups[-train.groups :]
-        still = sum(not g.signal for g in groups) / len(groups)
+        no_signal = sum(not g.signal for g in groups) / len(groups)
         scored = [r for g in groups for r in g.rewards if r is not None]
         mean = sum(scored) / len(scored)
-        skipped = still > 0.6
+        skipped = no_signal > 0.6
         metrics = {
             "reward/mean": mean,
             "reward/std": 0.2,
             "reward/part/sources": mean * 0.3,
             "reward/part/answer": mean * 0.75,
             "reward/part/turn cost": -0.03 + dice.gauss(0, 0.008),
-            "groups/no_signal": still,
+            "groups/no_signal": no_signal,
             "groups/std_mean": sum(g.std or 0 for g in groups) / len(groups),
             "unscored": float(sum(r is None for g in groups for r in g.rewards)),
             "trajectories": float(len(groups) * train.group_size),
@@ -272,8 +272,8 @@ class Simulation:
         say(e.PhaseChanged(step=step, phase="publishing"), 48)
         reason = "No group had a difference to learn from." if skipped else ""
         say(e.StepFinished(step=step, skipped=skipped, reason=reason, metrics=metrics), 2.5)
-        if still >= 0.37:
-            self._diagnose(step, round(still * len(groups)), len(groups))
+        if no_signal >= 0.37:
+            self._diagnose(step, round(no_signal * len(groups)), len(groups))
         elif step % 6 == 0:
             say(e.DiagnosisChanged(step=step, findings=[]))
         if train.validate_every and step % train.validate_every == 0:
@@ -316,7 +316,7 @@ WORDS = (
 
 
 def whole(summary: TrajectorySummary) -> Trajectory:
-    """A transcript to go with a row: tools, answer, tokens."""
+    """Return a full trajectory of a summary: tool calls, answer, tokens."""
     dice = random.Random(summary.id)
     messages = [
         Message(role="system", content="You answer questions about an inbox of 1,204 emails."),

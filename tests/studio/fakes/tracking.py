@@ -1,4 +1,4 @@
-"""Trackers of the fake engine's runs."""
+"""Tracker routes of the fake engine."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from engine.protocol.requests.runs import LendKeys, TrackRun
 
 
 class FakeTracking:
-    """Whatever `views` says of a run; `sent` and `lent` are what was asked for."""
+    """Tracker state by run in `views`; `sent` and `lent` record requests."""
 
     def __init__(self) -> None:
         self.views: dict[str, TrackerList] = {}
@@ -33,14 +33,14 @@ class FakeTracking:
         TrackRun.model_validate(await request.json())
         run = request.path_params["run"]
         self.sent.append(run)
-        told = [
+        trackers = [
             view.model_copy(update={"state": "in_step", "behind": 0, "problem": None})
             for view in self.views.get(run, TrackerList()).trackers
         ]
-        self.views[run] = TrackerList(trackers=told)
+        self.views[run] = TrackerList(trackers=trackers)
         return self.views[run]
 
     async def _lend(self, request: Request) -> JSONResponse:
-        asked = LendKeys.model_validate(await request.json())
-        self.lent |= asked.trackers
+        body = LendKeys.model_validate(await request.json())
+        self.lent |= body.trackers
         return JSONResponse({})

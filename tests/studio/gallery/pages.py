@@ -1,4 +1,4 @@
-"""The pages of the gallery by name."""
+"""Gallery pages by name."""
 
 from tests.studio.gallery.parts import empty_page, form_page, home_page, parts_page, transcript_page
 from tests.studio.gallery.run import run_window

@@ -67,7 +67,7 @@ def _line(*widgets: QWidget) -> QHBoxLayout:
 
 
 def parts_page() -> QWidget:
-    """Buttons, chips, pills, inputs, marks."""
+    """Show buttons, chips, pills, inputs and marks."""
     page = QWidget()
     grid = QGridLayout(page)
     grid.setContentsMargins(16, 16, 16, 16)
@@ -230,7 +230,7 @@ def _cards() -> QWidget:
 
 
 def home_page() -> QWidget:
-    """Banner, table, samples, error card."""
+    """Show banner, table, samples and error card."""
     page = QWidget()
     column = QVBoxLayout(page)
     column.setContentsMargins(24, 16, 24, 16)
@@ -315,7 +315,7 @@ def home_page() -> QWidget:
 
 
 class ProjectModel(QAbstractTableModel):
-    """Three made-up projects."""
+    """Three sample projects."""
 
     COLUMNS: ClassVar[dict[str, tuple[int | None, str]]] = {
         "Project": (None, "strong"),
@@ -357,7 +357,7 @@ class ProjectModel(QAbstractTableModel):
 
 
 def form_page() -> QWidget:
-    """Every editor, an open sheet, the foot line."""
+    """Show every editor, an open sheet and the foot line."""
     page = QWidget()
     column = QVBoxLayout(page)
     column.setContentsMargins(24, 24, 460, 24)
@@ -405,7 +405,7 @@ def form_page() -> QWidget:
 
 
 def empty_page() -> QWidget:
-    """No run yet."""
+    """Show an empty Run page."""
     page = EmptyPage(
         "No run yet",
         "Train starts with 8 attempts at each of 8 scenarios, compares them, and changes "
@@ -435,7 +435,7 @@ def empty_page() -> QWidget:
 
 
 def transcript_items() -> list[Item]:
-    """A short trajectory with every kind of row."""
+    """Return a short trajectory with every kind of row."""
     words = (
         "The first result is an itinerary from March. Flights are often retimed, so I "
         "will check for a later change before answering."
@@ -498,7 +498,7 @@ def transcript_items() -> list[Item]:
 
 
 def transcript_page() -> QWidget:
-    """A reader and a narrow column beside each other."""
+    """Show a reader next to a narrow column."""
     page = QWidget()
     line = QHBoxLayout(page)
     line.setContentsMargins(0, 0, 0, 0)

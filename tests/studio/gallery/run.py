@@ -1,4 +1,4 @@
-"""The Run page of the comps, built from the shared widgets with made-up data."""
+"""Run page of the design mock-ups, built from the shared widgets with sample data."""
 
 import numpy as np
 from PySide6.QtCore import Qt
@@ -26,7 +26,7 @@ from tests.studio import demo
 
 
 def run_window() -> QWidget:
-    """The whole window at the comp's state."""
+    """Return the whole window in the state of the mock-up."""
     window = QWidget()
     line = QHBoxLayout(window)
     line.setContentsMargins(0, 0, 0, 0)
@@ -41,7 +41,7 @@ def run_window() -> QWidget:
 
 
 def sidebar(selected: str) -> Sidebar:
-    """The sidebar of an open project."""
+    """Return the sidebar of an open project."""
     side = Sidebar()
     side.set_project("inbox-scout")
     for key, fact in (
@@ -56,7 +56,7 @@ def sidebar(selected: str) -> Sidebar:
 
 
 def header() -> PageHeader:
-    """The header of a living run."""
+    """Return the header of an active run."""
     head = PageHeader()
     head.set_place("inbox-scout", "amber-kestrel")
     head.pill.set_engine("gpu-box \u00b7 H200", "connected")
@@ -66,7 +66,7 @@ def header() -> PageHeader:
 
 
 class _Body(QWidget):
-    """Strip block, charts, right column."""
+    """Steps strip, charts and right column."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class _Body(QWidget):
 
 
 def chart_cards(link: ChartLink) -> list[ChartCard]:
-    """The six charts of the comp."""
+    """Return the six charts of the mock-up."""
     return [_reward(link), _parts(link), _spread(link), _entropy(link), _speed(link), _length(link)]
 
 
@@ -230,7 +230,7 @@ def _length(link: ChartLink) -> ChartCard:
 
 
 def right_column() -> QWidget:
-    """Step, groups in flight, diagnosis, GPU."""
+    """Return the column of step, groups in flight, diagnosis and GPU."""
     side = QWidget()
     side.setFixedWidth(308)
     column = QVBoxLayout(side)

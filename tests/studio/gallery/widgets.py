@@ -1,8 +1,7 @@
-"""Renders the widgets to PNG, both themes: `python -m tests.studio.gallery.widgets OUT [page]
-[width]
-[height]`.
+"""Render the widget gallery to PNG in both themes.
 
-A script, not a test. Run it with QT_QPA_PLATFORM=offscreen and open the pictures.
+`python -m tests.studio.gallery.widgets OUT [page] [width] [height]`, with
+QT_QPA_PLATFORM=offscreen. A script, not a test.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Events arrive once and in order, whatever happens to the stream."""
+"""Event pump: events arrive once and in order, even when streams break."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tests.studio.fakes.simulated_run import SMALL, Simulation
 RUN = "01JD5MAMBERKESTREL00000000"
 
 
-class Ears:
+class Receiver:
     def __init__(self) -> None:
         self.seqs: list[int] = []
         self.batches: list[tuple[float, int]] = []
@@ -40,18 +40,18 @@ class Ears:
 
 
 @pytest.fixture
-def ears() -> Ears:
-    return Ears()
+def receiver() -> Receiver:
+    return Receiver()
 
 
 @pytest.fixture
-def pump(engine: FakeEngine, ears: Ears) -> Iterator[EventPump]:
+def pump(engine: FakeEngine, receiver: Receiver) -> Iterator[EventPump]:
     run = Simulation(run_id=RUN, train=SMALL)
     run.begin()
     for step in range(1, 6):
         run.step(step)
     engine.add_run(run.made)
-    pump = EventPump(engine.find, ears)
+    pump = EventPump(engine.find, receiver)
     pump.start()
     yield pump
     pump.stop()
@@ -60,31 +60,33 @@ def pump(engine: FakeEngine, ears: Ears) -> Iterator[EventPump]:
 def wait(check: object, seconds: float = 15.0) -> None:
     end = time.monotonic() + seconds
     while not check():  # type: ignore[operator]
-        assert time.monotonic() < end, "it did not happen in time"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.01)
 
 
-def test_replay_then_follow(engine: FakeEngine, ears: Ears, pump: EventPump) -> None:
+def test_replay_is_followed_by_live_events(
+    engine: FakeEngine, receiver: Receiver, pump: EventPump
+) -> None:
     total = len(engine.runs[RUN].events)
     pump.follow(RUN)
-    wait(lambda: len(ears.seqs) == total)
+    wait(lambda: len(receiver.seqs) == total)
     simulation = Simulation(train=SMALL)
     simulation.made = engine.runs[RUN]
     simulation.step(6)
-    wait(lambda: len(ears.seqs) == len(engine.runs[RUN].events))
-    assert ears.seqs == list(range(1, len(ears.seqs) + 1))
-    assert ears.states[-1].contact == "connected"
+    wait(lambda: len(receiver.seqs) == len(engine.runs[RUN].events))
+    assert receiver.seqs == list(range(1, len(receiver.seqs) + 1))
+    assert receiver.states[-1].contact == "connected"
 
 
-def test_from_the_last_seq(ears: Ears, pump: EventPump) -> None:
+def test_follow_starts_after_given_sequence_number(receiver: Receiver, pump: EventPump) -> None:
     pump.follow(RUN, after=100)
-    wait(lambda: ears.seqs)
-    assert ears.seqs[0] == 101
+    wait(lambda: receiver.seqs)
+    assert receiver.seqs[0] == 101
 
 
 @pytest.mark.parametrize("fault", ["drop", "gap"])
-def test_broken_streams_lose_and_repeat_nothing(
-    engine: FakeEngine, ears: Ears, pump: EventPump, fault: str
+def test_broken_stream_loses_and_repeats_no_event(
+    engine: FakeEngine, receiver: Receiver, pump: EventPump, fault: str
 ) -> None:
     if fault == "drop":
         engine.drop_streams_after = 1
@@ -92,44 +94,46 @@ def test_broken_streams_lose_and_repeat_nothing(
         engine.skip_seq = 50
     pump.follow(RUN)
     total = len(engine.runs[RUN].events)
-    wait(lambda: len(ears.seqs) == total, 30)
-    assert ears.seqs == list(range(1, total + 1))
+    wait(lambda: len(receiver.seqs) == total, 30)
+    assert receiver.seqs == list(range(1, total + 1))
     assert engine.streams > (fault == "gap")
 
 
-def test_a_dead_engine_is_found_again(engine: FakeEngine, ears: Ears, pump: EventPump) -> None:
+def test_client_reconnects_after_engine_restart(
+    engine: FakeEngine, receiver: Receiver, pump: EventPump
+) -> None:
     pump.follow(RUN)
     total = len(engine.runs[RUN].events)
-    wait(lambda: len(ears.seqs) == total)
+    wait(lambda: len(receiver.seqs) == total)
     engine.stop()
-    wait(lambda: ears.states[-1].contact == "reconnecting")
-    assert "reconnecting in" in ears.states[-1].words
+    wait(lambda: receiver.states[-1].contact == "reconnecting")
+    assert "reconnecting in" in receiver.states[-1].words
     simulation = Simulation(train=SMALL)
     simulation.made = engine.runs[RUN]
     simulation.step(6)
     engine.start()
-    wait(lambda: len(ears.seqs) == len(engine.runs[RUN].events))
-    assert ears.seqs == list(range(1, len(ears.seqs) + 1))
-    wait(lambda: ears.states[-1].contact == "connected")
+    wait(lambda: len(receiver.seqs) == len(engine.runs[RUN].events))
+    assert receiver.seqs == list(range(1, len(receiver.seqs) + 1))
+    wait(lambda: receiver.states[-1].contact == "connected")
 
 
-def test_a_run_that_is_not_there_is_lost_with_a_reason(ears: Ears, pump: EventPump) -> None:
+def test_missing_run_is_reported_as_lost(receiver: Receiver, pump: EventPump) -> None:
     pump.follow("nothing")
-    wait(lambda: ears.lost)
-    assert ears.lost[0].code == "run.missing"
+    wait(lambda: receiver.lost)
+    assert receiver.lost[0].code == "run.missing"
 
 
-def test_batches_come_at_most_thirty_times_a_second(
-    engine: FakeEngine, ears: Ears, pump: EventPump
+def test_batches_are_limited_to_30_per_second(
+    engine: FakeEngine, receiver: Receiver, pump: EventPump
 ) -> None:
     pump.follow(RUN)
     flood = engine.flood(RUN, 1000, 1.5)
     flood.join()
-    wait(lambda: ears.seqs and ears.seqs[-1] == len(engine.runs[RUN].events))
-    times = [at for at, _ in ears.batches]
+    wait(lambda: receiver.seqs and receiver.seqs[-1] == len(engine.runs[RUN].events))
+    times = [at for at, _ in receiver.batches]
     per_s = len(times) / (times[-1] - times[0])
     assert per_s <= 31, per_s
-    assert ears.seqs == list(range(1, len(ears.seqs) + 1))
+    assert receiver.seqs == list(range(1, len(receiver.seqs) + 1))
 
 
 def test_back_off_is_bounded() -> None:
@@ -139,12 +143,12 @@ def test_back_off_is_bounded() -> None:
     assert backoff.failed() == 0.5
 
 
-def test_it_ends_at_once_even_in_a_hurry(engine: FakeEngine) -> None:
+def test_stop_returns_quickly_right_after_start(engine: FakeEngine) -> None:
     for _ in range(5):
-        pump = EventPump(engine.find, Ears())
+        pump = EventPump(engine.find, Receiver())
         pump.start()
         time.sleep(0.05)
         pump.nudge()
-        begun = time.monotonic()
+        started_at = time.monotonic()
         pump.stop()
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - started_at < 2

@@ -1,4 +1,4 @@
-"""Models over folded state and over small lists."""
+"""Qt models over folded state and over small lists."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ def followed(qapp: Any) -> tuple[RunStore, Feed, RunModel, Simulation]:
     return store, feed, run, simulation
 
 
-def test_batches_are_folded_and_told(followed: Any, qtbot: Any) -> None:
+def test_event_batch_is_folded_and_signalled(followed: Any, qtbot: Any) -> None:
     _, feed, run, simulation = followed
     simulation.step(1)
     with qtbot.waitSignal(run.changed):
@@ -53,7 +53,7 @@ def test_batches_are_folded_and_told(followed: Any, qtbot: Any) -> None:
     ]
 
 
-def test_metrics_line_up(followed: Any) -> None:
+def test_aligned_series_have_nan_for_missing_values(followed: Any) -> None:
     store, _, run, simulation = followed
     simulation.step(1)
     simulation.step(2)
@@ -66,14 +66,14 @@ def test_metrics_line_up(followed: Any) -> None:
     assert np.isnan(kl[1])
 
 
-def test_a_gap_asks_for_the_stream_again(followed: Any, qtbot: Any) -> None:
+def test_gap_requests_stream_from_last_sequence_number(followed: Any, qtbot: Any) -> None:
     _, feed, run, simulation = followed
-    with qtbot.waitSignal(feed.gap_found) as heard:
+    with qtbot.waitSignal(feed.gap_found) as signal:
         feed.receive_events(run.run_id, simulation.made.events[3:])
-    assert heard.args == [run.run_id, 0]
+    assert signal.args == [run.run_id, 0]
 
 
-def test_log_grows_and_forgets(followed: Any, qtmodeltester: Any) -> None:
+def test_log_model_grows_and_drops_old_lines(followed: Any, qtmodeltester: Any) -> None:
     store, _, run, simulation = followed
     log = LogListModel(run)
     for number in range(LOG_LINES + 50):
@@ -91,7 +91,7 @@ def test_log_grows_and_forgets(followed: Any, qtmodeltester: Any) -> None:
     qtmodeltester.check(log)
 
 
-def test_projects(engine: FakeEngine, qapp: Any, qtmodeltester: Any) -> None:
+def test_project_rows_and_search(engine: FakeEngine, qapp: Any, qtmodeltester: Any) -> None:
     views = [engine.add_project("inbox-scout"), engine.add_project("tiles")]
     simulation = Simulation(train=SMALL)
     simulation.begin()
@@ -105,8 +105,8 @@ def test_projects(engine: FakeEngine, qapp: Any, qtmodeltester: Any) -> None:
         run.model_copy(update={"id": kind, "kind": kind, "started_at": at})
         for kind, at in (("writing", run.started_at - 9), ("baseline", run.started_at + 9))
     )
-    assert project_rows(views, [before, after], [])[0].run == after, "the newest of those"
-    assert project_rows(views, [after, run, before], [])[0].run == run, "what has learned first"
+    assert project_rows(views, [before, after], [])[0].run == after, "the newest without steps"
+    assert project_rows(views, [after, run, before], [])[0].run == run, "a training run comes first"
     model = ProjectListModel()
     model.set_rows(rows)
     model.search("TIL")
@@ -117,7 +117,7 @@ def test_projects(engine: FakeEngine, qapp: Any, qtmodeltester: Any) -> None:
     assert run_title(run) == "amber-kestrel · Training, step 1 of 6"
 
 
-def test_shortcuts_are_unique_and_all_listed(qapp: Any, qtmodeltester: Any) -> None:
+def test_shortcuts_are_unique_and_listed(qapp: Any, qtmodeltester: Any) -> None:
     keys = [spec.shortcut for spec in ACTIONS if spec.bound and spec.shortcut]
     assert len(keys) == len(set(keys))
     model = ShortcutTableModel()
@@ -125,7 +125,7 @@ def test_shortcuts_are_unique_and_all_listed(qapp: Any, qtmodeltester: Any) -> N
     qtmodeltester.check(model)
 
 
-def test_jsonl_says_which_line_is_wrong() -> None:
+def test_read_jsonl_reports_invalid_lines() -> None:
     assert read_jsonl('{"id": "one\u2028two"}\r\n{"id": 2}\n')[0] == [
         {"id": "one\u2028two"},
         {"id": 2},
@@ -151,7 +151,7 @@ def curve(
     )  # fmt: skip
 
 
-def test_what_was_measured_stands_beside_its_scenario(qapp: Any, qtmodeltester: Any) -> None:
+def test_baseline_statistics_are_shown_per_scenario(qapp: Any, qtmodeltester: Any) -> None:
     model = ScenarioTableModel()
     texts = ["a  first one", "second", "third", "fourth", "fifth"]
     model.load([{"q": text, "n": place} for place, text in enumerate(texts)])
@@ -177,12 +177,12 @@ def test_what_was_measured_stands_beside_its_scenario(qapp: Any, qtmodeltester: 
     assert shown()[1] == "not measured"
     assert model.silent() == []
     model.remove([0])
-    assert shown() == ["not measured"] * 4, "line numbers have moved"
+    assert shown() == ["not measured"] * 4, "row numbers have changed"
     model.show_before({})
     assert model.columnCount() == 2
 
 
-def test_scenarios_edit_and_undo(qapp: Any, qtmodeltester: Any) -> None:
+def test_scenario_edits_can_be_undone(qapp: Any, qtmodeltester: Any) -> None:
     model = ScenarioTableModel()
     model.load([{"prompt": "a", "id": "s1", "n": 3}, {"prompt": "b", "id": "s2"}])
     assert model.columns == ["id", "prompt", "n"] == columns_of(model.rows)
@@ -216,7 +216,7 @@ def test_scenarios_edit_and_undo(qapp: Any, qtmodeltester: Any) -> None:
         max_size=6,
     )
 )
-def test_any_objects_survive_a_file(rows: list[dict[str, Any]]) -> None:
+def test_jsonl_round_trip_of_any_objects(rows: list[dict[str, Any]]) -> None:
     text = "\n".join(json.dumps(row) for row in rows)
     assert read_jsonl(text) == (rows, [])
 

@@ -1,4 +1,4 @@
-"""Tables over the engine's pages: fetched when seen, sorted and searched over there."""
+"""Paged tables over the engine: fetched when visible, sorted and searched by the engine."""
 
 import asyncio
 from functools import partial
@@ -34,8 +34,8 @@ def filled(engine: FakeEngine) -> FakeEngine:
     return engine
 
 
-async def shown(engine: FakeEngine, job: Any) -> None:
-    """Give `job` a table over the engine, and close everything after it."""
+async def with_table(engine: FakeEngine, job: Any) -> None:
+    """Run `job` with a table over the engine, then close everything."""
     tasks = TaskScope()
     async with EngineClient(engine.port, TOKEN) as client:
         table = TrajectoryTableModel(tasks)
@@ -47,7 +47,7 @@ async def shown(engine: FakeEngine, job: Any) -> None:
             await tasks.close()
 
 
-def test_pages_come_when_looked_at(filled: FakeEngine, run: Run, qtmodeltester: Any) -> None:
+def test_page_is_fetched_when_accessed(filled: FakeEngine, run: Run, qtmodeltester: Any) -> None:
     async def job(table: TrajectoryTableModel) -> None:
         assert table.rowCount() == 8 * 64
         assert table.record(0) is not None
@@ -59,12 +59,10 @@ def test_pages_come_when_looked_at(filled: FakeEngine, run: Run, qtmodeltester: 
         qtmodeltester.check(table)
         await until(lambda: not table._requested)
 
-    run(shown(filled, job))
+    run(with_table(filled, job))
 
 
-def test_the_page_on_screen_is_fetched_before_those_that_were_passed(
-    filled: FakeEngine, run: Run
-) -> None:
+def test_last_requested_page_is_fetched_first(filled: FakeEngine, run: Run) -> None:
     async def job(table: TrajectoryTableModel) -> None:
         asked = len(filled.asked)
         for page in (4, 3, 2):  # scrolled up
@@ -73,10 +71,10 @@ def test_the_page_on_screen_is_fetched_before_those_that_were_passed(
         assert [query.offset for query in filled.asked[asked:]] == [2 * PAGE, 3 * PAGE, 4 * PAGE]
         await until(lambda: not table._requested)
 
-    run(shown(filled, job))
+    run(with_table(filled, job))
 
 
-def test_the_engine_sorts_filters_and_searches(filled: FakeEngine, run: Run) -> None:
+def test_sort_filter_and_search_are_sent_to_engine(filled: FakeEngine, run: Run) -> None:
     async def job(table: TrajectoryTableModel) -> None:
         reward = [column.title for column in COLUMNS].index("Reward")
         table.sort(reward, Qt.SortOrder.AscendingOrder)
@@ -91,10 +89,10 @@ def test_the_engine_sorts_filters_and_searches(filled: FakeEngine, run: Run) -> 
             row.reward is None and "NDA" in row.title for row in filled.runs[RUN].trajectories
         )
 
-    run(shown(filled, job))
+    run(with_table(filled, job))
 
 
-def test_a_growing_run_adds_rows_and_keeps_what_is_seen(filled: FakeEngine, run: Run) -> None:
+def test_growing_run_adds_rows_without_reset(filled: FakeEngine, run: Run) -> None:
     async def job(table: TrajectoryTableModel) -> None:
         before = table.rowCount()
         simulation = Simulation(run_id=RUN, train=TRAIN)
@@ -106,10 +104,10 @@ def test_a_growing_run_adds_rows_and_keeps_what_is_seen(filled: FakeEngine, run:
         await until(lambda: table.rowCount() == before + 64)
         assert not resets
 
-    run(shown(filled, job))
+    run(with_table(filled, job))
 
 
-def test_a_refresh_during_an_answer_is_asked_for_after_it(filled: FakeEngine, run: Run) -> None:
+def test_refresh_during_fetch_is_repeated_afterwards(filled: FakeEngine, run: Run) -> None:
     async def job(table: TrajectoryTableModel) -> None:
         before, fetch = table.rowCount(), table._fetch
         assert fetch is not None
@@ -131,23 +129,23 @@ def test_a_refresh_during_an_answer_is_asked_for_after_it(filled: FakeEngine, ru
         on.set()
         await until(lambda: table.rowCount() == before + 64)
 
-    run(shown(filled, job))
+    run(with_table(filled, job))
 
 
-def test_refusals_are_told(filled: FakeEngine, run: Run) -> None:
+def test_failed_fetch_emits_failed(filled: FakeEngine, run: Run) -> None:
     async def job(table: TrajectoryTableModel) -> None:
-        told: list[Problem] = []
-        table.failed.connect(told.append)
+        problems: list[Problem] = []
+        table.failed.connect(problems.append)
         path = f"/runs/{RUN}/trajectories"
         filled.refuse[path] = Problem(code="store.busy", message="The store is being copied.")
         table.set_query(TrajectoryQuery(search="x"))
-        await until(lambda: told)
-        assert told[0].code == "store.busy"
+        await until(lambda: problems)
+        assert problems[0].code == "store.busy"
 
-    run(shown(filled, job))
+    run(with_table(filled, job))
 
 
-def test_groups(filled: FakeEngine, run: Run, qtmodeltester: Any) -> None:
+def test_group_list_model(filled: FakeEngine, run: Run, qtmodeltester: Any) -> None:
     async def job() -> None:
         tasks = TaskScope()
         async with EngineClient(filled.port, TOKEN) as client:
@@ -167,7 +165,7 @@ def test_groups(filled: FakeEngine, run: Run, qtmodeltester: Any) -> None:
     run(job())
 
 
-def test_closing_the_scope_leaves_nothing(filled: FakeEngine, run: Run) -> None:
+def test_closing_scope_cancels_fetch(filled: FakeEngine, run: Run) -> None:
     async def job() -> None:
         filled.delay_s = 5
         tasks = TaskScope()
@@ -181,9 +179,7 @@ def test_closing_the_scope_leaves_nothing(filled: FakeEngine, run: Run) -> None:
     run(job())
 
 
-def test_pages_that_are_not_on_screen_are_asked_anew_after_a_refresh(
-    filled: FakeEngine, run: Run
-) -> None:
+def test_offscreen_pages_are_fetched_again_after_refresh(filled: FakeEngine, run: Run) -> None:
     async def job(table: TrajectoryTableModel) -> None:
         table.sort(0, Qt.SortOrder.DescendingOrder)
         await until(lambda: table.is_loaded)
@@ -198,13 +194,13 @@ def test_pages_that_are_not_on_screen_are_asked_anew_after_a_refresh(
         assert len(set(rows)) == len(rows) == table.total
 
     async def look(table: TrajectoryTableModel) -> list[str]:
-        """At every row."""
-        found = []
+        """Read every row and return its id."""
+        ids = []
         for row in range(table.total):
             await until(lambda row=row: table.record(row))
             record = table.record(row)
             assert record is not None
-            found.append(record.id)
-        return found
+            ids.append(record.id)
+        return ids
 
-    run(shown(filled, job))
+    run(with_table(filled, job))

@@ -1,4 +1,4 @@
-"""What the pages compute before they draw."""
+"""Computations of the pages, without drawing."""
 
 from typing import Any
 
@@ -32,16 +32,16 @@ from tests.studio.fakes.simulated_run import SMALL, Simulation, whole
 
 
 @pytest.fixture
-def made() -> Simulation:
-    simulation = Simulation(train=SMALL)
-    simulation.begin()
-    simulation.step(1)
-    simulation.step(2)
-    return simulation
+def simulation() -> Simulation:
+    run = Simulation(train=SMALL)
+    run.begin()
+    run.step(1)
+    run.step(2)
+    return run
 
 
 @pytest.mark.parametrize(("width", "columns"), [(600, 1), (900, 2), (1320, 2), (1400, 3)])
-def test_charts_lie_in_columns_that_fit(width: int, columns: int) -> None:
+def test_charts_are_laid_out_in_fitting_columns(width: int, columns: int) -> None:
     assert columns_for(width) == columns
     cells = places(6, width, 700)
     assert len({cell.left() for cell in cells}) == columns
@@ -56,25 +56,25 @@ def test_charts_lie_in_columns_that_fit(width: int, columns: int) -> None:
     ("cards", "most", "columns"),
     [(0, 3, 1), (1, 4, 1), (3, 4, 3), (4, 3, 2), (5, 3, 3), (6, 4, 3), (7, 4, 4), (9, 4, 3)],
 )
-def test_cards_of_samples_fill_their_rows(cards: int, most: int, columns: int) -> None:
+def test_sample_cards_fill_rows_evenly(cards: int, most: int, columns: int) -> None:
     assert even_columns(cards, most) == columns
 
 
-def test_strip_cells_tell_the_state(made: Simulation) -> None:
-    state = RunState("r").fold(made.made.events)
+def test_strip_cells_show_step_state(simulation: Simulation) -> None:
+    state = RunState("r").fold(simulation.made.events)
     assert [cell.state for cell in cells_of(state)][2:] == ["planned"] * 4
-    list(made.rollouts(3))
-    state.fold(made.made.events[state.seq :])
+    list(simulation.rollouts(3))
+    state.fold(simulation.made.events[state.seq :])
     assert cells_of(state)[2].state == "running"
-    made.fail(3)
-    state.fold(made.made.events[state.seq :])
+    simulation.fail(3)
+    state.fold(simulation.made.events[state.seq :])
     assert cells_of(state)[2].state == "stopped"
     assert len(cells_of(state)) == 6
     low, high = ramp_ends(state)
     assert low < high
 
 
-def test_every_setting_has_words_and_limits() -> None:
+def test_every_setting_has_help_and_limits() -> None:
     rows = {spec.key: spec for spec in specs()}
     assert all(spec.help for spec in rows.values() if not spec.key.startswith("judge"))
     size = rows["train.group_size"]
@@ -84,7 +84,7 @@ def test_every_setting_has_words_and_limits() -> None:
     assert value_at(config, "train.algorithm.advantage.kind") == "group_mean"
 
 
-def test_only_what_a_preset_does_not_say_is_changed() -> None:
+def test_only_deviations_from_preset_are_changed() -> None:
     config = ProjectConfig(train=TrainConfig(algorithm=Algorithm(preset="dapo", refills=1, kl=0.1)))
     assert [spec.key for spec, _ in changed(config)] == [
         "train.algorithm.kl",
@@ -110,7 +110,7 @@ def test_only_what_a_preset_does_not_say_is_changed() -> None:
         ("rloo", "2: before the update, untrained model"),
     ],
 )
-def test_what_a_method_costs(preset: Any, passes: str) -> None:
+def test_number_of_extra_forward_passes_per_preset(preset: Any, passes: str) -> None:
     config = ProjectConfig(train=TrainConfig(algorithm=Algorithm(preset=preset)))
     assert dict(numbers(config))["Extra forward passes"] == passes
 
@@ -123,14 +123,14 @@ def test_effort_stops() -> None:
 @pytest.mark.parametrize(
     ("mean", "word"), [(0.1, "warm-up"), (0.5, "sometimes"), (0.9, "harder scenarios")]
 )
-def test_the_baseline_has_one_suggestion(mean: float, word: str) -> None:
+def test_baseline_has_one_suggestion(mean: float, word: str) -> None:
     rate = Interval(mean=mean, low=mean - 0.05, high=mean + 0.05, count=20)
     assert word in advice(rate, [0.0, 0.4, 0.6, 1.0])
     assert sum(spread_of([0.0, 0.4, 0.6, 1.0])) == 1
 
 
-def test_a_transcript_carries_its_tokens(made: Simulation) -> None:
-    record = whole(made.made.trajectories[0])
+def test_transcript_contains_tokens(simulation: Simulation) -> None:
+    record = whole(simulation.made.trajectories[0])
     items = items_of(record)
     turns = [item for item in items if isinstance(item, Message) and item.role == "assistant"]
     assert [len(turn.tokens) for turn in turns] == [len(tokens) for tokens in completions(record)]
@@ -143,8 +143,8 @@ def test_a_transcript_carries_its_tokens(made: Simulation) -> None:
     assert not any(item.tokens for item in items_of(unaligned) if isinstance(item, Message))
 
 
-def test_a_turn_shows_what_it_was_worth(made: Simulation) -> None:
-    record = whole(made.made.trajectories[0])
+def test_turn_shows_its_reward(simulation: Simulation) -> None:
+    record = whole(simulation.made.trajectories[0])
     (branch,) = record.branches
     paid = branch.model_copy(update={"rewards": [0.5 - n for n in range(len(branch.spans))]})
     record = record.model_copy(update={"branches": [paid]})
@@ -160,30 +160,30 @@ def test_a_turn_shows_what_it_was_worth(made: Simulation) -> None:
     assert "reward" not in outline_of(items_of(record))[2].fact
 
 
-def test_unscored_says_why_and_is_never_zero(made: Simulation) -> None:
-    summary = made.made.trajectories[0].model_copy(update={"reward": None, "parts": {}})
+def test_unscored_outcome_has_reason_and_no_zero(simulation: Simulation) -> None:
+    summary = simulation.made.trajectories[0].model_copy(update={"reward": None, "parts": {}})
     end = items_of(whole(summary))[-1]
     assert isinstance(end, Outcome)
     assert end.title.startswith("Unscored ·")
     assert end.reward == "–"
 
 
-def test_siblings_part_where_they_differ(made: Simulation) -> None:
-    record = whole(made.made.trajectories[0])
+def test_identical_siblings_do_not_diverge(simulation: Simulation) -> None:
+    record = whole(simulation.made.trajectories[0])
     other = record.model_copy(update={"index": record.index + 1})
-    told = partings([record, other])
-    assert told[0] == f"Identical to {other.index + 1} to the end"
-    group = made.made.groups[0]
+    texts = partings([record, other])
+    assert texts[0] == f"Identical to {other.index + 1} to the end"
+    group = simulation.made.groups[0]
     assert sorted(ranks(group).values())[0] == 1
 
 
-def test_errors_are_seen_in_results() -> None:
+def test_errors_are_recognized_in_tool_results() -> None:
     assert is_error("Error: no email")
     assert is_error('{"error": "x"}')
     assert not is_error("No error was found")
 
 
-def test_parts_keep_their_colour() -> None:
+def test_reward_parts_keep_their_color() -> None:
     names = ["judge", "sources", "answer", "turn cost"]
     assert [part_token(name, names) for name in names] == ["plot-2", "plot-3", "plot-6", "plot-5"]
 
@@ -193,7 +193,7 @@ def test_chart_keys_are_unique() -> None:
     assert len(keys) == len(set(keys)) >= 12
 
 
-def test_every_chart_is_explained_by_the_registry() -> None:
+def test_every_chart_is_explained_by_metric_registry() -> None:
     for spec in CHARTS:
         assert spec.metrics, spec.key
         assert [key for key in spec.metrics if metric(key) is None] == []
@@ -202,7 +202,7 @@ def test_every_chart_is_explained_by_the_registry() -> None:
 
 
 @pytest.mark.parametrize(("width", "columns"), [(600, 1), (900, 2), (1300, 4)])
-def test_sections_begin_below_the_view_and_their_heading_is_seen(width: int, columns: int) -> None:
+def test_sections_start_below_the_view_with_visible_heading(width: int, columns: int) -> None:
     (main, *others), headings = stacked([6, 4, 4], width, 900)
     assert len(headings) == len(others) == 2
     if columns > 1:

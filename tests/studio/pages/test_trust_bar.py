@@ -1,4 +1,4 @@
-"""The bar of an untrusted project, before a real engine, with real clicks."""
+"""Trust bar of an untrusted project over a real engine."""
 
 import shutil
 from pathlib import Path
@@ -22,8 +22,8 @@ ADDRESS = "https://models.example.com/v1"
 JUDGE = f'\n[judge]\nenabled = true\nmodels = ["openai/x"]\nbase_url = "{ADDRESS}"\n'
 
 
-async def answer(words: str) -> str:
-    """Click a button of the dialog that is open; its title."""
+async def click_answer(words: str) -> str:
+    """Click a button of the open dialog and return the dialog's title."""
     await until(lambda: isinstance(QApplication.activeModalWidget(), Question))
     shown = QApplication.activeModalWidget()
     assert isinstance(shown, Question)
@@ -33,7 +33,7 @@ async def answer(words: str) -> str:
     return title
 
 
-def test_a_project_is_trusted_and_an_address_confirmed(
+def test_project_is_trusted_and_address_confirmed(
     run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     project = tmp_path / "workspace" / "theirs"
@@ -52,16 +52,16 @@ def test_a_project_is_trusted_and_an_address_confirmed(
             assert "not trusted" in bar.words()
             assert bar.button.words() == "Trust this project"
             QTest.mouseClick(bar.button, Qt.MouseButton.LeftButton)
-            assert await answer("Cancel") == "Trust this project?"
+            assert await click_answer("Cancel") == "Trust this project?"
             await until(lambda: not session.tasks.busy("trust"))
             assert not is_trusted(project)
             QTest.mouseClick(bar.button, Qt.MouseButton.LeftButton)
-            await answer("Trust this project")
+            await click_answer("Trust this project")
             await until(lambda: bar.button.words() == "Confirm address")
             assert is_trusted(project)
             assert "models.example.com" in bar.words()
             QTest.mouseClick(bar.button, Qt.MouseButton.LeftButton)
-            assert await answer("Confirm address") == f"Send to {ADDRESS}?"
+            assert await click_answer("Confirm address") == f"Send to {ADDRESS}?"
             await until(bar.isHidden)
             assert confirmed_addresses() == [
                 AddressConfirmation(provider="openai", address=ADDRESS)
@@ -75,10 +75,13 @@ def test_a_project_is_trusted_and_an_address_confirmed(
     run(job())
 
 
-def test_a_refusal_carries_what_would_lift_it() -> None:
-    wanted = TrustProject(project="/p")
-    detail = wanted.model_dump_json()
-    assert confirmation_of(Problem(code="project.untrusted", message="", detail=detail)) == wanted
+def test_confirmation_is_read_from_problem_detail() -> None:
+    confirmation = TrustProject(project="/p")
+    detail = confirmation.model_dump_json()
+    assert (
+        confirmation_of(Problem(code="project.untrusted", message="", detail=detail))
+        == confirmation
+    )
     assert confirmation_of(Problem(code="run.busy", message="", detail=detail)) is None
     assert confirmation_of(Problem(code="file.outside", message="", detail="{")) is None
     title, words = question_of(AddressConfirmation(provider="openai", address=ADDRESS))

@@ -1,4 +1,4 @@
-"""Test agent and Test judge, pressed in Setup over a real engine, agent and judge process."""
+"""Test agent and Test judge buttons in Setup over a real engine, agent and judge process."""
 
 import asyncio
 from pathlib import Path
@@ -33,10 +33,10 @@ def texts(sheet: CheckedSheet) -> str:
 
 
 @pytest.mark.timeout(290)
-def test_agent_and_judge_are_tested_before_a_training(
+def test_agent_and_judge_can_be_tested_before_training(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", CACHE)  # the judge's environment is installed once
+    monkeypatch.setenv("XDG_CACHE_HOME", CACHE)  # the judge's environment is installed only once
 
     async def job(script: Script) -> None:
         toml = JUDGE.format(url=script.url)
@@ -79,7 +79,7 @@ def test_agent_and_judge_are_tested_before_a_training(
             sheet.close_sheet()
             await until(sheet.isHidden)
 
-            click(judge.test)  # now it is shown the agent's attempt
+            click(judge.test)  # now with the agent's trajectory
             await until(lambda: judge.test.words() == "Test again", SOON_S)
             click(judge.look)
             await until(sheet.isVisible)
@@ -104,7 +104,7 @@ def test_agent_and_judge_are_tested_before_a_training(
             (project / "agent.py").write_text(SLOW.replace("600", "6"))
             click(agent.test)
             await until(lambda: "Say 0" in agent.words(), SOON_S)
-            (project / "agent.py").write_text(good)  # while the test of the other one runs
+            (project / "agent.py").write_text(good)  # while the other version is being tested
             await until(lambda: not agent.running, SOON_S)
             assert "has changed" in agent.words(), agent.accessibleName()
 

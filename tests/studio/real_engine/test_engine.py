@@ -1,4 +1,4 @@
-"""The window over an engine process of its own and real runs, pressed with the mouse."""
+"""Studio window over a real engine process and real runs, operated with the mouse."""
 
 import asyncio
 import os
@@ -38,11 +38,11 @@ def click(button: Button) -> None:
 
 
 @pytest.mark.timeout(280)
-def test_rejudge_is_pressed_and_its_trial_is_shown(
+def test_rejudge_button_shows_trial_of_stored_groups(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stored groups of a finished run, a judge process, and a provider that answers by a script."""
-    monkeypatch.setenv("XDG_CACHE_HOME", CACHE)  # the judge's environment is installed once
+    """Stored groups of a finished run, a judge process, and a scripted provider."""
+    monkeypatch.setenv("XDG_CACHE_HOME", CACHE)  # the judge's environment is installed only once
 
     async def job(script: Script) -> None:
         toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
@@ -69,10 +69,10 @@ def test_rejudge_is_pressed_and_its_trial_is_shown(
 
 
 @pytest.mark.timeout(280)
-def test_a_run_whose_engine_was_killed_is_stopped_and_can_be_resumed(
+def test_run_of_killed_engine_is_stopped_and_resumes(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path
 ) -> None:
-    """SIGKILL in the middle of a step, another engine, the same window."""
+    """Kill the engine during a step, start another one in the same window."""
     project = make_project(tmp_path / "workspace" / "letters", tiny_model)
 
     async def job() -> None:
@@ -88,12 +88,12 @@ def test_a_run_whose_engine_was_killed_is_stopped_and_can_be_resumed(
             assert endpoint is not None
             os.kill(endpoint.pid, signal.SIGKILL)
             await until(lambda: session.feed.link.contact != "connected", SOON_S)
-            begun = time.monotonic()
+            started_at = time.monotonic()
             studio.actions.trigger("engine.start")
             await until(lambda: session.connected, SOON_S)
             await until(lambda: train.state() == "paused", 20)
-            print(f"said as stopped {time.monotonic() - begun:.1f} s after the engine was started")
-            await asyncio.sleep(0.5)  # the replay changes nothing
+            print(f"shown as stopped {time.monotonic() - started_at:.1f} s after the engine start")
+            await asyncio.sleep(0.5)  # the replay must change nothing
             summary = session.run.summary
             assert summary is not None
             assert (summary.state, session.run.state.status) == ("stopped", "stopped")
@@ -110,15 +110,18 @@ def test_a_run_whose_engine_was_killed_is_stopped_and_can_be_resumed(
 
 
 @pytest.mark.timeout(280)
-def test_a_damaged_run_is_repaired_and_another_removed_with_the_mouse(
+def test_damaged_run_is_repaired_and_another_deleted(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path
 ) -> None:
-    """Listed and opened without an event feed; a project that cannot be read opens on Setup."""
+    """Damaged runs are listed and opened without an event feed;
+
+    an unreadable project opens on Setup.
+    """
     workspace = tmp_path / "workspace"
     project = make_project(workspace / "letters", tiny_model)
     runs = [project / "runs" / name for name in ("01JD5MAMBERKESTREL00000000", ulid())]
     for folder in runs:
-        with ThreadPoolExecutor(1) as pool:  # its asyncio.run would take our loop away
+        with ThreadPoolExecutor(1) as pool:  # asyncio.run would replace this loop
             pool.submit(make, folder, 60).result()
         file = folder / "run.json"
         file.write_text(file.read_text().replace(runs[0].name, folder.name))
@@ -141,8 +144,8 @@ def test_a_damaged_run_is_repaired_and_another_removed_with_the_mouse(
                 await asyncio.sleep(0.1)
             session.open_project(str(project), "run")
             await until(lambda: session.project.path == str(project), SOON_S)
-            refused: list[Problem] = []
-            session.problem_raised.connect(refused.append)
+            problems: list[Problem] = []
+            session.problem_raised.connect(problems.append)
             for folder in runs:
                 session.select_run(folder.name)
                 for place in ("judge", "trajectories", "checkpoints", "run"):
@@ -151,7 +154,7 @@ def test_a_damaged_run_is_repaired_and_another_removed_with_the_mouse(
                 assert session.run.damaged
                 assert studio.actions.holds("damaged")
                 assert folder.name not in session.following._followed
-            assert not refused, "nothing was asked that could fail"
+            assert not problems, "no failing request was sent"
             session.select_run(runs[0].name)
             shown: Any = page.findChild(DamagedRun)
             buttons = {b.words(): b for b in shown.findChildren(Button) if b.isVisible()}
@@ -162,9 +165,9 @@ def test_a_damaged_run_is_repaired_and_another_removed_with_the_mouse(
             session.select_run(runs[1].name)
             studio.actions.trigger("run.remove")
             await until(lambda: isinstance(QApplication.activeModalWidget(), Question))
-            asked: Any = QApplication.activeModalWidget()
-            assert asked.windowTitle().startswith("Delete run ")
-            click(next(b for b in asked.findChildren(Button) if b.words() == "Delete"))
+            question: Any = QApplication.activeModalWidget()
+            assert question.windowTitle().startswith("Delete run ")
+            click(next(b for b in question.findChildren(Button) if b.words() == "Delete"))
             await until(lambda: not runs[1].exists(), SOON_S)
             await until(lambda: session.run.run_id == runs[0].name, SOON_S)
 
@@ -172,19 +175,19 @@ def test_a_damaged_run_is_repaired_and_another_removed_with_the_mouse(
 
 
 @pytest.mark.timeout(280)
-def test_files_that_another_program_has_changed_are_seen_and_not_overwritten(
+def test_external_changes_are_detected_and_not_overwritten(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path
 ) -> None:
-    """project.toml and rubric under unsaved edits, the agent and the scenarios without."""
+    """Change project.toml and the rubric under unsaved edits, agent and scenarios without."""
     project = make_project(tmp_path / "workspace" / "letters", tiny_model)
     (project / "rubric.md").write_text(RUBRIC)
     toml = project / "project.toml"
 
-    async def answer(words: str) -> None:
+    async def click_answer(words: str) -> None:
         await until(lambda: isinstance(QApplication.activeModalWidget(), Question), SOON_S)
-        asked: Any = QApplication.activeModalWidget()
-        assert asked.windowTitle().endswith("was changed by another program")
-        click(next(b for b in asked.findChildren(Button) if b.words() == words))
+        question: Any = QApplication.activeModalWidget()
+        assert question.windowTitle().endswith("was changed by another program")
+        click(next(b for b in question.findChildren(Button) if b.words() == words))
         await asyncio.sleep(0.1)
 
     async def job() -> None:
@@ -197,24 +200,24 @@ def test_files_that_another_program_has_changed_are_seen_and_not_overwritten(
                 (lambda: (project / "scenarios/train.jsonl").write_text(""), "train.jsonl"),
                 (lambda: (project / "rubric.md").unlink(), "rubric.md"),
             ):
-                begun = time.monotonic()
+                changed_at = time.monotonic()
                 change()
                 await until(lambda name=name: name in studio.notifier.words(), SOON_S)
-                print(f"{name} was seen as changed after {time.monotonic() - begun:.1f} s")
+                print(f"{name} change was detected after {time.monotonic() - changed_at:.1f} s")
             assert not session.project.trainable, "an emptied scenario file is a problem"
             mine, theirs = "# mine\n" + toml.read_text(), "# theirs\n" + toml.read_text()
             setup._choose(1)
             setup._toml.editor.setPlainText(mine)
             toml.write_text(theirs)
             setup._toml.save()
-            await answer("Show difference")
-            await answer("Reload the file")
+            await click_answer("Show difference")
+            await click_answer("Reload the file")
             assert toml.read_text() == theirs
             assert setup._toml.editor.toPlainText() == theirs
             setup._toml.editor.setPlainText(mine)
             toml.write_text(theirs + "\n")
             setup._toml.save()
-            await answer("Keep my changes")
+            await click_answer("Keep my changes")
             await until(lambda: toml.read_text() == mine, SOON_S)
             (project / "rubric.md").write_text(RUBRIC)
             judge = page_of(studio, "judge")
@@ -223,7 +226,7 @@ def test_files_that_another_program_has_changed_are_seen_and_not_overwritten(
             draft = judge.editor.source
             (project / "rubric.md").write_text("Theirs.\n")
             judge.save()
-            await answer("Keep my changes")
+            await click_answer("Keep my changes")
             await until(lambda: (project / "rubric.md").read_text() == draft, SOON_S)
 
     run(job())

@@ -1,5 +1,4 @@
-"""Two runs with the same ids of trajectories, before a real engine: no page mixes them, and no
-label goes to the wrong one."""
+"""Two runs with the same trajectory ids over a real engine: pages and labels are not mixed up."""
 
 import asyncio
 from pathlib import Path
@@ -40,7 +39,7 @@ async def open_group(studio: Studio, page: Any, run_id: str, group: int) -> None
 
 
 def stored(folder: Path) -> list[Label]:
-    """Labels in a run's database, as another program reads it."""
+    """Read labels from a run's database like another program would."""
     reader = RunReader(folder / DATABASE)
     try:
         return reader.labels()
@@ -53,7 +52,7 @@ def press(page: Any, key: Key) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_change_of_run_clears_the_pages_and_labels_stay_with_their_run(
+def test_switching_runs_clears_pages_and_keeps_labels_apart(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path
 ) -> None:
     project = make_project(tmp_path / "workspace" / "letters", tiny_model)
@@ -76,7 +75,7 @@ def test_a_change_of_run_clears_the_pages_and_labels_stay_with_their_run(
             press(page, Key.Key_2)
             assert page._labels.labelling.draft
 
-            session.select_run(second.id)  # the draft was of the first run
+            session.select_run(second.id)  # the draft belongs to the first run
             assert page._siblings is None
             assert not page._labels.labelling.draft
             assert not page._labels.labelling.attempts
@@ -91,11 +90,11 @@ def test_a_change_of_run_clears_the_pages_and_labels_stay_with_their_run(
             assert [one.id for one in page._siblings.trajectories] == names, "the same ids"
             press(page, Key.Key_3)
             press(page, Key.Key_Return)
-            session.select_run(first.id)  # while the label is on its way
+            session.select_run(first.id)  # while the label is being sent
             await until(lambda: stored(Path(second.path)), SOON_S)
-            (given,) = await labels_of(studio, second.id)
-            assert given.run_id == second.id
-            assert given.words[0].trajectory_id == names[2]
+            (label,) = await labels_of(studio, second.id)
+            assert label.run_id == second.id
+            assert label.words[0].trajectory_id == names[2]
             assert await labels_of(studio, first.id) == []
 
             wrong = Label(id="x", run_id=second.id, step=1, group=1, words=(_best(names[0]),))

@@ -1,8 +1,4 @@
-"""A server is added through the window, for real: our engine's process, and SSH to a shell.
-
-What is installed there is the business of other tests: this one ends where a person has seen what
-the server has.
-"""
+"""Add a server in the window over a real engine process and SSH shell, up to the survey report."""
 
 import os
 from pathlib import Path
@@ -31,13 +27,13 @@ def dialog() -> Any:
     return shown if isinstance(shown, Question) else None
 
 
-async def asked(title: str) -> Any:
+async def wait_for_dialog(title: str) -> Any:
     await until(lambda: (one := dialog()) is not None and one.windowTitle() == title, SOON_S)
     return dialog()
 
 
 @pytest.mark.timeout(120)
-def test_an_unknown_server_with_a_password_is_looked_at(
+def test_unknown_server_with_password_is_surveyed(
     run: Run,
     qapp: QApplication,
     tmp_path: Path,
@@ -63,14 +59,14 @@ def test_an_unknown_server_with_a_password_is_looked_at(
             await until(lambda: wizard._form.address.choices() == ["box"], SOON_S)
             QTest.keyClicks(wizard._form.address.line, "box")
             QTest.keyClick(wizard._form.address.line, Qt.Key.Key_Return)
-            shown = await asked("Verify the host key of box")
+            shown = await wait_for_dialog("Verify the host key of box")
             assert shown.field.fingerprint.words().startswith("SHA256:")
             trust = next(b for b in shown.findChildren(Button) if b.words() == "Trust and connect")
             QTest.keyClick(trust, Qt.Key.Key_Return)
-            shown = await asked("Password for box")
+            shown = await wait_for_dialog("Password for box")
             QTest.keyClicks(shown.field.line, "sesame")
             QTest.keyClick(shown.field.line, Qt.Key.Key_Return)
-            shown = await asked("box asks for a code")
+            shown = await wait_for_dialog("box asks for a code")
             QTest.keyClicks(shown.field.editor, "123456")
             QTest.keyClick(shown.field.editor, Qt.Key.Key_Return)
             await until(lambda: wizard._shown == "report", SOON_S)

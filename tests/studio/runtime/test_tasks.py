@@ -1,4 +1,4 @@
-"""Jobs have an owner, end one of three ways, and leave nothing behind."""
+"""TaskScope: results, failures, replacement of tasks of the same name, cancellation on close."""
 
 import asyncio
 from typing import Any
@@ -8,16 +8,16 @@ from studio.runtime.tasks import TaskScope
 from tests.studio.conftest import Run
 
 
-async def answer(value: Any, wait_s: float = 0.0) -> Any:
+async def echo(value: Any, wait_s: float = 0.0) -> Any:
     await asyncio.sleep(wait_s)
     return value
 
 
-async def refuse() -> None:
+async def fail_to_launch() -> None:
     raise LaunchError.of("engine.unreachable", "Nobody answers.")
 
 
-def test_done_failed_and_busy(run: Run) -> None:
+def test_scope_reports_results_failures_and_busy_state(run: Run) -> None:
     async def job() -> None:
         scope = TaskScope()
         busy: list[tuple[str, bool]] = []
@@ -25,11 +25,11 @@ def test_done_failed_and_busy(run: Run) -> None:
         done: list[int] = []
         scope.busy_changed.connect(lambda name, on: busy.append((name, on)))
         scope.failed.connect(lambda name, problem: failed.append((name, problem)))
-        task = scope.run("one", answer(1), done.append)
+        task = scope.run("one", echo(1), done.append)
         assert task is not None
         assert scope.busy("one")
         await task
-        bad = scope.run("two", refuse())
+        bad = scope.run("two", fail_to_launch())
         assert bad is not None
         await bad
         await asyncio.sleep(0)
@@ -41,12 +41,12 @@ def test_done_failed_and_busy(run: Run) -> None:
     run(job())
 
 
-def test_the_latest_of_a_name_wins(run: Run) -> None:
+def test_newer_task_replaces_task_of_same_name(run: Run) -> None:
     async def job() -> None:
         scope = TaskScope()
         done: list[int] = []
-        scope.run("search", answer(1, 0.05), done.append)
-        last = scope.run("search", answer(2, 0.01), done.append)
+        scope.run("search", echo(1, 0.05), done.append)
+        last = scope.run("search", echo(2, 0.01), done.append)
         assert last is not None
         await last
         await asyncio.sleep(0.06)
@@ -56,21 +56,21 @@ def test_the_latest_of_a_name_wins(run: Run) -> None:
     run(job())
 
 
-def test_closing_cancels_and_takes_no_more(run: Run) -> None:
+def test_close_cancels_tasks_and_rejects_new_ones(run: Run) -> None:
     async def job() -> None:
         scope = TaskScope()
         done: list[int] = []
-        task = scope.run("long", answer(1, 30), done.append)
+        task = scope.run("long", echo(1, 30), done.append)
         await scope.close()
         assert task is not None
         assert task.cancelled()
         assert not done
-        assert scope.run("late", answer(2)) is None
+        assert scope.run("late", echo(2)) is None
 
     run(job())
 
 
-def test_defects_are_said_plainly(run: Run) -> None:
+def test_unexpected_exception_is_reported_as_studio_defect(run: Run) -> None:
     async def broken() -> None:
         raise KeyError("x")
 

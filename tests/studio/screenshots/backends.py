@@ -1,4 +1,4 @@
-"""Pictures of the backends: chosen on Setup, watched on Run, failed. Both themes, two sizes.
+"""Screenshots of backends: Setup, Run, and a failed run, in both themes and two sizes.
 
 `python -m tests.studio.screenshots.backends FOLDER`
 """
@@ -18,7 +18,7 @@ from tests.studio.screenshots.pages import open_project, run_shots, settle, stud
 async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
     workspace = folder / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
-    (folder / "studio.toml").unlink(missing_ok=True)  # else it begins where it was closed
+    (folder / "studio.toml").unlink(missing_ok=True)  # otherwise the window restores its last state
     engine = FakeEngine(workspace).start()
     try:
         runs = fill_backends(engine)
@@ -44,15 +44,15 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
 async def show_setup(
     studio: Studio, engine: FakeEngine, facts: Any, backend: dict[str, Any], staleness: int
 ) -> None:
-    """The card in view, and open."""
-    engine.homes.backends = facts
+    """Show the unfolded backend card."""
+    engine.project_store.backends = facts
     view = engine.add_project("inbox-scout")
     assert view.config is not None
     config = view.config.model_dump()
     config["backend"] |= backend
     config["train"]["staleness"] = staleness
     view = view.model_copy(update={"config": type(view.config).model_validate(config)})
-    engine.homes.projects[view.path] = view
+    engine.project_store.projects[view.path] = view
     await open_project(studio, engine, "inbox-scout")
     studio.window.show_page("home")
     studio.window.show_page("setup")

@@ -1,4 +1,4 @@
-"""Pictures of the Checkpoints page and of the branch sheet, from the fake engine.
+"""Screenshots of the Checkpoints page and of the branch sheet, from the fake engine.
 
 `python -m tests.studio.screenshots.checkpoints FOLDER`
 """
@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication
 from engine.protocol.requests.runs import StartEvaluation
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.screenshots.pages import (
-    fill,
+    fill_workspace,
     open_project,
     run_shots,
     settle,
@@ -27,8 +27,8 @@ async def shoot(app: QApplication, folder: Path) -> None:
     workspace.mkdir(parents=True, exist_ok=True)
     engine = FakeEngine(workspace).start()
     try:
-        made = fill(engine)
-        engine.kept.pinned[19] = "before the rubric changed"
+        made = fill_workspace(engine)
+        engine.checkpoints.pinned[19] = "before the rubric changed"
         async with studio_on(engine, app, folder) as studio:
             state = studio.session.runs.state(made.spec.id)
             await wait_for(lambda: state.seq == len(made.events))
@@ -45,7 +45,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
             arena._put()
             await settle(1.5)
             await take(studio, folder, "checkpoints-evaluated")
-            engine.kept.votes = 20
+            engine.checkpoints.votes = 20
             arena.load()
             arena._blind.setChecked(True)
             arena._ask.setText("Did the Halden contract get extended, and until when?")
@@ -58,7 +58,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
             page._export._press()
             await settle(1.2)
             await take(studio, folder, "export-equal")
-            engine.kept.verdict = "differs"
+            engine.checkpoints.verdict = "differs"
             page._list.want_export(1)
             page._export._press()
             await settle(1.2)

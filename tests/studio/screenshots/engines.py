@@ -1,6 +1,7 @@
-"""The Settings page with every state of its engines, as PNG: `python -m
-tests.studio.screenshots.engines
-FOLDER`."""
+"""Screenshots of the Settings page with every state of its engines.
+
+`python -m tests.studio.screenshots.engines FOLDER`
+"""
 
 import sys
 from pathlib import Path
@@ -15,34 +16,34 @@ from tests.studio.fakes.environments import FULL, HOME, FakeEnvironments, at_hom
 from tests.studio.screenshots.pages import run_shots, settle, studio_on, take
 
 
-def installing(beside: FakeEnvironments) -> None:
+def installing(environments: FakeEnvironments) -> None:
     tick = EnvironmentTicked(
         stage="downloading", words="torch 2.13.0 · 210 of 526 MB", done=174, total=228, share=0.46
     )
-    beside.change("engine-gpu", action="install", tick=tick)
-    beside.steps = 10_000
-    beside.change("vllm-cpu", problem=FULL)
+    environments.change("engine-gpu", action="install", tick=tick)
+    environments.steps = 10_000
+    environments.change("vllm-cpu", problem=FULL)
 
 
-def begun(beside: FakeEnvironments) -> None:
-    beside.change("engine-gpu", action=None, tick=None, state="partial", arrived=174)
-    beside.change("parquet", unfit="The parquet environment is made for Linux on x86_64.")
+def partial(environments: FakeEnvironments) -> None:
+    environments.change("engine-gpu", action=None, tick=None, state="partial", arrived=174)
+    environments.change("parquet", unfit="The parquet environment is made for Linux on x86_64.")
 
 
-def in_use(beside: FakeEnvironments) -> None:
-    beside.change("engine-gpu", **at_home("engine-gpu"))
+def in_use(environments: FakeEnvironments) -> None:
+    environments.change("engine-gpu", **at_home("engine-gpu"))
     engine = ChosenEngine(name="engine-gpu", home=HOME.format("engine-gpu"))
-    beside.choice = EngineChoice(current=engine, previous=ChosenEngine())
-    beside.running = engine
+    environments.choice = EngineChoice(current=engine, previous=ChosenEngine())
+    environments.running = engine
 
 
-def damaged(beside: FakeEnvironments) -> None:
+def damaged(environments: FakeEnvironments) -> None:
     wrong = ["torch/lib/libtorch_cpu.so is not the file that was installed."]
-    beside.change("engine-gpu", state="broken", wrong=wrong)
-    beside.running = ChosenEngine()
+    environments.change("engine-gpu", state="broken", wrong=wrong)
+    environments.running = ChosenEngine()
 
 
-STATES = {"absent": None, "installing": installing, "begun": begun, "in-use": in_use,
+STATES = {"absent": None, "installing": installing, "begun": partial, "in-use": in_use,
           "damaged": damaged}  # fmt: skip
 
 
@@ -54,7 +55,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
         async with studio_on(engine, app, folder) as studio:
             for name, change in STATES.items():
                 if change is not None:
-                    change(engine.beside)
+                    change(engine.environments)
                 await show(studio)
                 await take(studio, folder, f"engines-{name}")
     finally:

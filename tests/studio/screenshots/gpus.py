@@ -1,4 +1,4 @@
-"""Pictures of Setup and Run on a machine with graphics cards, in both themes and two sizes.
+"""Screenshots of Setup and Run on a machine with GPUs, in both themes and two sizes.
 
 `python -m tests.studio.screenshots.gpus FOLDER`
 """
@@ -15,7 +15,7 @@ from tests.engine.hardware.models import write_headers
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.gpus import GB, card
 from tests.studio.screenshots.pages import (
-    fill,
+    fill_workspace,
     open_project,
     run_shots,
     settle,
@@ -30,18 +30,20 @@ async def shoot(app: QApplication, folder: Path) -> None:
     workspace.mkdir(parents=True, exist_ok=True)
     engine = FakeEngine(workspace).start()
     try:
-        made = fill(engine)
-        engine.homes.model = write_headers(folder / "llama-8b")
+        made = fill_workspace(engine)
+        engine.project_store.model = write_headers(folder / "llama-8b")
         async with studio_on(engine, app, folder) as studio:
             state = studio.session.runs.state(made.spec.id)
             await wait_for(lambda: state.seq == len(made.events))
             await open_project(studio, engine, "inbox-scout")
             page: Any = studio.pages["setup"]
             for name, cards, values in SETUPS:
-                engine.homes.cards = cards
+                engine.project_store.cards = cards
                 path = str(workspace / "inbox-scout")
-                engine.homes.projects[path] = _with(engine.homes.projects[path], values)
-                studio.session.show_project(engine.homes.projects[path])
+                engine.project_store.projects[path] = _with(
+                    engine.project_store.projects[path], values
+                )
+                studio.session.show_project(engine.project_store.projects[path])
                 studio.window.show_page("setup")
                 page._ask_forecast()
                 await settle(1.0)
@@ -84,10 +86,10 @@ def _with(view: Any, values: dict[str, Any]) -> Any:
 
 def _tick(state: Any, moment: int) -> e.ProgressTicked:
     wave = 0.5 + 0.5 * math.sin(moment / 7)
-    seen = card(
+    gpu = card(
         ours=int((18 + 16 * wave) * GB), others=int(6.1 * GB), busy_percent=round(40 + 55 * wave)
     )
-    return e.ProgressTicked(step=state.step, phase="rolling_out", done=44, total=64, cards=(seen,))
+    return e.ProgressTicked(step=state.step, phase="rolling_out", done=44, total=64, cards=(gpu,))
 
 
 def main(folder: Path) -> None:

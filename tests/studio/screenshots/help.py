@@ -1,4 +1,4 @@
-"""Pictures of the help window in both themes.
+"""Screenshots of the help window in both themes.
 
 `python -m tests.studio.screenshots.help FOLDER`
 """
@@ -27,7 +27,7 @@ PAGES = (
 
 
 async def shoot(app: QApplication, folder: Path) -> None:
-    """One picture of each page, and one of a search, at 1280×800."""
+    """Save a picture of each page and of a search at 1280x800."""
     for scheme in ("dark", "light"):
         Theme.install(app, mode=scheme)
         dialog = HelpDialog(None)  # type: ignore[arg-type]

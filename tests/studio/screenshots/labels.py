@@ -1,6 +1,6 @@
-"""Pictures of labelling in every state, from the fake engine: both themes, two sizes.
+"""Screenshots of labelling in every state, from the fake engine: both themes, two sizes.
 
-`python -m tests.studio.screenshots.labels FOLDER [state …]`
+`python -m tests.studio.screenshots.labels FOLDER [state ...]`
 """
 
 import os
@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QApplication
 from engine.protocol.events import run as e
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.screenshots.pages import (
-    fill,
+    fill_workspace,
     open_project,
     run_shots,
     settle,
@@ -34,44 +34,44 @@ SHIFT = Qt.KeyboardModifier.ShiftModifier
 Key = Qt.Key
 
 
-def press(page: Any, key: Qt.Key, modifiers: Any = Qt.KeyboardModifier.NoModifier) -> None:
+def press_key(page: Any, key: Qt.Key, modifiers: Any = Qt.KeyboardModifier.NoModifier) -> None:
     QTest.keyClick(QApplication.focusWidget() or page._home(), key, modifiers)
 
 
 async def rest(page: Any) -> None:
-    press(page, Key.Key_Right)
+    press_key(page, Key.Key_Right)
 
 
 async def pending(page: Any) -> None:
-    press(page, Key.Key_6)
-    press(page, Key.Key_8, SHIFT)
-    press(page, Key.Key_G)
+    press_key(page, Key.Key_6)
+    press_key(page, Key.Key_8, SHIFT)
+    press_key(page, Key.Key_G)
     await wait_for(lambda: page._labels.labelling.preview)
 
 
 async def asking(page: Any) -> None:
-    press(page, Key.Key_S)
+    press_key(page, Key.Key_S)
     QTest.keyClicks(QApplication.focusWidget(), "85")
 
 
 async def committed(page: Any) -> None:
-    press(page, Key.Key_Escape)
+    press_key(page, Key.Key_Escape)
     page._home().setFocus()
-    press(page, Key.Key_X)
+    press_key(page, Key.Key_X)
     await wait_for(lambda: page._labels.labelling.preview)
-    press(page, Key.Key_Return)
+    press_key(page, Key.Key_Return)
     await settle()
     await wait_for(lambda: page._labels.toast.words())
     await wait_for(lambda: not page.tasks.busy("siblings"))
-    press(page, Key.Key_V)
-    press(page, Key.Key_4)
-    press(page, Key.Key_Return)
+    press_key(page, Key.Key_V)
+    press_key(page, Key.Key_4)
+    press_key(page, Key.Key_Return)
     await settle(0.8)
 
 
 async def sheet(page: Any) -> None:
     page._columns.focus_index(5)
-    press(page, Key.Key_E)
+    press_key(page, Key.Key_E)
     await settle()
 
 
@@ -93,8 +93,8 @@ async def raw(page: Any) -> None:
 async def compare(page: Any) -> None:
     page._home().setFocus()
     page._columns.focus_index(2)
-    press(page, Key.Key_C)
-    press(page, Key.Key_D)
+    press_key(page, Key.Key_C)
+    press_key(page, Key.Key_D)
     await settle()
 
 
@@ -111,9 +111,9 @@ async def scenarios(page: Any) -> None:
     await settle()
 
 
-async def of_scenario(page: Any) -> None:
+async def groups_of_scenario(page: Any) -> None:
     page._scenarios.setFocus()
-    press(page, Key.Key_Return)
+    press_key(page, Key.Key_Return)
     await wait_for(lambda: page._groups.total)
     await settle()
 
@@ -138,7 +138,7 @@ STATES: dict[str, Callable[[Any], Awaitable[None]]] = {
     "compare": compare,
     "table": table,
     "scenarios": scenarios,
-    "of_scenario": of_scenario,
+    "of_scenario": groups_of_scenario,
     "review": review,
 }
 
@@ -148,7 +148,7 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
     workspace.mkdir(parents=True, exist_ok=True)
     global engine
     engine = FakeEngine(workspace).start()
-    made = fill(engine)
+    made = fill_workspace(engine)
     try:
         async with studio_on(engine, app, folder) as studio:
             state = studio.session.runs.state(made.spec.id)

@@ -1,4 +1,4 @@
-"""Pictures of the wizard that writes a project, and of MCP servers in Setup.
+"""Screenshots of the New project wizard and of MCP servers in Setup.
 
 `python -m tests.studio.screenshots.new_project FOLDER`
 """
@@ -92,7 +92,7 @@ async def _tools(studio: Any, engine: FakeEngine, folder: Path) -> None:
     sheet.task.tools.bring("servers.json")
     await settle(0.6)
     await take(studio, folder, "describe-tools-packages")
-    engine.beside.change(AGENT, bytes=84_000_000, **at_home("agent"))
+    engine.environments.change(AGENT, bytes=84_000_000, **at_home("agent"))
     sheet.task.tools._packages.look()
     await wait_for(lambda: bool(sheet.task.tools.servers.offered))
     await settle(0.3)

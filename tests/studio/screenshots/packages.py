@@ -1,6 +1,7 @@
-"""Setup of a project whose agent asks for packages, as PNG: `python -m
-tests.studio.screenshots.packages
-FOLDER`."""
+"""Screenshots of Setup with an agent that has requirements.
+
+`python -m tests.studio.screenshots.packages FOLDER`
+"""
 
 import sys
 from pathlib import Path
@@ -39,12 +40,12 @@ async def shoot(app: QApplication, folder: Path) -> None:
     workspace = folder / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
     engine = FakeEngine(workspace).start()
-    engine.beside.steps = 10_000
+    engine.environments.steps = 10_000
     try:
         async with studio_on(engine, app, folder) as studio:
             page = await setup_of(studio, engine, FILE)
             for name, values in STATES.items():
-                engine.beside.change(AGENT, **values)
+                engine.environments.change(AGENT, **values)
                 page._tools.packages.look()
                 await settle(1.0)
                 await take(studio, folder, f"packages-{name}")

@@ -1,6 +1,6 @@
-"""Pictures of every page in both themes and two sizes, from the fake engine.
+"""Screenshots of every page in both themes and two sizes, from the fake engine.
 
-`python -m tests.studio.screenshots.pages FOLDER [page …]`
+`python -m tests.studio.screenshots.pages FOLDER [page ...]`
 """
 
 import asyncio
@@ -27,18 +27,18 @@ from tests.studio.fakes.simulated_run import SMALL, Made, Simulation, TrainConfi
 SIZES = ((1280, 800), (1920, 1080))
 
 
-def fill(engine: FakeEngine, steps: int = 46) -> Made:
-    """A workspace as after some weeks: one living run, finished, failed and untouched projects."""
-    begun = time.time() - steps * 126 - 120
-    living = Simulation(clock=begun, judged=True)
-    living.begin()
+def fill_workspace(engine: FakeEngine, steps: int = 46) -> Made:
+    """Fill a workspace with an active run, and finished, failed and untouched projects."""
+    started_at = time.time() - steps * 126 - 120
+    active = Simulation(clock=started_at, judged=True)
+    active.begin()
     for step in range(1, steps + 1):
-        living.step(step)
-    for place, _ in enumerate(living.rollouts(steps + 1)):
+        active.step(step)
+    for place, _ in enumerate(active.rollouts(steps + 1)):
         if place > 50:
             break
     engine.add_project("inbox-scout")
-    engine.add_run(living.made)
+    engine.add_run(active.made)
     tick = e.ProgressTicked(
         step=steps + 1,
         phase="rolling_out",
@@ -53,12 +53,12 @@ def fill(engine: FakeEngine, steps: int = 46) -> Made:
             "tokens_per_s": 291.0,
         },
     )
-    engine.tick(living.made.spec.id, tick)
-    others(engine)
-    return living.made
+    engine.tick(active.made.spec.id, tick)
+    add_other_projects(engine)
+    return active.made
 
 
-def others(engine: FakeEngine) -> None:
+def add_other_projects(engine: FakeEngine) -> None:
     train, clock = TrainConfig(steps=30), time.time() - 90_000
     done = Simulation("01JD5OTHER1", "quiet-heron", "tiles", train, 11, clock=clock)
     done.begin()
@@ -80,15 +80,15 @@ def others(engine: FakeEngine) -> None:
 
 @asynccontextmanager
 async def studio_on(engine: FakeEngine, app: QApplication, folder: Path) -> AsyncIterator[Studio]:
-    """A whole studio that believes in the fake engine."""
+    """Open a studio that uses the fake engine."""
 
     async def find(*_: object) -> object:
-        found = await engine.find()
-        if found is None:
+        endpoint = await engine.find()
+        if endpoint is None:
             from engine.protocol.problems import LaunchError
 
             raise LaunchError.of("engine.not_started", "The engine did not start.")
-        return found
+        return endpoint
 
     with (
         patch("studio.link.engine.local.find_or_start", find),
@@ -110,7 +110,7 @@ async def wait_for(check: object, seconds: float = 15.0) -> None:
     end = time.monotonic() + seconds
     while not check():  # type: ignore[operator]
         if time.monotonic() > end:
-            raise TimeoutError("it did not happen in time")
+            raise TimeoutError("timeout")
         await asyncio.sleep(0.02)
 
 
@@ -134,7 +134,7 @@ async def take(studio: Studio, folder: Path, name: str) -> None:
 
 
 async def take_scrolled(studio: Studio, folder: Path) -> None:
-    """The diagnostics, at the end of the grid."""
+    """Save pictures of the diagnostics charts, in the middle and at the end of the grid."""
     grid = studio.pages["run"]._grid  # type: ignore[attr-defined]
     for scheme in ("dark", "light"):
         studio.settings.update(theme=scheme)
@@ -150,8 +150,8 @@ async def take_scrolled(studio: Studio, folder: Path) -> None:
             bar.setValue(0)
 
 
-async def take_lab(studio: Studio, folder: Path) -> None:
-    """The Judge page after a trial, its changes, its sheets, and before anything is there."""
+async def take_judge_page(studio: Studio, folder: Path) -> None:
+    """Save pictures of the Judge page after a trial, with changes, and with its sheets."""
     page: Any = studio.pages["judge"]
     studio.window.show_page("judge")
     await settle(1.5)
@@ -180,7 +180,7 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
             async with studio_on(engine, app, folder) as studio:
                 await settle()
                 await take(studio, folder, "first-start")
-        made = fill(engine)
+        made = fill_workspace(engine)
         async with studio_on(engine, app, folder) as studio:
             state = studio.session.runs.state(made.spec.id)
             await wait_for(lambda: state.seq == len(made.events))
@@ -194,17 +194,17 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
                     await settle(1.0)
                     await take(studio, folder, page)
             if not wanted or "lab" in wanted:
-                await take_lab(studio, folder)
+                await take_judge_page(studio, folder)
             if not wanted or "diagnostics" in wanted:
                 studio.window.show_page("run")
                 await settle(1.0)
                 await take_scrolled(studio, folder)
-            reading = studio.pages["trajectories"]
+            trajectories = studio.pages["trajectories"]
             for mode, name in ((1, "reader"), (2, "table")):
                 if not wanted or name in wanted:
                     studio.window.show_page("trajectories")
                     await settle(1.0)
-                    reading.set_mode(mode)  # type: ignore[attr-defined]
+                    trajectories.set_mode(mode)  # type: ignore[attr-defined]
                     await take(studio, folder, name)
             for tab, name in ((1, "toml"), (2, "scenarios")):
                 if not wanted or name in wanted:
@@ -227,7 +227,7 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
 
 
 def run_shots(work: Callable[[QApplication], Coroutine[Any, Any, None]]) -> None:
-    """An application and a loop around it."""
+    """Run a coroutine in a new application and event loop."""
     app = QApplication(sys.argv[:1])
     app.setQuitOnLastWindowClosed(False)
     loop = qasync.QEventLoop(app)

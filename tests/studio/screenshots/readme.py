@@ -1,11 +1,11 @@
 """Screenshots and the animation of README.md, made from a real training run.
 
-    python -m tests.studio.screenshots.readme [FOLDER]
+`python -m tests.studio.screenshots.readme [FOLDER]`
 
 Start an engine and a window (offscreen, device pixel ratio 2), train the sample "Yes, no, maybe"
-with the starter model in a temporary workspace, and save into FOLDER (resources/screenshots unless
-named): run-{light,dark}.png, trajectories-{light,dark}.png and tour.webp (Train, curve, inspector,
-label). The printed line has the facts for the captions.
+with the starter model in a temporary workspace, and save into FOLDER (default:
+resources/screenshots) run-{light,dark}.png, trajectories-{light,dark}.png and tour.webp (Train,
+curve, inspector, label). The printed line has the facts for the captions.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ ANIMATION_BYTES = 3_000_000
 PICTURES_AT_STEP = 12
 LOAD_S, LABEL_S, SETTLE_S, REDRAWN_S = 120.0, 60.0, 1.2, 5.0
 SAMPLING_S = 2.0
-"""Between two frames of the animation while the curve grows."""
+"""Time between two frames of the animation while the curve grows."""
 CURVE_FRAMES = 40
-"""Most frames of that part: a slow machine has more to choose from."""
+"""Maximum number of frames of that part."""
 
 SCORE = "25"
 """Digits typed as a human score: 0.25."""
@@ -52,7 +52,7 @@ Pictures = dict[str, Image.Image]
 """Images by file name."""
 
 Frames = list[tuple[Image.Image, int]]
-"""Images and how long each is shown, in milliseconds."""
+"""Images with their display time in milliseconds."""
 
 
 def image_of(window: QWidget) -> Image.Image:
@@ -125,7 +125,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
 
 
 def copy_sample(workspace: Path) -> Path:
-    """Make a project of the sample, as `engine new` does for anybody."""
+    """Make a project from the sample, as `engine new` does."""
     project = workspace / SAMPLE
     command = [sys.executable, "-m", "engine", "new", str(project), "--sample", SAMPLE]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -133,7 +133,7 @@ def copy_sample(workspace: Path) -> Path:
 
 
 def isolate(home: Path) -> Path:
-    """Point settings, keys and state into an empty folder; the model cache stays where it is."""
+    """Point settings, keys and state to an empty folder; the model cache stays in place."""
     for name in ("CONFIG_HOME", "STATE_HOME", "DATA_HOME", "RUNTIME_DIR"):
         folder = home / name.lower()
         folder.mkdir(mode=0o700)
@@ -142,7 +142,10 @@ def isolate(home: Path) -> Path:
 
 
 async def take(studio: Studio, project: Path) -> tuple[Pictures, Tour]:
-    """Train, then visit the pages. Nothing is encoded here: that would stall the window's loop."""
+    """Train, then visit the pages.
+
+    Images are encoded later, to not stall the window's event loop.
+    """
     session, window = studio.session, studio.window
     studio.settings.update(theme="dark")
     window.resize(*SIZE)
@@ -153,7 +156,7 @@ async def take(studio: Studio, project: Path) -> tuple[Pictures, Tour]:
     await asyncio.sleep(SETTLE_S)
     tour = Tour(window)
     tour.add(1200)
-    tour.add(700, click=centre_of(window, "Train"))
+    tour.add(700, click=center_of(window, "Train"))
     studio.actions.trigger("run.train")
     await wait_for(lambda: session.run.run_id, LOAD_S)
     begin = len(tour.frames)
@@ -171,11 +174,11 @@ async def take(studio: Studio, project: Path) -> tuple[Pictures, Tour]:
 
 
 async def inspect(studio: Studio, tour: Tour) -> Pictures:
-    """Open the group with the widest rewards of the last steps, score its second best, apply."""
+    """Open the recent group with the widest rewards, score its second best trajectory, apply."""
     studio.window.show_page("trajectories")
     page: Any = studio.pages["trajectories"]
     await wait_for(lambda: page._siblings is not None, LOAD_S)
-    best = await widest(studio)
+    best = await widest_group(studio)
     page.show_group(best.split, best.step, best.group)
     await wait_for(lambda: page._siblings.group == best, LOAD_S)
     await asyncio.sleep(SETTLE_S)
@@ -183,10 +186,10 @@ async def inspect(studio: Studio, tour: Tour) -> Pictures:
     tour.add(2200)
     studio.window.windowHandle().requestActivate()
     await wait_for(lambda: QApplication.activeWindow() is studio.window)
-    await reconnected(studio)
-    press(page, Qt.Key.Key_Right)
+    await wait_for_connection(studio)
+    press_key(page, Qt.Key.Key_Right)
     tour.add(900)
-    press(page, Qt.Key.Key_S)
+    press_key(page, Qt.Key.Key_S)
     await asyncio.sleep(SETTLE_S)
     QTest.keyClicks(QApplication.focusWidget(), SCORE)
     tour.add(1200)
@@ -194,34 +197,34 @@ async def inspect(studio: Studio, tour: Tour) -> Pictures:
     await wait_for(lambda: page._labels.labelling.preview, LABEL_S)
     await asyncio.sleep(SETTLE_S)
     tour.add(2200)
-    press(page, Qt.Key.Key_Return)
+    press_key(page, Qt.Key.Key_Return)
     await wait_for(lambda: page._labels.toast.isVisible(), LABEL_S)
     await asyncio.sleep(SETTLE_S)
-    await reconnected(studio)
+    await wait_for_connection(studio)
     tour.add(2600)
     return pictures
 
 
-async def widest(studio: Studio) -> GroupSummary:
+async def widest_group(studio: Studio) -> GroupSummary:
     query = TrajectoryQuery(split="train", signal=True)
-    found = await studio.session.client.groups(studio.session.run.run_id, query)
-    return max(found.items[:40], key=lambda group: (len({*group.rewards}), group.std or 0.0))
+    groups = await studio.session.client.groups(studio.session.run.run_id, query)
+    return max(groups.items[:40], key=lambda group: (len({*group.rewards}), group.std or 0.0))
 
 
-def press(page: Any, key: Qt.Key) -> None:
+def press_key(page: Any, key: Qt.Key) -> None:
     page._home().setFocus()
     QTest.keyClick(QApplication.focusWidget() or page._home(), key)
 
 
-def centre_of(window: QWidget, words: str) -> QPoint:
-    """Centre of the widest visible button that begins with these words, in the window."""
-    found = [one for one in buttons_of(window) if one.isVisible()]
-    button = max((one for one in found if words_of(one).startswith(words)), key=QWidget.width)
+def center_of(window: QWidget, words: str) -> QPoint:
+    """Return the center of the widest visible button that starts with `words`, in the window."""
+    visible = [one for one in buttons_of(window) if one.isVisible()]
+    button = max((one for one in visible if words_of(one).startswith(words)), key=QWidget.width)
     return button.mapTo(window, button.rect().center())
 
 
-async def reconnected(studio: Studio) -> None:
-    """On a busy machine the engine may answer late: wait for it, and dismiss that message."""
+async def wait_for_connection(studio: Studio) -> None:
+    """Wait for the engine, which may answer late on a busy machine, and dismiss the message."""
     await wait_for(lambda: studio.session.connected, LOAD_S)
     studio.notifier.resolved()
     await asyncio.sleep(0.1)
@@ -232,7 +235,7 @@ async def both_themes(studio: Studio, name: str) -> Pictures:
     for scheme in ("light", "dark"):
         studio.settings.update(theme=scheme)
         await asyncio.sleep(REDRAWN_S)
-        await reconnected(studio)
+        await wait_for_connection(studio)
         pictures[f"{name}-{scheme}.png"] = image_of(studio.window)
     return pictures
 

@@ -1,6 +1,6 @@
-"""Pictures of everything about servers, in both themes and two sizes, from the fake engine.
+"""Screenshots of server dialogs and pages, in both themes and two sizes, from the fake engine.
 
-`python -m tests.studio.screenshots.servers FOLDER [name …]`
+`python -m tests.studio.screenshots.servers FOLDER [name ...]`
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from tests.studio.fakes.servers import (
 )
 from tests.studio.screenshots.pages import (
     SIZES,
-    fill,
+    fill_workspace,
     open_project,
     run_shots,
     settle,
@@ -41,8 +41,8 @@ BRINGING = HostTick(stage="uploading", words="torch 2.13.0", done=210_000_000, t
 Shot = Callable[[Studio, FakeEngine, Path], Awaitable[None]]
 
 
-def several(engine: FakeEngine) -> None:
-    """A server in every state."""
+def add_servers(engine: FakeEngine) -> None:
+    """Add a server in every state."""
 
     def other(name: str, state: str, **values: Any) -> None:
         spec = HostSpec(name=name, address=f"mara@{name}.lab.example")
@@ -59,7 +59,7 @@ def several(engine: FakeEngine) -> None:
 
 
 async def rows(studio: Studio, engine: FakeEngine, folder: Path) -> None:
-    several(engine)
+    add_servers(engine)
     studio.actions.trigger("servers.open")
     await settle(0.6)
     studio.servers.show_servers()
@@ -67,7 +67,7 @@ async def rows(studio: Studio, engine: FakeEngine, folder: Path) -> None:
 
 
 async def menu(studio: Studio, engine: FakeEngine, folder: Path) -> None:
-    several(engine)
+    add_servers(engine)
     studio.window.show_page("run")
     studio.session.hosts.choose(studio.session.project.path, "box")
     for scheme in ("dark", "light"):
@@ -82,8 +82,8 @@ async def menu(studio: Studio, engine: FakeEngine, folder: Path) -> None:
 
 
 async def sheet(studio: Studio, engine: FakeEngine, folder: Path) -> None:
-    living = engine.summaries["01JD5MAMBERKESTREL00000000"]
-    engine.servers.put(view(state="connected", runs=[living], outdated=True))
+    active_run = engine.summaries["01JD5MAMBERKESTREL00000000"]
+    engine.servers.put(view(state="connected", runs=[active_run], outdated=True))
     studio.actions.trigger("servers.open")
     await settle(0.5)
     studio.servers.sheet.show_host("box")
@@ -134,16 +134,16 @@ async def questions(studio: Studio, engine: FakeEngine, folder: Path) -> None:
         await settle(0.5)
 
 
-def on_box(engine: FakeEngine) -> None:
-    """The living run is on box, and its checkpoints are not here."""
+def put_run_on_server(engine: FakeEngine) -> None:
+    """Move the active run and its checkpoints to server box."""
     engine.servers.put(view(state="connected"))
     engine.servers.lives_on[RUN] = "box"
     engine._refresh(engine.runs[RUN], "inbox-scout")
-    engine.kept.elsewhere |= set(range(200))
+    engine.checkpoints.elsewhere |= set(range(200))
 
 
-async def away(studio: Studio, engine: FakeEngine, folder: Path) -> None:
-    on_box(engine)
+async def disconnected(studio: Studio, engine: FakeEngine, folder: Path) -> None:
+    put_run_on_server(engine)
     await settle(0.5)
     studio.session.refresh()
     studio.session.hosts.choose(studio.session.project.path, "box")
@@ -161,8 +161,8 @@ async def away(studio: Studio, engine: FakeEngine, folder: Path) -> None:
     await take(studio, folder, "run-away")
 
 
-async def kept(studio: Studio, engine: FakeEngine, folder: Path) -> None:
-    on_box(engine)
+async def remote_checkpoints(studio: Studio, engine: FakeEngine, folder: Path) -> None:
+    put_run_on_server(engine)
     await settle(0.5)
     studio.session.refresh()
     studio.window.show_page("checkpoints")
@@ -184,13 +184,13 @@ async def kept(studio: Studio, engine: FakeEngine, folder: Path) -> None:
 
 
 async def train(studio: Studio, engine: FakeEngine, folder: Path) -> None:
-    """The header of a project that trains on a server, with a judge."""
+    """Save the header of a project that trains on a server with a judge."""
     path = str(engine.workspace / "hello")
-    made = engine.homes.projects[path]
+    made = engine.project_store.projects[path]
     assert made.config is not None
     judge = made.config.judge.model_copy(update={"enabled": True, "models": ("openai/gpt-5.4",)})
     config = made.config.model_copy(update={"judge": judge})
-    engine.homes.projects[path] = made.model_copy(update={"config": config})
+    engine.project_store.projects[path] = made.model_copy(update={"config": config})
     await open_project(studio, engine, "hello")
     studio.window.show_page("setup")
     studio.window.show_page("trajectories")
@@ -215,7 +215,7 @@ async def train(studio: Studio, engine: FakeEngine, folder: Path) -> None:
 
 
 SHOTS: dict[str, Shot] = {
-    "away": away, "kept": kept, "train": train,
+    "away": disconnected, "kept": remote_checkpoints, "train": train,
     "rows": rows, "menu": menu, "sheet": sheet, "wizard": wizard, "questions": questions,
 }  # fmt: skip
 
@@ -225,7 +225,7 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
     workspace.mkdir(parents=True, exist_ok=True)
     engine = FakeEngine(workspace).start()
     try:
-        fill(engine, 12)
+        fill_workspace(engine, 12)
         async with studio_on(engine, app, folder) as studio:
             await open_project(studio, engine, "inbox-scout")
             for name, shot in SHOTS.items():

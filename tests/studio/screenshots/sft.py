@@ -1,4 +1,4 @@
-"""Pictures of what has to do with supervised training, in both themes and two sizes.
+"""Screenshots of supervised training, in both themes and two sizes.
 
 `python -m tests.studio.screenshots.sft FOLDER`
 """
@@ -40,12 +40,12 @@ async def shoot(app: QApplication, folder: Path) -> None:
 
 async def _setup(studio: Any, engine: FakeEngine, folder: Path) -> None:
     setup: Any = studio.pages["setup"]
-    for name, found in (
+    for name, demonstrations in (
         ("good", made_sft.demonstrations()),
         ("bad", made_sft.demonstrations(bad=True)),
         ("none", made_sft.Demonstrations(files=[made_sft.NOTHING], problem=made_sft.REFUSED)),
     ):
-        engine.homes.demonstrations = found
+        engine.project_store.demonstrations = demonstrations
         studio.actions.trigger("sft.open")
         await settle(0.6)
         await take(studio, folder, f"demonstrations-{name}")

@@ -1,4 +1,4 @@
-"""Pictures of trackers: on the Run page, in the form of Setup, among the keys of Settings.
+"""Screenshots of trackers: Run page, Setup form, and keys in Settings.
 
 `python -m tests.studio.screenshots.trackers FOLDER`
 """
@@ -14,7 +14,7 @@ from engine.protocol.problems import Problem
 from studio.pages.setup.form.advanced import AdvancedFold
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.screenshots.pages import (
-    fill,
+    fill_workspace,
     open_project,
     run_shots,
     settle,
@@ -41,7 +41,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
     workspace.mkdir(parents=True, exist_ok=True)
     engine = FakeEngine(workspace).start()
     try:
-        made = fill(engine)
+        made = fill_workspace(engine)
         engine.tracking.views[made.spec.id] = TrackerList(trackers=list(VIEWS))
         async with studio_on(engine, app, folder) as studio:
             state = studio.session.runs.state(made.spec.id)

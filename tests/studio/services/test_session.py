@@ -1,4 +1,4 @@
-"""An answer that comes late is held against what is open by then."""
+"""Session: late responses are applied to the project or run they belong to."""
 
 import asyncio
 from pathlib import Path
@@ -35,18 +35,18 @@ def add(engine: FakeEngine, run_id: str, project: str, ended: bool) -> None:
     engine.add_run(simulation.made, project)
 
 
-def answer(words: str) -> None:
+def click_answer(words: str) -> None:
     dialog = QApplication.activeModalWidget()
     assert isinstance(dialog, Question)
     button = next(b for b in dialog.findChildren(Button) if b.words() == words)
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-def asked(engine: FakeEngine) -> list[str]:
+def sent_actions(engine: FakeEngine) -> list[str]:
     return [command.action for command in engine.commands]
 
 
-def test_train_more_of_an_ended_run_is_one_command_about_the_run_that_was_asked_about(
+def test_extend_applies_to_run_selected_when_dialog_opened(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -58,9 +58,9 @@ def test_train_more_of_an_ended_run_is_one_command_about_the_run_that_was_asked_
             studio.actions.trigger("run.extend")
             await until(QApplication.activeModalWidget)
             studio.session.select_run(OTHER)
-            answer("Extend")
+            click_answer("Extend")
             await until(lambda: engine.summaries[RUN].state == "running")
-            assert asked(engine) == ["extend"]
+            assert sent_actions(engine) == ["extend"]
             assert engine.summaries[RUN].steps > planned
             assert engine.summaries[OTHER].state == "finished"
             assert not studio.notifier.words()
@@ -68,7 +68,7 @@ def test_train_more_of_an_ended_run_is_one_command_about_the_run_that_was_asked_
     run(job())
 
 
-def test_what_a_run_is_told_while_its_server_is_away_is_sent_in_order(
+def test_commands_to_disconnected_server_are_sent_in_order(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -88,13 +88,13 @@ def test_what_a_run_is_told_while_its_server_is_away_is_sent_in_order(
             await until(lambda: hosts.connected("box"))
             held.on.set()
             await until(lambda: len(engine.commands) == 3)
-            assert asked(engine) == ["pause", "keep", "continue"]
+            assert sent_actions(engine) == ["pause", "keep", "continue"]
             await until(lambda: not studio.session.tasks.busy(f"continue {RUN}"))
 
     run(job())
 
 
-def test_a_run_that_begins_after_another_project_was_opened_is_only_told_of(
+def test_start_finishing_after_project_switch_only_notifies(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -110,16 +110,16 @@ def test_a_run_that_begins_after_another_project_was_opened_is_only_told_of(
             page = studio.window.page
             held.on.set()
             await until(lambda: engine.started and not session.tasks.busy("train"))
-            begun = next(run for run in session.runs.all() if run.project == "inbox-scout")
-            assert begun.state == "running"
+            started = next(run for run in session.runs.all() if run.project == "inbox-scout")
+            assert started.state == "running"
             assert (session.project.name, session.run.run_id) == ("tiles", OTHER)
             assert studio.window.page == page
-            assert f"{begun.name} of inbox-scout started" in studio.notifier.words()
+            assert f"{started.name} of inbox-scout started" in studio.notifier.words()
 
     run(job())
 
 
-def test_settings_that_are_written_late_do_not_reopen_their_project(
+def test_late_edit_does_not_reopen_its_project(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -142,7 +142,7 @@ def test_settings_that_are_written_late_do_not_reopen_their_project(
     run(job())
 
 
-def test_a_refused_start_leaves_the_button_as_it_was(
+def test_rejected_start_resets_train_button(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -164,7 +164,7 @@ def test_a_refused_start_leaves_the_button_as_it_was(
     run(job())
 
 
-def test_only_the_last_of_the_runs_that_were_looked_at_are_followed_on(
+def test_most_recently_selected_idle_runs_stay_followed(
     engine: FakeEngine,
     run: Run,
     qapp: QApplication,
@@ -194,7 +194,7 @@ def test_only_the_last_of_the_runs_that_were_looked_at_are_followed_on(
     run(job())
 
 
-def test_settings_that_cannot_be_written_are_said(
+def test_failed_write_of_settings_is_notified(
     engine: FakeEngine,
     run: Run,
     qapp: QApplication,

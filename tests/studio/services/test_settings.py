@@ -18,22 +18,22 @@ from studio.theme.theme import Theme
 from tests.studio.conftest import Run, until
 
 
-def test_they_are_where_the_platform_keeps_them(clean_home: Path) -> None:
+def test_settings_path_is_below_home(clean_home: Path) -> None:
     assert settings_path().is_relative_to(clean_home)
 
 
-def test_change_write_read(qapp: Any, tmp_path: Path) -> None:
+def test_updates_are_emitted_written_and_read_back(qapp: Any, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "studio.toml"
     store = SettingsStore(path)
-    heard: list[Settings] = []
-    store.changed.connect(heard.append)
+    emitted: list[Settings] = []
+    store.changed.connect(emitted.append)
     store.update(theme="dark", splitters={"setup/a": [3, 4]})
     store.update(theme="dark")
     for number in range(20):
         store.remember_project(f"/p/{number}")
     store.forget_project("/p/19")
-    assert read(path) == store.current == heard[-1]
-    assert len(heard) == 22
+    assert read(path) == store.current == emitted[-1]
+    assert len(emitted) == 22
     assert store.current.recent_projects[0] == "/p/18"
     assert [p.name for p in path.parent.iterdir()] == ["studio.toml"]
     with pytest.raises(ValidationError):
@@ -54,7 +54,7 @@ def test_toml_round_trip(settings: Settings) -> None:
     assert Settings.model_validate(tomllib.loads(to_toml(settings.model_dump()))) == settings
 
 
-def test_what_is_broken_is_its_default(tmp_path: Path) -> None:
+def test_invalid_settings_fall_back_to_defaults(tmp_path: Path) -> None:
     path = tmp_path / "studio.toml"
     path.write_text('theme = "purple"\nlast_page = "run"\nfrom_the_future = 1\n')
     assert read(path) == Settings(last_page="run")
@@ -62,21 +62,23 @@ def test_what_is_broken_is_its_default(tmp_path: Path) -> None:
     assert read(path) == Settings()
 
 
-def test_a_full_disk_is_told(qapp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_emits_write_failed_and_keeps_value(
+    qapp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(path: Path, settings: Settings) -> None:
         raise OSError("No space left on device")
 
     monkeypatch.setattr("studio.services.settings.write", full)
     store = SettingsStore(tmp_path / "studio.toml")
-    told: list[str] = []
-    store.write_failed.connect(told.append)
+    errors: list[str] = []
+    store.write_failed.connect(errors.append)
     store.update(theme="light")
-    assert told
+    assert errors
     assert store.current.theme == "light"
     assert write is not full
 
 
-def test_no_keyring_is_said_plainly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_keyring_raises_keyring_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import keyring
     import keyring.backends.fail
 
@@ -90,7 +92,7 @@ def test_no_keyring_is_said_plainly(run: Run, monkeypatch: pytest.MonkeyPatch) -
     run(job())
 
 
-def test_a_silent_keyring_has_a_time_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_keyring_times_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     monkeypatch.setattr(api_keys, "TIMEOUT_S", 0.05)
@@ -104,21 +106,21 @@ def test_a_silent_keyring_has_a_time_limit(run: Run, monkeypatch: pytest.MonkeyP
     run(job())
 
 
-def test_a_pasted_key_stays_until_the_keyring_has_it(
+def test_pasted_key_stays_in_field_until_stored(
     qapp: QApplication, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Theme.install(qapp, mode="dark")
-    kept: dict[str, str] = {}
+    stored_keys: dict[str, str] = {}
     locked, answer = [True], asyncio.Event()
 
     async def put(name: str, key: str) -> None:
         await answer.wait()
         if locked:
             raise api_keys.KeyringError.of("keyring.failed", "It is locked.", "Unlock it.")
-        kept[name] = key
+        stored_keys[name] = key
 
     async def get(name: str) -> str | None:
-        return kept.get(name)
+        return stored_keys.get(name)
 
     monkeypatch.setattr(api_keys, "put", put)
     monkeypatch.setattr(api_keys, "get", get)
@@ -141,7 +143,7 @@ def test_a_pasted_key_stays_until_the_keyring_has_it(
         card.look()
         await until(lambda: card._words.words() == "No key for Anthropic is stored.")
         answer.set()
-        await until(lambda: kept == {"openai": "sk-secret"})
+        await until(lambda: stored_keys == {"openai": "sk-secret"})
         await until(lambda: not card._key.value())
         assert card._words.words() == "No key for Anthropic is stored."
         await tasks.close()

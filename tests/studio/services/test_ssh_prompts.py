@@ -1,4 +1,4 @@
-"""Questions of servers: asked wherever one is, in turn; what is kept, and for how long."""
+"""SSH prompts: shown on any page one after another; which secrets are stored, and until when."""
 
 from pathlib import Path
 from typing import Any
@@ -19,28 +19,28 @@ from tests.studio.fakes.servers import CODE, HOST_KEY, PASSPHRASE, view
 from tests.studio.screenshots.pages import studio_on
 
 
-class InMemory(keyring.backend.KeyringBackend):
-    """A keyring that lasts as long as its test."""
+class InMemoryKeyring(keyring.backend.KeyringBackend):
+    """Keyring backend that keeps passwords in a dict."""
 
     priority = 1  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: dict[str, str] = {}
+        self.passwords: dict[str, str] = {}
 
     def get_password(self, service: str, username: str) -> str | None:
-        return self.kept.get(username)
+        return self.passwords.get(username)
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        self.kept[username] = password
+        self.passwords[username] = password
 
     def delete_password(self, service: str, username: str) -> None:
-        del self.kept[username]
+        del self.passwords[username]
 
 
 @pytest.fixture
-def ring(monkeypatch: pytest.MonkeyPatch) -> InMemory:
-    ring = InMemory()
+def ring(monkeypatch: pytest.MonkeyPatch) -> InMemoryKeyring:
+    ring = InMemoryKeyring()
     monkeypatch.setattr(keyring, "get_keyring", lambda: ring)
     return ring
 
@@ -57,7 +57,7 @@ def dialog() -> Any:
     return shown if isinstance(shown, Question) else None
 
 
-async def asked(title: str) -> Any:
+async def wait_for_dialog(title: str) -> Any:
     await until(lambda: (there := dialog()) is not None and there.windowTitle() == title)
     return dialog()
 
@@ -66,42 +66,52 @@ def button(shown: Any, words: str) -> Button:
     return next(b for b in shown.findChildren(Button) if b.words() == words)
 
 
-def test_every_question_comes_in_turn_wherever_one_is(
-    engine: FakeEngine, servers: Any, run: Run, qapp: QApplication, tmp_path: Path, ring: InMemory
+def test_prompts_are_shown_one_after_another(
+    engine: FakeEngine,
+    servers: Any,
+    run: Run,
+    qapp: QApplication,
+    tmp_path: Path,
+    ring: InMemoryKeyring,
 ) -> None:
     async def job() -> None:
         servers.asks["box"] = [(HOST_KEY, "yes"), (PASSPHRASE, "sesame"), (CODE, "123456")]
         async with studio_on(engine, qapp, tmp_path) as studio:
             await until(lambda: studio.session.hosts.all)
             studio.session.hosts.act("box", "connect")
-            shown = await asked("Verify the host key of box")
+            shown = await wait_for_dialog("Verify the host key of box")
             assert shown.field.fingerprint.words() == HOST_KEY.detail.partition(" ")[2]
             QTest.keyClick(button(shown, "Copy"), Qt.Key.Key_Space)
             assert QApplication.clipboard().text() == HOST_KEY.detail.partition(" ")[2]
             button(shown, "Trust and connect").setFocus()
             QTest.keyClick(button(shown, "Trust and connect"), Qt.Key.Key_Return)
-            shown = await asked("Passphrase for box")
+            shown = await wait_for_dialog("Passphrase for box")
             QTest.keyClicks(shown.field.line, "sesame")
             QTest.keyClick(shown.field.line, Qt.Key.Key_Return)
-            shown = await asked("box asks for a code")
+            shown = await wait_for_dialog("box asks for a code")
             QTest.keyClicks(shown.field.editor, "123456")
             QTest.keyClick(shown.field.editor, Qt.Key.Key_Return)
             await until(lambda: studio.session.hosts.connected("box"))
         assert [value for _, value in servers.answers] == ["yes", "sesame", "123456"]
-        assert not ring.kept, "nothing is remembered unless one says so"
+        assert not ring.passwords, "nothing is stored unless asked for"
 
     run(job())
 
 
-def test_escape_gives_up(
-    engine: FakeEngine, servers: Any, run: Run, qapp: QApplication, tmp_path: Path, ring: InMemory
+def test_escape_stops_connecting(
+    engine: FakeEngine,
+    servers: Any,
+    run: Run,
+    qapp: QApplication,
+    tmp_path: Path,
+    ring: InMemoryKeyring,
 ) -> None:
     async def job() -> None:
         servers.asks["box"] = [(PASSPHRASE, "sesame")]
         async with studio_on(engine, qapp, tmp_path) as studio:
             await until(lambda: studio.session.hosts.all)
             studio.session.hosts.act("box", "connect")
-            shown = await asked("Passphrase for box")
+            shown = await wait_for_dialog("Passphrase for box")
             QTest.keyClick(shown, Qt.Key.Key_Escape)
             await until(lambda: servers.views["box"].state == "stopped")
         assert servers.answers == [("q2.0", None)]
@@ -109,8 +119,13 @@ def test_escape_gives_up(
     run(job())
 
 
-def test_a_kept_secret_is_used_in_silence_and_forgotten_when_it_is_wrong(
-    engine: FakeEngine, servers: Any, run: Run, qapp: QApplication, tmp_path: Path, ring: InMemory
+def test_stored_secret_is_used_silently_and_deleted_when_wrong(
+    engine: FakeEngine,
+    servers: Any,
+    run: Run,
+    qapp: QApplication,
+    tmp_path: Path,
+    ring: InMemoryKeyring,
 ) -> None:
     async def job() -> None:
         servers.asks["box"] = [(PASSPHRASE, "sesame")]
@@ -118,19 +133,19 @@ def test_a_kept_secret_is_used_in_silence_and_forgotten_when_it_is_wrong(
             hosts = studio.session.hosts
             await until(lambda: hosts.all)
             hosts.act("box", "connect")
-            shown = await asked("Passphrase for box")
+            shown = await wait_for_dialog("Passphrase for box")
             QTest.keyClicks(shown.field.line, "wrong")
             shown.field._keep.click()
             QTest.keyClick(shown.field.line, Qt.Key.Key_Return)
             await until(lambda: len(servers.answers) == 1)
             await until(lambda: (now := dialog()) is not None and now is not shown)
-            assert not ring.kept, "only what was right is kept"
+            assert not ring.passwords, "only a correct secret is stored"
             shown = dialog()
             QTest.keyClicks(shown.field.line, "sesame")
             shown.field._keep.click()
             QTest.keyClick(shown.field.line, Qt.Key.Key_Return)
             await until(lambda: hosts.connected("box"))
-            await until(lambda: ring.kept == {key_name("box", PASSPHRASE): "sesame"})
+            await until(lambda: ring.passwords == {key_name("box", PASSPHRASE): "sesame"})
             hosts.act("box", "disconnect")
             await until(lambda: not hosts.connected("box"))
             hosts.act("box", "connect")
@@ -141,22 +156,27 @@ def test_a_kept_secret_is_used_in_silence_and_forgotten_when_it_is_wrong(
             await until(lambda: not hosts.connected("box"))
             servers.asks["box"] = [(PASSPHRASE, "changed")]
             hosts.act("box", "connect")
-            shown = await asked("Passphrase for box")
-            assert not ring.kept
+            shown = await wait_for_dialog("Passphrase for box")
+            assert not ring.passwords
             QTest.keyClick(shown, Qt.Key.Key_Escape)
             await until(lambda: servers.views["box"].state == "stopped")
 
     run(job())
 
 
-def test_a_question_that_nobody_asks_any_more_goes(
-    engine: FakeEngine, servers: Any, run: Run, qapp: QApplication, tmp_path: Path, ring: InMemory
+def test_withdrawn_prompt_closes_its_dialog(
+    engine: FakeEngine,
+    servers: Any,
+    run: Run,
+    qapp: QApplication,
+    tmp_path: Path,
+    ring: InMemoryKeyring,
 ) -> None:
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
             await until(lambda: studio.session.hosts.all)
             servers.change("box", state="asking", questions=[CODE])
-            await asked("box asks for a code")
+            await wait_for_dialog("box asks for a code")
             servers.change("box", state="connecting", questions=[])
             await until(lambda: dialog() is None)
         assert not servers.answers
@@ -164,7 +184,7 @@ def test_a_question_that_nobody_asks_any_more_goes(
     run(job())
 
 
-def test_what_a_server_writes_stays_text() -> None:
+def test_prompt_of_server_is_kept_as_text_and_shortened() -> None:
     theirs = CODE.model_copy(update={"prompt": "<b>Code</b> " + "x" * 5000})
     words = question_words(theirs)
     assert "<b>Code</b>" in words

@@ -1,4 +1,4 @@
-"""Where a project trains: said by the pill, chosen in its menu, obeyed by what begins."""
+"""Engine menu: shows, selects and applies the machine on which a project trains."""
 
 import asyncio
 from pathlib import Path
@@ -48,7 +48,7 @@ def pill(studio: Studio) -> Any:
     return studio.window.header.pill
 
 
-def test_a_server_is_chosen_by_keyboard_and_connected(
+def test_server_is_selected_by_keyboard_and_connected(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -76,7 +76,7 @@ def test_a_server_is_chosen_by_keyboard_and_connected(
     run(job())
 
 
-def test_the_pill_counts_down(
+def test_pill_counts_down_to_retry(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -94,7 +94,7 @@ def test_the_pill_counts_down(
     run(job())
 
 
-def test_what_begins_begins_where_the_project_trains(
+def test_run_starts_on_selected_server(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -122,12 +122,12 @@ def test_what_begins_begins_where_the_project_trains(
             studio.actions.trigger("run.stop_now")
             await until(lambda: not studio.session.runs.active())
             branch = filled.started[0].model_copy(update={"origin": f"{RUN}@1", "host": ""})
-            assert studio.session.place_of(branch) == "", "its weights are here"
+            assert studio.session.place_of(branch) == "", "its weights are local"
 
     run(job())
 
 
-def test_a_server_that_cannot_be_reached_starts_nothing_and_says_why(
+def test_unreachable_server_starts_no_run_and_notifies(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -146,18 +146,18 @@ def test_a_server_that_cannot_be_reached_starts_nothing_and_says_why(
     run(job())
 
 
-def test_keys_are_lent_only_where_one_says_so(
+def test_api_keys_are_lent_only_on_request(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
         filled.servers.put(view(state="connected"))
-        made = filled.homes.projects[str(filled.workspace / "inbox-scout")]
+        made = filled.project_store.projects[str(filled.workspace / "inbox-scout")]
         assert made.config is not None
         judge = made.config.judge.model_copy(
             update={"enabled": True, "models": ("openai/gpt-5.4",)}
         )
         config = made.config.model_copy(update={"judge": judge})
-        filled.homes.projects[made.path] = made.model_copy(update={"config": config})
+        filled.project_store.projects[made.path] = made.model_copy(update={"config": config})
         filled.summaries.clear()
         async with studio_on(filled, qapp, tmp_path) as studio:
             await open_project(studio, filled, "inbox-scout")
@@ -185,7 +185,7 @@ def test_keys_are_lent_only_where_one_says_so(
     run(job())
 
 
-def test_the_longest_names_fit_into_the_smallest_window(
+def test_longest_names_fit_smallest_window(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:

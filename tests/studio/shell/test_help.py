@@ -52,7 +52,7 @@ def shown(dialog: HelpDialog) -> str:
     return dialog.findChild(GuideBrowser).toPlainText()
 
 
-def test_the_navigation_lists_every_page_once_in_its_group() -> None:
+def test_navigation_lists_every_page_once_in_its_group() -> None:
     files = {str(file.relative_to(help_folder())) for file in help_folder().rglob("*.md")}
     assert files == set(PAGES)
     assert len(load_pages()) == len(PAGES)
@@ -62,7 +62,7 @@ def test_the_navigation_lists_every_page_once_in_its_group() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_has_one_title_and_plain_headings(path: str) -> None:
+def test_page_has_one_title_and_plain_headings(path: str) -> None:
     found = headings(PAGES[path])
     assert [level for level, _ in found].count(1) == 1
     assert found[0] == (1, PAGES[path].title)
@@ -72,7 +72,7 @@ def test_a_page_has_one_title_and_plain_headings(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_link_of_a_page_resolves(path: str) -> None:
+def test_links_of_page_resolve(path: str) -> None:
     for link in PAGES[path].links():
         target, anchor = resolve(PAGES[path], link)
         assert target in PAGES, link
@@ -80,7 +80,7 @@ def test_every_link_of_a_page_resolves(path: str) -> None:
         assert not anchor or anchor in anchors, link
 
 
-def test_every_page_is_linked_from_another_one() -> None:
+def test_page_is_linked_from_another_page() -> None:
     linked = {
         resolve(page, link)[0]
         for page in PAGES.values()
@@ -98,21 +98,21 @@ def test_search_finds_titles_first_and_text_in_any_case() -> None:
     assert search(pages, " ") == pages
 
 
-def test_every_page_shows(dialog: HelpDialog) -> None:
+def test_dialog_shows_every_page(dialog: HelpDialog) -> None:
     assert titles(dialog) == [page.title for page in PAGES.values()]
     for path, page in PAGES.items():
         dialog.show_path(path)
         assert shown(dialog).startswith(page.title)
 
 
-def test_groups_cannot_be_selected(dialog: HelpDialog) -> None:
+def test_groups_cannot_be_selected_in_navigation(dialog: HelpDialog) -> None:
     model = dialog.findChild(QListView).model()
     rows = [model.index(row, 0) for row in range(model.rowCount())]
     groups = [row.data() for row in rows if not row.flags() & Qt.ItemFlag.ItemIsSelectable]
     assert groups == GROUPS[1:]
 
 
-def test_a_link_opens_its_page_and_back_returns(dialog: HelpDialog) -> None:
+def test_link_opens_page_and_back_returns(dialog: HelpDialog) -> None:
     dialog.show_path("how-to/reward-design.md")
     dialog.findChild(GuideBrowser).anchorClicked.emit(QUrl("human-labels.md"))
     assert dialog.page.path == "how-to/human-labels.md"
@@ -123,7 +123,7 @@ def test_a_link_opens_its_page_and_back_returns(dialog: HelpDialog) -> None:
         dialog.show_path("how-to/nothing.md")
 
 
-def test_every_page_of_the_studio_has_its_documentation(qtbot: QtBot, qapp) -> None:  # type: ignore[no-untyped-def]
+def test_every_studio_page_has_help(qtbot: QtBot, qapp) -> None:  # type: ignore[no-untyped-def]
     Theme.install(qapp, mode="light")
     for path in HELP_OF_PAGE.values():
         opened = HelpDialog(None, path)  # type: ignore[arg-type]
@@ -132,15 +132,13 @@ def test_every_page_of_the_studio_has_its_documentation(qtbot: QtBot, qapp) -> N
         assert shown(opened).startswith(PAGES[path].title)
 
 
-def test_an_anchor_scrolls_to_its_heading(dialog: HelpDialog, qtbot: QtBot) -> None:
+def test_anchor_scrolls_to_heading(dialog: HelpDialog, qtbot: QtBot) -> None:
     dialog.show()
     dialog.show_path("how-to/human-labels.md", "command-line")
     assert dialog.findChild(GuideBrowser).verticalScrollBar().value() > 0
 
 
-def test_typing_in_the_search_lists_and_marks_what_was_found(
-    dialog: HelpDialog, qtbot: QtBot
-) -> None:
+def test_search_filters_pages_and_highlights_matches(dialog: HelpDialog, qtbot: QtBot) -> None:
     field, browser = dialog.findChild(SearchInput), dialog.findChild(GuideBrowser)
     qtbot.keyClicks(field, "loginctl")
     qtbot.waitUntil(lambda: titles(dialog) == ["Remote GPU over SSH"])
@@ -152,7 +150,7 @@ def test_typing_in_the_search_lists_and_marks_what_was_found(
     assert browser.extraSelections() == []
 
 
-def test_every_metric_is_explained(dialog: HelpDialog) -> None:
+def test_every_metric_is_documented(dialog: HelpDialog) -> None:
     dialog.show_path("reference/metrics.md")
     for metric in METRICS:
         assert metric.key.replace("*", "NAME") in shown(dialog)
@@ -160,17 +158,17 @@ def test_every_metric_is_explained(dialog: HelpDialog) -> None:
         assert metric.worry in shown(dialog)
 
 
-def test_every_method_is_explained() -> None:
+def test_every_preset_is_documented() -> None:
     text = PAGES["reference/algorithms.md"].text
     assert all(f"| {name} | {preset.when} |" in text for name, preset in PRESETS.items())
 
 
-def test_every_error_of_a_server_is_explained() -> None:
+def test_every_ssh_error_is_documented() -> None:
     text = PAGES["reference/ssh-errors.md"].text
     assert all(f"| {words} | " in text for words in {*WHY.values(), *STOPPED.values()})
 
 
-def test_trackers_and_the_names_of_art_are_documented() -> None:
+def test_trackers_and_metric_names_are_documented() -> None:
     for name in NAMES:
         assert f"| {name.art.replace('*', 'NAME')} | " in PAGES["reference/metric-names.md"].text
     page = PAGES["how-to/experiment-tracking.md"].text

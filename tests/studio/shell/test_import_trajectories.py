@@ -1,4 +1,4 @@
-"""Import trajectories…: from the command to the rows on the page, over a real HTTP engine."""
+"""Import trajectories: from the command to the rows on the page, over a fake engine on HTTP."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ from tests.studio.screenshots.pages import open_project, studio_on
 
 
 async def choose(studio: Studio, button: str, path: Path) -> None:
-    """As a person does: which kind, then the place."""
+    """Click a kind of source in the dialog, then select its path."""
     await until(lambda: studio.window.findChildren(Question))
     (question,) = studio.window.findChildren(Question)
-    (chosen,) = [
+    (choice,) = [
         b for b in question.findChildren(Button) if button in (b.text(), b.accessibleName())
     ]
-    chosen.click()
+    choice.click()
     await until(lambda: studio.window.findChildren(QFileDialog))
     (dialog,) = studio.window.findChildren(QFileDialog)
 
@@ -38,7 +38,7 @@ def talk(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_file_becomes_a_run_that_is_shown(
+def test_imported_file_becomes_a_run_and_is_shown(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, talk: Path
 ) -> None:
     async def job() -> None:
@@ -58,7 +58,7 @@ def test_a_file_becomes_a_run_that_is_shown(
     run(job())
 
 
-def test_a_folder_goes_into_the_project_of_the_row(
+def test_imported_folder_goes_into_selected_project(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -80,7 +80,7 @@ def test_a_folder_goes_into_the_project_of_the_row(
     run(job())
 
 
-def test_what_is_wrong_is_said_and_nothing_opens(
+def test_invalid_file_is_reported_and_opens_nothing(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, talk: Path
 ) -> None:
     async def job() -> None:
@@ -102,7 +102,7 @@ def test_what_is_wrong_is_said_and_nothing_opens(
     run(job())
 
 
-def test_a_long_import_keeps_saying_so_and_ends_with_the_window(
+def test_long_import_notifies_repeatedly_and_ends_with_window(
     engine: FakeEngine,
     run: Run,
     qapp: QApplication,

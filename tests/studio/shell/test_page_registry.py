@@ -1,4 +1,4 @@
-"""Pages are built when they are first shown, or ahead while the window answers."""
+"""Pages are built when first shown, or in advance while the window is idle."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.studio.fakes.engine import FakeEngine
 from tests.studio.screenshots.pages import studio_on
 
 
-def test_a_page_is_built_when_it_is_shown(
+def test_page_is_built_when_shown(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -25,7 +25,7 @@ def test_a_page_is_built_when_it_is_shown(
     run(job())
 
 
-def test_all_pages_are_built_ahead_and_the_one_in_view_stays(
+def test_all_pages_are_built_ahead_and_current_page_stays(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:

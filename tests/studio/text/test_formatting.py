@@ -1,4 +1,4 @@
-"""Figures are written one way everywhere."""
+"""Formatting of numbers, money, durations and sizes."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ EVERY: list[Callable[[float | None], str]] = [
 
 
 @pytest.mark.parametrize("write", EVERY)
-def test_what_is_missing_is_a_dash(write: Callable[[float | None], str]) -> None:
+def test_missing_value_is_formatted_as_dash(write: Callable[[float | None], str]) -> None:
     assert [write(value) for value in (None, math.nan, math.inf, -math.inf)] == ["–"] * 4
 
 
@@ -124,24 +124,24 @@ def test_what_is_missing_is_a_dash(write: Callable[[float | None], str]) -> None
         (f.ordinal, 101, "101st"),
     ],
 )
-def test_figure(write: Callable[[Any], str], value: float, wanted: str) -> None:
+def test_format(write: Callable[[Any], str], value: float, wanted: str) -> None:
     assert write(value) == wanted
 
 
-def test_decimals() -> None:
+def test_number_of_decimals_can_be_set() -> None:
     assert (f.number(0.125, 1), f.number(-0.04, 1), f.number(2.5, 0)) == ("0.1", "0.0", "2")
     assert (f.signed(0.125, 1), f.signed(-0.04, 1)) == ("+0.1", "0.0")
     assert (f.percent(0.1234, 1), f.significant(0.12346, 4)) == ("12.3 %", "0.1235")
     assert f.significant(1.2346e-7, 4) == "1.235e−7"
 
 
-def test_a_forecast_of_money_is_approximate() -> None:
+def test_forecast_of_money_is_marked_approximate() -> None:
     assert f.money(4.8, forecast=True) == "≈ $4.80"
     assert f.money(0.0062, forecast=True) == "≈ $0.0062"
     assert f.money(None, forecast=True) == "–"
 
 
-def test_nouns_follow_their_count() -> None:
+def test_plural_follows_count() -> None:
     assert [f.plural(n, "notice") for n in (0, 1, 2)] == ["0 notices", "1 notice", "2 notices"]
     assert f.plural(1, "trajectory", "trajectories") == "1 trajectory"
     assert f.plural(2944, "trajectory", "trajectories") == "2,944 trajectories"

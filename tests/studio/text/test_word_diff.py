@@ -1,4 +1,4 @@
-"""Words in which two texts differ."""
+"""Word diff: ranges in which two texts differ."""
 
 import pytest
 from hypothesis import given
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from studio.text.word_diff import LINES_MOST, WORDS_MOST, differing
 
 
-def words(left: str, right: str) -> tuple[list[str], list[str]]:
-    """Differing parts of each text."""
+def differing_words(left: str, right: str) -> tuple[list[str], list[str]]:
+    """Return the differing parts of each text."""
     ours, theirs = differing(left, right)
     return [left[a:b] for a, b in ours], [right[a:b] for a, b in theirs]
 
@@ -35,18 +35,18 @@ def words(left: str, right: str) -> tuple[list[str], list[str]]:
         pytest.param("a  b", "a b", ([" "], []), id="spaces"),
     ],
 )
-def test_words_that_differ(left: str, right: str, expected: tuple[list[str], list[str]]) -> None:
-    assert words(left, right) == expected
+def test_differing_words(left: str, right: str, expected: tuple[list[str], list[str]]) -> None:
+    assert differing_words(left, right) == expected
 
 
-def test_each_difference_has_its_own_range() -> None:
-    assert words("a cat sat on a mat ok", "a dog sat on a rug ok") == (
+def test_separate_differences_have_separate_ranges() -> None:
+    assert differing_words("a cat sat on a mat ok", "a dog sat on a rug ok") == (
         ["cat", "mat"],
         ["dog", "rug"],
     )
 
 
-def test_neighbouring_differences_are_one_range() -> None:
+def test_adjacent_differences_share_one_range() -> None:
     assert differing("x one two y", "x three y") == ([(2, 9)], [(2, 7)])
 
 
@@ -65,7 +65,7 @@ def test_long_texts_are_compared_by_lines(count: int, apart: bool) -> None:
 @pytest.mark.parametrize(
     ("count", "apart"), [(LINES_MOST - 2, True), (LINES_MOST - 1, False)], ids=["lines", "whole"]
 )
-def test_texts_beyond_the_bound_differ_as_a_whole(count: int, apart: bool) -> None:
+def test_texts_over_line_limit_differ_as_a_whole(count: int, apart: bool) -> None:
     lines = [f"line {n}\n" for n in range(count)]
     left, right = (
         "".join(["same ", side, "\n", *lines, mark]) for side, mark in (("L", "?"), ("R", "."))
@@ -75,7 +75,7 @@ def test_texts_beyond_the_bound_differ_as_a_whole(count: int, apart: bool) -> No
     assert differing(left, right) == (expected, expected)
 
 
-def test_a_long_text_against_nothing() -> None:
+def test_long_text_differs_entirely_from_empty_text() -> None:
     long = "a\n" * (LINES_MOST + 1)
     assert differing(long, "") == ([(0, len(long))], [])
     assert differing("", long) == ([], [(0, len(long))])
@@ -85,11 +85,11 @@ texts = st.lists(st.sampled_from(["a", "b", "cat", " ", "\n", ".", "1.5"])).map(
 
 
 @given(texts, texts)
-def test_what_does_not_differ_is_the_same_text(left: str, right: str) -> None:
+def test_texts_are_equal_outside_of_differing_ranges(left: str, right: str) -> None:
     kept = []
     for text, ranges in zip((left, right), differing(left, right), strict=True):
         places = [place for one in ranges for place in one]
-        assert places == sorted(set(places)), "ranges are apart, in order and not empty"
+        assert places == sorted(set(places)), "ranges are disjoint, ordered and not empty"
         assert not places or (places[0] >= 0 and places[-1] <= len(text))
         starts, ends = [0, *places[1::2]], [*places[::2], len(text)]
         kept.append("".join(text[a:b] for a, b in zip(starts, ends, strict=True)))

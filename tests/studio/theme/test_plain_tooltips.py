@@ -1,4 +1,4 @@
-"""Tool tips show text from outside as it is, wherever it comes from."""
+"""Tooltips show external text as plain text."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ HOSTILE = '<img src="file:///nowhere.png"><b>bold</b>\nsecond & last'
 
 
 def shown(tip: str) -> str:
-    """Text that Qt displays for a tip."""
+    """Return the text that Qt displays for a tooltip."""
     if not tip.startswith("<"):
         return tip
     document = QTextDocument()
@@ -27,14 +27,14 @@ def shown(tip: str) -> str:
     return document.toPlainText()
 
 
-def test_a_tip_shows_every_character(qapp: QApplication) -> None:
+def test_plain_tip_keeps_every_character(qapp: QApplication) -> None:
     for words in (HOSTILE, "a < b & c", "plain", "  two  spaces <", "&lt;b&gt;"):
         assert shown(plain_tip(words)) == words
     assert "<img" not in plain_tip(HOSTILE)
     assert len(plain_tip("<" * 100_000)) < 20_000
 
 
-def test_no_tip_or_label_of_any_page_is_rich_text_from_outside(
+def test_tooltips_and_labels_of_pages_show_no_external_rich_text(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     simulation = Simulation(name=HOSTILE, train=SMALL, judged=True)
@@ -42,7 +42,7 @@ def test_no_tip_or_label_of_any_page_is_rich_text_from_outside(
     for step in (1, 2):
         simulation.step(step)
     view = engine.add_project("inbox-scout", description=HOSTILE, agent_tools=[HOSTILE])
-    engine.homes.projects[view.path] = view.model_copy(update={"name": HOSTILE})
+    engine.project_store.projects[view.path] = view.model_copy(update={"name": HOSTILE})
     engine.add_run(simulation.made)
     made = simulation.made
     made.groups = [group.model_copy(update={"title": HOSTILE}) for group in made.groups]
@@ -67,19 +67,19 @@ def test_no_tip_or_label_of_any_page_is_rich_text_from_outside(
                 for label in studio.window.findChildren(QLabel):
                     plain = label.textFormat() == Qt.TextFormat.PlainText
                     assert plain or "<img" not in label.text(), label.text()
-            assert hostile, "the text from outside is in a tip"
-            print(f"{tips} tips, {hostile} of them with text from outside")
+            assert hostile, "no tooltip has the external text"
+            print(f"{tips} tips, {hostile} of them with external text")
 
     run(job())
 
 
 def tips_of(window: QWidget) -> list[str]:
-    """Tool tips of all widgets, and of all cells of their tables and lists."""
-    found = [widget.toolTip() for widget in window.findChildren(QWidget)]
+    """Return the tooltips of all widgets, and of all cells of their tables and lists."""
+    tips = [widget.toolTip() for widget in window.findChildren(QWidget)]
     for view in window.findChildren(QAbstractItemView):
         model: Any = view.model()
-        found += cell_tips(model) if model is not None else []
-    return [tip for tip in found if tip]
+        tips += cell_tips(model) if model is not None else []
+    return [tip for tip in tips if tip]
 
 
 def cell_tips(model: QAbstractItemModel) -> list[str]:

@@ -1,4 +1,4 @@
-"""The theme files keep their promises: same tokens, enough contrast, every placeholder known."""
+"""Theme files: same tokens in both, sufficient contrast, and no unknown placeholder."""
 
 import re
 from pathlib import Path
@@ -36,24 +36,24 @@ def installed(qapp: QApplication) -> Theme:
     return Theme.install(qapp, "dark")
 
 
-def test_both_themes_name_the_same_tokens() -> None:
+def test_both_themes_define_the_same_tokens() -> None:
     assert set(load_tokens("dark").colors) == set(load_tokens("light").colors)
 
 
 @pytest.mark.parametrize("word", ["text", "muted", "faint"])
-def test_words_are_readable_on_every_ground(tokens: Tokens, word: str) -> None:
+def test_text_contrast_on_every_background(tokens: Tokens, word: str) -> None:
     poor = {g: contrast(tokens[word], tokens[g]) for g in GROUNDS}
     assert min(poor.values()) >= 4.5, poor
 
 
 @pytest.mark.parametrize("word", SPEAKERS)
-def test_meaning_is_readable_on_grounds_and_on_its_tint(tokens: Tokens, word: str) -> None:
+def test_semantic_colors_contrast_on_backgrounds_and_tints(tokens: Tokens, word: str) -> None:
     grounds = [*GROUNDS, f"{word}-soft"]
     poor = {g: contrast(tokens[word], tokens[g]) for g in grounds}
     assert min(poor.values()) >= 4.5, poor
 
 
-def test_buttons_tints_and_ramp_carry_their_text(tokens: Tokens) -> None:
+def test_contrast_of_text_on_buttons_tints_and_ramp(tokens: Tokens) -> None:
     pairs = [("on-accent", "accent"), ("on-accent", "accent-hover")]
     pairs += [("text", f"advantage-{side}-{n}") for side in ("neg", "pos") for n in (1, 2, 3)]
     pairs += [(f"on-reward-{n}", f"reward-{n}") for n in range(7)]
@@ -61,21 +61,21 @@ def test_buttons_tints_and_ramp_carry_their_text(tokens: Tokens) -> None:
     assert min(poor.values()) >= 4.5, poor
 
 
-def test_marks_and_focus_stand_out(tokens: Tokens) -> None:
+def test_contrast_of_plot_marks_and_focus(tokens: Tokens) -> None:
     marks = [f"plot-{n}" for n in range(1, 9)] + ["focus"]
     poor = {mark: contrast(tokens[mark], tokens["surface"]) for mark in marks}
     assert min(poor.values()) >= 3.0, poor
     assert min(contrast(tokens["focus"], tokens[g]) for g in GROUNDS) >= 3.0
 
 
-def test_a_bad_colour_is_named(tmp_path: Path) -> None:
+def test_invalid_color_is_named_in_error(tmp_path: Path) -> None:
     path = tmp_path / "odd.toml"
     path.write_text('scheme = "dark"\n[ground]\nsurface = "red"\n')
     with pytest.raises(ValueError, match=r"surface is 'red'"):
         parse_tokens(path)
 
 
-def test_reward_ramp_ends_and_middle() -> None:
+def test_reward_ramp_ends_and_middle_token() -> None:
     ramp = [reward_token(r, 0.2, 0.75) for r in (-1.0, 0.2, 0.475, 0.75, 9.0)]
     assert ramp == ["reward-0", "reward-0", "reward-3", "reward-6", "reward-6"]
     assert reward_token(0.5, 0.5, 0.5) == "reward-3"
@@ -96,7 +96,7 @@ def test_every_placeholder_is_a_token(tokens: Tokens) -> None:
             assert name == "scheme" or tokens[name], path
 
 
-def test_no_literal_colour_and_no_stylesheet_outside_the_theme() -> None:
+def test_no_literal_color_or_stylesheet_outside_theme() -> None:
     literal = re.compile(r"#[0-9A-Fa-f]{6}\b|QColor\(\s*\d")
     for path in STUDIO.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -106,7 +106,7 @@ def test_no_literal_colour_and_no_stylesheet_outside_the_theme() -> None:
     assert not re.search(r"#[0-9A-Fa-f]{3,8}\b|rgba?\(", qss)
 
 
-def test_fonts_are_the_shipped_ones(installed: Theme) -> None:
+def test_fonts_are_the_bundled_ones(installed: Theme) -> None:
     for style, family in (("body", SANS), ("mono", MONO)):
         for weight in (400, 500, 600):
             info = QFontInfo(make_font(style, weight))
@@ -115,13 +115,13 @@ def test_fonts_are_the_shipped_ones(installed: Theme) -> None:
     assert (resources_dir() / "fonts" / "OFL-JetBrainsMono.txt").is_file()
 
 
-def test_figures_are_tabular(installed: Theme) -> None:
+def test_digits_have_equal_width(installed: Theme) -> None:
     from studio.widgets.painting.paint import text_width
 
     assert text_width("1111", "body") == text_width("8888", "body")
 
 
-def test_switching_repaints_and_says_so(installed: Theme, qtbot) -> None:
+def test_theme_switch_repaints_and_emits_changed(installed: Theme, qtbot) -> None:
     label = QLabel("x")
     qtbot.addWidget(label)
     label.show()

@@ -1,4 +1,4 @@
-"""Widget tests run in the dark theme, without motion."""
+"""Widget tests: dark theme, reduced motion."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from studio.theme.theme import Theme
 
 @pytest.fixture(autouse=True)
 def themed(qapp: QApplication) -> Iterator[Theme]:
-    found = Theme.install(qapp, "dark")
-    found.reduced_motion = True
-    yield found
-    found.set_mode("dark")
+    theme = Theme.install(qapp, "dark")
+    theme.reduced_motion = True
+    yield theme
+    theme.set_mode("dark")

@@ -1,4 +1,4 @@
-"""Box layouts hold their parts in order, with gaps, stretch, margins and spacing."""
+"""Box layouts: order, gaps, stretch, margins and spacing."""
 
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
@@ -6,7 +6,7 @@ from pytestqt.qtbot import QtBot
 from studio.widgets.layouts import STRETCH, hbox, vbox
 
 
-def test_parts_stand_in_order_with_their_stretch(qtbot: QtBot) -> None:
+def test_items_are_in_order_with_their_stretch(qtbot: QtBot) -> None:
     host, first, second = QWidget(), QLabel("a"), QLabel("b")
     qtbot.addWidget(host)
     inner = vbox(second)
@@ -21,7 +21,7 @@ def test_parts_stand_in_order_with_their_stretch(qtbot: QtBot) -> None:
     assert box.spacing() == 5
 
 
-def test_margins_are_zero_unless_they_are_given(qtbot: QtBot) -> None:
+def test_margins_are_zero_by_default(qtbot: QtBot) -> None:
     host = QWidget()
     qtbot.addWidget(host)
     box = vbox(QLabel("a"), parent=host)

@@ -1,4 +1,4 @@
-"""Every widget constructs, shows, tells a screen reader its name, and works from the keyboard."""
+"""Widgets construct, draw, have accessible names and work from the keyboard."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ Key = Qt.Key
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES.keys())
-def test_every_page_of_the_gallery_draws_in_both_themes(
+def test_gallery_page_draws_in_both_themes_with_accessible_names(
     page: Callable[[], QWidget], qtbot: QtBot, themed: Theme
 ) -> None:
     window = page()
@@ -56,7 +56,7 @@ def test_every_page_of_the_gallery_draws_in_both_themes(
     assert not nameless
 
 
-def test_segmented_walks_with_arrows(qtbot: QtBot) -> None:
+def test_segmented_control_moves_with_arrow_keys(qtbot: QtBot) -> None:
     switch = Segmented(["Step", "Time", "Tokens", "Cost"], "x axis")
     qtbot.addWidget(switch)
     chosen: list[int] = []
@@ -87,7 +87,7 @@ def strip(qtbot: QtBot) -> StepStrip:
     return widget
 
 
-def test_strip_walks_and_opens(strip: StepStrip, qtbot: QtBot) -> None:
+def test_strip_selects_and_opens_steps_by_keyboard(strip: StepStrip, qtbot: QtBot) -> None:
     chosen: list[int] = []
     opened: list[int] = []
     strip.step_chosen.connect(chosen.append)
@@ -106,7 +106,7 @@ def test_strip_walks_and_opens(strip: StepStrip, qtbot: QtBot) -> None:
     assert "step 10, running" in strip.accessibleName()
 
 
-def test_strip_with_nothing_takes_keys(qtbot: QtBot) -> None:
+def test_empty_strip_ignores_keys(qtbot: QtBot) -> None:
     strip = StepStrip()
     qtbot.addWidget(strip)
     for key in (Key.Key_Left, Key.Key_Right, Key.Key_Home, Key.Key_End, Key.Key_Return):
@@ -117,7 +117,7 @@ def test_strip_with_nothing_takes_keys(qtbot: QtBot) -> None:
 @pytest.mark.parametrize(
     ("count", "width"), [(1, 900), (46, 900), (120, 1200), (2000, 900), (7, 30)]
 )
-def test_cells_cover_every_step_once_and_are_never_thin(count: int, width: int) -> None:
+def test_cells_cover_every_step_once_with_minimum_width(count: int, width: int) -> None:
     slots = lay_out(count, width)
     covered = [n for slot in slots for n in range(slot.first, slot.last + 1)]
     assert covered == list(range(count))
@@ -125,14 +125,14 @@ def test_cells_cover_every_step_once_and_are_never_thin(count: int, width: int) 
     assert slots[-1].x + slots[-1].width <= width + 1
 
 
-def test_merged_cells_keep_what_needs_the_eye() -> None:
+def test_merged_cell_keeps_conspicuous_state() -> None:
     done = [StepCell(0, "done", 0.2), StepCell(1, "done", 0.4)]
     assert merged_cell(done).reward == pytest.approx(0.3)
     assert merged_cell([*done, StepCell(2, "stopped")]).state == "stopped"
     assert merged_cell([StepCell(0, "skipped", 0.5), StepCell(1, "planned")]).state == "skipped"
 
 
-def test_dots_above_and_below_the_mean_and_without_signal() -> None:
+def test_dots_show_rewards_above_below_mean_and_unscored() -> None:
     dots = place_dots([0.1, 0.9, None], 60)
     assert [d.token for d in dots] == ["plot-5", "plot-1", "warn"]
     assert dots[2].hollow
@@ -142,7 +142,7 @@ def test_dots_above_and_below_the_mean_and_without_signal() -> None:
     assert place_dots([], 60) == []
 
 
-def test_buttons_press_by_key_and_not_while_busy(qtbot: QtBot) -> None:
+def test_button_is_pressed_by_key_unless_busy(qtbot: QtBot) -> None:
     button = Button("Train", "primary", price="\u2248 $4.80")
     qtbot.addWidget(button)
     pressed: list[int] = []
@@ -166,7 +166,7 @@ def test_buttons_press_by_key_and_not_while_busy(qtbot: QtBot) -> None:
         ("finished", "train_more_requested"),
     ],
 )
-def test_train_says_what_a_press_means(state: str, signal: str, qtbot: QtBot) -> None:
+def test_train_button_emits_signal_of_its_state(state: str, signal: str, qtbot: QtBot) -> None:
     train = TrainButton()
     qtbot.addWidget(train)
     train.set_state(state)
@@ -174,7 +174,7 @@ def test_train_says_what_a_press_means(state: str, signal: str, qtbot: QtBot) ->
         qtbot.mouseClick(train, Qt.MouseButton.LeftButton)
 
 
-def test_who_waits_in_the_queue_can_be_taken_out_of_it(qtbot: QtBot) -> None:
+def test_queued_run_can_be_cancelled_from_menu(qtbot: QtBot) -> None:
     train = TrainButton()
     qtbot.addWidget(train)
     train.set_state("queued", 0, 5)
@@ -189,7 +189,7 @@ def test_who_waits_in_the_queue_can_be_taken_out_of_it(qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: not train.findChildren(QMenu))
 
 
-def test_over_budget_cannot_be_pressed(qtbot: QtBot) -> None:
+def test_button_over_budget_cannot_be_pressed(qtbot: QtBot) -> None:
     button = PriceButton()
     qtbot.addWidget(button)
     pressed: list[int] = []
@@ -202,7 +202,7 @@ def test_over_budget_cannot_be_pressed(qtbot: QtBot) -> None:
     assert pressed
 
 
-def test_a_line_of_chips_never_asks_for_room(qtbot: QtBot) -> None:
+def test_chip_line_hides_chips_without_widening(qtbot: QtBot) -> None:
     line = ChipLine()
     qtbot.addWidget(line)
     chips = [Chip(words) for words in ("groups 4", "base url http://127.0.0.1", "steps 9")]
@@ -227,21 +227,21 @@ def test_filter_chip_toggles_and_is_removed_by_key(qtbot: QtBot) -> None:
         Chip("x", "pink")
 
 
-def test_sidebar_is_disabled_without_a_project(qtbot: QtBot) -> None:
+def test_sidebar_rows_are_disabled_without_project(qtbot: QtBot) -> None:
     side = Sidebar()
     qtbot.addWidget(side)
     assert not side._rows["run"].isEnabled()
     side.set_project("inbox-scout")
     side.set_fact("judge", "\u03c4 0.71")
     assert side._rows["judge"].accessibleName() == "Judge, \u03c4 0.71"
-    with qtbot.waitSignal(side.place_chosen, timeout=500) as seen:
+    with qtbot.waitSignal(side.place_chosen, timeout=500) as signal:
         qtbot.keyClick(side._rows["run"], Key.Key_Return)
-    assert seen.args == ["run"]
+    assert signal.args == ["run"]
     side.set_folded(True)
     assert side.width() == 56
 
 
-def test_keyboard_focus_shows_one_ring_and_the_mouse_none(qtbot: QtBot) -> None:
+def test_focus_ring_is_shown_for_keyboard_focus_only(qtbot: QtBot) -> None:
     window = QWidget()
     qtbot.addWidget(window)
     window.resize(300, 100)
@@ -261,50 +261,50 @@ def test_keyboard_focus_shows_one_ring_and_the_mouse_none(qtbot: QtBot) -> None:
     assert rings[0].isHidden()
 
 
-def test_links_in_a_phrase_are_reached_by_key(qtbot: QtBot) -> None:
+def test_links_in_phrase_are_reached_by_keyboard(qtbot: QtBot) -> None:
     phrase = Phrase([Span("a "), Span("one", link="1"), Span(" b "), Span("two", link="2")])
     qtbot.addWidget(phrase)
     phrase.show()
     phrase.setFocus(Qt.FocusReason.TabFocusReason)
-    got: list[str] = []
-    phrase.link_activated.connect(got.append)
+    links: list[str] = []
+    phrase.link_activated.connect(links.append)
     qtbot.keyClick(phrase, Key.Key_Return)
     qtbot.keyClick(phrase, Key.Key_Right)
     qtbot.keyClick(phrase, Key.Key_Return)
-    assert got == ["1", "2"]
+    assert links == ["1", "2"]
 
 
-def test_text_is_never_markup(qtbot: QtBot) -> None:
+def test_text_label_uses_plain_text(qtbot: QtBot) -> None:
     label = Text("<b>bold</b>")
     qtbot.addWidget(label)
     assert label.textFormat() == Qt.TextFormat.PlainText
 
 
-def test_form_fields_tell_only_what_a_person_did(qtbot: QtBot) -> None:
+def test_form_fields_emit_user_edits_only(qtbot: QtBot) -> None:
     spin, number, choice = (
         SpinField("Steps"),
         NumberField("Rate", 0, 1),
         ChoiceField("Loss", [("a", "A"), ("b", "B")]),
     )
-    told: list[tuple[str, object]] = []
+    edits: list[tuple[str, object]] = []
     for key, field in (("spin", spin), ("number", number), ("choice", choice)):
         row = FormRow(key, key, field, help="<i>help</i>")
         qtbot.addWidget(row)
-        row.edited.connect(lambda name, value: told.append((name, value)))
+        row.edited.connect(lambda name, value: edits.append((name, value)))
         assert "<i>" not in row.toolTip()
     spin.set_value(120)
     number.set_value(2e-5)
     choice.set_value("b")
-    assert told == []
+    assert edits == []
     assert (spin.value(), number.value(), choice.value()) == (120, 2e-5, "b")
     qtbot.keyClick(spin.editor, Key.Key_Up)
     number.editor.selectAll()  # type: ignore[attr-defined]
     qtbot.keyClicks(number.editor, "x")
-    assert told == [("spin", 121), ("number", None)]
+    assert edits == [("spin", 121), ("number", None)]
     assert number.problem() == "Not a number"
 
 
-def test_the_ring_outlives_what_it_stood_around(qtbot: QtBot) -> None:
+def test_focus_ring_survives_deletion_of_its_widget(qtbot: QtBot) -> None:
     host = QWidget()
     qtbot.addWidget(host)
     first, second = Button("One", parent=host), Button("Two", parent=host)
@@ -317,7 +317,7 @@ def test_the_ring_outlives_what_it_stood_around(qtbot: QtBot) -> None:
     assert ring.geometry().center() == second.geometry().center()
 
 
-def test_a_sheet_gives_the_focus_back(qtbot: QtBot) -> None:
+def test_closed_sheet_returns_focus(qtbot: QtBot) -> None:
     host = QWidget()
     qtbot.addWidget(host)
     host.resize(900, 500)
@@ -334,7 +334,7 @@ def test_a_sheet_gives_the_focus_back(qtbot: QtBot) -> None:
     assert host.focusWidget() is button
 
 
-def test_a_toast_undoes(qtbot: QtBot) -> None:
+def test_toast_has_undo(qtbot: QtBot) -> None:
     host = QWidget()
     qtbot.addWidget(host)
     host.resize(900, 500)
@@ -349,14 +349,14 @@ def test_a_toast_undoes(qtbot: QtBot) -> None:
 
 @pytest.mark.parametrize("x", [5, 400, 795])
 @pytest.mark.parametrize("y", [5, 300, 595])
-def test_a_tip_stays_inside_and_never_covers_its_point(x: int, y: int) -> None:
+def test_tooltip_stays_inside_and_beside_its_point(x: int, y: int) -> None:
     room, size = QRect(0, 0, 800, 600), QSize(180, 80)
     corner = place_beside(QPoint(x, y), size, room)
     assert room.contains(QRect(corner, size))
     assert not QRect(corner, size).contains(QPoint(x, y))
 
 
-def test_a_choice_that_does_not_fit_is_shortened(qtbot: QtBot) -> None:
+def test_long_choice_is_elided(qtbot: QtBot) -> None:
     field = ChoiceField("Model", [("m", "SmolLM2 135M Instruct · 134.5M parameters")], width_px=160)
     qtbot.addWidget(field)
     field.show()

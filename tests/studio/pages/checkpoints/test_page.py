@@ -1,4 +1,4 @@
-"""The Checkpoints page over the fake engine: choosing, evaluating, talking, voting, keeping."""
+"""Checkpoints page over the fake engine: selection, evaluation, arena, export, branching."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from tests.studio.screenshots.pages import open_project, studio_on
 
 
 @pytest.fixture
-def kept(engine: FakeEngine) -> FakeEngine:
+def with_checkpoints(engine: FakeEngine) -> FakeEngine:
     train = TrainConfig(steps=8, groups=2, group_size=4, validate_every=2, checkpoint_every=2)
     simulation = Simulation(train=train, seed=12)
     simulation.begin()
@@ -35,7 +35,9 @@ def kept(engine: FakeEngine) -> FakeEngine:
 
 
 @asynccontextmanager
-async def looking(engine: FakeEngine, app: QApplication, folder: Path) -> AsyncIterator[Any]:
+async def checkpoints_page(
+    engine: FakeEngine, app: QApplication, folder: Path
+) -> AsyncIterator[Any]:
     async with studio_on(engine, app, folder) as studio:
         await open_project(studio, engine, "inbox-scout")
         studio.window.resize(1440, 900)
@@ -46,29 +48,29 @@ async def looking(engine: FakeEngine, app: QApplication, folder: Path) -> AsyncI
         yield page
 
 
-def names(page: Any) -> list[str]:
+def selected_names(page: Any) -> list[str]:
     return [one.words for one in page._model.chosen()]
 
 
-def test_base_and_best_are_chosen_first_and_space_changes_that(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_base_and_best_are_selected_first_and_space_toggles(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with looking(kept, qapp, tmp_path) as page:
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
             best = max((r for r in page._model.rows if r.kept), key=lambda r: r.validation.mean)
-            assert names(page) == ["base", best.words]
+            assert selected_names(page) == ["base", best.words]
             assert "best" in best.marks
             table = page._list.table
             table.setFocus()
             table.selectRow(0)
             for _ in range(len(page._model.rows)):
                 row = table.currentIndex().row()
-                if page._model.rows[row].words not in names(page):
+                if page._model.rows[row].words not in selected_names(page):
                     QTest.keyClick(table, Qt.Key.Key_Space)
                 QTest.keyClick(table, Qt.Key.Key_Down)
-            assert len(names(page)) == len(page._model.rows)
+            assert len(selected_names(page)) == len(page._model.rows)
             page._model.make_baseline(0)
-            assert names(page)[0] == page._model.rows[0].words
+            assert selected_names(page)[0] == page._model.rows[0].words
             assert [s.name for s in page._arena._talk.sides] == [
                 one.name for one in page._model.chosen()
             ]
@@ -76,11 +78,11 @@ def test_base_and_best_are_chosen_first_and_space_changes_that(
     run(job())
 
 
-def test_an_evaluation_says_better_only_where_it_is(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_evaluation_marks_only_significant_differences(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with looking(kept, qapp, tmp_path) as page:
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
             shown = [line.words() for line in page._compare._lines]
             assert "measured during training" in shown[0]
             QTest.mouseClick(page._evaluate, Qt.MouseButton.LeftButton)
@@ -97,16 +99,16 @@ def test_an_evaluation_says_better_only_where_it_is(
     run(job())
 
 
-def test_a_talk_is_streamed_and_a_blind_vote_is_a_label(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_arena_streams_answers_and_blind_vote_is_stored_as_label(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with looking(kept, qapp, tmp_path) as page:
-            arena, given = page._arena, []
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
+            arena, labels = page._arena, []
 
             async def add_label(run_id: str, label: Any) -> None:
-                given.append((run_id, label))
-                kept.kept.votes += 1
+                labels.append((run_id, label))
+                with_checkpoints.checkpoints.votes += 1
 
             page.session.client.add_label = add_label
             arena._blind.setChecked(True)
@@ -119,32 +121,34 @@ def test_a_talk_is_streamed_and_a_blind_vote_is_a_label(
             left, right = (arena._talk.sides[place] for place in arena._talk.order)
             arena.setFocus()
             QTest.keyClick(arena, Qt.Key.Key_Right)
-            await until(lambda: bool(given) and arena._tally.votes == 1)
-            run_id, label = given[0]
+            await until(lambda: bool(labels) and arena._tally.votes == 1)
+            run_id, label = labels[0]
             assert run_id == "01JD5ARENA"
             assert label.words[0].order == ((right.attempt.id,), (left.attempt.id,))
-            assert arena._columns[0]._name.words() in ("base", names(page)[1])
+            assert arena._columns[0]._name.words() in ("base", selected_names(page)[1])
             assert not arena._left.isEnabled()
-            asked = kept.kept.asked[0]
+            asked = with_checkpoints.checkpoints.asked[0]
             assert asked.chats[0][-1]["content"] == "Until when?"
             QTest.keyClicks(arena._ask, "And then?")
             QTest.keyClick(arena._ask, Qt.Key.Key_Return)
-            await until(lambda: len(kept.kept.asked) == 2)
-            assert len(kept.kept.asked[1].chats[0]) == 3, "each goes on from its own answer"
+            await until(lambda: len(with_checkpoints.checkpoints.asked) == 2)
+            assert len(with_checkpoints.checkpoints.asked[1].chats[0]) == 3, (
+                "each chat continues from its own answer"
+            )
             await until(lambda: not arena._talk.asking)
 
     run(job())
 
 
-def test_the_judge_speaks_beside_the_answers(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_arena_shows_judge_verdicts_beside_answers(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with looking(kept, qapp, tmp_path) as page:
-            arena, client, asked = page._arena, page.session.client, []
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
+            arena, client, judged = page._arena, page.session.client, []
 
             async def try_judge(run_id: str, request: Any) -> AsyncIterator[Any]:
-                asked.append((run_id, request.places))
+                judged.append((run_id, request.places))
                 return
                 yield
 
@@ -166,7 +170,7 @@ def test_the_judge_speaks_beside_the_answers(
             await until(lambda: arena._judge.isEnabled())
             QTest.mouseClick(arena._judge, Qt.MouseButton.LeftButton)
             await until(lambda: arena._columns[1]._verdict.words() == "0.90  Right.")
-            assert asked == [("01JD5ARENA", [("validation", 1, 0)])]
+            assert judged == [("01JD5ARENA", [("validation", 1, 0)])]
             arena._ask.setText("And then?")
             arena._put()
             await until(lambda: arena._judge.isEnabled())
@@ -175,11 +179,11 @@ def test_the_judge_speaks_beside_the_answers(
     run(job())
 
 
-def test_pinning_and_deleting(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_checkpoints_can_be_pinned_and_deleted(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with looking(kept, qapp, tmp_path) as page:
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
             page._pin(2, True)
             await until(
                 lambda: any(
@@ -193,11 +197,11 @@ def test_pinning_and_deleting(
     run(job())
 
 
-def test_an_export_that_differs_is_not_kept_unless_somebody_insists(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_export_that_differs_needs_force(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with looking(kept, qapp, tmp_path) as page:
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
             page._list.table.setFocus()
             page._list.table.selectRow(0)
             QTest.keyClick(page._list.table, Qt.Key.Key_Return)
@@ -206,7 +210,7 @@ def test_an_export_that_differs_is_not_kept_unless_somebody_insists(
             assert sheet._go.words() == "Export merged"
             sheet._choose("gguf")
             sheet._dtype.set_value("q8_0")
-            kept.kept.verdict = "differs"
+            with_checkpoints.checkpoints.verdict = "differs"
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
             await until(lambda: sheet._go.words() == "Export despite differences")
             assert sheet._proof._chip.words() == "differs"
@@ -214,38 +218,44 @@ def test_an_export_that_differs_is_not_kept_unless_somebody_insists(
             assert not sheet._commands.isVisible()
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
             await until(lambda: sheet._go.words() == "Open the folder")
-            asked = [(one.format, one.dtype, one.force) for one in kept.kept.exports]
+            asked = [
+                (one.format, one.dtype, one.force) for one in with_checkpoints.checkpoints.exports
+            ]
             assert asked == [("gguf", "q8_0", False), ("gguf", "q8_0", True)]
 
     run(job())
 
 
-def test_a_stopped_export_can_be_made_again(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_cancelled_export_can_be_repeated(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with looking(kept, qapp, tmp_path) as page:
-            kept.kept.export_s = 20.0
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
+            with_checkpoints.checkpoints.export_s = 20.0
             page._list.want_export(0)
             sheet = page._export
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
-            await until(lambda: sheet._cancel.words() == "Stop" and bool(kept.kept.exports))
+            await until(
+                lambda: (
+                    sheet._cancel.words() == "Stop" and bool(with_checkpoints.checkpoints.exports)
+                )
+            )
             QTest.mouseClick(sheet._cancel, Qt.MouseButton.LeftButton)
             assert "Partial files were deleted" in sheet._words.words()
             assert sheet._go.isEnabled()
-            kept.kept.export_s = 0.0
+            with_checkpoints.checkpoints.export_s = 0.0
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
             await until(lambda: sheet._go.words() == "Open the folder")
 
     run(job())
 
 
-def test_the_branch_sheet_asks_for_what_it_shows(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_branch_sheet_command_matches_its_request(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with studio_on(kept, qapp, tmp_path) as studio:
-            await open_project(studio, kept, "inbox-scout")
+        async with studio_on(with_checkpoints, qapp, tmp_path) as studio:
+            await open_project(studio, with_checkpoints, "inbox-scout")
             studio.window.show_page("run")
             await until(lambda: studio.actions.holds("branchable"))
             page: Any = studio.pages["run"]
@@ -261,8 +271,8 @@ def test_the_branch_sheet_asks_for_what_it_shows(
                 "--from amber-kestrel@4 --set train.steps=12 --set train.lr=5e-05"
             )
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
-            await until(lambda: bool(kept.started))
-            asked = kept.started[0]
+            await until(lambda: bool(with_checkpoints.started))
+            asked = with_checkpoints.started[0]
             assert (asked.origin, asked.replay) == ("amber-kestrel@4", False)
             assert asked.overrides == {"train.steps": 12, "train.lr": 5e-5}
             studio.actions.trigger("run.branch")
@@ -275,7 +285,7 @@ def test_the_branch_sheet_asks_for_what_it_shows(
 
 
 async def another_run(engine: FakeEngine, page: Any) -> str:
-    """Of the same project, begun meanwhile."""
+    """Start another run of the same project."""
     simulation = Simulation("01JD5MQUIETHERON0000000000", "quiet-heron")
     simulation.begin()
     name = engine.add_run(simulation.made).id
@@ -284,20 +294,20 @@ async def another_run(engine: FakeEngine, page: Any) -> str:
     return name
 
 
-def test_the_checkpoint_that_is_deleted_is_of_the_run_that_was_asked_about(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_deletion_applies_to_run_selected_when_dialog_opened(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with looking(kept, qapp, tmp_path) as page:
-            other = await another_run(kept, page)
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
+            other = await another_run(with_checkpoints, page)
             run_id, deleted = page._run.run_id, []
             delete = page.session.client.delete_checkpoint
 
-            async def noted(of: str, step: int) -> None:
+            async def record(of: str, step: int) -> None:
                 deleted.append((of, step))
                 await delete(of, step)
 
-            page.session.client.delete_checkpoint = noted
+            page.session.client.delete_checkpoint = record
             page._delete(4)
             await until(QApplication.activeModalWidget)
             page.session.select_run(other)
@@ -309,12 +319,12 @@ def test_the_checkpoint_that_is_deleted_is_of_the_run_that_was_asked_about(
     run(job())
 
 
-def test_checkpoints_that_are_told_late_are_not_shown_under_another_run(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_late_checkpoints_are_not_shown_under_another_run(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with looking(kept, qapp, tmp_path) as page:
-            other = await another_run(kept, page)
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
+            other = await another_run(with_checkpoints, page)
             held = hold(page, "checkpoints")
             page._look_again()
             await held.asked.wait()
@@ -329,13 +339,13 @@ def test_checkpoints_that_are_told_late_are_not_shown_under_another_run(
 
 
 @pytest.mark.parametrize("how", ["new chat", "blind"])
-def test_a_fresh_talk_hears_nothing_of_the_one_before(
-    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, how: str
+def test_new_chat_ignores_answers_of_previous_chat(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, how: str
 ) -> None:
     async def job() -> None:
-        async with looking(kept, qapp, tmp_path) as page:
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
             arena = page._arena
-            kept.kept.go_on.clear()
+            with_checkpoints.checkpoints.go_on.clear()
             arena._ask.setText("Until when?")
             arena._put()
             await until(lambda: arena._talk.sides[0].text)
@@ -344,7 +354,7 @@ def test_a_fresh_talk_hears_nothing_of_the_one_before(
                 arena._blind.setChecked(True)
             else:
                 QTest.mouseClick(arena._anew, Qt.MouseButton.LeftButton)
-            kept.kept.go_on.set()
+            with_checkpoints.checkpoints.go_on.set()
             await asyncio.wait([asking])
             assert not any(side.shown or side.attempt for side in arena._talk.sides)
             assert not arena._talk.can_vote

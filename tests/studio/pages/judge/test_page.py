@@ -1,4 +1,4 @@
-"""The Judge page over the fake engine: editing, pricing, trying, grading."""
+"""Judge page over the fake engine: editing, pricing, trials, grading."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ def lab(engine: FakeEngine) -> FakeEngine:
 
 
 @asynccontextmanager
-async def judging(engine: FakeEngine, app: QApplication, folder: Path) -> AsyncIterator[Any]:
+async def judge_page(engine: FakeEngine, app: QApplication, folder: Path) -> AsyncIterator[Any]:
     async with studio_on(engine, app, folder) as studio:
         await open_project(studio, engine, "inbox-scout")
         studio.window.resize(1440, 900)
@@ -50,11 +50,11 @@ def price(page: Any) -> str:
     return str(page.choice.price.accessibleName())
 
 
-def test_the_price_is_on_the_button_and_a_trial_shows_what_changes(
+def test_button_shows_price_and_trial_shows_changes(
     lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with judging(lab, qapp, tmp_path) as page:
+        async with judge_page(lab, qapp, tmp_path) as page:
             await until(lambda: "6 calls" in price(page))
             assert "Re-judge 6 groups" in price(page)
             assert "$0.04" in price(page)
@@ -74,12 +74,12 @@ def test_the_price_is_on_the_button_and_a_trial_shows_what_changes(
     run(job())
 
 
-def test_a_trial_can_be_cancelled_and_says_how_far_it_is(
+def test_trial_shows_progress_and_can_be_cancelled(
     lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
         lab.trials.pause_s = 0.2
-        async with judging(lab, qapp, tmp_path) as page:
+        async with judge_page(lab, qapp, tmp_path) as page:
             await until(lambda: "6 calls" in price(page))
             page.choice.price.pressed.emit()
             await until(lambda: "Judging 1 of 6" in price(page))
@@ -90,11 +90,11 @@ def test_a_trial_can_be_cancelled_and_says_how_far_it_is(
     run(job())
 
 
-def test_editing_makes_versions_and_shows_what_changed(
+def test_edits_create_versions_and_show_changes(
     lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with judging(lab, qapp, tmp_path) as page:
+        async with judge_page(lab, qapp, tmp_path) as page:
             editor = page.editor
             assert not editor.dirty
             before = editor.source
@@ -106,7 +106,7 @@ def test_editing_makes_versions_and_shows_what_changed(
             editor._turn("changes")
             assert "+ Shorter is better." in editor._read.toPlainText()
             editor._turn("changes")
-            editor._move(0, 0.5)  # a boundary dragged
+            editor._move(0, 0.5)  # as when a boundary is dragged
             parts = rubric.parts_of(editor.source)
             assert parts is not None
             assert rubric.shares(parts)[0] == pytest.approx(0.5)
@@ -121,23 +121,23 @@ def test_editing_makes_versions_and_shows_what_changed(
     run(job())
 
 
-def test_a_refused_rubric_is_said_and_kept(
+def test_rejected_rubric_is_reported_and_stays_unsaved(
     lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with judging(lab, qapp, tmp_path) as page:
-            told: list[Problem] = []
-            page.session.problem_raised.connect(told.append)
+        async with judge_page(lab, qapp, tmp_path) as page:
+            problems: list[Problem] = []
+            page.session.problem_raised.connect(problems.append)
             lab.refuse["/rubric"] = Problem(code="rubric.wrong", message="It cannot be used.")
             page.editor.text.insertPlainText("x")
             page.editor.save()
-            await until(lambda: told)
+            await until(lambda: problems)
             assert page.editor.dirty
 
     run(job())
 
 
-def test_an_unsaved_rubric_stays_with_its_project(
+def test_unsaved_rubric_stays_with_its_project(
     lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -145,24 +145,24 @@ def test_an_unsaved_rubric_stays_with_its_project(
         async with studio_on(lab, qapp, tmp_path) as studio:
             page: Any = studio.pages["judge"]
 
-            async def turn_to(name: str) -> None:
+            async def open_judge(name: str) -> None:
                 studio.window.show_page("home")
                 await open_project(studio, lab, name)
                 studio.window.show_page("judge")
                 await until(lambda: page.editor.isEnabled() and page._view is not None)
                 await until(lambda: not page.tasks.busy("rubric"))
 
-            await turn_to("inbox-scout")
+            await open_judge("inbox-scout")
             stored = page.editor.source
             page.editor.text.insertPlainText("Mine. ")
             mine = page.editor.source
-            await turn_to("second")
+            await open_judge("second")
             assert page.editor.source == stored
             page.editor.text.undo()
-            assert page.editor.source == stored, "an undo brings no other project's back"
+            assert page.editor.source == stored, "undo does not restore another project's text"
             page.save()
             assert not page.tasks.busy("save")
-            await turn_to("inbox-scout")
+            await open_judge("inbox-scout")
             assert page.editor.source == mine
             assert page.editor.dirty
             page.editor.discard()
@@ -171,11 +171,11 @@ def test_an_unsaved_rubric_stays_with_its_project(
     run(job())
 
 
-def test_trust_is_shown_with_its_evidence(
+def test_agreement_is_shown_with_evidence(
     lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with judging(lab, qapp, tmp_path) as page:
+        async with judge_page(lab, qapp, tmp_path) as page:
             card = page.agreement
             await until(lambda: card._figure.words() == "0.71")
             assert "0.62 to 0.79" in card._under.words()
@@ -192,7 +192,7 @@ def test_trust_is_shown_with_its_evidence(
     run(job())
 
 
-def test_a_living_run_can_take_the_saved_rubric(
+def test_saved_rubric_can_be_used_in_active_run(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     train = TrainConfig(steps=8, groups=3, group_size=4, validate_every=8)
@@ -211,7 +211,7 @@ def test_a_living_run_can_take_the_saved_rubric(
             await until(lambda: use.isVisible())
             assert use.words() == "Use from step 2"
             page.editor.text.insertPlainText("x")
-            assert not use.isVisible(), "what is not saved cannot be used"
+            assert not use.isVisible(), "an unsaved rubric cannot be used"
             page.editor.discard()
             use.click()
             await until(lambda: any(c.action == "use_rubric" for c in engine.commands))
@@ -221,7 +221,7 @@ def test_a_living_run_can_take_the_saved_rubric(
     run(job())
 
 
-def test_without_a_judge_or_a_run_the_page_says_what_comes_first(
+def test_page_without_judge_or_run_shows_first_steps(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
@@ -244,7 +244,7 @@ def test_without_a_judge_or_a_run_the_page_says_what_comes_first(
 
 
 @pytest.mark.parametrize("file", [file for file, _ in presets()])
-def test_every_preset_reads(file: str) -> None:
+def test_every_preset_is_a_valid_rubric(file: str) -> None:
     from engine.judge.prompting.rubric import parse_rubric
 
     assert parse_rubric(text_of(file)).text
@@ -252,18 +252,18 @@ def test_every_preset_reads(file: str) -> None:
 
 
 def another_run(engine: FakeEngine) -> str:
-    """Of the same project, with nothing stored yet."""
+    """Add another run of the same project, without stored groups."""
     simulation = Simulation("01JD5MQUIETHERON0000000000", "quiet-heron")
     simulation.begin()
     return engine.add_run(simulation.made).id
 
 
-def test_a_trial_ends_where_another_run_is_chosen(
+def test_trial_ends_when_another_run_is_selected(
     lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
         other = another_run(lab)
-        async with judging(lab, qapp, tmp_path) as page:
+        async with judge_page(lab, qapp, tmp_path) as page:
             await until(lambda: "6 calls" in price(page))
             lab.trials.go_on.clear()
             page.choice.price.pressed.emit()
@@ -278,12 +278,12 @@ def test_a_trial_ends_where_another_run_is_chosen(
     run(job())
 
 
-def test_a_group_to_grade_is_of_the_run_that_is_looked_at(
+def test_late_group_to_grade_is_not_opened_under_another_run(
     lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
         other = another_run(lab)
-        async with judging(lab, qapp, tmp_path) as page:
+        async with judge_page(lab, qapp, tmp_path) as page:
             opened: list[object] = []
             page.grading_wanted.connect(lambda *place: opened.append(place))
             held = hold(page, "groups")
@@ -298,12 +298,12 @@ def test_a_group_to_grade_is_of_the_run_that_is_looked_at(
     run(job())
 
 
-def test_a_rubric_that_is_saved_late_is_not_shown_as_that_of_another_project(
+def test_late_save_of_rubric_is_not_shown_in_another_project(
     lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
         lab.add_project("tiles")
-        async with judging(lab, qapp, tmp_path) as page:
+        async with judge_page(lab, qapp, tmp_path) as page:
             page.editor.text.set_text("# Tiles are merged, not pushed around")
             held = hold(page, "save_rubric")
             page.save()

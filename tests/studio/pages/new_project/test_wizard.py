@@ -1,4 +1,4 @@
-"""A project from a description in the window: written, changed, stopped, gone on with, made."""
+"""New project wizard: drafts are written, edited, cancelled, resumed and turned into a project."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ SPENT = Problem(code="authoring.budget", message="The budget is spent.", hint="R
 
 
 def fill(sheet: Any, name: str = "shop", count: int = 60) -> None:
-    """Step 1, by a person."""
+    """Fill in step 1 like a person."""
     task = sheet.task
     for field, words in ((task.name, name), (task.description, TASK)):
         field.editor.setFocus()
@@ -31,7 +31,7 @@ def fill(sheet: Any, name: str = "shop", count: int = 60) -> None:
     task.count.set_value(count)
 
 
-def key(widget: QWidget, which: Any, *more: Any) -> None:
+def press_key(widget: QWidget, which: Any, *more: Any) -> None:
     widget.setFocus()
     QTest.keyClick(widget, which, *more)
 
@@ -40,26 +40,32 @@ def rows_of(sheet: Any) -> list[Any]:
     return list(sheet.draft.scenarios.model.rows)
 
 
-async def opened(studio: Any) -> Any:
+async def open_wizard(studio: Any) -> Any:
     studio.actions.trigger("project.describe")
     sheet = studio.describing.sheet
     await until(sheet.is_open)
     return sheet
 
 
-def test_a_paragraph_becomes_a_project_by_keyboard(
+def test_description_becomes_project_by_keyboard(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
-            sheet = await opened(studio)
+            sheet = await open_wizard(studio)
             fill(sheet)
             assert sheet._main.accessibleName() == "Generate, at most $1.00"
-            key(sheet.task.name.editor, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+            press_key(
+                sheet.task.name.editor, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier
+            )
             await until(lambda: sheet.draft.whole and not sheet.writing)
-            asked = engine.authoring.asked[-1]
-            assert asked.folder == str(engine.workspace / "shop")
-            assert (asked.writer.model, asked.count, asked.tools) == ("openai/gpt-5.4", 60, [])
+            request = engine.authoring.asked[-1]
+            assert request.folder == str(engine.workspace / "shop")
+            assert (request.writer.model, request.count, request.tools) == (
+                "openai/gpt-5.4",
+                60,
+                [],
+            )
             assert sheet.draft.system.text() == SYSTEM
             assert sheet.draft.scenarios.words.words() == "48 for training, 12 for validation"
             assert (
@@ -70,33 +76,33 @@ def test_a_paragraph_becomes_a_project_by_keyboard(
             table = sheet.draft.scenarios.table
             first = rows_of(sheet)[0].now.input
             table.selectRow(1)
-            key(table, Qt.Key.Key_S)
-            key(table, Qt.Key.Key_5)
-            key(table, Qt.Key.Key_Space)
+            press_key(table, Qt.Key.Key_S)
+            press_key(table, Qt.Key.Key_5)
+            press_key(table, Qt.Key.Key_Space)
             changed = rows_of(sheet)[1]
             assert (changed.now.split, changed.now.difficulty) == ("validation", 5)
             assert not changed.keep
             table.selectRow(0)
-            key(table, Qt.Key.Key_Delete)
+            press_key(table, Qt.Key.Key_Delete)
             assert first not in [row.now.input for row in rows_of(sheet)]
-            key(table, Qt.Key.Key_A)
+            press_key(table, Qt.Key.Key_A)
             assert not sheet._main.isEnabled()
             assert "no input" in sheet._note.words()
             QTest.keyClicks(sheet.draft.scenarios.whole, "Where is my wheel?")
             assert sheet._main.isEnabled()
 
-            key(table, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-            assert sheet.finish.judge.now() == asked.writer
+            press_key(table, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+            assert sheet.finish.judge.now() == request.writer
             sheet.finish.judge.model.line.setText("openai/o4-mini")
             sheet.finish.learner.line.setText("smollm2-135m-instruct")
-            key(sheet._main, Qt.Key.Key_Return)
+            press_key(sheet._main, Qt.Key.Key_Return)
             await until(lambda: engine.started)
             made = engine.authoring.finished[-1]
             assert (made.judge.model, made.learner) == ("openai/o4-mini", "smollm2-135m-instruct")
             assert len(made.draft.scenarios) == 59
             assert made.draft.scenarios[-1].input == "Where is my wheel?"
-            begun = engine.started[-1]
-            assert (begun.kind, begun.overrides) == (
+            baseline = engine.started[-1]
+            assert (baseline.kind, baseline.overrides) == (
                 "baseline", {"train.validation_attempts": 4},
             )  # fmt: skip
             assert studio.window.page == "setup"
@@ -106,13 +112,13 @@ def test_a_paragraph_becomes_a_project_by_keyboard(
     run(job())
 
 
-def test_stopped_it_goes_on_and_keeps_what_a_person_changed(
+def test_cancelled_draft_resumes_and_keeps_edits(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def job() -> None:
         writer = engine.authoring
         async with studio_on(engine, qapp, tmp_path) as studio:
-            sheet = await opened(studio)
+            sheet = await open_wizard(studio)
             fill(sheet)
             writer.delay_s = 30.0
             writer.paid[str(engine.workspace / "shop")] = 12
@@ -122,18 +128,18 @@ def test_stopped_it_goes_on_and_keeps_what_a_person_changed(
             sheet.draft.system.setPlainText("My own words.")
             sheet.draft.scenarios.model.delete({0})
             sheet.draft.scenarios.model.set_input(0, "Mine")
-            key(sheet._stop, Qt.Key.Key_Return)
+            press_key(sheet._stop, Qt.Key.Key_Return)
             assert PAID in sheet.draft._progress.words()
             assert not sheet.writing
-            assert sheet.isAncestorOf(studio.window.focusWidget()), "nothing behind has the focus"
+            assert sheet.isAncestorOf(studio.window.focusWidget()), "the focus stays in the wizard"
 
             writer.delay_s, writer.problem, writer.stop_after = 0.0, SPENT, 24
-            key(sheet._more, Qt.Key.Key_Return)
+            press_key(sheet._more, Qt.Key.Key_Return)
             await until(lambda: not sheet.writing)
             assert sheet.draft._problem.words() == "The budget is spent. Raise it."
-            assert sheet._main.isEnabled(), "one may go on with what there is"
+            assert sheet._main.isEnabled(), "continuing with fewer scenarios is possible"
             writer.problem = None
-            key(sheet._more, Qt.Key.Key_Return)
+            press_key(sheet._more, Qt.Key.Key_Return)
             await until(lambda: sheet.draft.whole and not sheet.writing)
             assert sheet.draft.system.text() == "My own words."
             assert len(rows_of(sheet)) == 59
@@ -144,17 +150,17 @@ def test_stopped_it_goes_on_and_keeps_what_a_person_changed(
             sheet.task.description.set_value(f"{TASK} Never a date.")
             sheet._press()
             await until(lambda: sheet.draft.whole and not sheet.writing)
-            assert len(rows_of(sheet)) == 60, "another task is another draft"
+            assert len(rows_of(sheet)) == 60, "another description starts another draft"
 
     run(job())
 
 
-def test_a_scenario_is_written_by_hand_while_more_of_them_come(
+def test_scenario_can_be_typed_while_others_arrive(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
-            sheet = await opened(studio)
+            sheet = await open_wizard(studio)
             fill(sheet, count=24)
             engine.authoring.delay_s = 0.0
             sheet._press()
@@ -174,29 +180,29 @@ def test_a_scenario_is_written_by_hand_while_more_of_them_come(
             assert part.whole.isEnabled()
             assert part.whole.text() == "Where is "
             QTest.keyClicks(part.whole, "my wheel?")
-            said = [row.now.input for row in rows_of(sheet)]
-            assert said == [*(one.input for one in whole), "Where is my wheel?"]
+            inputs = [row.now.input for row in rows_of(sheet)]
+            assert inputs == [*(one.input for one in whole), "Where is my wheel?"]
             assert part.table.currentIndex().row() == 24
 
     run(job())
 
 
-def test_closing_it_stops_and_loses_nothing(
+def test_closing_wizard_cancels_writing_and_keeps_draft(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def job() -> None:
         writer = engine.authoring
         async with studio_on(engine, qapp, tmp_path) as studio:
-            sheet = await opened(studio)
+            sheet = await open_wizard(studio)
             fill(sheet)
             writer.delay_s = 30.0
             writer.paid[str(engine.workspace / "shop")] = 12
             sheet._press()
             await until(lambda: len(rows_of(sheet)) == 12)
-            key(sheet, Qt.Key.Key_Escape)
+            press_key(sheet, Qt.Key.Key_Escape)
             assert not sheet.writing
             assert PAID in studio.notifier.words()
-            sheet = await opened(studio)
+            sheet = await open_wizard(studio)
             assert sheet.draft.isVisible()
             assert len(rows_of(sheet)) == 12
 
@@ -214,13 +220,13 @@ def test_closing_it_stops_and_loses_nothing(
     run(job())
 
 
-def test_what_is_wrong_is_said_where_it_is(
+def test_problems_are_shown_at_their_fields(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def job() -> None:
         engine.add_project("taken")
         async with studio_on(engine, qapp, tmp_path) as studio:
-            sheet = await opened(studio)
+            sheet = await open_wizard(studio)
             rows = sheet.task._rows
             sheet._press()
             assert rows["name"].problem() == "Enter a name."
@@ -239,7 +245,7 @@ def test_what_is_wrong_is_said_where_it_is(
             )
             sheet._press()
             await until(lambda: sheet.task._problem.isVisible())
-            assert sheet.task.isVisible(), "nothing is written: the task can be mended"
+            assert sheet.task.isVisible(), "nothing is written: the description can be corrected"
             assert "prices above" in sheet.task._problem.words()
             assert sheet.task.writer._rows["price_in"].problem()
             sheet.task.writer.price_in._line.setText("1.5")
@@ -262,15 +268,15 @@ def test_what_is_wrong_is_said_where_it_is(
     run(job())
 
 
-def test_tasks_are_written_for_the_chosen_tools(
+def test_scenarios_are_written_for_selected_tools(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
-            sheet = await opened(studio)
+            sheet = await open_wizard(studio)
             fill(sheet, "librarian")
             tools = sheet.task.tools
-            key(tools.wanted, Qt.Key.Key_Space)
+            press_key(tools.wanted, Qt.Key.Key_Space)
             sheet._press()
             assert sheet.task._problem.words() == "Add a server, or select an mcp.json."
             tools.bring("bad.json")
@@ -278,22 +284,22 @@ def test_tasks_are_written_for_the_chosen_tools(
             assert "no MCP servers" in tools._problem.words()
             tools.bring("servers.json")
             await until(lambda: tools._packages.known)
-            assert not sheet.task.name.isEnabled(), "its folder is made"
+            assert not sheet.task.name.isEnabled(), "its folder exists"
             sheet._press()
             assert "packages" in sheet.task._problem.words()
-            assert engine.authoring.looks == 0, "nobody is asked without the packages"
+            assert engine.authoring.looks == 0, "no server is contacted without the packages"
 
-            engine.beside.change(AGENT, **at_home("agent"))
+            engine.environments.change(AGENT, **at_home("agent"))
             tools._packages.look()
             await until(lambda: len(tools.servers.offered) == len(LIBRARY))
             row = tools.servers._rows["library"]
             await until(lambda: not row.visibleRegion().isEmpty())
-            key(tools.servers._rows["library"].tools["lend_book"], Qt.Key.Key_Space)
+            press_key(tools.servers._rows["library"].tools["lend_book"], Qt.Key.Key_Space)
             await until(lambda: len(tools.servers.offered) == 3)
             sheet._press()
             await until(lambda: sheet.draft.whole and not sheet.writing)
-            asked = [tool.name for tool in engine.authoring.asked[-1].tools]
-            assert asked == ["find_book", "give_back", "opening_hours"]
+            tool_names = [tool.name for tool in engine.authoring.asked[-1].tools]
+            assert tool_names == ["find_book", "give_back", "opening_hours"]
             sheet._press()
             sheet.finish.measure.setChecked(False)
             sheet._press()

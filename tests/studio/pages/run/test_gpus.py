@@ -1,4 +1,4 @@
-"""Graphics cards on Setup and Run: priced while fields move, mended by one click, watched live."""
+"""GPU memory in Setup and Run: estimated while fields change, fixed by one click, shown live."""
 
 import math
 from pathlib import Path
@@ -34,16 +34,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fix_buttons(cards: CardMemory) -> dict[str, Button]:
-    found = (cards._fixes.itemAt(i).widget() for i in range(cards._fixes.count()))
-    return {button.accessibleName(): button for button in found}
+    widgets = (cards._fixes.itemAt(i).widget() for i in range(cards._fixes.count()))
+    return {button.accessibleName(): button for button in widgets}
 
 
-def test_what_does_not_fit_is_mended_by_one_click(
+def test_suggested_fix_makes_plan_fit_and_can_be_undone(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path, model: Path
 ) -> None:
     async def work() -> None:
         engine.add_project("inbox-scout")
-        engine.homes.cards, engine.homes.model = (card(total=24 * GB, ours=0),), model
+        engine.project_store.cards, engine.project_store.model = (
+            (card(total=24 * GB, ours=0),),
+            model,
+        )
         async with studio_on(engine, qapp, tmp_path) as studio:
             await open_project(studio, engine, "inbox-scout")
             studio.window.show_page("setup")
@@ -67,26 +70,29 @@ def test_what_does_not_fit_is_mended_by_one_click(
     run(work())
 
 
-def test_a_field_that_moves_is_priced_before_it_is_saved(
+def test_unsaved_field_changes_are_forecast(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path, model: Path
 ) -> None:
     async def work() -> None:
         engine.add_project("inbox-scout")
-        engine.homes.cards, engine.homes.model = (card(total=80 * GB, ours=0),), model
+        engine.project_store.cards, engine.project_store.model = (
+            (card(total=80 * GB, ours=0),),
+            model,
+        )
         async with studio_on(engine, qapp, tmp_path) as studio:
             await open_project(studio, engine, "inbox-scout")
             studio.window.show_page("setup")
             setup: Any = studio.pages["setup"]
-            await wait_for(lambda: bool(engine.homes.forecasts))
-            engine.homes.forecasts.clear()
+            await wait_for(lambda: bool(engine.project_store.forecasts))
+            engine.project_store.forecasts.clear()
             field = setup._form._rows["train.batch_tokens"].field
-            engine.delay_s = 0.4  # the file is written later than the price is asked
+            engine.delay_s = 0.4  # the file is written after the forecast request
             for value in (3000, 4000, 5000):
                 field.edited.emit(value)
-            await wait_for(lambda: {"train.batch_tokens": 5000} in engine.homes.forecasts)
-            assert len(engine.homes.forecasts) <= 2  # not one for each move
-            await wait_for(lambda: engine.homes.forecasts[-1] == {})
-            field.edited.emit(1)  # refused
+            await wait_for(lambda: {"train.batch_tokens": 5000} in engine.project_store.forecasts)
+            assert len(engine.project_store.forecasts) <= 2  # not one for each move
+            await wait_for(lambda: engine.project_store.forecasts[-1] == {})
+            field.edited.emit(1)  # rejected
             await wait_for(lambda: bool(setup._form._rows["train.batch_tokens"].problem()))
             assert setup._forecast is not None
             assert setup._edits.under_way() == {}
@@ -95,12 +101,12 @@ def test_a_field_that_moves_is_priced_before_it_is_saved(
 
 
 def backend(engine: FakeEngine, path: str) -> tuple[str, str]:
-    config = engine.homes.projects[path].config
+    config = engine.project_store.projects[path].config
     assert config is not None
     return config.backend.weights, config.backend.trainer
 
 
-def test_stretches_hold_every_byte_of_the_plan(model: Path) -> None:
+def test_grouped_parts_sum_to_plan(model: Path) -> None:
     plan = vram_plan(VLLM, model, [card(ours=0)])
     assert plan is not None
     (only,) = plan.cards
@@ -112,7 +118,7 @@ def test_stretches_hold_every_byte_of_the_plan(model: Path) -> None:
     assert len({group.token for group in GROUPS}) == len(GROUPS)
 
 
-def test_two_cards_and_phases_that_overlap_are_shown(qapp: QApplication, model: Path) -> None:
+def test_two_gpus_and_overlapping_phases_are_shown(qapp: QApplication, model: Path) -> None:
     Theme.install(qapp, mode="dark")
     widget = CardMemory()
     two = vram_plan(VLLM, model, [card(ours=0), card(1, ours=0)])
@@ -130,10 +136,10 @@ def tick(*cards: Any) -> e.ProgressTicked:
     return e.ProgressTicked(step=1, phase="training", done=0, total=1, cards=tuple(cards))
 
 
-def test_the_last_minutes_of_a_card_are_kept_and_of_one_run_only() -> None:
+def test_gpu_history_is_kept_per_run() -> None:
     watch = CardWatch()
     assert watch.take("one", tick(card()))
-    assert not watch.take("one", tick(card()))  # the same look, told twice
+    assert not watch.take("one", tick(card()))  # the same measurement, reported twice
     assert not watch.take("one", None)
     assert watch.take("one", tick(card(ours=12 * GB, used_bytes=None, busy_percent=None)))
     history = watch.cards["GPU-0"]
@@ -144,7 +150,7 @@ def test_the_last_minutes_of_a_card_are_kept_and_of_one_run_only() -> None:
     assert watch.cards == {}
 
 
-def test_the_card_appears_only_where_there_is_one(qapp: QApplication) -> None:
+def test_gpu_card_is_shown_only_for_runs_with_gpu(qapp: QApplication) -> None:
     Theme.install(qapp, mode="dark")
     widget, state = CardsCard(), RunState("r", status="running")
     widget.show_run(state)
@@ -166,7 +172,7 @@ def test_the_card_appears_only_where_there_is_one(qapp: QApplication) -> None:
     widget.deleteLater()
 
 
-def test_others_are_named_as_far_as_they_are_known() -> None:
+def test_other_gpu_processes_are_named_if_known() -> None:
     nameless = CardProcess(pid=9, bytes=6_100_000_000)
     silent = CardProcess(pid=10)
     small = CardProcess(pid=11, bytes=4_000_000, name="Xorg")

@@ -1,4 +1,4 @@
-"""What one more step costs the Run page does not grow with the run: counted, not timed."""
+"""Cost of a step on the Run page does not grow with the run: counted, not timed."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,13 +22,13 @@ SHORT, LONG = 500, 20_000
 
 
 class CountingPainter(QPainter):
-    """Counts the points that it is given; a call without a shape counts as one."""
+    """Painter that counts the points it is given; a call without a shape counts as one."""
 
     points = 0
 
     def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        return _counted(found) if name.startswith(("draw", "fill")) else found
+        attribute = super().__getattribute__(name)
+        return _counted(attribute) if name.startswith(("draw", "fill")) else attribute
 
 
 def _counted(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,19 +47,19 @@ def _counted(draw: Callable[..., Any]) -> Callable[..., Any]:
     return count
 
 
-def points(work: Callable[[], object]) -> int:
+def count_points(work: Callable[[], object]) -> int:
     CountingPainter.points = 0
     work()
     return CountingPainter.points
 
 
 def drawn(card: ChartCard) -> int:
-    """Points that the data of a chart hands to the painter."""
+    """Return the number of points that a chart hands to the painter."""
     card.view.redraw()
     image = QImage(card.size(), QImage.Format.Format_ARGB32_Premultiplied)
     painter = CountingPainter(image)
     try:
-        return points(lambda: [pane._paint_data(painter) for pane in card.view.panes])
+        return count_points(lambda: [pane._paint_data(painter) for pane in card.view.panes])
     finally:
         painter.end()
 
@@ -85,39 +85,39 @@ def all_drawn(studio: Studio) -> bool:
     return bool(shown) and not any(view._stale for view in shown)
 
 
-async def closed(studio: Studio) -> None:
+async def close_studio(studio: Studio) -> None:
     studio.window.close()
     await studio.close()
     studio.window.deleteLater()
 
 
-def worked_out(studio: Studio) -> int:
-    """Values that went through the smoothing so far."""
+def smoothed_values(studio: Studio) -> int:
+    """Return the number of values smoothed so far."""
     series = [one for view in studio.window.findChildren(ChartView) for pane in view.panes
               for one in pane.series]  # fmt: skip
     return sum(one.smoother.worked_out for one in series if isinstance(one, LineSeries))
 
 
 async def cost(app: QApplication, folder: Path, steps: int) -> dict[str, int]:
-    """By chart the points of a redraw, those of the strip, and what one more step smooths."""
+    """Return points drawn by chart and strip, and values smoothed for one step."""
     studio, run = await open_run(app, folder, steps)
     try:
-        before = worked_out(studio)
+        before = smoothed_values(studio)
         run.say_step()
         studio.session.run.tell()
         await asyncio.sleep(0.1)
         await until(lambda: all_drawn(studio))
         QApplication.processEvents()
-        found = {"smoothed": worked_out(studio) - before}
+        counts = {"smoothed": smoothed_values(studio) - before}
         cards = studio.pages["run"].findChildren(ChartCard)
-        found |= {card._title: drawn(card) for card in cards if card.has_data()}
+        counts |= {card._title: drawn(card) for card in cards if card.has_data()}
         strip = studio.pages["run"].findChildren(StepStrip)[0]
-        return found | {"strip": points(strip.grab)}
+        return counts | {"strip": count_points(strip.grab)}
     finally:
-        await closed(studio)
+        await close_studio(studio)
 
 
-def test_a_redraw_at_20_000_steps_is_no_more_work_than_at_500(
+def test_redraw_at_20_000_steps_costs_no_more_than_at_500(
     qapp: QApplication, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paint, "QPainter", CountingPainter)
@@ -134,21 +134,21 @@ def test_a_redraw_at_20_000_steps_is_no_more_work_than_at_500(
     assert max(long.values()) < 10_000
 
 
-def test_charts_redraw_one_a_turn_and_only_in_view(
+def test_charts_redraw_one_at_a_time_and_only_in_view(
     qapp: QApplication, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: list[list[ChartView]] = [[]]
     redraw = ChartView.redraw
 
-    def noted(view: ChartView) -> None:
+    def record(view: ChartView) -> None:
         turns[-1].append(view)
         redraw(view)
 
     async def follow() -> None:
-        studio, told = await open_run(qapp, tmp_path, 40)
+        studio, long_run = await open_run(qapp, tmp_path, 40)
         try:
-            monkeypatch.setattr(ChartView, "redraw", noted)
-            told.say_step()
+            monkeypatch.setattr(ChartView, "redraw", record)
+            long_run.say_step()
             studio.session.run.tell()
             for _ in range(200):
                 await asyncio.sleep(0.001)
@@ -162,6 +162,6 @@ def test_charts_redraw_one_a_turn_and_only_in_view(
             studio.pages["run"]._grid.ensureWidgetVisible(one)  # type: ignore[attr-defined]
             await until(lambda: not one._stale)
         finally:
-            await closed(studio)
+            await close_studio(studio)
 
     run(follow())

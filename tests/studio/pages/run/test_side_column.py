@@ -1,4 +1,4 @@
-"""The right column of Run: what was put away stays away, in the run that it was said of."""
+"""Right column of the Run page: dismissed findings stay dismissed within their run."""
 
 from PySide6.QtWidgets import QApplication
 
@@ -8,7 +8,7 @@ from studio.store.runs.state import RunState
 from studio.theme.theme import Theme
 
 
-def test_a_finding_that_was_put_away_is_told_of_the_next_run(qapp: QApplication) -> None:
+def test_dismissed_finding_is_shown_again_in_next_run(qapp: QApplication) -> None:
     Theme.install(qapp, mode="dark")
     side = SideColumn()
     finding = Finding(code="flat", title="No group differs.", words="All rewards are equal.")

@@ -1,4 +1,4 @@
-"""The list of servers in Settings, and the sheet of one."""
+"""Server list in Settings and the sheet of a server."""
 
 from pathlib import Path
 from typing import Any
@@ -23,22 +23,22 @@ from tests.studio.fakes.servers import (
     UNREACHABLE,
     view,
 )
-from tests.studio.screenshots.pages import fill, studio_on
+from tests.studio.screenshots.pages import fill_workspace, studio_on
 
 RUN = "01JD5MAMBERKESTREL00000000"
 
 
-def offered(shown: HostView) -> list[list[str]]:
+def offered_actions(shown: HostView) -> list[list[str]]:
     return [[offer.words for offer in line] for line in all_offers(shown)]
 
 
-def of_run(sheet: Any) -> Any:
-    found = sheet.findChildren(Button)
-    shown = (b for b in found if "amber-kestrel" in b.words() and b.isVisible())
+def run_button(sheet: Any) -> Any:
+    buttons = sheet.findChildren(Button)
+    shown = (b for b in buttons if "amber-kestrel" in b.words() and b.isVisible())
     return next(shown, None)
 
 
-def test_a_row_offers_what_comes_next() -> None:
+def test_row_offers_next_action() -> None:
     def words(shown: HostView) -> list[str]:
         return [offer.words for offer in row_of(shown, 0.0).offers]
 
@@ -52,27 +52,27 @@ def test_a_row_offers_what_comes_next() -> None:
     assert "nothing was sent" in row_of(view(state="stopped", problem=KEY_CHANGED), 0.0).problem
 
 
-def test_a_sheet_offers_all_that_can_be_done() -> None:
+def test_sheet_offers_all_actions() -> None:
     engines = [FarEngine(id=BUILD, current=True), FarEngine(id="0.0.9", previous=True)]
     report = REPORT.model_copy(update={"engines": engines, "cards": [CARD, CARD]})
     shown = view(state="connected", report=report)
-    assert offered(shown) == [
+    assert offered_actions(shown) == [
         ["Disconnect"],
         ["Roll back", "Stop engine"],
         ["Remove from this server", "Remove entry"],
     ]
-    assert offered(view(state="installing"))[2] == []
+    assert offered_actions(view(state="installing"))[2] == []
     silent = UNREACHABLE.model_copy(update={"code": "host.engine_silent"})
-    assert offered(view(state="reconnecting", problem=silent))[1] == ["Repair"]
+    assert offered_actions(view(state="reconnecting", problem=silent))[1] == ["Repair"]
     assert cards_words(report) == "2 × NVIDIA H200 (150 GB)"
     assert "about 9.5 GB" in removal_words(shown)
 
 
-def test_the_sheet_opens_runs_and_asks_before_it_takes_away(
+def test_sheet_opens_run_and_confirms_removal(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        fill(engine, 2)
+        fill_workspace(engine, 2)
         engine.servers.put(view(state="connected", runs=[engine.summaries[RUN]]))
         async with studio_on(engine, qapp, tmp_path) as studio:
             studio.actions.trigger("servers.open")
@@ -83,8 +83,8 @@ def test_the_sheet_opens_runs_and_asks_before_it_takes_away(
             QTest.keyClick(row._open, Qt.Key.Key_Return)
             sheet: Any = studio.servers.sheet
             assert sheet.is_open()
-            await until(lambda: (one := of_run(sheet)) and one.isEnabled())
-            QTest.mouseClick(of_run(sheet), Qt.MouseButton.LeftButton)
+            await until(lambda: (one := run_button(sheet)) and one.isEnabled())
+            QTest.mouseClick(run_button(sheet), Qt.MouseButton.LeftButton)
             await until(lambda: studio.session.run.run_id == RUN)
             await until(lambda: studio.window.page == "run")
             assert not sheet.is_open()
@@ -92,9 +92,9 @@ def test_the_sheet_opens_runs_and_asks_before_it_takes_away(
             remove = next(b for b in sheet.findChildren(Button) if b.words().startswith("Remove"))
             QTest.mouseClick(remove, Qt.MouseButton.LeftButton)
             await until(lambda: isinstance(QApplication.activeModalWidget(), Question))
-            asked = QApplication.activeModalWidget()
-            assert asked is not None
-            sure = next(b for b in asked.findChildren(Button) if b.words() == "Remove Atelier")
+            question = QApplication.activeModalWidget()
+            assert question is not None
+            sure = next(b for b in question.findChildren(Button) if b.words() == "Remove Atelier")
             QTest.mouseClick(sure, Qt.MouseButton.LeftButton)
             await until(lambda: ("box", "remove") in engine.servers.acted)
             await until(lambda: engine.servers.views["box"].state == "away")
@@ -104,7 +104,7 @@ def test_the_sheet_opens_runs_and_asks_before_it_takes_away(
     run(job())
 
 
-def test_forgetting_a_server_takes_it_out_of_what_trains_where(
+def test_removed_server_is_removed_from_training_locations(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:

@@ -1,4 +1,4 @@
-"""A run on a server, as its pages show it: away, judged from here, fetched, moved."""
+"""Run on a remote server in the window: disconnected server, remote judge, fetching, moving."""
 
 import time
 from pathlib import Path
@@ -24,8 +24,8 @@ from tests.studio.screenshots.pages import open_project, studio_on
 RUN = "01JD5MAMBERKESTREL00000000"
 
 
-def remote(engine: FakeEngine, ended: bool = True) -> None:
-    """A run on box, whose checkpoints are not here."""
+def add_remote_run(engine: FakeEngine, ended: bool = True) -> None:
+    """Add a run on server box whose checkpoints are only there."""
     simulation = Simulation(run_id=RUN, train=SMALL, judged=True)
     simulation.begin()
     for step in range(1, 5):
@@ -37,10 +37,10 @@ def remote(engine: FakeEngine, ended: bool = True) -> None:
     engine.add_project("inbox-scout")
     engine.add_run(simulation.made)
     state = RunState(RUN).fold(simulation.made.events)
-    engine.kept.elsewhere |= {one.step for one in state.checkpoints}
+    engine.checkpoints.elsewhere |= {one.step for one in state.checkpoints}
 
 
-async def seen(studio: Studio, engine: FakeEngine) -> None:
+async def open_run(studio: Studio, engine: FakeEngine) -> None:
     await until(lambda: studio.session.hosts.all and studio.session.runs.known(RUN))
     await open_project(studio, engine, "inbox-scout")
     await until(lambda: studio.session.run.state.seq == len(engine.runs[RUN].events))
@@ -51,19 +51,19 @@ def dialog() -> Any:
     return shown if isinstance(shown, Question) else None
 
 
-def press(words: str) -> None:
+def press_in_dialog(words: str) -> None:
     button = next(b for b in dialog().findChildren(Button) if b.words() == words)
     button.setFocus()
     QTest.keyClick(button, Qt.Key.Key_Return)
 
 
-def test_a_server_that_is_away_is_said_on_the_runs_page(
+def test_disconnected_server_is_shown_on_run_page(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        remote(engine, ended=False)
+        add_remote_run(engine, ended=False)
         async with studio_on(engine, qapp, tmp_path) as studio:
-            await seen(studio, engine)
+            await open_run(studio, engine)
             studio.window.show_page("run")
             bar = studio.pages["run"].findChild(AwayBar)
             chip = studio.window.header.chip
@@ -93,7 +93,7 @@ def test_a_server_that_is_away_is_said_on_the_runs_page(
     run(job())
 
 
-def test_a_judge_that_is_asked_from_here_waits() -> None:
+def test_judge_with_local_keys_waits_while_disconnected() -> None:
     simulation = Simulation(run_id=RUN, train=SMALL, judged=True)
     simulation.begin()
     state = RunState(RUN).fold(simulation.made.events)
@@ -108,13 +108,13 @@ def test_a_judge_that_is_asked_from_here_waits() -> None:
     assert words.endswith("Its judge waits for this machine.")
 
 
-def test_a_checkpoint_is_fetched_and_is_then_here(
+def test_fetched_checkpoint_becomes_local(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        remote(engine)
+        add_remote_run(engine)
         async with studio_on(engine, qapp, tmp_path) as studio:
-            await seen(studio, engine)
+            await open_run(studio, engine)
             studio.window.show_page("checkpoints")
             page: Any = studio.pages["checkpoints"]
             listing = page._list
@@ -127,20 +127,20 @@ def test_a_checkpoint_is_fetched_and_is_then_here(
             await until(lambda: listing._fetch.is_busy())
             await until(lambda: "of 84 MB" in listing._fetch.accessibleName())
             step = listing.model.rows[0].step
-            await until(lambda: step not in engine.kept.elsewhere)
+            await until(lambda: step not in engine.checkpoints.elsewhere)
             await until(lambda: not listing.model.rows[0].elsewhere)
             await until(lambda: not listing._fetch.isVisible())
 
     run(job())
 
 
-def test_a_second_fetch_comes_after_the_first(
+def test_second_fetch_is_queued_after_first(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        remote(engine)
+        add_remote_run(engine)
         async with studio_on(engine, qapp, tmp_path) as studio:
-            await seen(studio, engine)
+            await open_run(studio, engine)
             studio.window.show_page("checkpoints")
             page: Any = studio.pages["checkpoints"]
             await until(lambda: sum(bool(one.elsewhere) for one in page._model.rows) > 1)
@@ -149,7 +149,7 @@ def test_a_second_fetch_comes_after_the_first(
             await until(lambda: page._fetches.coming == first)
             page._fetch(second)
             assert f"{second.words} is queued after {first.words}" in studio.notifier.words()
-            await until(lambda: not {first.step, second.step} & engine.kept.elsewhere)
+            await until(lambda: not {first.step, second.step} & engine.checkpoints.elsewhere)
             await until(lambda: page._fetches.coming is None)
             await until(lambda: not any(page.tasks.busy(job) for job in page._fetches._jobs))
 
@@ -157,25 +157,25 @@ def test_a_second_fetch_comes_after_the_first(
 
 
 @pytest.mark.parametrize("answer", ["Evaluate on box", "Fetch and continue"])
-def test_an_evaluation_asks_where(
+def test_evaluation_of_remote_checkpoints_asks_for_location(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, answer: str
 ) -> None:
     started: list[StartEvaluation] = []
-    begin = engine.kept._put
-    engine.kept._put = lambda asked: started.append(asked) or begin(asked)  # type: ignore[func-returns-value]
+    begin = engine.checkpoints._put
+    engine.checkpoints._put = lambda body: started.append(body) or begin(body)  # type: ignore[func-returns-value]
 
     async def job() -> None:
-        remote(engine)
+        add_remote_run(engine)
         async with studio_on(engine, qapp, tmp_path) as studio:
-            await seen(studio, engine)
+            await open_run(studio, engine)
             studio.window.show_page("checkpoints")
             page: Any = studio.pages["checkpoints"]
             await until(lambda: any(one.elsewhere for one in page._model.chosen()))
-            for said in ("Cancel", answer):
+            for choice in ("Cancel", answer):
                 assert not started
                 page._press_evaluate()
                 await until(dialog)
-                press(said)
+                press_in_dialog(choice)
                 await until(lambda: dialog() is None)
                 await until(lambda: not page.tasks.busy("place"))
             await until(lambda: started)
@@ -186,34 +186,34 @@ def test_an_evaluation_asks_where(
     run(job())
 
 
-def test_a_talk_asks_to_fetch_first(
+def test_chat_with_remote_checkpoint_asks_to_fetch(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        remote(engine)
+        add_remote_run(engine)
         async with studio_on(engine, qapp, tmp_path) as studio:
-            await seen(studio, engine)
+            await open_run(studio, engine)
             studio.window.show_page("checkpoints")
             page: Any = studio.pages["checkpoints"]
             await until(lambda: any(one.elsewhere for one in page._model.chosen()))
             page._arena._ask.setText("Is it there?")
             page._arena._put()
             await until(dialog)
-            assert not engine.kept.asked
-            press("Fetch and continue")
-            await until(lambda: engine.kept.asked, 15)
+            assert not engine.checkpoints.asked
+            press_in_dialog("Fetch and continue")
+            await until(lambda: engine.checkpoints.asked, 15)
             await until(lambda: not page._arena._talk.asking)
 
     run(job())
 
 
-def test_a_run_comes_home_and_goes_back(
+def test_run_is_moved_to_this_machine_and_back(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        remote(engine)
+        add_remote_run(engine)
         async with studio_on(engine, qapp, tmp_path) as studio:
-            await seen(studio, engine)
+            await open_run(studio, engine)
             studio.window.show_page("run")
             await until(lambda: studio.actions.holds("remote"))
             studio.actions.trigger("run.bring_home")

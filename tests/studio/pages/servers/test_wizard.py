@@ -1,4 +1,4 @@
-"""Adding a server, step by step, as a person does it: by mouse, and by keyboard alone."""
+"""Add server wizard, step by step with mouse and keyboard."""
 
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,15 @@ def click(widget: QWidget) -> None:
     QTest.mouseClick(widget, Qt.MouseButton.LeftButton)
 
 
-def press(widget: Button, words: str) -> None:
-    """By keyboard; it must say what is expected."""
+def press_button(widget: Button, words: str) -> None:
+    """Press a button by keyboard; it must have the expected text."""
     assert widget.words() == words
     assert widget.isEnabled()
     widget.setFocus()
     QTest.keyClick(widget, Qt.Key.Key_Return)
 
 
-def opened(studio: Studio) -> Any:
+def open_wizard(studio: Studio) -> Any:
     studio.actions.trigger("servers.add")
     return studio.servers.wizard
 
@@ -47,13 +47,13 @@ def opened(studio: Studio) -> Any:
         ("", ""),
     ],
 )
-def test_a_name_follows_from_the_address(address: str, name: str) -> None:
+def test_name_is_derived_from_address(address: str, name: str) -> None:
     assert name_for(address) == name
     if name:
         HostSpec(name=name, address=address)
 
 
-def test_every_state_has_its_step() -> None:
+def test_every_server_state_has_a_step() -> None:
     assert step_of(None) == step_of(view()) == step_of(view(state="asking")) == "waiting"
     assert step_of(view(state="stopped", problem=NOT_INSTALLED, report=REPORT)) == "report"
     assert step_of(view(state="stopped", problem=NOT_INSTALLED)) == "failed"
@@ -62,14 +62,14 @@ def test_every_state_has_its_step() -> None:
     assert step_of(view(state="connected")) == "ready"
 
 
-def test_from_an_alias_to_a_project_that_trains_there_by_keyboard(
+def test_server_is_added_and_selected_by_keyboard(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
         engine.add_project("inbox-scout")
         async with studio_on(engine, qapp, tmp_path) as studio:
             await open_project(studio, engine, "inbox-scout")
-            wizard = opened(studio)
+            wizard = open_wizard(studio)
             form = wizard._form
             await until(lambda: form.address.choices() == ["gate", "lab-3"])
             QTest.keyClicks(form.address.line, "mara@box.lab")
@@ -79,7 +79,7 @@ def test_from_an_alias_to_a_project_that_trains_there_by_keyboard(
             await until(lambda: wizard._shown == "report")
             assert engine.servers.views["box"].spec.address == "mara@box.lab"
             assert wizard._main._price == "4.2 GB"
-            press(wizard._main, "Install")
+            press_button(wizard._main, "Install")
             await until(lambda: "of 526 MB" in wizard._live._words.words())
             await until(lambda: wizard._shown == "ready")
             toggle = wizard._ready.chosen
@@ -87,21 +87,21 @@ def test_from_an_alias_to_a_project_that_trains_there_by_keyboard(
             QTest.keyClick(toggle, Qt.Key.Key_Return)
             path = str(engine.workspace / "inbox-scout")
             assert studio.settings.current.trains_on == {path: "box"}
-            press(wizard._main, "Done")
+            press_button(wizard._main, "Done")
             assert not wizard.is_open()
         assert engine.servers.acted == [("box", "connect"), ("box", "install")]
 
     run(job())
 
 
-def test_wrong_entries_are_said_below_and_nothing_is_sent(
+def test_invalid_entries_are_reported_and_nothing_is_sent(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
         engine.servers.put(view())
         async with studio_on(engine, qapp, tmp_path) as studio:
             await until(lambda: studio.session.hosts.all)
-            wizard = opened(studio)
+            wizard = open_wizard(studio)
             click(wizard._main)
             rows = wizard._form._rows
             assert "user@" in rows["address"].problem()
@@ -117,13 +117,13 @@ def test_wrong_entries_are_said_below_and_nothing_is_sent(
     run(job())
 
 
-def test_a_failure_is_said_and_tried_again(
+def test_failure_is_shown_and_can_be_retried(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
         engine.servers.meets["box"] = UNREACHABLE
         async with studio_on(engine, qapp, tmp_path) as studio:
-            wizard = opened(studio)
+            wizard = open_wizard(studio)
             wizard._form.address.set_value("box")
             wizard._form.name.set_value("box")
             click(wizard._main)
@@ -138,7 +138,7 @@ def test_a_failure_is_said_and_tried_again(
             await until(lambda: wizard._shown == "failed")
             assert wizard._live._words.words() == "It is full."
             del engine.servers.meets["box"]
-            press(wizard._main, "Retry")
+            press_button(wizard._main, "Retry")
             await until(lambda: wizard._shown == "ready")
         assert [verb for _, verb in engine.servers.acted] == [
             "connect", "connect", "install", "install"
@@ -147,12 +147,12 @@ def test_a_failure_is_said_and_tried_again(
     run(job())
 
 
-def test_an_installation_can_be_cancelled_and_gone_on_with(
+def test_cancelled_installation_can_be_resumed(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
-            wizard = opened(studio)
+            wizard = open_wizard(studio)
             wizard._form.address.set_value("box")
             wizard._form.name.set_value("box")
             click(wizard._main)
@@ -171,7 +171,7 @@ def test_an_installation_can_be_cancelled_and_gone_on_with(
             click(wizard._main)
             await until(lambda: ("box", "disconnect") in engine.servers.acted)
             assert wizard._shown == "address"
-            assert wizard._form.address.value() == "box", "it is still there to be gone on with"
+            assert wizard._form.address.value() == "box", "the address is kept for another try"
             engine.servers.pace_s = 0.05
             click(wizard._main)
             await until(lambda: wizard._shown == "report")
@@ -179,7 +179,7 @@ def test_an_installation_can_be_cancelled_and_gone_on_with(
     run(job())
 
 
-def test_a_server_that_cannot_hold_an_engine_says_why(
+def test_unsuitable_server_shows_reason(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:

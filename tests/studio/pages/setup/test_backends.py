@@ -1,4 +1,7 @@
-"""Backends in the studio: chosen in the form, watched beside a run, changed after a failure."""
+"""Backend settings in the studio:
+
+selected in the form, shown on the run, changed after a failure.
+"""
 
 from typing import Any
 
@@ -46,13 +49,13 @@ CODES = {
 
 
 @pytest.mark.parametrize(("code", "keys"), CODES.items())
-def test_each_failure_has_its_remedies(code: str, keys: list[str]) -> None:
+def test_failure_offers_remedies(code: str, keys: list[str]) -> None:
     problem = Problem(code=code, message="It stopped.", hint="Change something.")
     state = RunState("r").fold(failed(problem, steps=2).events)
     assert [way.remedy.key for way in ways(problem, state)] == keys
 
 
-def test_a_run_with_other_settings_goes_on_where_that_one_stopped(engine: FakeEngine) -> None:
+def test_remedy_continues_from_last_checkpoint(engine: FakeEngine) -> None:
     made = failed(steps=3)
     summary, state = engine.add_run(made), RunState("r").fold(made.events)
     values = {"backend.sampler": "torch"}
@@ -63,36 +66,36 @@ def test_a_run_with_other_settings_goes_on_where_that_one_stopped(engine: FakeEn
     assert onwards(summary, nothing, values).origin == ""  # the project has the values by then
 
 
-def test_the_card_is_reached_by_keys_and_tells_what_a_field_is(qapp: QApplication) -> None:
+def test_backend_card_works_by_keyboard_and_explains_fields(qapp: QApplication) -> None:
     Theme.install(qapp, mode="dark")
     card = BackendCard()
-    said: list[tuple[str, Any]] = []
-    card.edited.connect(lambda key, value: said.append((key, value)))
+    edits: list[tuple[str, Any]] = []
+    card.edited.connect(lambda key, value: edits.append((key, value)))
     for key in LABELS:
         row = card.rows[key]
         assert key in row.toolTip()
         assert row.field.editor.focusPolicy() & Qt.FocusPolicy.TabFocus
         assert row.field.editor.accessibleDescription()
     QTest.keyClick(card.rows["backend.weights"].field.editor, Qt.Key.Key_End)
-    assert said == [("backend.weights", "4bit")]
+    assert edits == [("backend.weights", "4bit")]
     share: Any = card.rows["backend.memory_share"].field
     QTest.keyClicks(share.editor, "0.")
-    assert said[1:] == []
+    assert edits[1:] == []
     assert card.rows["backend.memory_share"].problem() == "A share between 0 and 1"
     QTest.keyClicks(share.editor, "6")
-    assert said[1:] == [("backend.memory_share", 0.6)]
+    assert edits[1:] == [("backend.memory_share", 0.6)]
     share.editor.clear()
     share.editor.textEdited.emit("")
-    assert said[2:] == [("backend.memory_share", None)]
+    assert edits[2:] == [("backend.memory_share", None)]
     card.deleteLater()
 
 
-def test_half_a_pair_is_refused_beside_its_control_and_mended_by_a_link(
+def test_incomplete_pair_is_rejected_and_fixed_by_link(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Any
 ) -> None:
     async def work() -> None:
         path = engine.add_project("inbox-scout").path
-        engine.homes.backends = BARE_CARD
+        engine.project_store.backends = BARE_CARD
         async with studio_on(engine, qapp, tmp_path) as studio:
             await open_project(studio, engine, "inbox-scout")
             studio.window.show_page("setup")
@@ -104,7 +107,7 @@ def test_half_a_pair_is_refused_beside_its_control_and_mended_by_a_link(
             await wait_for(lambda: "backend.trainer to unsloth" in row.problem())
             assert backend(engine, path).weights == "full"
             row.setFocus()
-            QTest.keyClick(row._note, Qt.Key.Key_Return)  # its link
+            QTest.keyClick(row._note, Qt.Key.Key_Return)  # press its link
             await wait_for(lambda: backend(engine, path).weights == "4bit")
             assert backend(engine, path).trainer == "unsloth"
             trainer = card.rows["backend.trainer"]
@@ -118,12 +121,12 @@ def test_half_a_pair_is_refused_beside_its_control_and_mended_by_a_link(
 
 
 def backend(engine: FakeEngine, path: str) -> Any:
-    config = engine.homes.projects[path].config
+    config = engine.project_store.projects[path].config
     assert config is not None
     return config.backend
 
 
-def test_a_failed_start_goes_on_with_torch_by_one_click(
+def test_failed_start_continues_with_torch_by_one_click(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Any
 ) -> None:
     async def work() -> None:
@@ -142,30 +145,30 @@ def test_a_failed_start_goes_on_with_torch_by_one_click(
     run(work())
 
 
-def test_the_side_column_names_both_programs_and_marks_a_difference(qapp: QApplication) -> None:
+def test_side_column_names_both_programs_and_marks_differences(qapp: QApplication) -> None:
     Theme.install(qapp, mode="dark")
     side = SideColumn()
     for made, marked in ((living(), False), (living("differs", dtype="bfloat16"), True)):
         side.show_run(RunState("r").fold(made.events))
         assert "Sampler vLLM 0.31.0, float32" in side._machine._programs.accessibleName()
         assert side._machine._unlike.isHidden() is not marked
-        told = "".join(span.words for span in _facts(RunState("r").fold(made.events)))
-        assert ("sampler in float32, trainer in bfloat16" in told) is marked
+        facts = "".join(span.words for span in _facts(RunState("r").fold(made.events)))
+        assert ("sampler in float32, trainer in bfloat16" in facts) is marked
     state = RunState("r").fold(restarted().events)
     side.show_run(state)
     card = side._diagnoses[0]
     assert card.accessibleName().startswith("Notice: The sampler was restarted 2 times")
-    seen: list[bool] = []
-    side.log_wanted.connect(lambda: seen.append(True))
+    clicks: list[bool] = []
+    side.log_wanted.connect(lambda: clicks.append(True))
     card.evidence_requested.emit()
     card.dismissed.emit()
     side.show_run(state)
-    assert seen == [True]
+    assert clicks == [True]
     assert "sampler was started" not in " ".join(c.accessibleName() for c in side._diagnoses)
     side.deleteLater()
 
 
-def test_the_switch_has_a_bar_only_where_the_card_changes_hands() -> None:
+def test_phases_have_switch_bar_only_when_gpu_is_shared() -> None:
     state = RunState("r").fold(living().events)
     bars = _phases(state, state.phase_at + 3.25)
     assert [bar.words for bar in bars] == ["Rollouts", "Switch", "Train", "Publish"]
@@ -175,14 +178,14 @@ def test_the_switch_has_a_bar_only_where_the_card_changes_hands() -> None:
     assert [bar.words for bar in _phases(plain, plain.at)] == ["Rollouts", "Train", "Publish"]
 
 
-def test_a_failed_start_says_that_nothing_was_lost(qapp: QApplication) -> None:
+def test_failed_start_states_that_sampling_had_not_started(qapp: QApplication) -> None:
     Theme.install(qapp, mode="light")
     card = failure_card(NOT_STARTED, RunState("r").fold(failed().events))
     assert "sampling had not started" in card.accessibleName()
     card.deleteLater()
 
 
-def test_a_refused_edit_stays_while_the_engine_says_other_things(qapp: QApplication) -> None:
+def test_rejected_edit_is_kept_while_engine_reports_other_changes(qapp: QApplication) -> None:
     Theme.install(qapp, mode="dark")
     card = BackendCard()
     config = ProjectConfig()

@@ -1,4 +1,4 @@
-"""What is entered on Setup is written where it was entered, and stays while it is being typed."""
+"""Setup page: entries are written to their project, and are kept while being typed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ LR, SFT_LR = "train.lr", "sft.lr"
 async def setting_up(
     engine: FakeEngine, app: QApplication, folder: Path
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Two projects, the first of them on its Setup page."""
+    """Open the studio with two projects, the first of them on its Setup page."""
     engine.add_project("first")
     engine.add_project("second")
     async with studio_on(engine, app, folder) as studio:
@@ -39,20 +39,20 @@ def path_of(engine: FakeEngine, name: str) -> str:
 
 
 def config_of(engine: FakeEngine, name: str) -> ProjectConfig:
-    config = engine.homes.projects[path_of(engine, name)].config
+    config = engine.project_store.projects[path_of(engine, name)].config
     assert config is not None
     return config
 
 
-async def turn_to(studio: Any, engine: FakeEngine, name: str) -> None:
-    """Over Home, as a person does."""
+async def open_project_setup(studio: Any, engine: FakeEngine, name: str) -> None:
+    """Open a project's Setup page by way of Home."""
     studio.window.show_page("home")
     await open_project(studio, engine, name)
     studio.window.show_page("setup")
     await until(lambda: studio.pages["setup"]._edits.path == path_of(engine, name))
 
 
-def begin(row: Any, keys: str) -> None:
+def start_typing(row: Any, keys: str) -> None:
     editor = row.field.editor
     editor.setFocus()
     assert editor.hasFocus()
@@ -60,7 +60,7 @@ def begin(row: Any, keys: str) -> None:
     QTest.keyClicks(editor, keys)
 
 
-def test_a_number_is_written_as_it_was_typed_whatever_is_answered_meanwhile(
+def test_number_is_written_once_as_typed(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
@@ -68,7 +68,7 @@ def test_a_number_is_written_as_it_was_typed_whatever_is_answered_meanwhile(
             form = setup._form
             form._advanced.unfold(True)
             row = form._rows[LR]
-            begin(row, "2e-")
+            start_typing(row, "2e-")
             for size in (4, 8):
                 form.edited.emit("train.group_size", size)
                 await until(lambda: form._rows["train.group_size"].field.value() == size)  # noqa: B023
@@ -76,20 +76,20 @@ def test_a_number_is_written_as_it_was_typed_whatever_is_answered_meanwhile(
             QTest.keyClicks(row.field.editor, "6")
             QTest.keyClick(row.field.editor, Qt.Key.Key_Return)
             await until(lambda: config_of(engine, "first").train.lr == 2e-6)
-            written = [values for _, values in engine.homes.edits if LR in values]
+            written = [values for _, values in engine.project_store.edits if LR in values]
             assert written == [{LR: 2e-6}]
 
     run(work())
 
 
-def test_train_begins_with_what_is_just_being_typed(
+def test_train_waits_for_pending_entry(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
         async with setting_up(engine, qapp, tmp_path) as (studio, setup):
             form = setup._form
             form._advanced.unfold(True)
-            begin(form._rows[LR], "3e-6")
+            start_typing(form._rows[LR], "3e-6")
             engine.held.add("PUT /project")
             studio.actions.trigger("run.train")
             await until(lambda: studio.session._writing)
@@ -102,7 +102,7 @@ def test_train_begins_with_what_is_just_being_typed(
     run(work())
 
 
-def test_a_path_is_written_when_it_is_finished(
+def test_path_is_written_on_focus_loss(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
@@ -114,7 +114,7 @@ def test_a_path_is_written_when_it_is_finished(
             QTest.keyClicks(line, "my_")
             form.edited.emit("train.group_size", 4)
             await until(lambda: form._rows["train.group_size"].field.value() == 4)
-            assert line.cursorPosition() == 3, "an answer does not move the cursor"
+            assert line.cursorPosition() == 3, "a response does not move the cursor"
             QTest.keyClicks(line, "own_")
             form._rows[LR].field.editor.setFocus()
             form._advanced._fold.setFocus()
@@ -123,7 +123,7 @@ def test_a_path_is_written_when_it_is_finished(
     run(work())
 
 
-def test_a_refused_setting_stays_where_it_was_entered(
+def test_rejected_setting_stays_at_its_field(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
@@ -131,25 +131,25 @@ def test_a_refused_setting_stays_where_it_was_entered(
             form, tab = setup._form, setup._demonstrations
             form._advanced.unfold(True)
             own = form._rows[LR]
-            begin(own, "0")
+            start_typing(own, "0")
             form._advanced._fold.setFocus()
             await until(own.problem)
-            said = own.problem()
+            message = own.problem()
 
             setup.show_demonstrations()
             row = tab._rows[SFT_LR]
-            begin(row, "0")
+            start_typing(row, "0")
             tab._again.setFocus()
             await until(row.problem)
-            assert form._rows[SFT_LR].problem() == "", "nothing was entered there"
+            assert form._rows[SFT_LR].problem() == "", "nothing was entered in this field"
 
             form.edited.emit("train.group_size", 4)
             await until(lambda: form._rows["train.group_size"].field.value() == 4)
-            assert (own.field.text(), own.problem()) == ("0", said)
+            assert (own.field.text(), own.problem()) == ("0", message)
             assert row.field.text() == "0"
             assert row.problem()
 
-            begin(row, "0.001")
+            start_typing(row, "0.001")
             tab._again.setFocus()
             await until(lambda: config_of(engine, "first").sft.lr == 0.001)
             await until(lambda: not row.problem())
@@ -158,23 +158,23 @@ def test_a_refused_setting_stays_where_it_was_entered(
     run(work())
 
 
-def test_what_is_typed_is_written_into_the_project_it_was_typed_for(
+def test_pending_entry_is_written_to_its_own_project(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
         async with setting_up(engine, qapp, tmp_path) as (studio, setup):
             setup._form._advanced.unfold(True)
             row = setup._form._rows[LR]
-            begin(row, "0.5")
+            start_typing(row, "0.5")
             engine.held.add("PUT /project")
-            second = engine.homes.projects[path_of(engine, "second")]
-            studio.session.show_project(second)  # it was long in coming
+            second = engine.project_store.projects[path_of(engine, "second")]
+            studio.session.show_project(second)  # the project took long to open
             assert row.field.value() == config_of(engine, "second").train.lr
-            await until(lambda: engine.homes.edits)
-            assert engine.homes.edits == [(path_of(engine, "first"), {LR: 0.5})]
+            await until(lambda: engine.project_store.edits)
+            assert engine.project_store.edits == [(path_of(engine, "first"), {LR: 0.5})]
             engine.held.clear()
             await until(lambda: not any("edit" in name for name in setup.tasks._jobs))
-            assert studio.session.project.name == "second", "an answer opens nothing"
+            assert studio.session.project.name == "second", "a late response opens no project"
             assert row.field.value() == config_of(engine, "second").train.lr
 
     run(work())
@@ -185,29 +185,29 @@ def test_unsaved_text_stays_with_its_project(
 ) -> None:
     async def work() -> None:
         async with setting_up(engine, qapp, tmp_path) as (studio, setup):
-            tab, homes = setup._toml, engine.homes
+            tab, store = setup._toml, engine.project_store
             setup._choose(1)
-            of_second = homes.projects[path_of(engine, "second")].toml
+            of_second = store.projects[path_of(engine, "second")].toml
             mine = f"{tab.editor.toPlainText()}\n# mine\n"
             tab.editor.setPlainText(mine)
             assert tab._words.words() == NOT_SAVED
 
-            await turn_to(studio, engine, "second")
+            await open_project_setup(studio, engine, "second")
             assert tab.editor.toPlainText() == of_second
             setup.save()
-            assert homes.projects[path_of(engine, "second")].toml == of_second
+            assert store.projects[path_of(engine, "second")].toml == of_second
 
-            await turn_to(studio, engine, "first")
+            await open_project_setup(studio, engine, "first")
             assert tab.editor.toPlainText() == mine
             assert tab._save.isEnabled()
             setup.save()
-            await until(lambda: homes.projects[path_of(engine, "first")].toml == mine)
+            await until(lambda: store.projects[path_of(engine, "first")].toml == mine)
             await until(lambda: not tab.dirty)
 
     run(work())
 
 
-def test_a_save_that_is_answered_late_opens_nothing(
+def test_late_save_response_opens_no_project(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
@@ -217,17 +217,19 @@ def test_a_save_that_is_answered_late_opens_nothing(
             tab.editor.setPlainText(mine)
             engine.held.add("PUT /project")
             setup.save()
-            await until(lambda: engine.homes.projects[path_of(engine, "first")].toml == mine)
-            await turn_to(studio, engine, "second")
+            await until(
+                lambda: engine.project_store.projects[path_of(engine, "first")].toml == mine
+            )
+            await open_project_setup(studio, engine, "second")
             engine.held.clear()
             await until(lambda: not any("save" in name for name in setup.tasks._jobs))
             assert studio.session.project.name == "second"
-            assert not tab._drafts, "it is saved"
+            assert not tab._drafts, "the draft was saved"
 
     run(work())
 
 
-def test_a_file_that_changed_meanwhile_is_told_and_can_be_taken(
+def test_externally_changed_file_is_reported_and_can_be_loaded(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
@@ -236,8 +238,8 @@ def test_a_file_that_changed_meanwhile_is_told_and_can_be_taken(
             setup._choose(1)
             tab.editor.setPlainText("# mine\n")
             path = path_of(engine, "first")
-            view = engine.homes.projects[path].model_copy(update={"toml": "# theirs\n"})
-            engine.homes.projects[path] = view
+            view = engine.project_store.projects[path].model_copy(update={"toml": "# theirs\n"})
+            engine.project_store.projects[path] = view
             studio.session.show_project(view)
             assert tab.editor.toPlainText() == "# mine\n"
             assert tab._words.words() == OUTDATED

@@ -1,4 +1,4 @@
-"""The packages of an agent on the Setup page: nothing trains without them; a key installs them."""
+"""Agent packages on the Setup page: required for training, installed by a button."""
 
 from pathlib import Path
 from typing import Any
@@ -23,63 +23,63 @@ async def setup_of(studio: Studio, engine: FakeEngine, requirements: str | None)
     assert view.config is not None
     agent = view.config.agent.model_copy(update={"requirements": requirements})
     config = view.config.model_copy(update={"agent": agent})
-    engine.homes.projects[view.path] = view.model_copy(update={"config": config})
+    engine.project_store.projects[view.path] = view.model_copy(update={"config": config})
     await open_project(studio, engine, view.name)
     studio.window.show_page("setup")
     return studio.pages["setup"]
 
 
-def offered(page: Any, words: str) -> Button | None:
-    found = page._tools.packages.findChildren(Button)
-    return next((b for b in found if b.words() == words and b.isVisible()), None)
+def find_button(page: Any, words: str) -> Button | None:
+    buttons = page._tools.packages.findChildren(Button)
+    return next((b for b in buttons if b.words() == words and b.isVisible()), None)
 
 
-async def press(page: Any, words: str) -> None:
-    await until(lambda: offered(page, words))
-    button = offered(page, words)
+async def press_button(page: Any, words: str) -> None:
+    await until(lambda: find_button(page, words))
+    button = find_button(page, words)
     assert button is not None
     button.setFocus()
     QTest.keyClick(button, Qt.Key.Key_Return)
 
 
-def test_they_are_installed_before_anything_trains(
+def test_packages_are_installed_before_training(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        engine.beside.steps = 10_000
+        engine.environments.steps = 10_000
         async with studio_on(engine, qapp, tmp_path) as studio:
             page = await setup_of(studio, engine, FILE)
-            await until(lambda: offered(page, "Install"))
+            await until(lambda: find_button(page, "Install"))
             assert page._tools.packages.lacking == "The agent's packages are not installed"
             assert not page._preflight._train.isEnabled()
-            await press(page, "Install")
-            await press(page, "Cancel")
-            engine.beside.steps = 1
-            await press(page, "Resume")
+            await press_button(page, "Install")
+            await press_button(page, "Cancel")
+            engine.environments.steps = 1
+            await press_button(page, "Resume")
             await until(lambda: not page._tools.packages.lacking)
             assert page._preflight._train.isEnabled()
-        verbs = [verb for _, verb in engine.beside.asked]
+        verbs = [verb for _, verb in engine.environments.asked]
         assert verbs == ["install", "cancel", "install"]
 
     run(job())
 
 
-def test_why_it_failed_stands_beside_them(
+def test_failed_installation_shows_problem(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     problem = Problem(code="environment.pip_failed", message="There is no `lang-graf`.")
-    engine.beside.change(AGENT, problem=problem)
+    engine.environments.change(AGENT, problem=problem)
 
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
             page = await setup_of(studio, engine, FILE)
             await until(lambda: page._tools.packages._row._problem.words() == problem.message)
-            assert offered(page, "Install") is not None
+            assert find_button(page, "Install") is not None
 
     run(job())
 
 
-def test_an_agent_that_asks_for_nothing_shows_nothing(
+def test_agent_without_requirements_shows_no_packages(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:

@@ -1,4 +1,4 @@
-"""MCP servers on the Setup page: added, looked at, chosen from, removed."""
+"""MCP servers on the Setup page: adding, checking, selecting tools, removing."""
 
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,14 @@ SERVER = McpServer(command="python", args=("s.py",))
         ({"is_listed": True, "problem": GONE}, "problem"),
     ],
 )
-def test_every_state_has_its_words(changes: dict[str, Any], words: str) -> None:
+def test_chip_of_every_server_state(changes: dict[str, Any], words: str) -> None:
     assert chip_of(ServerView(name="x", server=SERVER, **changes))[0] == words
     few = SERVER.model_copy(update={"tools": ("find_book",)})
     view = ServerView(name="x", server=few, is_listed=True, tools=LIBRARY)
     assert chip_of(view)[0] == "1 of 4 tools"
 
 
-def test_a_line_of_a_shell_is_a_command_and_its_arguments() -> None:
+def test_shell_line_is_split_into_command_and_arguments() -> None:
     values = entered_values('npx -y "a b"', "", 5)
     assert values == {"command": "npx", "args": ["-y", "a b"], "timeout_s": 5}
     assert entered_values("x", "https://h/mcp", 5) == {"url": "https://h/mcp", "timeout_s": 5}
@@ -45,18 +45,18 @@ def test_a_line_of_a_shell_is_a_command_and_its_arguments() -> None:
         entered_values('npx "a', "", 5)
 
 
-def test_added_looked_at_chosen_and_removed(
+def test_server_is_added_checked_selected_and_removed(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def job() -> None:
         path = str(engine.workspace / "inbox-scout")
-        engine.beside.change(AGENT, **at_home("agent"))
+        engine.environments.change(AGENT, **at_home("agent"))
         engine.authoring.add_server(path)
         async with studio_on(engine, qapp, tmp_path) as studio:
             page = await setup_of(studio, engine, FILE)
             card = page._tools.servers
             await until(card.isVisible)
-            assert not card.offered, "nobody is asked unless a person says so"
+            assert not card.offered, "no server is contacted without a request"
 
             QTest.keyClick(card._add, Qt.Key.Key_Return)
             sheet = card.sheet
@@ -96,16 +96,16 @@ def test_added_looked_at_chosen_and_removed(
             engine.authoring.problem = Problem(code="mcp.slow", message="They did not say.")
             card.look()
             await until(lambda: card._problem.isVisible())
-            assert len(card.offered) == len(LIBRARY), "what was known is known"
+            assert len(card.offered) == len(LIBRARY), "known tools stay after a failure"
 
     run(job())
 
 
-def test_an_answer_of_another_project_is_not_shown(
+def test_late_response_of_another_project_is_ignored(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        engine.beside.change(AGENT, **at_home("agent"))
+        engine.environments.change(AGENT, **at_home("agent"))
         first, second = (str(engine.workspace / name) for name in ("inbox-scout", "second"))
         engine.authoring.add_server(first)
         engine.authoring.add_server(second, "archive")
@@ -121,12 +121,12 @@ def test_an_answer_of_another_project_is_not_shown(
             await until(lambda: list(card._rows) == ["archive"])
             assert not page.tasks.busy("look")
             assert not card._look.is_busy()
-            assert not card.sheet.is_open(), "it was for the other project"
+            assert not card.sheet.is_open(), "the sheet belonged to the other project"
             engine.held.clear()
             engine.held.add("PUT /project/servers")
             card._remove("archive")
             await until(lambda: not engine.authoring.servers[second])
-            studio.session.show_project(engine.homes.projects[first])
+            studio.session.show_project(engine.project_store.projects[first])
             await until(lambda: list(card._rows) == ["library"])
             assert not page.tasks.busy("set server")
             engine.held.clear()
@@ -135,7 +135,7 @@ def test_an_answer_of_another_project_is_not_shown(
     run(job())
 
 
-def test_without_its_packages_nobody_is_asked(
+def test_servers_are_not_contacted_without_packages(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def job() -> None:

@@ -1,4 +1,4 @@
-"""The table of scenarios on the Trajectories page, over a real HTTP engine and a real run.db."""
+"""Scenario table of the Trajectories page, over a fake engine on HTTP and a real run.db."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tests.studio.screenshots.pages import open_project, studio_on
 GAIN = [column.title for column in COLUMNS].index("Gain")
 
 
-def test_a_key_shows_them_a_header_sorts_and_enter_opens_the_groups(
+def test_scenario_table_is_sorted_and_opens_groups(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     simulation = Simulation(run_id="01JD5MAMBERKESTREL00000000")
@@ -55,12 +55,12 @@ def test_a_key_shows_them_a_header_sorts_and_enter_opens_the_groups(
             assert gains == sorted(gains, reverse=True)
 
             table.selectRow(1)
-            wanted = rows.record(1).scenario_id
+            scenario_id = rows.record(1).scenario_id
             QTest.keyClick(table, Qt.Key.Key_Return)
             assert page._view == IN_COLUMNS
             await until(lambda: page._groups.is_loaded)
             shown = {group.scenario_id for group in page._groups._pages[0]}
-            assert shown == {wanted}
+            assert shown == {scenario_id}
             assert page._panel._step.isVisible()
             page._panel._step.removed.emit()
             await until(lambda: page._groups.is_loaded)
@@ -72,5 +72,5 @@ def test_a_key_shows_them_a_header_sorts_and_enter_opens_the_groups(
 @pytest.mark.parametrize(
     ("value", "words"), [(None, "–"), (0.0, "0 %"), (0.25, "+25 %"), (-0.5, "−50 %")]
 )
-def test_a_change_has_a_sign(value: float | None, words: str) -> None:
+def test_change_is_formatted_with_sign(value: float | None, words: str) -> None:
     assert change(value) == words

@@ -1,4 +1,4 @@
-"""What is said beside each setting of the backend, by what the engine has."""
+"""Notes at backend settings, depending on what the engine provides."""
 
 from typing import Any
 
@@ -24,11 +24,11 @@ def config(staleness: int = 0, **backend: Any) -> ProjectConfig:
     return ProjectConfig.model_validate({"backend": backend, "train": {"staleness": staleness}})
 
 
-def test_the_defaults_need_nothing_anywhere() -> None:
+def test_defaults_need_no_installation() -> None:
     for facts in (None, PROCESSOR, IDLE_CARD, BARE_CARD, GPU_ENGINE):
-        found = notes(config(), facts)
-        assert checks(found) == []
-        assert {note.tone for note in found.values()} == {"faint"}
+        setting_notes = notes(config(), facts)
+        assert checks(setting_notes) == []
+        assert {note.tone for note in setting_notes.values()} == {"faint"}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_the_defaults_need_nothing_anywhere() -> None:
         (GPU_ENGINE, "faint", "Checked at each update", ("", "")),
     ],
 )
-def test_vllm_is_there_comes_or_is_missing(
+def test_note_of_vllm_sampler_depends_on_engine(
     facts: BackendFacts, tone: str, words: str, link: tuple[str, str]
 ) -> None:
     note = notes(config(sampler="vllm"), facts)["backend.sampler"]
@@ -48,7 +48,7 @@ def test_vllm_is_there_comes_or_is_missing(
     assert words in note.words
 
 
-def test_what_cannot_work_is_said_before_training() -> None:
+def test_impossible_settings_are_reported_before_training() -> None:
     wanted = config(1, sampler="vllm", trainer="unsloth", weights="4bit", processes=2)
     assert checks(notes(wanted, BARE_CARD)) == [
         ("bad", "vLLM is not installed"),
@@ -73,27 +73,27 @@ def test_what_cannot_work_is_said_before_training() -> None:
         (config(sampler="vllm", sleep="cache"), 1, set()),
     ],
 )  # fmt: skip
-def test_settings_without_effect_are_named(
+def test_settings_without_effect_are_listed(
     wanted: ProjectConfig, cards: int | None, keys: set[str]
 ) -> None:
     assert set(ignored(wanted, cards)) == keys
 
 
-def test_fewer_bits_without_unsloth_are_refused_in_one_sentence() -> None:
+def test_quantized_weights_require_unsloth() -> None:
     with pytest.raises(ValidationError) as refused:
         config(weights="4bit")
-    (told,) = refused.value.errors()
-    assert "backend.trainer to unsloth" in told["msg"]
-    assert "backend.weights to full" in told["msg"]
+    (error,) = refused.value.errors()
+    assert "backend.trainer to unsloth" in error["msg"]
+    assert "backend.weights to full" in error["msg"]
     assert config(weights="4bit", trainer="unsloth").backend.weights == "4bit"
 
 
-def test_a_run_says_what_samples_and_what_trains() -> None:
+def test_programs_name_sampler_and_trainer_of_run() -> None:
     state = RunState("r").fold(living().events)
-    found = programs(state)
-    assert found is not None
-    assert (found.sampler, found.trainer) == ("vLLM 0.31.0, float32", "PyTorch 2.13.0, float32")
-    assert found.alike
+    stack = programs(state)
+    assert stack is not None
+    assert (stack.sampler, stack.trainer) == ("vLLM 0.31.0, float32", "PyTorch 2.13.0, float32")
+    assert stack.alike
     assert precision(state) == "float32"
     other = RunState("r").fold(living("differs", dtype="float32", sampler="bfloat16").events)
     assert programs(other) is not None
@@ -102,13 +102,13 @@ def test_a_run_says_what_samples_and_what_trains() -> None:
     assert programs(RunState("r")) is None
 
 
-def test_a_restart_is_told_with_its_reason() -> None:
+def test_restarts_are_reported_with_reason() -> None:
     state = RunState("r").fold(restarted().events)
-    told = restarts(state)
-    assert told is not None
-    assert told[0] == "The sampler was restarted 2 times"
-    assert "its process ended" in told[1]
-    assert "from their last token" in told[1]
+    texts = restarts(state)
+    assert texts is not None
+    assert texts[0] == "The sampler was restarted 2 times"
+    assert "its process ended" in texts[1]
+    assert "from their last token" in texts[1]
     lines = [line for line in state.log if line.source == "sampler"]
     assert [line.level for line in lines] == ["warning", "warning"]
     assert "Restarting" in lines[0].text

@@ -1,4 +1,4 @@
-"""Which group to grade next: new ones, telling ones, and now and then one again."""
+"""Order of groups for grading: new ones, informative ones, and occasionally a repeat."""
 
 import random
 
@@ -20,19 +20,21 @@ def label(number: int, blind: bool = True) -> Label:
 
 
 def pick(groups: list[GroupSummary], labels: list[Label]) -> int | None:
-    found = next_group(groups, labels, random.Random(0))
-    return found[2] if found else None
+    choice = next_group(groups, labels, random.Random(0))
+    return choice[2] if choice else None
 
 
-def test_new_and_telling_groups_come_first() -> None:
+def test_new_and_informative_groups_come_first() -> None:
     assert pick([group(0, signal=False), group(1)], []) == 1
     assert pick([group(0), group(1)], [label(1)]) == 0
     assert pick([group(0, signal=False), group(1)], [label(1)]) == 0
-    assert pick([group(1)], [label(1, blind=False)]) == 1, "seen is not graded blind"
+    assert pick([group(1)], [label(1, blind=False)]) == 1, (
+        "a label that was not blind does not count"
+    )
     assert pick([], []) is None
 
 
-def test_now_and_then_a_graded_one_comes_again_once() -> None:
+def test_graded_group_is_repeated_once_now_and_then() -> None:
     groups = [group(n) for n in range(9)]
     labels = [label(n) for n in range(REPEAT_EVERY - 1)]
     assert pick(groups, labels) == 0
@@ -40,11 +42,11 @@ def test_now_and_then_a_graded_one_comes_again_once() -> None:
     assert graded([*labels, label(0)]) == [("train", 1, n) for n in range(3)]
 
 
-def test_when_all_are_graded_those_seen_once_come_again_and_then_nothing() -> None:
+def test_groups_are_repeated_once_when_all_are_graded() -> None:
     groups = [group(0), group(1)]
     assert pick(groups, [label(0), label(1)]) == 0
     assert pick(groups, [label(0), label(1), label(0), label(1)]) is None
 
 
-def test_the_interval_narrows_with_the_root_of_the_groups() -> None:
+def test_half_width_shrinks_with_square_root_of_groups() -> None:
     assert half_width(5, 0.2, 15) == 0.1

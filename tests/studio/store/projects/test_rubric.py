@@ -1,4 +1,4 @@
-"""A rubric as text: criteria, weights, differences."""
+"""Rubric text: criteria, weights, differences."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ from studio.store.projects.rubric import (
 SOURCE = "---\ncriteria:\n- {name: Right, weight: 3, words: It is.}\n- name: Brief\n---\n\nText.\n"
 
 
-def test_criteria_are_read_and_written() -> None:
+def test_criteria_are_parsed_and_written_back() -> None:
     parts = parts_of(SOURCE)
     assert parts == [Part("Right", 3.0, "It is."), Part("Brief", 1.0)]
     assert shares(parts) == [0.75, 0.25]
@@ -27,7 +27,7 @@ def test_criteria_are_read_and_written() -> None:
     assert with_parts(SOURCE, []) == "Text.\n"
 
 
-def test_half_typed_front_matter_is_none_and_none_is_empty() -> None:
+def test_invalid_front_matter_is_none_and_missing_is_empty() -> None:
     assert parts_of("Words.") == []
     assert parts_of("---\ncriteria:\n- {name") is None
     assert parts_of("---\ncriteria: 3\n---\n") is None
@@ -35,7 +35,7 @@ def test_half_typed_front_matter_is_none_and_none_is_empty() -> None:
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=2, max_size=6), st.data(), st.floats(0, 1))
-def test_a_boundary_moves_weight_between_neighbours_only(weights, data, share):  # type: ignore[no-untyped-def]
+def test_moved_boundary_changes_neighbouring_weights_only(weights, data, share):  # type: ignore[no-untyped-def]
     parts = [Part(str(n), weight) for n, weight in enumerate(weights)]
     boundary = data.draw(st.integers(0, len(parts) - 2))
     before, after = shares(parts), shares(moved(parts, boundary, share))

@@ -1,4 +1,4 @@
-"""Remaining time of a run, from its steps and validations."""
+"""Estimated remaining time of a run."""
 
 import pytest
 
@@ -39,14 +39,14 @@ def running(every: int = 5, planned: int = 20, **fields: object) -> RunState:
     return RunState("r", status="running", spec=spec, planned=planned, **fields)  # type: ignore[arg-type]
 
 
-def test_a_step_takes_the_median_of_the_last_ones() -> None:
+def test_step_seconds_is_median_of_recent_steps() -> None:
     assert step_seconds([]) is None
     assert step_seconds(steps(0.0, -1.0)) is None
     assert step_seconds(steps(10.0, 0.0, 30.0, 0.5)) == 10.0
     assert step_seconds(steps(1000.0, *[2.0] * (RECENT // 2), *[4.0] * (RECENT // 2))) == 3.0
 
 
-def test_a_validation_takes_the_median_of_the_last_three() -> None:
+def test_validation_seconds_is_median_of_last_three() -> None:
     assert validation_seconds(running()) == 0.0
     three = validations((0, 100.0), (5, 1.0), (10, 9.0), (15, 2.0))
     assert validation_seconds(running(validations=three)) == 2.0
@@ -68,19 +68,19 @@ def test_a_validation_takes_the_median_of_the_last_three() -> None:
         (1, 3, 1, 2),
     ],
 )
-def test_validations_come_every_n_steps_and_after_the_last(
+def test_validations_left_counts_every_n_steps_and_last(
     every: int, planned: int, last: int, left: int
 ) -> None:
     state = running(every, planned, validations=validations((0, 1.0), (last, 1.0)))
     assert validations_left(state) == left
 
 
-def test_a_run_that_was_never_validated_has_none_left() -> None:
+def test_run_without_validation_has_none_left() -> None:
     assert validations_left(running()) == 0
     assert validations_left(RunState("r", validations=validations((0, 1.0)))) == 0
 
 
-def test_remaining_time_is_that_of_the_steps_and_validations_left() -> None:
+def test_remaining_time_sums_steps_and_validations_left() -> None:
     state = running(steps=steps(10.0), done=4, step=4, validations=validations((0, 3.0)))
     assert remaining_seconds(state, 0.0) == 16 * 10.0 + 4 * 3.0
 
@@ -88,7 +88,7 @@ def test_remaining_time_is_that_of_the_steps_and_validations_left() -> None:
 @pytest.mark.parametrize(
     ("now", "left"), [(90.0, 160.0), (100.0, 160.0), (104.0, 156.0), (110.0, 150.0), (999.0, 150.0)]
 )
-def test_the_current_step_counts_up_to_its_usual_time(now: float, left: float) -> None:
+def test_current_step_counts_at_most_its_usual_time(now: float, left: float) -> None:
     state = running(steps=steps(10.0), done=4, step=5, step_at=100.0)
     assert remaining_seconds(state, now) == left
 
@@ -96,18 +96,18 @@ def test_the_current_step_counts_up_to_its_usual_time(now: float, left: float) -
 @pytest.mark.parametrize(
     ("status", "left"), [("running", 156.0), ("paused", 160.0), ("reviewing", 160.0)]
 )
-def test_no_time_passes_while_a_run_waits(status: str, left: float) -> None:
+def test_remaining_time_is_constant_while_run_waits(status: str, left: float) -> None:
     state = running(steps=steps(10.0), done=4, step=5, step_at=100.0)
     state.status = status  # type: ignore[assignment]
     assert remaining_seconds(state, 104.0) == left
 
 
-def test_more_steps_than_planned_take_no_negative_time() -> None:
+def test_steps_beyond_plan_add_no_negative_time() -> None:
     state = running(steps=steps(10.0), done=21, step=21, validations=validations((15, 3.0)))
     assert remaining_seconds(state, 0.0) == 3.0
 
 
-def test_remaining_time_is_unknown_before_a_step_without_a_plan_and_after_the_end() -> None:
+def test_remaining_time_is_unknown_without_steps_plan_or_after_end() -> None:
     assert remaining_seconds(running(), 0.0) is None
     assert remaining_seconds(running(planned=0, steps=steps(10.0)), 0.0) is None
     ended = running(steps=steps(10.0))
@@ -122,7 +122,7 @@ def series(*ys: float) -> Series:
     return made
 
 
-def test_phases_take_their_median_of_recent_steps() -> None:
+def test_usual_phases_are_medians_of_recent_steps() -> None:
     state = running(
         series={
             "time_s/training": series(999.0, 999.0, *[4.0] * RECENT),
@@ -135,7 +135,7 @@ def test_phases_take_their_median_of_recent_steps() -> None:
     assert usual_phases(running(series={"time_s/publishing": series(0.0)})) == {"publishing": 0.0}
 
 
-def test_switching_takes_its_median_of_recent_steps() -> None:
+def test_usual_switch_is_median_of_recent_steps() -> None:
     assert usual_switch(running()) is None
     state = running(series={"time_s/switch": series(99.0, *[2.0] * RECENT)})
     assert usual_switch(state) == 2.0

@@ -1,4 +1,4 @@
-"""A state folded out of long stretches equals the one folded event by event."""
+"""Folding of condensed history: same state as folding event by event."""
 
 import tempfile
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ from engine.storage.run_db.schema import open_writer
 from studio.store.runs.state import RunState, SequenceGap
 
 
-class Past:
-    """Makes up what a run says, step by step."""
+class EventGenerator:
+    """Random events of a run, step by step."""
 
     def __init__(self, seed: int) -> None:
         self.dice = Random(seed)
@@ -33,7 +33,7 @@ class Past:
     def steps(self, count: int) -> Iterator[BaseEvent]:
         for step in range(1, count + 1):
             if self.dice.random() < 0.15:
-                step = max(1, step - 2)  # it was resumed from an older checkpoint
+                step = max(1, step - 2)  # resumed from an older checkpoint
             planned = [e.PlannedGroup(group=0, scenario_id="s", title="t", size=3)]
             yield e.StepStarted(step=step, groups=planned)
             for _ in range(self.dice.randint(0, 25)):
@@ -42,23 +42,23 @@ class Past:
                 yield e.StepFinished(step=step, metrics={"loss": self.dice.random()})
 
     def something(self, step: int) -> Iterator[BaseEvent]:
-        asked = self.dice.choice(("", "", "an attempt"))
+        attempt_id = self.dice.choice(("", "", "an attempt"))
         match self.dice.randrange(9):
             case 0 | 1 | 2:
                 yield e.TrajectoryRecorded(trajectory=self.attempt(step))
             case 3 if self.attempts:
-                chosen = self.dice.choices(self.attempts, k=2)
-                now = [self.judged(one) for one in chosen]
+                trajectories = self.dice.choices(self.attempts, k=2)
+                now = [self.judged(one) for one in trajectories]
                 yield e.GroupJudged(split="train", step=step, group=0, trajectories=now)
             case 4 if self.attempts:
                 yield self.labelled(step)
             case 5:
-                yield e.CallOpened(key="k", judge="j", most_usd=1.0, attempt=asked)
+                yield e.CallOpened(key="k", judge="j", most_usd=1.0, attempt=attempt_id)
             case 6:
                 problem = self.dice.choice((None, Problem(code="x", message="No answer.")))
                 usage = Usage(cost_usd=self.dice.randint(0, 8) / 8)
                 yield e.CallClosed(
-                    key="k", judge="j", usage=usage, seconds=1, problem=problem, attempt=asked
+                    key="k", judge="j", usage=usage, seconds=1, problem=problem, attempt=attempt_id
                 )
             case 7:
                 yield e.LogWritten(level="info", source="agent", text=str(self.dice.random()))
@@ -101,26 +101,26 @@ class Past:
                             rewards=[1.0], mean=None, std=None, signal=True)  # fmt: skip
 
 
-def stored(file: Path, past: Iterator[BaseEvent]) -> int:
+def write_events(file: Path, past: Iterator[BaseEvent]) -> int:
     db, seq = open_writer(file), 0
     with db:
         for seq, event in enumerate([*past, e.StepStarted(step=99, groups=[])], 1):
-            told = event.model_copy(update={"run_id": "run", "seq": seq, "at": float(seq)})
-            db.execute("INSERT INTO events VALUES (?, ?, ?)", (seq, told.kind, encode(told)))  # type: ignore[attr-defined]
+            stamped = event.model_copy(update={"run_id": "run", "seq": seq, "at": float(seq)})
+            db.execute("INSERT INTO events VALUES (?, ?, ?)", (seq, stamped.kind, encode(stamped)))  # type: ignore[attr-defined]
     db.close()
     return seq
 
 
 @given(seed=st.integers(0, 2**32), longest=st.integers(10, 200), known=st.integers(0, 40))
-def test_long_stretches_fold_to_the_same_state(seed: int, longest: int, known: int) -> None:
-    """From the start, or from wherever the reader was before; the log is cut in both."""
+def test_condensed_history_folds_to_same_state(seed: int, longest: int, known: int) -> None:
+    """Start at the beginning or at any event; the log is truncated in both."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(history, "FAR", 8)
         patch.setattr(history, "LONGEST", longest)
-        last = stored(Path(folder) / "run.db", Past(seed).steps(14))
+        last = write_events(Path(folder) / "run.db", EventGenerator(seed).steps(14))
         reader = HistoryReader(Path(folder) / "run.db")
-        wanted, state = RunState("run"), RunState("run")
-        wanted.fold(decode(line) for line in reader.events(0, 10_000))
+        expected, state = RunState("run"), RunState("run")
+        expected.fold(decode(line) for line in reader.events(0, 10_000))
         state.fold(decode(line) for line in reader.events(0, known))
         while state.seq < last:
             lines, _ = reader.brief(state.seq)
@@ -129,19 +129,19 @@ def test_long_stretches_fold_to_the_same_state(seed: int, longest: int, known: i
                 for line in lines
             )
         reader.close()
-        assert state == wanted
+        assert state == expected
 
 
-def test_far_behind_few_lines_come(tmp_path: Path) -> None:
-    last = stored(tmp_path / "run.db", Past(1).steps(1500))
+def test_history_condenses_old_events_to_one_line(tmp_path: Path) -> None:
+    last = write_events(tmp_path / "run.db", EventGenerator(1).steps(1500))
     assert last > history.FAR
     reader = HistoryReader(tmp_path / "run.db")
     lines, seq = reader.brief(0)
-    told = History.model_validate_json(lines[0])
-    assert (len(lines), told.first, told.seq) == (1, 1, seq)
-    assert not [one for one in told.events if one.kind in COUNTED[:-1]]  # type: ignore[union-attr]
+    history_line = History.model_validate_json(lines[0])
+    assert (len(lines), history_line.first, history_line.seq) == (1, 1, seq)
+    assert not [one for one in history_line.events if one.kind in COUNTED[:-1]]  # type: ignore[union-attr]
     assert reader.brief(last - 100) == (reader.events(last - 100), last)
     assert reader.all(0)[1] == 2000
     with pytest.raises(SequenceGap):
-        RunState("run", seq=5).apply(told)
+        RunState("run", seq=5).apply(history_line)
     reader.close()

@@ -1,4 +1,4 @@
-"""Summaries follow the streams; a series rewinds; a project says what is wrong with it."""
+"""Run store, series and project store."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def summary(run_id: str, **changes: object) -> RunSummary:
     return base.model_copy(update=changes)
 
 
-def test_the_stream_moves_the_summary_on() -> None:
+def test_folded_events_update_summary() -> None:
     run, store = Simulation(train=SMALL), RunStore()
     run.begin()
     run.step(1)
@@ -44,7 +44,7 @@ def test_the_stream_moves_the_summary_on() -> None:
     assert [r.id for r in store.active()] == ["a"]
 
 
-def test_a_replay_does_not_move_the_summary_back() -> None:
+def test_replay_does_not_revert_newer_summary() -> None:
     run, store = Simulation(train=SMALL), RunStore()
     run.begin()
     run.step(1)
@@ -59,7 +59,7 @@ def test_a_replay_does_not_move_the_summary_back() -> None:
     assert shown.step == 2
 
 
-def test_new_runs_come_first() -> None:
+def test_new_run_is_listed_first() -> None:
     store = RunStore()
     store.replace([summary("a")])
     store.put(summary("b", project_path="/q"))
@@ -67,7 +67,7 @@ def test_new_runs_come_first() -> None:
     assert [run.id for run in store.of("/p")] == ["a"]
 
 
-def test_series_rewind() -> None:
+def test_series_is_rewound_by_older_point() -> None:
     series = Series()
     for x in range(1, 6):
         series.append(x, x * 10)
@@ -78,7 +78,7 @@ def test_series_rewind() -> None:
     assert series.revision == 1
 
 
-def test_project_problems_and_command() -> None:
+def test_project_problems_and_train_command() -> None:
     store = ProjectStore()
     assert not store.trainable
     assert store.command() == ""
@@ -95,8 +95,8 @@ def test_project_problems_and_command() -> None:
     assert store.command() == "atelier train '/my projects/p'"
 
 
-def test_the_state_that_the_engine_lists_wins_over_replayed_events() -> None:
-    """A run whose engine was killed has no last event; its stream says that it trains."""
+def test_listed_state_overrides_replayed_events() -> None:
+    """A run whose engine was killed has no final event; its stream ends while training."""
     run, store = Simulation(train=SMALL), RunStore()
     run.begin()
     run.step(1)
@@ -118,14 +118,12 @@ def test_the_state_that_the_engine_lists_wins_over_replayed_events() -> None:
     store.fold("a", run.made.events[-1:])
     shown = store.summary("a")
     assert shown is not None
-    assert shown.state == "running", "what is newer than the list wins over it"
+    assert shown.state == "running", "events newer than the list override it"
 
 
 @pytest.mark.parametrize("log", sorted(path.name for path in GOLDEN.glob("*.jsonl")))
 @pytest.mark.parametrize("engine_says", ["stopped", "failed", "finished", "damaged", "queued"])
-def test_no_replay_of_a_golden_log_changes_what_the_engine_lists(
-    log: str, engine_says: str
-) -> None:
+def test_replay_of_golden_log_keeps_listed_state(log: str, engine_says: str) -> None:
     events = [e.decode(line) for line in (GOLDEN / log).read_text().splitlines()]
     last = events[-1]
     row = summary("a", state=engine_says, seq=last.seq, changed_at=last.at)

@@ -1,4 +1,4 @@
-"""A run's state is the same however its events arrive."""
+"""Run state folded from events: independent of batching, replays and progress ticks."""
 
 from typing import Any
 
@@ -45,13 +45,13 @@ def folded(events: list) -> RunState:
 
 
 @given(name=st.sampled_from(MINE), cut=st.integers(0, 200))
-def test_any_prefix_then_the_rest_equals_all_at_once(name: str, cut: int) -> None:
+def test_folding_in_two_parts_equals_folding_at_once(name: str, cut: int) -> None:
     log = LOGS[name]
     assert folded(log[:cut]).fold(log[cut:]) == folded(log)
 
 
 @given(name=st.sampled_from(MINE), data=st.data())
-def test_replays_and_duplicates_change_nothing(name: str, data: st.DataObject) -> None:
+def test_replayed_and_duplicate_events_change_nothing(name: str, data: st.DataObject) -> None:
     log = LOGS[name]
     state = RunState("r")
     place = 0
@@ -64,7 +64,7 @@ def test_replays_and_duplicates_change_nothing(name: str, data: st.DataObject) -
 
 
 @given(name=st.sampled_from(MINE), places=st.lists(st.integers(0, 200), max_size=5))
-def test_ticks_change_nothing_that_is_kept(name: str, places: list[int]) -> None:
+def test_progress_ticks_do_not_change_final_state(name: str, places: list[int]) -> None:
     tick = e.ProgressTicked(step=3, phase="rolling_out", done=3, total=8)
     log = list(LOGS[name])
     for place in places:
@@ -72,13 +72,13 @@ def test_ticks_change_nothing_that_is_kept(name: str, places: list[int]) -> None
     assert folded(log) == folded(LOGS[name])
 
 
-def test_a_missing_event_is_refused() -> None:
+def test_missing_event_raises_sequence_gap() -> None:
     log = LOGS["finished"]
     with pytest.raises(SequenceGap):
         folded([*log[:10], *log[11:]])
 
 
-def test_unknown_events_are_skipped_but_counted() -> None:
+def test_unknown_event_is_skipped_but_counted() -> None:
     state = folded(LOGS["baseline"])
     seq = state.seq + 1
     line = f'{{"kind": "moon.risen", "seq": {seq}, "at": 5, "phase": "full"}}'
@@ -98,7 +98,7 @@ def test_finished_run() -> None:
     assert remaining_seconds(state, state.at) is None
 
 
-def test_failed_run_keeps_its_problem_until_it_is_resumed() -> None:
+def test_failed_run_keeps_problem_until_resumed() -> None:
     state = folded(LOGS["failed"])
     assert state.status == "failed"
     assert state.problem is not None
@@ -113,7 +113,7 @@ def test_failed_run_keeps_its_problem_until_it_is_resumed() -> None:
     assert state.done == 2
 
 
-def test_resume_rewinds_to_its_checkpoint() -> None:
+def test_resume_rewinds_to_checkpoint() -> None:
     state = folded(LOGS["resumed"])
     assert state.resumes == [2]
     assert len(state.restarts) == 1
@@ -123,7 +123,7 @@ def test_resume_rewinds_to_its_checkpoint() -> None:
         assert list(series.xs) == [1, 2, 3, 4, 5], name
 
 
-def test_eta_is_learnt_from_steps_and_counts_validations() -> None:
+def test_eta_is_estimated_from_steps_and_validations() -> None:
     run = Simulation(train=SMALL)
     run.begin()
     state = RunState("r").fold(run.made.events)
@@ -144,18 +144,18 @@ def test_eta_is_learnt_from_steps_and_counts_validations() -> None:
     assert left < 4 * usual + 18 - 70
 
 
-def test_groups_that_come_later_fly_with_the_others() -> None:
+def test_added_groups_are_shown_in_flight() -> None:
     state = folded(LOGS["extended"])
     assert sorted(state.flight) == [0, 1, 2, 3]
     assert state.flight[3].summary
-    begun = [event.kind for event in LOGS["extended"]].index("step.extended") + 1
-    state = folded(LOGS["extended"][:begun])
+    count = [event.kind for event in LOGS["extended"]].index("step.extended") + 1
+    state = folded(LOGS["extended"][:count])
     assert state.flight[3].title == "Q3 hotel invoice total"
     assert not state.flight[3].rewards
 
 
-def test_who_waits_for_a_judge_is_not_unscored_and_calls_are_counted() -> None:
-    def attempt(index: int, reward: float | None, waits: bool) -> TrajectorySummary:
+def test_rollout_awaiting_judge_is_not_unscored_and_calls_are_counted() -> None:
+    def rollout(index: int, reward: float | None, waits: bool) -> TrajectorySummary:
         return TrajectorySummary(
             id=f"t{index}",
             split="train",
@@ -171,7 +171,7 @@ def test_who_waits_for_a_judge_is_not_unscored_and_calls_are_counted() -> None:
     planned = e.PlannedGroup(group=0, scenario_id="s", title="s", size=2)
     waiting = [
         e.StepStarted(step=1, groups=[planned]),
-        *(e.TrajectoryRecorded(trajectory=attempt(index, None, True)) for index in (0, 1)),
+        *(e.TrajectoryRecorded(trajectory=rollout(index, None, True)) for index in (0, 1)),
         e.CallOpened(key="k", judge="j", most_usd=0.5),
     ]
     answered = [
@@ -180,7 +180,7 @@ def test_who_waits_for_a_judge_is_not_unscored_and_calls_are_counted() -> None:
             split="train",
             step=1,
             group=0,
-            trajectories=[attempt(0, 0.7, False), attempt(1, None, False)],
+            trajectories=[rollout(0, 0.7, False), rollout(1, None, False)],
         ),
     ]
     events = [
@@ -195,7 +195,7 @@ def test_who_waits_for_a_judge_is_not_unscored_and_calls_are_counted() -> None:
     assert state.fold([again]).unscored == 1
 
 
-def test_an_evaluation_has_a_result_and_its_calls_are_no_judges() -> None:
+def test_evaluation_has_result_and_calls_not_counted_as_judge() -> None:
     state = folded(LOGS["evaluation"])
     assert state.evaluation is not None
     assert [one.name for one in state.evaluation.standings] == [
@@ -206,14 +206,14 @@ def test_an_evaluation_has_a_result_and_its_calls_are_no_judges() -> None:
     assert (state.planned, state.trajectories, state.status) == (0, 18, "finished")
 
 
-def test_what_is_said_of_checkpoints() -> None:
+def test_checkpoints_follow_pin_branch_and_drop_events() -> None:
     simulation = Simulation(train=SMALL)
     simulation.begin()
     for step in (1, 2, 3, 4):
         simulation.step(step)
     simulation.keep(3, {})
-    made, known = simulation.made, RunState("r").fold(simulation.made.events)
-    steps = [one.step for one in known.checkpoints]
+    made, before = simulation.made, RunState("r").fold(simulation.made.events)
+    steps = [one.step for one in before.checkpoints]
     assert 3 in steps
     made.say(CheckpointPinned(step=3, pinned=True))
     made.say(CheckpointBranched(step=3, child="01CHILD", name="amber-kestrel"))
@@ -225,7 +225,7 @@ def test_what_is_said_of_checkpoints() -> None:
     assert state.spoken == 3
 
 
-def test_a_queued_run_waits_and_is_started() -> None:
+def test_queued_run_is_waiting_until_started() -> None:
     simulation = Simulation(train=SMALL)
     waiting = e.RunQueued(spec=simulation.made.spec, seq=1)
     state = folded([waiting])
@@ -240,7 +240,7 @@ STARTED = e.RunStarted(spec=SPEC)
 
 
 def after(*events: Any, state: RunState | None = None) -> RunState:
-    """State after these events, numbered in turn, at ten times their number of seconds."""
+    """Return the state after these events, numbered in order, 10 seconds apart."""
     state = state or RunState("r")
     return state.fold(
         event.model_copy(update={"seq": seq, "at": event.at or 10.0 * seq})
@@ -256,9 +256,9 @@ def group_of(*rewards: float | None, step: int = 1, split: Any = "train") -> Gro
 
 
 def row(index: int, reward: float | None = None, **fields: Any) -> TrajectorySummary:
-    known = {"split": "train", "step": 1, "group": 0, "scenario_id": "s0", "title": "Scenario 0"}
+    defaults = {"split": "train", "step": 1, "group": 0, "scenario_id": "s0", "title": "Scenario 0"}
     return TrajectorySummary.model_validate(
-        known | {"id": f"t{index}", "index": index, "reward": reward} | fields
+        defaults | {"id": f"t{index}", "index": index, "reward": reward} | fields
     )
 
 
@@ -267,12 +267,12 @@ PLANNED = e.StepStarted(
 )
 
 
-def test_a_gap_names_the_run_and_both_events() -> None:
+def test_sequence_gap_names_run_and_both_events() -> None:
     with pytest.raises(SequenceGap, match=r"^run r: event 3 after 1$"):
         after(STARTED).apply(e.RunPaused(step=1, seq=3))
 
 
-def test_apply_tells_whether_an_event_was_new() -> None:
+def test_apply_returns_whether_event_is_new() -> None:
     state = RunState("r")
     first = STARTED.model_copy(update={"seq": 1})
     assert state.apply(first)
@@ -281,7 +281,7 @@ def test_apply_tells_whether_an_event_was_new() -> None:
     assert state.seq == 1
 
 
-def test_a_tick_is_shown_while_it_fits() -> None:
+def test_progress_tick_is_shown_only_while_current() -> None:
     tick = e.ProgressTicked(step=2, phase="rolling_out", done=3, total=8)
     state = after(STARTED, PLANNED, e.StepFinished(step=1, metrics={}))
     assert state.apply(tick)
@@ -289,7 +289,7 @@ def test_a_tick_is_shown_while_it_fits() -> None:
     same_step = tick.model_copy(update={"step": 1})
     assert state.apply(same_step)
     assert not after(STARTED, e.StepFinished(step=3, metrics={})).apply(tick), (
-        "of a step before the last finished one"
+        "tick of a step before the last finished one"
     )
     after(e.PhaseChanged(step=2, phase="training"), state=state)
     assert (state.progress, state.phase, state.phase_at, state.step) == (None, "training", 40.0, 2)
@@ -299,26 +299,26 @@ def test_a_tick_is_shown_while_it_fits() -> None:
     assert not state.apply(tick)
 
 
-def test_a_phase_never_goes_back_behind_the_finished_steps() -> None:
+def test_phase_event_does_not_move_step_backwards() -> None:
     state = after(
         STARTED, e.StepFinished(step=3, metrics={}), e.PhaseChanged(step=1, phase="training")
     )
     assert state.step == 3
 
 
-def in_list(state: Any, seq: int) -> RunSummary:
+def listed_summary(state: Any, seq: int) -> RunSummary:
     return RunSummary(
         id="r", name="r", kind="train", project="p", project_path="/p", path="/r", state=state,
         step=0, steps=1, started_at=0, changed_at=0, seq=seq,
     )  # fmt: skip
 
 
-def test_the_engines_list_holds_until_a_newer_event() -> None:
+def test_engine_list_holds_until_newer_event() -> None:
     review = e.ReviewOpened(step=1, until=None, then="train")
     tick = e.ProgressTicked(step=1, phase="training", done=1, total=2)
     state = after(STARTED, review, e.PhaseChanged(step=1, phase="training"))
     state.apply(tick)
-    state.obey(in_list("stopped", 2))
+    state.obey(listed_summary("stopped", 2))
     assert (state.status, state.phase, state.progress, state.review) == ("stopped",) + (None,) * 3
     assert (state.engine_status, state.engine_seq) == ("stopped", 2)
     after(e.LogWritten(level="info", source="t", text="x"), state=state)
@@ -327,21 +327,21 @@ def test_the_engines_list_holds_until_a_newer_event() -> None:
     assert state.status == "running"
 
 
-def test_an_older_list_does_not_hold() -> None:
+def test_older_engine_list_is_ignored() -> None:
     state = after(STARTED, e.RunPaused(step=1))
-    state.obey(in_list("running", 1))
+    state.obey(listed_summary("running", 1))
     assert state.status == "paused"
-    state.obey(in_list("starting", 2))
+    state.obey(listed_summary("starting", 2))
     assert state.status == "starting"
 
 
-def test_an_active_run_keeps_its_phase_in_the_list() -> None:
+def test_active_run_keeps_phase_when_listed() -> None:
     state = after(STARTED, e.PhaseChanged(step=1, phase="training"))
-    state.obey(in_list("stopping", 2))
+    state.obey(listed_summary("stopping", 2))
     assert (state.status, state.phase) == ("stopping", "training")
 
 
-def test_a_start_forgets_what_flew_and_keeps_the_first_rubric() -> None:
+def test_start_clears_flight_and_keeps_current_rubric() -> None:
     judged = SPEC.model_copy(update={"rubric": "Be brief."})
     state = after(STARTED, PLANNED, e.PhaseChanged(step=1, phase="training"))
     assert (state.rubric, state.resumes) == ("", [])
@@ -352,20 +352,20 @@ def test_a_start_forgets_what_flew_and_keeps_the_first_rubric() -> None:
     assert (state.rubric, state.resumes) == ("Be right.", [0, 1])
 
 
-def test_a_resumed_run_continues_after_its_checkpoint() -> None:
+def test_resumed_run_continues_after_checkpoint() -> None:
     steps = [e.StepFinished(step=n, metrics={}) for n in (1, 2, 3)]
     resumed = e.RunStarted(spec=SPEC, resumed_from=2)
     state = after(STARTED, *steps, PLANNED.model_copy(update={"step": 4}), resumed)
     assert (state.step, state.done, [one.step for one in state.steps]) == (2, 2, [1, 2])
 
 
-def test_the_last_step_may_start_again() -> None:
+def test_last_step_can_start_again() -> None:
     steps = [e.StepFinished(step=n, metrics={}) for n in (1, 2)]
     state = after(STARTED, *steps, PLANNED.model_copy(update={"step": 2}))
     assert (state.step, state.done) == (2, 1)
 
 
-def test_the_policy_says_what_it_is() -> None:
+def test_policy_loaded_sets_model_facts() -> None:
     loaded = e.PolicyLoaded(
         parameters=134, trainable=4, dtype="bfloat16", seconds=3.0, sampler="vLLM fp8"
     )
@@ -374,7 +374,7 @@ def test_the_policy_says_what_it_is() -> None:
     assert (state.dtype, state.sampler) == ("bfloat16", "vLLM fp8")
 
 
-def test_log_lines_are_counted_and_the_last_ones_kept() -> None:
+def test_log_lines_are_counted_and_truncated() -> None:
     lines = [e.LogWritten(level="info", source="t", text=str(n)) for n in range(LOG_LINES + 2)]
     state = after(*lines)
     assert (len(state.log), state.logged) == (LOG_LINES, LOG_LINES + 2)
@@ -385,7 +385,7 @@ def test_log_lines_are_counted_and_the_last_ones_kept() -> None:
     ("attempt", "words"),
     [(1, "It crashed. Restarting."), (2, "It crashed. Restarting (time 2 in a row).")],
 )
-def test_a_restart_is_a_warning_of_its_worker(attempt: int, words: str) -> None:
+def test_worker_restart_is_logged_as_warning(attempt: int, words: str) -> None:
     problem = Problem(code="x.y", message="It crashed.")
     restarted = e.WorkerRestarted(worker="sampler", attempt=attempt, problem=problem)
     state = after(restarted)
@@ -393,7 +393,7 @@ def test_a_restart_is_a_warning_of_its_worker(attempt: int, words: str) -> None:
     assert [one.attempt for one in state.restarts] == [attempt]
 
 
-def test_groups_fly_from_the_plan_to_their_summary() -> None:
+def test_groups_are_in_flight_from_plan_to_summary() -> None:
     state = after(STARTED, PLANNED)
     assert (state.step, state.step_at) == (1, 20.0)
     assert state.flight == {0: FlightGroup(0, "s0", "Scenario 0", 4)}
@@ -417,7 +417,7 @@ def test_groups_fly_from_the_plan_to_their_summary() -> None:
     assert (state.step, state.step_unscored, state.unscored) == (2, 0, 2)
 
 
-def test_a_summary_of_another_step_or_split_does_not_fly() -> None:
+def test_summary_of_other_step_or_split_is_not_in_flight() -> None:
     state = after(
         STARTED, PLANNED, e.GroupScored(group=group_of(0.5, step=2)),
         e.GroupScored(group=group_of(0.5, split="validation")),
@@ -425,13 +425,13 @@ def test_a_summary_of_another_step_or_split_does_not_fly() -> None:
     assert state.flight[0].summary is None
 
 
-def test_a_summary_without_a_plan_flies() -> None:
+def test_summary_without_plan_is_in_flight() -> None:
     summary = group_of(0.5, None)
     state = after(STARTED, e.StepStarted(step=1, groups=[]), e.GroupScored(group=summary))
     assert state.flight == {0: FlightGroup(0, "s0", "Scenario 0", 2, {0: 0.5, 1: None}, summary)}
 
 
-def test_a_step_that_starts_again_is_rewound() -> None:
+def test_restarted_step_rewinds_series() -> None:
     steps = [e.StepFinished(step=n, metrics={"reward/mean": n / 10}) for n in (1, 2, 3)]
     state = after(STARTED, *steps, PLANNED.model_copy(update={"step": 2}))
     assert (state.done, state.step, len(state.flight)) == (1, 2, 1)
@@ -449,7 +449,7 @@ def test_a_step_that_starts_again_is_rewound() -> None:
         (None, {}, 0.0),
     ],
 )
-def test_a_finished_step_is_recorded(
+def test_finished_step_is_recorded(
     begun: float | None, metrics: dict[str, float], seconds: float
 ) -> None:
     """The step ends at second 130."""
@@ -465,7 +465,7 @@ def test_a_finished_step_is_recorded(
     }
 
 
-def test_losses_and_metrics_of_scripts_are_series() -> None:
+def test_losses_and_script_metrics_become_series() -> None:
     def loss(step: int, value: float) -> LossMeasured:
         return LossMeasured(step=step, loss=value, tokens=1, examples=1, seconds=1)
 
@@ -482,13 +482,13 @@ def test_losses_and_metrics_of_scripts_are_series() -> None:
     }
 
 
-def labelled(*rows: TrajectorySummary) -> e.GroupLabelled:
+def group_labelled(*rows: TrajectorySummary) -> e.GroupLabelled:
     label = Label(id="x", step=1, group=0, words=(Word(kind="flag"),))
     group = group_of(*(one.reward for one in rows))
     return e.GroupLabelled(label=label, group=group, trajectories=list(rows))
 
 
-def test_labels_change_rewards_until_they_are_undone() -> None:
+def test_labels_change_rewards_until_undone() -> None:
     state = after(
         STARTED, PLANNED, *(e.TrajectoryRecorded(trajectory=row(n, 0.5)) for n in (0, 1)),
         e.TrajectoryRecorded(trajectory=row(2)),
@@ -496,16 +496,16 @@ def test_labels_change_rewards_until_they_are_undone() -> None:
     scored = Unlabelled(reward=0.5, parts={}, problem=None)
     unscored = scored.model_copy(update={"reward": None})
     excluded = row(0, None, unlabelled=scored, labels=("exclude",))
-    healed = row(2, 0.9, unlabelled=unscored, labels=("score",))
-    after(labelled(excluded, row(1, 0.5)), state=state)
+    scored_by_person = row(2, 0.9, unlabelled=unscored, labels=("score",))
+    after(group_labelled(excluded, row(1, 0.5)), state=state)
     assert (state.unscored, state.relabelled) == (2, {"t0": None})
     assert state.labelled == {("train", 1, 0)}
     assert state.flight[0].rewards == {0: None, 1: 0.5}
-    after(labelled(excluded, row(1, 0.5), healed), state=state)
+    after(group_labelled(excluded, row(1, 0.5), scored_by_person), state=state)
     assert (state.unscored, state.relabelled) == (1, {"t0": None, "t2": 0.9})
-    after(labelled(row(0, 0.5), row(1, 0.5), row(2)), state=state)
+    after(group_labelled(row(0, 0.5), row(1, 0.5), row(2)), state=state)
     assert (state.unscored, state.relabelled, state.labelled) == (1, {}, set())
-    after(labelled(row(0, 0.5)), state=state)
+    after(group_labelled(row(0, 0.5)), state=state)
     assert state.labelled == set()
 
 
@@ -522,7 +522,7 @@ def test_reviews_open_and_close_and_batches_close() -> None:
     assert state.review is None
 
 
-def test_calls_are_counted_by_what_they_were_for() -> None:
+def test_calls_are_counted_by_purpose() -> None:
     problem = Problem(code="judge.refused", message="?")
 
     def opened(attempt: str) -> e.CallOpened:
@@ -543,7 +543,7 @@ def test_calls_are_counted_by_what_they_were_for() -> None:
     assert state.attempts_usd == 6.0
 
 
-def test_canaries_findings_and_the_warmup_are_kept() -> None:
+def test_canaries_findings_and_warmup_are_stored() -> None:
     def canary(caught: bool) -> e.CanaryJudged:
         return e.CanaryJudged(
             step=1, group=0, what="w", judge="j", score=0.1, others=0.5, caught=caught
@@ -566,12 +566,12 @@ def checkpoint(step: int, size: int = 1) -> CheckpointSaved:
     return CheckpointSaved(checkpoint=Checkpoint(step=step, path=path, bytes=size, at=0))
 
 
-def test_a_checkpoint_replaces_those_from_its_step_on() -> None:
+def test_checkpoint_replaces_later_ones() -> None:
     state = after(checkpoint(2), checkpoint(4), checkpoint(6), checkpoint(4, 9))
     assert [(one.step, one.bytes) for one in state.checkpoints] == [(2, 1), (4, 9)]
 
 
-def test_an_export_is_kept_and_counted() -> None:
+def test_exports_are_stored_and_counted() -> None:
     exported = CheckpointExported(
         step=4, format="merged", dtype="bfloat16", path="/x", bytes=1, verdict="equal"
     )
@@ -587,18 +587,18 @@ def history(first: int, last: int, *events: Any, **fields: Any) -> History:
     return History(first=first, lines=lines, seq=last, at=500.0, **fields)
 
 
-def test_a_history_stands_for_its_events() -> None:
+def test_history_replaces_its_events() -> None:
     state = RunState("r", awaiting={"a", "b", "c", "d"}, trajectories=1, unscored=2, logged=3)
     state.judge_calls, state.judge_failed, state.judge_usd, state.attempts_usd = 4, 5, 6.0, 7.0
     unknown = '{"kind": "moon.risen", "seq": 3, "at": 30}'
-    told = history(
+    condensed = history(
         1, 9, STARTED, e.RunPaused(step=1), trajectories=10, unscored=20, logged=30,
         judge_calls=40, judge_failed=50, judge_usd=60.0, attempts_usd=70.0,
         recorded=("d", "e"), awaiting=("e",),
         settled=(("a", False, True), ("b", False, False), ("c", True, True), ("z", False, True)),
     )  # fmt: skip
-    told = told.model_copy(update={"lines": [*told.lines, unknown]})
-    assert state.apply(told)
+    condensed = condensed.model_copy(update={"lines": [*condensed.lines, unknown]})
+    assert state.apply(condensed)
     assert (state.seq, state.at, state.status) == (9, 500.0, "paused")
     assert state.awaiting == {"c", "e"}
     assert (state.trajectories, state.unscored, state.logged) == (11, 2 + 1 + 20, 33)
@@ -606,7 +606,7 @@ def test_a_history_stands_for_its_events() -> None:
     assert (state.judge_usd, state.attempts_usd) == (66.0, 77.0)
 
 
-def test_a_history_has_to_follow_too() -> None:
+def test_history_with_gap_raises_sequence_gap() -> None:
     state = after(STARTED)
     with pytest.raises(SequenceGap, match="event 3 after 1"):
         state.apply(history(3, 9))
@@ -615,7 +615,7 @@ def test_a_history_has_to_follow_too() -> None:
     assert state.seq == 4
 
 
-def test_a_history_never_turns_the_clock_back() -> None:
+def test_history_does_not_move_clock_backwards() -> None:
     state = after(STARTED.model_copy(update={"at": 900.0}))
     state.apply(history(2, 4))
     assert state.at == 900.0

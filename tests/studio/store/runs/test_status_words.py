@@ -25,12 +25,12 @@ MEMORY = Problem(code="policy.out_of_memory", message="?")
 
 
 def summary(state: str, kind: str = "train", **fields: Any) -> RunSummary:
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "id": "r", "name": "amber-kestrel", "kind": kind, "project": "p", "project_path": "/p",
         "path": "/r", "state": state, "step": 3, "steps": 10, "started_at": 0, "changed_at": 0,
         "trajectories": 5, "contestants": ["base", "x@2"], "attempts": 24,
     }  # fmt: skip
-    return RunSummary.model_validate(known | fields)
+    return RunSummary.model_validate(defaults | fields)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def summary(state: str, kind: str = "train", **fields: Any) -> RunSummary:
         ("evaluation", "finished", ("Evaluated 2 models", "good", "check")),
     ],
 )
-def test_states_in_a_list(kind: str, state: str, words: tuple[str, str, str]) -> None:
+def test_run_words_of_each_state(kind: str, state: str, words: tuple[str, str, str]) -> None:
     assert run_words(summary(state, kind, problem=MEMORY)) == StateWords(*words)
 
 
@@ -106,12 +106,12 @@ def test_finished_steps_are_counted(kind: str, steps: int, text: str) -> None:
         (None, "unknown problem"),
     ],
 )
-def test_a_failed_run_names_its_cause(code: str | None, cause: str) -> None:
+def test_failed_run_names_cause(code: str | None, cause: str) -> None:
     problem = None if code is None else Problem(code=code, message="?")
     assert run_words(summary("failed", problem=problem)).text == f"Failed: {cause}, step 3"
 
 
-def test_scripts_have_a_name() -> None:
+def test_script_of_run_is_named() -> None:
     assert script_of(summary("running", source="openpipe-art 0.5.18")) == "ART script"
     assert script_of(summary("running", source="trl 1.0")) == "script"
     run = summary("running", "outside", source="openpipe-art 0.5.18")
@@ -122,7 +122,7 @@ def test_steps_of_a_plan() -> None:
     assert (steps_of(3, 10), steps_of(3, 0)) == ("3 of 10", "3")
 
 
-def test_train_is_disabled_where_a_script_trains() -> None:
+def test_train_hint_when_a_script_trains() -> None:
     assert no_train_words(None) == "A script trains this project: start it."
     assert no_train_words(summary("stopped")) == (
         "A script trains this project: start it; amber-kestrel continues after step 3."
@@ -148,11 +148,11 @@ def state(status: str = "running", **fields: Any) -> RunState:
         ({"seq": 0, "phase": "training"}, ("No run yet", "muted", "circle-dashed")),
     ],
 )
-def test_states_in_the_header(fields: dict[str, Any], words: tuple[str, str, str]) -> None:
+def test_state_words_of_header(fields: dict[str, Any], words: tuple[str, str, str]) -> None:
     assert state_words(state(**fields), None) == StateWords(*words)
 
 
-def test_the_header_follows_the_list_while_a_run_starts_or_stops() -> None:
+def test_header_follows_list_while_run_starts_or_stops() -> None:
     training = state(phase="training", step=4)
     stopping = ("Stopping after step 4", "warn", "square")
     assert state_words(training, summary("stopping")) == StateWords(*stopping)
@@ -169,12 +169,12 @@ def test_the_header_follows_the_list_while_a_run_starts_or_stops() -> None:
 
 
 @pytest.mark.parametrize("status", ["running", "paused", "stopping", "finished"])
-def test_an_evaluation_is_counted_in_attempts(status: str) -> None:
+def test_header_of_evaluation_counts_rollouts(status: str) -> None:
     run = summary(status, "evaluation")
     assert state_words(state(phase="training", step=4), run) == run_words(run)
 
 
-def test_every_phase_has_a_text() -> None:
+def test_every_phase_has_text() -> None:
     assert set(PHASES) == set(get_args(Phase))
     assert phase_words("rolling_out", None) == "sampling"
     assert phase_words("rolling_out", summary("running")) == "sampling"
@@ -197,11 +197,11 @@ def test_every_phase_has_a_text() -> None:
         ("stopped", "This run ended before its first step"),
     ],
 )
-def test_an_empty_chart_says_when_it_fills(status: str, words: str) -> None:
+def test_empty_chart_explains_when_it_fills(status: str, words: str) -> None:
     assert empty_words(state(status)) == words
     done = [StepRecord(1, 0.0, False, "", {}, 1.0)]
     assert empty_words(state(status, steps=done)) == "Not measured in this run"
 
 
-def test_rounding_explains_larger_gaps_in_bfloat16() -> None:
+def test_largest_gap_is_larger_in_bfloat16() -> None:
     assert (largest_gap("bfloat16"), largest_gap("float32")) == (0.5, 0.001)

@@ -1,4 +1,4 @@
-"""What is said of a server, whatever state it is in."""
+"""Text and status dot of a server in each state."""
 
 import pytest
 
@@ -66,13 +66,13 @@ WHEELS = HostTick(stage="uploading", words="torch 2.13.0", done=210_000_000, tot
         ),
     ],
 )
-def test_every_state_has_words(shown, text: str, dot: str) -> None:  # type: ignore[no-untyped-def]
+def test_every_server_state_has_text_and_dot(shown, text: str, dot: str) -> None:  # type: ignore[no-untyped-def]
     words = words_of(shown, NOW)
     assert (words.text, words.dot) == (text, dot)
     assert words.short
 
 
-def test_amounts_are_of_one_unit() -> None:
+def test_amounts_share_one_unit() -> None:
     assert amount_words(300_000_000, 4_200_000_000) == "0.3 of 4.2 GB"
     assert amount_words(12_000, 84_000) == "12 of 84 kB"
     assert tick_words(HostTick(stage="installing", words="numpy", done=3, total=228)) == (
@@ -99,11 +99,11 @@ def test_amounts_are_of_one_unit() -> None:
         ),
     ],
 )
-def test_a_start_says_what_it_waits_for(shown, words: str) -> None:  # type: ignore[no-untyped-def]
+def test_start_words_name_what_is_waited_for(shown, words: str) -> None:  # type: ignore[no-untyped-def]
     assert start_words(shown, "box") == words
 
 
-def test_it_is_known_since_when_a_server_is_away() -> None:
+def test_store_tracks_since_when_a_server_is_away() -> None:
     store = HostStore()
     for revision, (at, state) in enumerate(
         ((10.0, "reconnecting"), (20.0, "connected"), (30.0, "reconnecting"), (40.0, "stopped")), 1

@@ -1,4 +1,4 @@
-"""Charts: one crosshair for all, clicks tell the step, gaps stay, thirty redraws a second."""
+"""Charts: shared crosshair, clicks, zoom, gaps, redraw time."""
 
 import time
 from statistics import median
@@ -27,13 +27,13 @@ def link() -> ChartLink:
 
 @pytest.fixture
 def card(link: ChartLink, qtbot: QtBot) -> ChartCard:
-    made = ChartCard("Reward", link)
-    made.add_line("training", "plot-1").set_data(np.arange(46), np.linspace(0.2, 0.7, 46))
-    qtbot.addWidget(made)
-    made.resize(500, 240)
-    made.show()
-    made.view.redraw()
-    return made
+    chart = ChartCard("Reward", link)
+    chart.add_line("training", "plot-1").set_data(np.arange(46), np.linspace(0.2, 0.7, 46))
+    qtbot.addWidget(chart)
+    chart.resize(500, 240)
+    chart.show()
+    chart.view.redraw()
+    return chart
 
 
 def _x_of(card: ChartCard, step: int) -> int:
@@ -43,17 +43,17 @@ def _x_of(card: ChartCard, step: int) -> int:
 def test_hover_moves_the_crosshair_of_every_chart(
     card: ChartCard, link: ChartLink, qtbot: QtBot
 ) -> None:
-    seen: list[object] = []
-    link.crosshair_moved.connect(seen.append)
+    steps: list[object] = []
+    link.crosshair_moved.connect(steps.append)
     qtbot.mouseMove(card.view.viewport(), QPoint(_x_of(card, 20), 100))
-    qtbot.waitUntil(lambda: seen == [20], timeout=1000)
+    qtbot.waitUntil(lambda: steps == [20], timeout=1000)
     assert "Step 20" in Tip.of(card).words()
     link.set_chosen(38)
     link.set_hovered(None)
     assert link.crosshair == 38
 
 
-def test_a_click_tells_the_step_and_a_drag_the_range(card: ChartCard, qtbot: QtBot) -> None:
+def test_click_emits_step_and_drag_emits_range(card: ChartCard, qtbot: QtBot) -> None:
     view = card.view.viewport()
     with qtbot.waitSignal(card.step_clicked, timeout=1000) as clicked:
         qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=QPoint(_x_of(card, 12), 80))
@@ -82,13 +82,13 @@ def _wheel(card: ChartCard, at: QPointF, keys: Qt.KeyboardModifier) -> None:
     card.view.redraw()
 
 
-def test_ctrl_and_the_wheel_zoom_x_around_the_pointer_and_double_click_resets(
+def test_ctrl_wheel_zooms_around_pointer_and_double_click_resets(
     card: ChartCard, link: ChartLink, qtbot: QtBot
 ) -> None:
     at = QPointF(_x_of(card, 20), 90)
     before = card._panes[0].plot().value_x(at.x())
     _wheel(card, at, Qt.KeyboardModifier.NoModifier)
-    assert link.zoom is None  # the page scrolls
+    assert link.zoom is None  # the page scrolls instead
     _wheel(card, at, Qt.KeyboardModifier.ControlModifier)
     assert link.zoom is not None
     assert link.zoom[1] - link.zoom[0] < 40
@@ -97,7 +97,7 @@ def test_ctrl_and_the_wheel_zoom_x_around_the_pointer_and_double_click_resets(
     assert link.zoom is None
 
 
-def test_keys_walk_the_points_and_enter_opens_the_page(
+def test_keys_move_crosshair_and_enter_opens_full_page(
     card: ChartCard, link: ChartLink, qtbot: QtBot
 ) -> None:
     qtbot.keyClick(card.view, Key.Key_End)
@@ -113,7 +113,7 @@ def test_keys_walk_the_points_and_enter_opens_the_page(
         qtbot.keyClick(card.view, Key.Key_Return)
 
 
-def test_a_logarithmic_axis_spaces_powers_alike_and_keeps_its_limit(
+def test_logarithmic_axis_has_equal_decades_and_room_for_limit(
     link: ChartLink, qtbot: QtBot
 ) -> None:
     card = ChartCard("Gap", link)
@@ -130,10 +130,10 @@ def test_a_logarithmic_axis_spaces_powers_alike_and_keeps_its_limit(
     assert [words for _, words in pane._labels(plot)] == ["1e−4", "0.001", "0.01"]
     card.set_limits([Limit(0.01, "limit")])
     card.view.redraw()
-    assert pane.plot().y(0.01) > pane.plot().area.top() + 10  # room for its words
+    assert pane.plot().y(0.01) > pane.plot().area.top() + 10  # room for the label
 
 
-def test_shares_are_per_cent_and_wide_labels_get_room(link: ChartLink, qtbot: QtBot) -> None:
+def test_percent_axis_has_room_for_wide_labels(link: ChartLink, qtbot: QtBot) -> None:
     card = ChartCard("Use", link)
     qtbot.addWidget(card)
     card.set_y(0, 1, unit="%")
@@ -148,13 +148,13 @@ def test_shares_are_per_cent_and_wide_labels_get_room(link: ChartLink, qtbot: Qt
 
 
 @pytest.mark.parametrize("words", ["", "Sampler against trainer"])
-def test_the_info_mark_explains_on_focus(link: ChartLink, qtbot: QtBot, words: str) -> None:
+def test_info_mark_shows_tooltip_on_focus(link: ChartLink, qtbot: QtBot, words: str) -> None:
     window = QWidget()
     row = QHBoxLayout(window)
     card = ChartCard("Gap", link)
     row.addWidget(card)
-    found = [metric(key) for key in ("logprob_gap/mean", "reward/part/sources")]
-    card.set_about([m for m in found if m], words)
+    infos = [metric(key) for key in ("logprob_gap/mean", "reward/part/sources")]
+    card.set_about([m for m in infos if m], words)
     qtbot.addWidget(window)
     window.resize(600, 300)
     window.show()
@@ -172,7 +172,7 @@ def test_the_info_mark_explains_on_focus(link: ChartLink, qtbot: QtBot, words: s
     qtbot.waitUntil(lambda: not tip.isVisible(), timeout=1000)
 
 
-def test_a_gap_is_not_bridged(link: ChartLink, qtbot: QtBot) -> None:
+def test_gap_in_data_is_not_connected(link: ChartLink, qtbot: QtBot) -> None:
     values = np.full(40, 0.5)
     values[10:30] = np.nan
     card = ChartCard("Reward", link)
@@ -195,7 +195,7 @@ def test_a_gap_is_not_bridged(link: ChartLink, qtbot: QtBot) -> None:
     assert not inked(20)
 
 
-def test_time_axis_places_steps(link: ChartLink) -> None:
+def test_time_axis_maps_steps_to_seconds(link: ChartLink) -> None:
     link.set_axis("time", {0: 0.0, 10: 100.0, 20: 300.0})
     assert link.to_x(np.array([5.0, 15.0])) == pytest.approx([50.0, 200.0])
     assert link.to_step(200.0) == pytest.approx(15.0)
@@ -203,7 +203,7 @@ def test_time_axis_places_steps(link: ChartLink) -> None:
         link.set_axis("moons")
 
 
-def test_an_empty_chart_says_when_it_fills(link: ChartLink, qtbot: QtBot) -> None:
+def test_empty_chart_shows_its_text(link: ChartLink, qtbot: QtBot) -> None:
     card = ChartCard("Validation", link)
     qtbot.addWidget(card)
     card.resize(400, 200)
@@ -215,7 +215,7 @@ def test_an_empty_chart_says_when_it_fills(link: ChartLink, qtbot: QtBot) -> Non
     assert card.has_data()
 
 
-def test_series_lengths_must_agree(link: ChartLink, qtbot: QtBot) -> None:
+def test_different_lengths_of_x_and_y_raise(link: ChartLink, qtbot: QtBot) -> None:
     card = ChartCard("x", link)
     qtbot.addWidget(card)
     with pytest.raises(ValueError, match="2 steps, 1 values"):
@@ -223,9 +223,7 @@ def test_series_lengths_must_agree(link: ChartLink, qtbot: QtBot) -> None:
 
 
 @pytest.mark.parametrize("points", [120, 5000])
-def test_six_charts_hold_thirty_redraws_a_second(
-    points: int, link: ChartLink, qtbot: QtBot
-) -> None:
+def test_six_charts_redraw_within_100_ms(points: int, link: ChartLink, qtbot: QtBot) -> None:
     window = QWidget()
     qtbot.addWidget(window)
     line = QHBoxLayout(window)
@@ -244,7 +242,7 @@ def test_six_charts_hold_thirty_redraws_a_second(
         for card_lines in lines:
             for series in card_lines:
                 series.set_data(steps, noise.random(points))
-        began = time.thread_time()  # of this thread: other processes may have the cores too
+        began = time.thread_time()  # CPU time of this thread: other processes may use the cores
         for index in range(6):
             line.itemAt(index).widget().view.redraw()  # type: ignore[union-attr]
         QApplication.processEvents()

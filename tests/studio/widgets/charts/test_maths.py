@@ -1,4 +1,4 @@
-"""Smoothing, envelope and ticks, against what they claim."""
+"""Smoothing, envelope, axis limits and ticks."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ FINITE = st.floats(-1e6, 1e6)
 
 
 @given(st.lists(FINITE, min_size=1, max_size=60), st.floats(0.05, 0.98))
-def test_smoothing_is_the_bias_corrected_average(values: list[float], weight: float) -> None:
+def test_smoothing_is_bias_corrected_average(values: list[float], weight: float) -> None:
     m, expected = 0.0, []
     for t, value in enumerate(values, start=1):  # Adam's form: m / (1 - w^t)
         m = weight * m + (1 - weight) * value
@@ -30,33 +30,33 @@ def test_smoothing_is_the_bias_corrected_average(values: list[float], weight: fl
     assert smooth(np.array(values), weight) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
-def test_smoothing_starts_at_the_first_value_and_keeps_a_constant() -> None:
+def test_smoothing_starts_at_first_value_and_keeps_constant() -> None:
     assert smooth(np.array([5.0, 1.0]), 0.75)[0] == 5.0
     assert smooth(np.full(30, 0.3), 0.9) == pytest.approx(np.full(30, 0.3))
 
 
-def test_smoothing_never_bridges_a_gap() -> None:
+def test_smoothing_keeps_gaps() -> None:
     out = smooth(np.array([1.0, np.nan, np.inf, 2.0]), 0.75)
     assert np.isnan(out[1:3]).all()
     assert np.isfinite(out[[0, 3]]).all()
 
 
-def test_zero_smoothing_is_the_raw_line() -> None:
+def test_zero_smoothing_returns_raw_values() -> None:
     values = np.array([3.0, np.nan, 1.0])
     np.testing.assert_array_equal(smooth(values, 0.0), values)
     with pytest.raises(ValueError, match="less than 1"):
         smooth(values, 1.0)
 
 
-def test_few_points_come_back_untouched() -> None:
+def test_envelope_returns_few_points_unchanged() -> None:
     xs = np.arange(float(ENVELOPE_ABOVE))
-    got = envelope(xs, xs, 300)
-    assert got[0] is xs
-    assert got[1] is xs
+    result = envelope(xs, xs, 300)
+    assert result[0] is xs
+    assert result[1] is xs
 
 
 @given(st.integers(0, 9999), st.integers(50, 400))
-def test_a_spike_survives_the_envelope(at: int, buckets: int) -> None:
+def test_envelope_keeps_spike(at: int, buckets: int) -> None:
     xs = np.arange(10_000.0)
     ys = np.zeros(10_000)
     ys[at] = 7.0
@@ -68,7 +68,7 @@ def test_a_spike_survives_the_envelope(at: int, buckets: int) -> None:
     assert not np.isnan(out_y).any()
 
 
-def test_the_envelope_keeps_gaps() -> None:
+def test_envelope_keeps_gaps() -> None:
     ys = np.ones(4000)
     ys[1000:2000] = np.nan
     out_x, out_y = envelope(np.arange(4000.0), ys, 100)
@@ -78,16 +78,16 @@ def test_the_envelope_keeps_gaps() -> None:
 
 
 @given(st.floats(-1e5, 1e5), st.floats(1e-3, 1e5), st.integers(3, 6))
-def test_an_axis_holds_its_data_and_has_round_ticks(low: float, span: float, most: int) -> None:
+def test_y_axis_contains_data_and_has_round_ticks(low: float, span: float, most: int) -> None:
     start, end = y_extent(low, low + span, zero=False, most=most)
     assert start <= low + 1e-6 * span
     assert end >= low + span - 1e-6 * span
-    found = ticks(start, end, most)
-    assert 2 <= len(found) <= most + 2
-    assert all(start - 1e-6 * span <= t <= end + 1e-6 * span for t in found)
+    axis_ticks = ticks(start, end, most)
+    assert 2 <= len(axis_ticks) <= most + 2
+    assert all(start - 1e-6 * span <= t <= end + 1e-6 * span for t in axis_ticks)
 
 
-def test_rounding_and_words() -> None:
+def test_round_steps_ticks_and_labels() -> None:
     assert [round_step(r) for r in (0.03, 0.21, 3, 7)] == pytest.approx([0.05, 0.25, 5, 10])
     assert ticks(0, 1, 4) == [0, 0.25, 0.5, 0.75, 1.0]
     assert y_extent(float("nan"), float("nan")) == (0.0, 1.0)
@@ -104,7 +104,7 @@ def test_rounding_and_words() -> None:
     )
 
 
-def test_the_x_axis_grows_in_round_steps() -> None:
+def test_x_axis_grows_in_round_steps() -> None:
     reached = [x_reach(last) for last in range(1, 200)]
     assert all(reach >= last for last, reach in enumerate(reached, start=1))
     assert len(set(reached)) < 40
@@ -112,7 +112,7 @@ def test_the_x_axis_grows_in_round_steps() -> None:
     assert (x_reach(5, planned=5), x_reach(5, planned=120), x_reach(7, planned=5)) == (5.5, 10, 10)
 
 
-def test_powers_of_ten_hold_the_values() -> None:
+def test_power_of_ten_ticks_contain_values() -> None:
     assert powers(np.array([3e-5, 0.2, np.nan, 0])) == (-5, 0)
     assert powers(np.array([1.0])) == (0, 1)
     assert powers(np.zeros(0)) == (-1, 0)

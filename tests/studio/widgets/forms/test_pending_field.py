@@ -1,4 +1,4 @@
-"""A field and what is stored of it: sent when it is finished, not redrawn while it is typed."""
+"""Form field and its stored value: sent when finished, not overwritten while being typed."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import Field, NumberField, SpinField, TextField, ToggleField
 
 
-class Stored:
-    """A row in a window of its own, and the values that it wanted stored."""
+class StoredField:
+    """Form row in a window of its own, and the values it sent."""
 
     def __init__(self, qtbot: QtBot, field: Field, stored: Any) -> None:
         self.window = QWidget()
@@ -45,28 +45,28 @@ class Stored:
         self.press(Qt.Key.Key_Delete)
 
     def pause(self) -> None:
-        """The time passes after which what is typed is taken."""
+        """End the typing pause after which an entry is sent."""
         assert self.row.entry._pause.isActive()
         self.row.entry._pause.stop()
         self.row.entry._pause.timeout.emit()
 
 
 @pytest.fixture
-def kl(qtbot: QtBot) -> Stored:
-    return Stored(qtbot, NumberField("KL weight", 0.0, 1.0), 0.0)
+def kl(qtbot: QtBot) -> StoredField:
+    return StoredField(qtbot, NumberField("KL weight", 0.0, 1.0), 0.0)
 
 
-def test_a_number_is_sent_once_when_it_is_finished(kl: Stored) -> None:
+def test_number_is_sent_once_when_finished(kl: StoredField) -> None:
     kl.clear()
     kl.type("2e-5")
     assert kl.sent == []
     kl.press(Qt.Key.Key_Return)
     assert kl.sent == [2e-5]
     kl.other.setFocus()
-    assert kl.sent == [2e-5], "it is on its way already"
+    assert kl.sent == [2e-5], "already sent"
 
 
-def test_leaving_the_field_finishes_it(kl: Stored) -> None:
+def test_focus_loss_sends_value(kl: StoredField) -> None:
     kl.clear()
     kl.type("0.5")
     kl.other.setFocus()
@@ -74,16 +74,16 @@ def test_leaving_the_field_finishes_it(kl: Stored) -> None:
 
 
 @pytest.mark.parametrize("begun", ["", "0.", "2e", "2e-", "-", "7"])
-def test_a_pause_never_sends_what_is_not_finished_or_wrong(kl: Stored, begun: str) -> None:
+def test_pause_does_not_send_unfinished_or_invalid_number(kl: StoredField, begun: str) -> None:
     kl.clear()
     kl.type(begun)
     kl.pause()
     assert kl.sent == []
-    assert kl.row.problem() == "", "nobody is told off in the middle of a number"
+    assert kl.row.problem() == "", "no error while a number is being typed"
     assert kl.text == begun
 
 
-def test_a_pause_sends_what_reads_and_more_may_follow(kl: Stored) -> None:
+def test_pause_sends_valid_number_and_typing_continues(kl: StoredField) -> None:
     kl.clear()
     kl.type("0.10")
     kl.pause()
@@ -99,7 +99,7 @@ def test_a_pause_sends_what_reads_and_more_may_follow(kl: Stored) -> None:
     assert kl.row.field.value() == 0.105
 
 
-def test_other_answers_never_redraw_what_is_typed(kl: Stored) -> None:
+def test_responses_do_not_overwrite_typed_text(kl: StoredField) -> None:
     kl.clear()
     kl.type("0.")
     for stored in (0.0, 0.3):
@@ -108,10 +108,10 @@ def test_other_answers_never_redraw_what_is_typed(kl: Stored) -> None:
     kl.press(Qt.Key.Key_Left)
     kl.row.show_stored(0.0)
     kl.type("1")
-    assert kl.text == "01.", "the cursor is where it was"
+    assert kl.text == "01.", "the cursor did not move"
 
 
-def test_what_cannot_be_read_is_said_and_stays(kl: Stored) -> None:
+def test_invalid_number_is_reported_and_kept(kl: StoredField) -> None:
     kl.clear()
     kl.type("2e")
     kl.other.setFocus()
@@ -123,11 +123,11 @@ def test_what_cannot_be_read_is_said_and_stays(kl: Stored) -> None:
     kl.clear()
     kl.type("0")
     kl.press(Qt.Key.Key_Return)
-    assert kl.sent == [], "that is stored"
+    assert kl.sent == [], "the stored value is not sent"
     assert kl.row.problem() == ""
 
 
-def test_what_was_refused_stays_until_another_value_is_stored(kl: Stored) -> None:
+def test_rejected_value_is_kept_until_another_is_stored(kl: StoredField) -> None:
     kl.clear()
     kl.type("0.9")
     kl.other.setFocus()
@@ -138,7 +138,7 @@ def test_what_was_refused_stays_until_another_value_is_stored(kl: Stored) -> Non
     assert (kl.text, kl.row.note(), kl.row.problem()) == ("0.2", "GRPO has 0.1", "")
 
 
-def test_what_is_on_its_way_does_not_go_back_meanwhile(kl: Stored) -> None:
+def test_value_being_sent_is_not_reverted(kl: StoredField) -> None:
     kl.clear()
     kl.type("0.9")
     kl.other.setFocus()
@@ -149,16 +149,16 @@ def test_what_is_on_its_way_does_not_go_back_meanwhile(kl: Stored) -> None:
     assert kl.text == "0.9"
 
 
-def test_emptied_it_is_what_it_is_without_being_set(kl: Stored) -> None:
+def test_emptied_field_sends_none_and_shows_stored_value(kl: StoredField) -> None:
     kl.clear()
     kl.other.setFocus()
     assert kl.sent == [None]
     kl.row.answer("")
     kl.row.show_stored(0.0)
-    assert kl.text == "0", "stored is what was stored before, and it is shown again"
+    assert kl.text == "0", "the unchanged stored value is shown again"
 
 
-def test_another_project_takes_nothing_of_this_one(kl: Stored) -> None:
+def test_forget_discards_pending_value(kl: StoredField) -> None:
     kl.clear()
     kl.type("0.9")
     kl.row.entry.forget()
@@ -168,14 +168,14 @@ def test_another_project_takes_nothing_of_this_one(kl: Stored) -> None:
     assert kl.sent == []
 
 
-def test_a_figure_is_never_shown_as_another_one(kl: Stored) -> None:
+def test_numbers_are_shown_without_rounding(kl: StoredField) -> None:
     for value, shown in ((2e-5, "2e-05"), (0.123456789, "0.123456789"), (0.25, "0.25")):
         kl.row.show_stored(value)
         assert kl.text == shown
 
 
-def test_a_count_is_sent_whole(qtbot: QtBot) -> None:
-    steps = Stored(qtbot, SpinField("Steps", 1, 10_000), 7)
+def test_count_is_sent_as_whole_number(qtbot: QtBot) -> None:
+    steps = StoredField(qtbot, SpinField("Steps", 1, 10_000), 7)
     steps.clear()
     steps.type("1")
     steps.row.show_stored(8)
@@ -185,8 +185,8 @@ def test_a_count_is_sent_whole(qtbot: QtBot) -> None:
     assert steps.sent == [128]
 
 
-def test_a_choice_is_sent_at_once(qtbot: QtBot) -> None:
-    skips = Stored(qtbot, ToggleField("Skip"), False)
+def test_toggle_is_sent_immediately(qtbot: QtBot) -> None:
+    skips = StoredField(qtbot, ToggleField("Skip"), False)
     skips.press(Qt.Key.Key_Space)
     skips.press(Qt.Key.Key_Space)
     assert skips.sent == [True, False]

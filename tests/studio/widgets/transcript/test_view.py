@@ -1,4 +1,4 @@
-"""The transcript: plain, virtual, and honest about tokens."""
+"""Transcript view: plain text, virtual rows, token tints."""
 
 import time
 
@@ -28,7 +28,7 @@ Key = Qt.Key
 
 
 @given(st.text(max_size=200))
-def test_plain_keeps_length_and_hides_nothing(text: str) -> None:
+def test_plain_text_keeps_length_and_replaces_control_characters(text: str) -> None:
     out = plain(text)
     assert len(out) == len(text)
     assert not any(ord(mark) < 32 and mark != "\n" for mark in out)
@@ -36,21 +36,21 @@ def test_plain_keeps_length_and_hides_nothing(text: str) -> None:
 
 
 @given(st.text(alphabet="ab\n", max_size=9000))
-def test_no_line_reaches_qt_too_long(text: str) -> None:
+def test_long_lines_are_broken_for_qt(text: str) -> None:
     out = break_long_lines(text)
     assert all(len(line) <= LONGEST_LINE for line in out.split("\n"))
     assert out.replace("\n", "") == text.replace("\n", "")
 
 
 @given(st.lists(st.text(alphabet="xy \n", max_size=50), max_size=80))
-def test_token_offsets_point_at_their_tokens(words: list[str]) -> None:
+def test_token_offsets_point_at_tokens(words: list[str]) -> None:
     text, starts = join_tokens([Token(w) for w in words], longest=60)
     for word, start in zip(words, starts, strict=True):
         assert text[start : start + len(word)] == word
     assert all(len(line) <= 60 for line in text.split("\n"))
 
 
-def test_capping_counts_what_is_left() -> None:
+def test_cap_lines_counts_omitted_lines() -> None:
     assert cap_lines("a\nb\nc", 2) == ("a\nb", 1)
     assert cap_lines("a", 2) == ("a", 0)
 
@@ -63,7 +63,7 @@ def test_only_trained_tokens_are_tinted() -> None:
     assert tint_of(Token("a"), "entropy", 1) is None
 
 
-def test_a_long_transcript_lays_out_only_what_is_seen(qtbot: QtBot) -> None:
+def test_long_transcript_lays_out_visible_rows_only(qtbot: QtBot) -> None:
     view = Transcript()
     qtbot.addWidget(view)
     view.resize(800, 600)
@@ -80,7 +80,7 @@ def test_a_long_transcript_lays_out_only_what_is_seen(qtbot: QtBot) -> None:
     assert view.laid_out_count() < 200
 
 
-def test_a_huge_result_is_capped_and_opens_by_key(qtbot: QtBot) -> None:
+def test_huge_result_is_capped_and_expands_by_key(qtbot: QtBot) -> None:
     view = Transcript()
     qtbot.addWidget(view)
     view.resize(700, 400)
@@ -95,7 +95,7 @@ def test_a_huge_result_is_capped_and_opens_by_key(qtbot: QtBot) -> None:
     assert view._row(0).height > before
 
 
-def test_markup_in_a_message_stays_text(qtbot: QtBot) -> None:
+def test_markup_in_message_is_plain_text(qtbot: QtBot) -> None:
     view = Transcript()
     qtbot.addWidget(view)
     view.resize(700, 300)
@@ -104,7 +104,7 @@ def test_markup_in_a_message_stays_text(qtbot: QtBot) -> None:
     assert view._row(0).blocks[0].layout.text() == evil.replace("\u202e", "\ufffd")
 
 
-def test_keys_walk_rows_tokens_and_tints(qtbot: QtBot) -> None:
+def test_keys_move_through_rows_tokens_and_tints(qtbot: QtBot) -> None:
     view = Transcript()
     qtbot.addWidget(view)
     view.resize(900, 900)
@@ -130,7 +130,7 @@ def test_keys_walk_rows_tokens_and_tints(qtbot: QtBot) -> None:
         view.set_tint("rainbow")
 
 
-def test_hover_finds_the_token_under_the_pointer(qtbot: QtBot) -> None:
+def test_hover_emits_token_under_pointer(qtbot: QtBot) -> None:
     view = Transcript()
     qtbot.addWidget(view)
     view.resize(900, 300)
@@ -142,14 +142,14 @@ def test_hover_finds_the_token_under_the_pointer(qtbot: QtBot) -> None:
     view.viewport().grab()
     rect = view._row(0).blocks[0].rects_of(1)[0]
     at = QPoint(round(view._left() + rect.center().x()), round(view._tops[0] + rect.center().y()))
-    seen: list[Token] = []
-    view.token_hovered.connect(lambda token: token and seen.append(token))
+    hovered: list[Token] = []
+    view.token_hovered.connect(lambda token: token and hovered.append(token))
     qtbot.mouseMove(view.viewport(), at)
-    qtbot.waitUntil(lambda: bool(seen), timeout=1000)
-    assert seen[0].text == "beta"
+    qtbot.waitUntil(lambda: bool(hovered), timeout=1000)
+    assert hovered[0].text == "beta"
 
 
-def test_the_tip_says_what_is_known() -> None:
+def test_token_tip_lists_advantage_and_logprobs() -> None:
     tip = token_tip(Token("retimed,", 0.31, -2.84, -2.71, clipped=True, place=1229))
     words = ["".join(span.words for span in line) for line in tip.lines]
     assert words == [
@@ -160,12 +160,12 @@ def test_the_tip_says_what_is_known() -> None:
     assert tip.aside == "token 1,229"
 
 
-def test_megabytes_in_a_line_are_laid_out_in_chunks(qtbot: QtBot) -> None:
+def test_megabyte_lines_are_laid_out_in_chunks(qtbot: QtBot) -> None:
     big = "x" * 2_000_000
     for item in (Message("assistant", big, "Turn"), ToolCall("read", big, big)):
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         row = lay_out_row(item, Looks(600), 0)
-        assert time.perf_counter() - begun < 0.25
+        assert time.perf_counter() - started_at < 0.25
         assert row.more is not None
         more = lay_out_row(item, Looks(600), MORE_LINES)
         assert more.height > row.height

@@ -1,4 +1,4 @@
-"""Supervised training in the window: what is learned, from a teacher, the charts of its run."""
+"""Supervised training in the window: demonstration files, teacher models, charts of the run."""
 
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,12 @@ def tab_of(studio: Any) -> DemonstrationsTab:
     return setup._demonstrations
 
 
-def test_files_are_counted_and_bad_lines_named(
+def test_files_are_counted_and_invalid_lines_listed(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
         engine.add_project("inbox-scout")
-        engine.homes.demonstrations = made_sft.demonstrations(bad=True)
+        engine.project_store.demonstrations = made_sft.demonstrations(bad=True)
         async with studio_on(engine, qapp, tmp_path) as studio:
             await open_project(studio, engine, "inbox-scout")
             studio.actions.trigger("sft.open")
@@ -43,8 +43,10 @@ def test_files_are_counted_and_bad_lines_named(
             assert tab._bad_table.isVisible()
 
             path = str(engine.workspace / "inbox-scout")
-            found = made_sft.demonstrations(bad=True)
-            engine.homes.demonstrations = found.model_copy(update={"problem": None})
+            demonstrations = made_sft.demonstrations(bad=True)
+            engine.project_store.demonstrations = demonstrations.model_copy(
+                update={"problem": None}
+            )
             tab._rows["sft.skip_bad_lines"].field.editor.click()  # type: ignore[attr-defined]
             await wait_for(lambda: _config(engine, path).sft.skip_bad_lines)
             await wait_for(tab.train.isEnabled)
@@ -58,12 +60,12 @@ def test_files_are_counted_and_bad_lines_named(
 
 
 def _config(engine: FakeEngine, path: str) -> ProjectConfig:
-    config = engine.homes.projects[path].config
+    config = engine.project_store.projects[path].config
     assert config is not None
     return config
 
 
-def test_a_teacher_is_asked_for_what_the_button_says(
+def test_teacher_request_matches_the_form(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
@@ -84,15 +86,15 @@ def test_a_teacher_is_asked_for_what_the_button_says(
             sheet.budget.set_value(2.5)
             sheet._refresh()
             assert sheet._go.accessibleName() == "Generate, 144 rollouts · up to $2.50"
-            asked = sheet.request()
-            assert asked.demonstrate is not None
-            assert (asked.models, asked.scenarios, asked.demonstrate.keep) == (
+            request = sheet.request()
+            assert request.demonstrate is not None
+            assert (request.models, request.scenarios, request.demonstrate.keep) == (
                 ["openai/gpt-5.4"],
                 "train",
                 "above:0.8",
             )
-            assert asked.overrides["evaluate.budget_usd"] == 2.5
-            assert command_of(asked).endswith(
+            assert request.overrides["evaluate.budget_usd"] == 2.5
+            assert command_of(request).endswith(
                 "--teacher openai/gpt-5.4 --attempts 3 --keep above:0.8 --budget 2.5"
             )
             sheet._go.click()
@@ -101,7 +103,7 @@ def test_a_teacher_is_asked_for_what_the_button_says(
     run(work())
 
 
-def test_what_was_entered_for_a_teacher_stays_until_it_is_asked(
+def test_teacher_form_is_kept_until_request_succeeds(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
@@ -133,7 +135,7 @@ def test_what_was_entered_for_a_teacher_stays_until_it_is_asked(
     run(work())
 
 
-def test_an_sft_run_shows_its_losses_and_no_rewards(
+def test_sft_run_shows_losses_and_no_rewards(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
@@ -160,18 +162,18 @@ def test_an_sft_run_shows_its_losses_and_no_rewards(
             assert "3 invalid lines skipped" in words
             assert not page._side._flight.isVisible()
 
-            asked: list[StartRun] = []
+            requests: list[StartRun] = []
             page._branch.ordered.disconnect()
-            page._branch.ordered.connect(asked.append)
+            page._branch.ordered.connect(requests.append)
             page.open_branch()
             page._branch._accept()
-            assert asked[0].origin == "mellow-otter@100", "the lowest held-out loss"
-            assert asked[0].overrides == {"train.steps": 120, "train.lr": 1e-5, "train.seed": 0}
+            assert requests[0].origin == "mellow-otter@100", "the lowest held-out loss"
+            assert requests[0].overrides == {"train.steps": 120, "train.lr": 1e-5, "train.seed": 0}
 
     run(work())
 
 
-def test_its_state_is_folded_from_events() -> None:
+def test_sft_state_is_folded_from_events() -> None:
     made = made_sft.sft_run(done=45)
     state = RunState(made.spec.id).fold(made.events)
     assert (state.done, state.planned, state.active) == (45, 120, True)

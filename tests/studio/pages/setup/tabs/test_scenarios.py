@@ -1,4 +1,4 @@
-"""The Scenarios tab of Setup: unsaved edits stay with their file, and answers take nothing away."""
+"""Scenarios tab of Setup: unsaved edits stay with their file when responses arrive."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from engine.protocol.problems import Problem
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.simulated_run import Simulation
-from tests.studio.pages.setup.test_page import path_of, setting_up, turn_to
+from tests.studio.pages.setup.test_page import open_project_setup, path_of, setting_up
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def small(engine: FakeEngine) -> FakeEngine:
         view = add(name)
         for split, letter in (("train", "s"), ("validation", "v")):
             rows = [{"id": f"{letter}{place}", "prompt": name} for place in range(3)]
-            engine.homes.scenario_files[view.path, split] = rows
+            engine.project_store.scenario_files[view.path, split] = rows
         return view
 
     engine.add_project = with_few  # type: ignore[assignment]
@@ -37,48 +37,50 @@ def write(tab: Any, words: str, row: int = 0) -> None:
     assert tab.model.setData(tab.model.index(row, tab.model.columns.index("prompt")), words)
 
 
-def stored(engine: FakeEngine, name: str, split: str = "train") -> list[str]:
-    return [row["prompt"] for row in engine.homes.scenario_files[path_of(engine, name), split]]
+def stored_prompts(engine: FakeEngine, name: str, split: str = "train") -> list[str]:
+    return [
+        row["prompt"] for row in engine.project_store.scenario_files[path_of(engine, name), split]
+    ]
 
 
-async def shown(setup: Any, split: str = "train") -> Any:
+async def open_scenarios(setup: Any, split: str = "train") -> Any:
     setup.show_scenarios(split)
     tab = setup._scenarios
     await until(lambda: tab.model.loaded and not setup.tasks.busy("scenarios"))
     return tab
 
 
-def test_edits_of_a_split_wait_for_its_return(
+def test_unsaved_edits_of_a_split_are_kept_on_switch(
     qapp: QApplication, run: Run, small: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
         async with setting_up(small, qapp, tmp_path) as (_, setup):
-            tab = await shown(setup)
+            tab = await open_scenarios(setup)
             write(tab, "mine")
-            await shown(setup, "validation")
+            await open_scenarios(setup, "validation")
             assert prompts(tab) == ["first"] * 3
             assert not tab._save.isEnabled()
             write(tab, "mine too", 2)
-            await shown(setup)
+            await open_scenarios(setup)
             assert prompts(tab) == ["mine", "first", "first"]
             assert tab._words.words() == "3 scenarios · not saved"
             tab.model.undo.undo()
             assert prompts(tab) == ["first"] * 3
             tab.model.undo.redo()
             setup.save()
-            await until(lambda: stored(small, "first")[0] == "mine")
-            await shown(setup, "validation")
+            await until(lambda: stored_prompts(small, "first")[0] == "mine")
+            await open_scenarios(setup, "validation")
             assert prompts(tab) == ["first", "first", "mine too"]
 
     run(work())
 
 
-def test_an_edit_while_it_is_read_stays(
+def test_edit_during_reload_is_kept(
     qapp: QApplication, run: Run, small: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
         async with setting_up(small, qapp, tmp_path) as (_, setup):
-            tab = await shown(setup)
+            tab = await open_scenarios(setup)
             small.held.add("GET /scenarios")
             setup._choose(0)
             setup.show_scenarios("train")
@@ -92,7 +94,7 @@ def test_an_edit_while_it_is_read_stays(
     run(work())
 
 
-def test_nothing_is_changed_before_it_was_read(
+def test_scenarios_cannot_be_edited_before_loading(
     qapp: QApplication, run: Run, small: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
@@ -103,73 +105,73 @@ def test_nothing_is_changed_before_it_was_read(
             await until(lambda: tab._words.words().startswith("Not there."))
             assert not any(button.isEnabled() for button, _ in tab._tools)
             setup.save()
-            assert stored(small, "first") == ["first"] * 3
+            assert stored_prompts(small, "first") == ["first"] * 3
 
     run(work())
 
 
-def test_an_edit_while_it_is_saved_is_saved_later(
+def test_edit_during_save_stays_unsaved(
     qapp: QApplication, run: Run, small: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
         async with setting_up(small, qapp, tmp_path) as (_, setup):
-            tab = await shown(setup)
+            tab = await open_scenarios(setup)
             write(tab, "one")
             small.held.add("PUT /scenarios")
             setup.save()
-            await until(lambda: stored(small, "first")[0] == "one")
+            await until(lambda: stored_prompts(small, "first")[0] == "one")
             write(tab, "two")
             small.held.clear()
             await until(lambda: not any("save" in name for name in setup.tasks._jobs))
             assert tab._save.isEnabled()
-            await shown(setup, "validation")
-            await shown(setup)
+            await open_scenarios(setup, "validation")
+            await open_scenarios(setup)
             assert prompts(tab)[0] == "two"
             tab.model.undo.undo()
-            assert not tab.model.dirty, "that is what the file has"
+            assert not tab.model.dirty, "equal to the stored file"
             tab.model.undo.undo()
             assert tab.model.dirty
             assert not tab.model.undo.isClean()
             tab.model.undo.setIndex(2)
             setup.save()
-            await until(lambda: stored(small, "first")[0] == "two")
+            await until(lambda: stored_prompts(small, "first")[0] == "two")
 
     run(work())
 
 
-def test_another_project_has_its_own(
+def test_each_project_has_its_own_scenario_edits(
     qapp: QApplication, run: Run, small: FakeEngine, tmp_path: Path
 ) -> None:
     async def work() -> None:
         async with setting_up(small, qapp, tmp_path) as (studio, setup):
-            tab = await shown(setup)
+            tab = await open_scenarios(setup)
             write(tab, "mine")
-            await turn_to(studio, small, "second")
+            await open_project_setup(studio, small, "second")
             await until(lambda: tab.model.loaded)
             assert prompts(tab) == ["second"] * 3
             setup.save()
             write(tab, "yours")
             small.held.add("PUT /scenarios")
             setup.save()
-            await until(lambda: stored(small, "second")[0] == "yours")
-            assert stored(small, "first") == ["first"] * 3
-            await turn_to(studio, small, "first")
+            await until(lambda: stored_prompts(small, "second")[0] == "yours")
+            assert stored_prompts(small, "first") == ["first"] * 3
+            await open_project_setup(studio, small, "first")
             small.held.clear()
             await until(lambda: not any("save" in name for name in setup.tasks._jobs))
-            assert studio.session.project.name == "first", "an answer opens nothing"
+            assert studio.session.project.name == "first", "a late response opens no project"
             assert prompts(tab) == ["mine", "first", "first"]
 
     run(work())
 
 
-def test_what_teaches_nothing_yet_is_shown_and_chosen(
+def test_scenarios_without_signal_are_shown_and_selected(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
     simulation = Simulation(kind="baseline")
     simulation.begin()
     simulation.made.say(RunFinished(step=0, seconds=12.0))
-    tried: list[list[float | None]] = [[0.0, 0.0, 0.0], [0.0, 1.0, None]]
-    for group, rewards in enumerate(tried):
+    measured: list[list[float | None]] = [[0.0, 0.0, 0.0], [0.0, 1.0, None]]
+    for group, rewards in enumerate(measured):
         for place, reward in enumerate(rewards):
             made = simulation._trajectory(0, group, place, f"Find mail {group}", 0.5, False)
             update = {"split": "validation", "reward": reward}
@@ -178,8 +180,8 @@ def test_what_teaches_nothing_yet_is_shown_and_chosen(
     async def work() -> None:
         async with setting_up(engine, qapp, tmp_path) as (studio, setup):
             rows = [{"id": f"s{n}", "prompt": f"Find mail {n}"} for n in range(3)]
-            engine.homes.scenario_files[path_of(engine, "first"), "train"] = rows
-            tab = await shown(setup)
+            engine.project_store.scenario_files[path_of(engine, "first"), "train"] = rows
+            tab = await open_scenarios(setup)
             assert tab.model.columnCount() == 2
             assert not tab._silent.isVisible()
             engine.add_run(simulation.made, "first")
@@ -188,14 +190,14 @@ def test_what_teaches_nothing_yet_is_shown_and_chosen(
             words = [tab.model.index(row, 2).data() for row in range(3)]
             assert words == ["0.00 · no signal", "0.50", "not measured"]
             widths = [tab._table.columnWidth(place) for place in range(3)]
-            assert widths[0] < widths[2] < 200, "what is said has the room that is left"
+            assert widths[0] < widths[2] < 200, "the text column gets the remaining width"
             assert tab._silent.words() == "Select 1 without signal"
             tab._silent.click()
             assert [index.row() for index in tab._table.selectionModel().selectedRows()] == [0]
             tab._delete()
             assert [row["id"] for row in tab.model.rows] == ["s1", "s2"]
             assert not tab._silent.isVisible()
-            await shown(setup, "validation")
+            await open_scenarios(setup, "validation")
             assert tab.model.columnCount() == len(tab.model.columns)
 
     run(work())

@@ -1,4 +1,4 @@
-"""Filters are kept over a restart, named in words, and what cannot be read is left out."""
+"""Trajectory filters: saved across restarts, named, unreadable ones skipped."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from engine.protocol.requests.runs import TrajectoryQuery
 from studio.pages.trajectories.groups.saved_filters import MOST, kept, name_of, packed, unpacked
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
-from tests.studio.pages.trajectories.labels.test_labels import judged, reading
+from tests.studio.pages.trajectories.labels.test_labels import trajectories_page, with_judged_run
 
-__all__ = ["judged"]
+__all__ = ["with_judged_run"]
 
 
-def test_a_filter_is_named_by_what_it_does() -> None:
+def test_filter_is_named_and_packed() -> None:
     query = TrajectoryQuery(step=3, step_to=9, signal=False, labelled=False, search="visa & co")
     assert name_of(query) == "Steps 3–9 · no signal · not labelled · “visa & co”"
     assert unpacked(packed(query)) == query
@@ -24,11 +24,11 @@ def test_a_filter_is_named_by_what_it_does() -> None:
     assert len(kept([str(n) for n in range(50)], query)) == MOST
 
 
-def test_a_saved_filter_is_opened_again(
-    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_saved_filter_is_restored_after_restart(
+    with_judged_run: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with reading(judged, qapp, tmp_path) as (studio, page):
+        async with trajectories_page(with_judged_run, qapp, tmp_path) as (studio, page):
             page._panel._silent.toggled.emit(True)
             await until(lambda: page._groups.query.signal is False)
             menu = page._panel.filter_menu()
@@ -36,7 +36,7 @@ def test_a_saved_filter_is_opened_again(
             line = packed(TrajectoryQuery(signal=False))
             assert studio.settings.current.saved_filters == [line]
             page._panel._silent.removed.emit()
-        async with reading(judged, qapp, tmp_path) as (studio, page):
+        async with trajectories_page(with_judged_run, qapp, tmp_path) as (studio, page):
             menu = page._panel.filter_menu()
             assert [action.text() for action in menu.actions()] == [
                 "No signal",

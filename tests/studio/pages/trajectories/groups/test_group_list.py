@@ -1,4 +1,4 @@
-"""The list of groups: the row that is current is that of the group that is looked at."""
+"""Group list: the current row stays with the open group."""
 
 import asyncio
 from pathlib import Path
@@ -12,19 +12,24 @@ from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.held import hold
 from tests.studio.fakes.simulated_run import Simulation
-from tests.studio.pages.trajectories.labels.test_labels import RUN, TRAIN, judged, reading
+from tests.studio.pages.trajectories.labels.test_labels import (
+    RUN,
+    TRAIN,
+    trajectories_page,
+    with_judged_run,
+)
 
-__all__ = ["judged"]
+__all__ = ["with_judged_run"]
 
 
-def step(engine: FakeEngine, number: int) -> None:
-    """One more of the living run: its groups come in at the top."""
+def add_step(engine: FakeEngine, number: int) -> None:
+    """Add a step to the active run; its groups are inserted at the top."""
     simulation = Simulation(run_id=RUN, train=TRAIN, judged=True)
     simulation.made = engine.runs[RUN]
     simulation.step(number)
 
 
-async def grown(page: Any, total: int) -> None:
+async def wait_for_total(page: Any, total: int) -> None:
     page._refresh_lists()
     await until(lambda: page._groups.total == total and not page.tasks.busy(page._groups._name))
 
@@ -35,58 +40,58 @@ def click(page: Any, row: int) -> None:
     QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=at)
 
 
-def place(page: Any) -> tuple[int, int]:
+def open_group(page: Any) -> tuple[int, int]:
     group = page._siblings.group
     return group.step, group.group
 
 
-def test_new_groups_above_move_the_current_row_and_not_what_is_looked_at(
-    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_new_groups_move_current_row_and_keep_open_group(
+    with_judged_run: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with reading(judged, qapp, tmp_path) as (_, page):
+        async with trajectories_page(with_judged_run, qapp, tmp_path) as (_, page):
             view, opened = page._panel.list, []
             page._panel.group_chosen.connect(opened.append)
-            before = place(page)
+            before = open_group(page)
             assert view.currentIndex().row() == 0
-            step(judged, 3)
-            await grown(page, 9)
+            add_step(with_judged_run, 3)
+            await wait_for_total(page, 9)
             assert view.currentIndex().row() == 3
             assert [index.row() for index in view.selectedIndexes()] == [3]
-            assert (place(page), opened) == (before, [])
+            assert (open_group(page), opened) == (before, [])
             click(page, 0)
-            await until(lambda: place(page)[0] == 3 and not page.tasks.busy("siblings"))
-            assert len(opened) == 1, "one click asks once"
+            await until(lambda: open_group(page)[0] == 3 and not page.tasks.busy("siblings"))
+            assert len(opened) == 1, "one click opens once"
             assert view.currentIndex().row() == 0
 
     run(job())
 
 
-def test_a_group_that_was_opened_elsewhere_gives_its_row_back_to_a_click(
-    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_group_opened_from_table_becomes_current_row(
+    with_judged_run: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with reading(judged, qapp, tmp_path) as (_, page):
-            first = place(page)
-            page._open_row(page._rows.total - 1)  # of the table
-            await until(lambda: place(page) != first and not page.tasks.busy("siblings"))
-            other = page._groups.row_of(*place(page))
+        async with trajectories_page(with_judged_run, qapp, tmp_path) as (_, page):
+            first = open_group(page)
+            page._open_row(page._rows.total - 1)  # a row of the table
+            await until(lambda: open_group(page) != first and not page.tasks.busy("siblings"))
+            other = page._groups.row_of(*open_group(page))
             assert page._panel.list.currentIndex().row() == other != 0
             page.set_mode(0)
             page._panel._make_current(0)
             click(page, 0)
-            await until(lambda: place(page) == first)
+            await until(lambda: open_group(page) == first)
 
     run(job())
 
 
-def test_a_row_that_is_chosen_before_its_group_is_here_is_opened_when_it_is(
-    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_selected_row_is_opened_when_its_group_arrives(
+    with_judged_run: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with reading(judged, qapp, tmp_path) as (_, page):
+        async with trajectories_page(with_judged_run, qapp, tmp_path) as (_, page):
             held = hold(page, "groups")
-            page._groups._pages.clear()  # as those that are not on screen, after a refresh
+            page._groups._pages.clear()  # like pages that are off screen after a refresh
             page._panel.choose(4)
             await held.asked.wait()
             held.on.set()
@@ -96,11 +101,11 @@ def test_a_row_that_is_chosen_before_its_group_is_here_is_opened_when_it_is(
     run(job())
 
 
-def test_a_group_that_is_told_late_is_not_shown_under_another_run(
-    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_late_group_is_not_shown_under_another_run(
+    with_judged_run: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with reading(judged, qapp, tmp_path) as (studio, page):
+        async with trajectories_page(with_judged_run, qapp, tmp_path) as (studio, page):
             held = hold(page, "siblings")
             page._panel.move(1)
             await held.asked.wait()

@@ -1,4 +1,4 @@
-"""Blind grading: nothing tells before Enter, and everything after."""
+"""Blind grading: scores are hidden until Enter and shown afterwards."""
 
 import asyncio
 from pathlib import Path
@@ -17,14 +17,14 @@ from tests.studio.fakes.engine import FakeEngine
 from tests.studio.pages.trajectories.labels.test_labels import (
     SHIFT,
     Key,
-    held,
-    judged,
-    press,
-    reading,
+    active_labels,
+    press_key,
+    trajectories_page,
+    with_judged_run,
 )
 from tests.studio.screenshots.pages import open_project, studio_on
 
-__all__ = ["judged"]
+__all__ = ["with_judged_run"]
 
 
 def group(*rewards: float) -> Siblings:
@@ -49,7 +49,7 @@ def label(*words: Word) -> Label:
     return Label(id="x", step=1, group=0, words=words, blind=True)
 
 
-def test_nothing_of_what_others_said_is_left() -> None:
+def test_blinded_group_contains_no_scores_or_labels() -> None:
     bare = blinded(group(0.2, 0.9))
     assert not bare.verdicts
     assert not bare.labels
@@ -58,7 +58,7 @@ def test_nothing_of_what_others_said_is_left() -> None:
     assert [one.index for one in bare.trajectories] == [0, 1]
 
 
-def test_after_it_the_judge_is_compared_pair_by_pair() -> None:
+def test_agreement_is_reported_pair_by_pair() -> None:
     best = Word(kind="best", trajectory_id="t0")
     assert agreement_words(label(best), group(0.9, 0.2, 0.4)).startswith(
         "The judge agrees in all 2 pairs"
@@ -71,47 +71,47 @@ def test_after_it_the_judge_is_compared_pair_by_pair() -> None:
     assert "has not scored these pairs" in agreement_words(label(flag), group(0.9, 0.2))
 
 
-def test_a_group_is_graded_blind_by_keys_and_then_told(
-    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_group_is_graded_blind_by_keys_then_revealed(
+    with_judged_run: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
     async def job() -> None:
-        async with reading(judged, qapp, tmp_path) as (_, page):
-            press(page, Key.Key_B)
+        async with trajectories_page(with_judged_run, qapp, tmp_path) as (_, page):
+            press_key(page, Key.Key_B)
             await until(lambda: page._blind and page._labels.labelling.blind)
             await until(lambda: not page.tasks.busy("siblings"))
             heads = [column.head.accessibleName() for column in page._columns._columns]
-            assert all("hidden until you commit" in told for told in heads)
-            assert not any("reward" in told or "judge" in told for told in heads)
+            assert all("hidden until you commit" in head for head in heads)
+            assert not any("reward" in head or "judge" in head for head in heads)
             order = [one.index for one in page._columns.order()]
-            assert order == sorted(order), "the order would tell the ranks"
+            assert order == sorted(order), "the order would reveal the ranks"
             assert page._panel.isHidden()
             assert not page._head._dots.isVisible()
-            press(page, Key.Key_R)  # every other view would tell
+            press_key(page, Key.Key_R)  # every other view would reveal scores
             assert page._view == 0
-            press(page, Key.Key_2)
-            press(page, Key.Key_1, SHIFT)
+            press_key(page, Key.Key_2)
+            press_key(page, Key.Key_1, SHIFT)
             await until(lambda: "after Enter" in page._bar.sentence())
-            assert not page._labels.labelling.outcomes(), "no preview: it would tell"
-            press(page, Key.Key_Return)
-            await until(lambda: len(held(judged)) == 1 and not page._blind)
+            assert not page._labels.labelling.outcomes(), "no preview: it would reveal scores"
+            press_key(page, Key.Key_Return)
+            await until(lambda: len(active_labels(with_judged_run)) == 1 and not page._blind)
             await until(lambda: "agrees in" in page._bar.sentence())
-            (given,) = held(judged)
-            assert (given.blind, given.effect) == (True, "none")
+            (stored,) = active_labels(with_judged_run)
+            assert (stored.blind, stored.effect) == (True, "none")
             heads = [column.head.accessibleName() for column in page._columns._columns]
-            assert all("reward" in told for told in heads)
+            assert all("reward" in head for head in heads)
             assert page._panel.isVisible()
 
     run(job())
 
 
-def test_from_the_judge_page_the_group_opens_blind_and_stays_so(
-    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+def test_judge_page_opens_group_blind(
+    with_judged_run: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
-    """The list of the page chooses its first group when it is loaded, but not over this one."""
+    """The list of the page must not replace the group that was opened."""
 
     async def job() -> None:
-        async with studio_on(judged, qapp, tmp_path) as studio:
-            await open_project(studio, judged, "inbox-scout")
+        async with studio_on(with_judged_run, qapp, tmp_path) as studio:
+            await open_project(studio, with_judged_run, "inbox-scout")
             studio.window.show_page("judge")
             lab: Any = studio.pages["judge"]
             await until(lambda: lab._groups)

@@ -1,4 +1,4 @@
-"""What waits for Enter, and the words made of it: pure."""
+"""Label draft: entries awaiting Enter and the label built from them, without a window."""
 
 import pytest
 from PySide6.QtWidgets import QApplication
@@ -11,14 +11,14 @@ from studio.theme.theme import Theme
 from studio.widgets.tables.label_chips import LabelChip, fitted
 
 
-def attempt(number: int, reward: float | None = 0.5) -> TrajectorySummary:
+def trajectory(number: int, reward: float | None = 0.5) -> TrajectorySummary:
     return TrajectorySummary(
         id=f"t{number}", split="train", step=3, group=0, index=number - 1, scenario_id="s",
         title="t", reward=reward,
     )  # fmt: skip
 
 
-FOUR = [attempt(number) for number in range(1, 5)]
+FOUR = [trajectory(number) for number in range(1, 5)]
 NUMBERS = {one.id: one.index + 1 for one in FOUR}
 
 
@@ -31,11 +31,11 @@ def label(*words: Word, **fields: object) -> Label:
     [("85", 0.85), ("1", 1.0), ("0", 0.0), ("0.4", 0.4), (",5", 0.5), ("05", 0.05), ("10", 0.1),
      ("", None), ("x", None), ("1.5", None), ("-1", None), ("nan", None), ("٣", None)],
 )  # fmt: skip
-def test_digits_are_a_score(typed: str, value: float | None) -> None:
+def test_typed_digits_are_a_score(typed: str, value: float | None) -> None:
     assert score_of(typed) == value
 
 
-def test_best_and_worst_make_way_for_each_other() -> None:
+def test_best_and_worst_replace_each_other() -> None:
     draft = Draft().as_best("t1").as_worst("t1")
     assert (draft.best, draft.worst) == ((), "t1")
     assert not draft.as_worst("t1")
@@ -43,17 +43,17 @@ def test_best_and_worst_make_way_for_each_other() -> None:
     assert Draft().ranked(["t1", "t2"]).as_best("t1").order == ()
 
 
-def test_a_tie_says_nothing_of_the_others_order() -> None:
+def test_tie_does_not_order_the_others() -> None:
     draft = Draft().as_best("t1").tied("t3")
-    words = draft.words([*FOUR[:3], attempt(4, None)])
-    assert [word.order for word in words] == [(("t1", "t3"), ("t2",))], "unscored ones stay out"
-    said = label(*draft.words(FOUR))
-    assert wording.kinds_in(said, "t3") == ["tie"]
-    assert wording.kinds_in(said, "t2") == []
-    assert wording.gist(said, NUMBERS) == "1 and 3 tied for best"
+    words = draft.words([*FOUR[:3], trajectory(4, None)])
+    assert [word.order for word in words] == [(("t1", "t3"), ("t2",))], "unscored ones are left out"
+    tie_label = label(*draft.words(FOUR))
+    assert wording.kinds_in(tie_label, "t3") == ["tie"]
+    assert wording.kinds_in(tie_label, "t2") == []
+    assert wording.gist(tie_label, NUMBERS) == "1 and 3 tied for best"
 
 
-def test_words_come_in_the_order_they_are_applied() -> None:
+def test_label_words_are_in_order_of_application() -> None:
     draft = Draft().marked("t2", "gold").as_best("t1").scored("t3", 0.4).noted("t2", " why ")
     kinds = [word.kind for word in draft.words(FOUR)]
     assert kinds == ["score", "best", "gold", "note"]
@@ -67,12 +67,12 @@ def outcome(number: int, before: float | None, after: float | None) -> Outcome:
     )  # fmt: skip
 
 
-def test_the_sentence_is_plain() -> None:
+def test_preview_sentence() -> None:
     outcomes = [outcome(1, 0.1, 0.2), outcome(2, 0.0, 0.001), outcome(3, None, 0.1)]
     now = LabelPreview(outcomes=outcomes, enters="this step")
     best = label(Word(kind="best", trajectory_id="t1"))
-    told = wording.sentence(best, now, closed=2)
-    assert told == "Advantages change for 2 of 3. Applies to step 3."
+    text = wording.sentence(best, now, closed=2)
+    assert text == "Advantages change for 2 of 3. Applies to step 3."
     late = now.model_copy(update={"enters": "no step", "mapped": 12})
     assert "Step 3 is complete" in wording.sentence(best, late, closed=5)
     assert "12 scores" in wording.sentence(best, late, closed=5)
@@ -83,16 +83,16 @@ def test_the_sentence_is_plain() -> None:
     assert wording.done(best, NUMBERS, 2, 4) == "1 labelled best. Advantages changed for 2 of 4."
 
 
-def test_chips_tell_what_holds_from_what_waits() -> None:
-    said = label(Word(kind="score", trajectory_id="t1", value=0.85), seq=4)
+def test_chips_distinguish_stored_from_pending() -> None:
+    stored = label(Word(kind="score", trajectory_id="t1", value=0.85), seq=4)
     undone = label(Word(kind="veto", trajectory_id="t1"), seq=5, undone=6)
-    chips = wording.chips_of(FOUR[0], [said, undone], Draft().marked("t1", "exclude"))
+    chips = wording.chips_of(FOUR[0], [stored, undone], Draft().marked("t1", "exclude"))
     assert [(chip.words, chip.pending) for chip in chips] == [("you: 0.85", False),
                                                                ("excluded", True)]  # fmt: skip
     assert wording.excluded(chips)
 
 
-def test_chips_keep_their_icons_where_words_have_no_room(qapp: QApplication) -> None:
+def test_chips_keep_icons_when_text_does_not_fit(qapp: QApplication) -> None:
     Theme.install(qapp, "dark")
     chips = [
         LabelChip("best", "star"),
@@ -102,5 +102,5 @@ def test_chips_keep_their_icons_where_words_have_no_room(qapp: QApplication) -> 
     assert [spoken for _, _, spoken in fitted(chips, 300)] == [True] * 3
     narrow = fitted(chips, 100)
     assert [chip.words for chip, _, _ in narrow] == ["best", "gold", "flag"]
-    assert narrow[2][2], "what waits for Enter keeps its word"
+    assert narrow[2][2], "a pending chip keeps its text"
     assert not narrow[0][2]
