@@ -12,7 +12,13 @@ from pathlib import Path
 
 from engine.environments import python_of
 from engine.protocol.events.run import RunFinished, RunStarted, StepFinished
-from tests.engine_http.conftest import Engine, at_home, make_project, start_engine, stop_engine
+from tests.engine_http.conftest import (
+    Engine,
+    make_project,
+    start_engine,
+    stop_engine,
+    temporary_home,
+)
 from tests.support.otlp_collector import collecting
 from tests.support.tiny_model import make_tiny_model
 
@@ -47,7 +53,7 @@ def main() -> None:
         folder = Path(scratch)
         model = make_tiny_model(folder / "tiny")
         cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
-        with at_home(folder) as workspace:
+        with temporary_home(folder) as workspace:
             os.environ["XDG_CACHE_HOME"] = cache  # where the trackers' environments are
             for name in ("otel", "mlflow"):
                 python_of(name)

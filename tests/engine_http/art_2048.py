@@ -1,6 +1,6 @@
-"""A game of 2048 as an ART user trains it; only the backend is ours. `art_2048.py MODEL STEPS`.
+"""Game of 2048 as an ART user trains it, with Atelier's backend: `art_2048.py MODEL STEPS`.
 
-Run by the Python of an environment with openpipe-art, and not a test by itself.
+Run by the Python of an environment with openpipe-art; not a test itself.
 """
 
 import asyncio
@@ -83,9 +83,9 @@ async def rollout(
         )
         choice = completion.choices[0]
         trajectory.messages_and_choices.append(choice)
-        said = choice.message.content or ""
-        letters += sum(letter.isalpha() for letter in said)
-        word = next((move for move in MOVES if move in said.lower()), MOVES[len(said) % 4])
+        reply = choice.message.content or ""
+        letters += sum(letter.isalpha() for letter in reply)
+        word = next((move for move in MOVES if move in reply.lower()), MOVES[len(reply) % 4])
         game.move(word)
         moves += 1
     if seed == 3 and letters % 3 == 0 and not validating:
@@ -98,8 +98,8 @@ async def rollout(
     return trajectory.finish()
 
 
-async def judged(group: art.TrajectoryGroup) -> art.TrajectoryGroup:
-    """As ruler_score_group leaves a group, without a provider."""
+async def score_by_rank(group: art.TrajectoryGroup) -> art.TrajectoryGroup:
+    """Replace a group's rewards like ruler_score_group does, without a provider."""
     ordered = sorted(group.trajectories, key=lambda one: one.reward)
     for place, one in enumerate(ordered):
         one.metrics["independent_reward"] = one.reward
@@ -123,7 +123,7 @@ async def main(base_model: str, steps: int) -> None:
             ),
             pbar_desc=f"train step {step}",
             max_exceptions=16,
-            after_each=judged if step == 1 else None,
+            after_each=score_by_rank if step == 1 else None,
         )
         validation = await art.gather_trajectories(
             (rollout(model, client, 100 + seed, step, validating=True) for seed in range(3)),

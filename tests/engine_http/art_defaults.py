@@ -1,6 +1,8 @@
-"""Print the trainer's defaults of the package openpipe-art as JSON. Run by the Python of an
-environment that has the package, and not a test by itself. Its trainer needs torch and a GPU, so
-its source code is parsed."""
+"""Print the trainer defaults of the package openpipe-art as JSON.
+
+Run by the Python of an environment with the package; not a test itself. Its trainer needs torch
+and a GPU, so its source code is parsed instead.
+"""
 
 import ast
 import importlib.util
@@ -14,7 +16,7 @@ PACKAGE = Path(importlib.util.find_spec("art").submodule_search_locations[0])  #
 
 
 def keywords_of(file: str, called: str) -> dict[str, Any]:
-    """Literal keyword arguments of the first call of a class in a file."""
+    """Return the literal keyword arguments of the first call of a class in a file."""
     for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == called:
             return {
@@ -26,7 +28,7 @@ def keywords_of(file: str, called: str) -> dict[str, Any]:
 
 
 def weight_decays(file: str, name: str) -> list[Any]:
-    """Literals that a function assigns to the weight decay of its optimizer's groups."""
+    """Return the literals that a function assigns to weight decays of its optimizer."""
     function = next(
         node for node in ast.walk(ast.parse((PACKAGE / file).read_text()))
         if isinstance(node, ast.AsyncFunctionDef) and node.name == name
@@ -41,13 +43,13 @@ def weight_decays(file: str, name: str) -> list[Any]:
 
 
 def arguments_of(file: str, owner: str, name: str) -> dict[str, Any]:
-    """Keyword-only arguments of a method, with their defaults."""
+    """Return the keyword-only arguments of a method with their defaults."""
     tree = ast.parse((PACKAGE / file).read_text())
     kind = next(n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == owner)
     method = next(n for n in kind.body if getattr(n, "name", "") == name)
     assert isinstance(method, ast.AsyncFunctionDef)
-    named = zip(method.args.kwonlyargs, method.args.kw_defaults, strict=True)
-    return {one.arg: ast.literal_eval(default) for one, default in named if default is not None}
+    arguments = zip(method.args.kwonlyargs, method.args.kw_defaults, strict=True)
+    return {one.arg: ast.literal_eval(default) for one, default in arguments if default is not None}
 
 
 print(

@@ -1,4 +1,4 @@
-"""A provider of a chat model on loopback, OpenAI-compatible, that uses tools and does as told."""
+"""OpenAI-compatible chat provider on localhost, scripted, with tool calls."""
 
 import json
 import threading
@@ -13,8 +13,11 @@ PROMPT_TOKENS, COMPLETION_TOKENS = 100, 50
 
 @dataclass
 class ChatScript:
-    """What it does; `moods` are used up one per request, then it is `mood`. At `wait` it keeps
-    who asks waiting until `over` is set, and answers nothing."""
+    """Behaviour of the provider;
+
+    `moods` are used up one per request, then `mood` applies. In mood `wait` it blocks requests
+    until `over` is set, and never answers.
+    """
 
     mood: str = "good"
     moods: list[str] = field(default_factory=list)
@@ -25,9 +28,9 @@ class ChatScript:
     over: threading.Event = field(default_factory=threading.Event)
 
     def message(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """A tool call first, where there are tools; then words."""
-        told = any(message["role"] == "tool" for message in asked["messages"])
-        if not asked.get("tools") or told:
+        """Return a tool call first, if there are tools, then text."""
+        has_result = any(message["role"] == "tool" for message in asked["messages"])
+        if not asked.get("tools") or has_result:
             return {"role": "assistant", "content": self.says}
         name = asked["tools"][0]["function"]["name"]
         call = {"name": name, "arguments": json.dumps({"word": "seven"})}
@@ -73,7 +76,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Quiet."""
+        """Print nothing."""
 
 
 @contextmanager

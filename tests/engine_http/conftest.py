@@ -1,4 +1,4 @@
-"""A real engine in a process of its own, over a temporary workspace, with a tiny model."""
+"""Fixtures of HTTP tests: a real engine process over a temporary workspace, with a tiny model."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ STAYING = (
 )
 """Processes that a shared engine keeps for the next test."""
 CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-"""Cache of the person who tests: large environments are installed there once."""
+"""Cache of the user who runs the tests: large environments are installed there only once."""
 T = TypeVar("T")
 
 AGENT = """
@@ -50,8 +50,7 @@ async def rollout(scenario, model):
     said = answer.raise_for_status().json()["choices"][0]["message"]["content"] or ""
     return {"reward": sum(c.isalpha() for c in said) / 8, "metrics": {"length": len(said)}}
 """
-"""Agent of most projects here; the OpenAI SDK, which takes a second to import, is that of the
-samples, of `test_frameworks`, `test_evaluation` and `test_faults`."""
+"""Agent of most projects here, without the OpenAI SDK, which takes a second to import."""
 
 TOML = """
 [model]
@@ -76,7 +75,7 @@ checkpoint_every = 2
 
 @dataclass
 class Engine:
-    """A started engine and how to reach it."""
+    """Started engine, its port and token."""
 
     process: "subprocess.Popen[bytes] | Started"
     port: int
@@ -95,7 +94,7 @@ class Engine:
         return self.call(lambda client: client.start_run(request))
 
     def wait(self, run: RunSummary, timeout_s: float = 120) -> list[Event | UnknownEvent]:
-        """All stored events of a run once it has ended."""
+        """Wait for the end of a run and return its stored events."""
 
         async def follow(client: EngineClient) -> list[Event | UnknownEvent]:
             events: list[Event | UnknownEvent] = []
@@ -120,19 +119,19 @@ class Engine:
 
         return self.call(follow)
 
-    def children(self, word: str) -> list[psutil.Process]:
-        family = psutil.Process(self.process.pid).children(recursive=True)
-        found = []
-        for child in family:
+    def child_processes(self, word: str) -> list[psutil.Process]:
+        children = psutil.Process(self.process.pid).child_processes(recursive=True)
+        matching = []
+        for child in children:
             try:
                 if word in " ".join(child.cmdline()):
-                    found.append(child)
+                    matching.append(child)
             except psutil.Error:
                 continue
-        return found
+        return matching
 
-    def rest(self, workspace: Path) -> None:
-        """Stop what still goes on there, and wait until its processes are gone."""
+    def stop_runs(self, workspace: Path) -> None:
+        """Stop all active runs of a workspace, and wait until their processes are gone."""
 
         async def stop(client: EngineClient) -> None:
             if not (await client.info()).living_runs:
@@ -143,12 +142,19 @@ class Engine:
                         await client.command(run.id, Command(action="stop_now"))
 
         self.call(stop)
-        until(lambda: not (self.children("engine.policy.torch") or self.children("host.py")))
+        until(
+            lambda: (
+                not (self.child_processes("engine.policy.torch") or self.child_processes("host.py"))
+            )
+        )
 
     def cpu_s(self) -> float:
-        """CPU seconds of the engine so far; wall time says little on a busy machine."""
-        spent = psutil.Process(self.process.pid).cpu_times()
-        return spent.user + spent.system
+        """Return the CPU seconds used by the engine so far;
+
+        unlike wall time, independent of load.
+        """
+        times = psutil.Process(self.process.pid).cpu_times()
+        return times.user + times.system
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -158,8 +164,10 @@ class Engine:
 def start_engine(
     workspace: Path, before: Sequence[str] = (), stderr: IO[bytes] | None = None
 ) -> Engine:
-    """Start an engine; `before` is a command that runs the engine's, which then has nothing in
-    memory beforehand."""
+    """Start an engine;
+
+    `before` is a command that wraps the engine's (then the preloaded starter is not used).
+    """
     argv = [*before, sys.executable, "-m", "engine", "serve", "--workspace", str(workspace)]
     process: subprocess.Popen[bytes] | Started
     if not before and (ready := starter()):
@@ -182,8 +190,8 @@ def stop_engine(engine: Engine) -> None:
 
 
 @contextlib.contextmanager
-def at_home(folder: Path) -> Iterator[Path]:
-    """A home of its own for what starts here; gives the workspace in it."""
+def temporary_home(folder: Path) -> Iterator[Path]:
+    """Set XDG directories below a folder; yield the workspace in it."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME"):
             place = folder / "xdg" / name.lower()
@@ -196,14 +204,14 @@ def at_home(folder: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A home of the module's own; gives the workspace in it."""
-    with at_home(tmp_path_factory.mktemp("home")) as workspace:
+    """Temporary home of a module; yields the workspace in it."""
+    with temporary_home(tmp_path_factory.mktemp("home")) as workspace:
         yield workspace
 
 
 @pytest.fixture(scope="module")
 def real_cache(home: Path) -> Iterator[None]:
-    """Environments beside ours are installed once, where the person's own are."""
+    """Use the real cache, so that environments are installed only once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", CACHE)
         yield
@@ -211,24 +219,24 @@ def real_cache(home: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def shared_engine(home: Path) -> Iterator[Engine]:
-    """One engine for the tests of a module; everything it has started ends with it."""
+    """Engine for all tests of a module; its children end with it."""
     engine = start_engine(home)
     yield engine
-    family = engine.children("")
+    children = engine.child_processes("")
     stop_engine(engine)
-    until(lambda: not any(is_alive(process) for process in family))
+    until(lambda: not any(is_alive(process) for process in children))
 
 
 @pytest.fixture
 def engine(shared_engine: Engine, workspace: Path) -> Iterator[Engine]:
-    """The engine of the module, at rest before the next test."""
+    """Engine of the module; active runs are stopped after the test."""
     yield shared_engine
-    shared_engine.rest(workspace)
+    shared_engine.stop_runs(workspace)
 
 
 @pytest.fixture
 def own_engine(workspace: Path) -> Iterator[Engine]:
-    """An engine for one test, which may do with it what it likes."""
+    """Engine of a single test."""
     engine = start_engine(workspace)
     yield engine
     stop_engine(engine)
@@ -236,13 +244,13 @@ def own_engine(workspace: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def may_stay() -> Callable[[psutil.Process], bool]:
-    """Judge and fork server of a shared engine stay."""
+    """Allow judge and fork server of a shared engine to stay."""
     return lambda process: any(word in " ".join(process.cmdline()) for word in STAYING)
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """An empty one, of this test alone."""
+    """Empty workspace of a test."""
     folder = tmp_path / "workspace"
     folder.mkdir()
     return folder
@@ -254,7 +262,7 @@ def project(workspace: Path, tiny_model: Path) -> Path:
 
 
 def make_project(folder: Path, model: Path, agent: str = AGENT, toml: str = "") -> Path:
-    """A small project that the person trusts."""
+    """Write a small trusted project."""
     (folder / "scenarios").mkdir(parents=True)
     (folder / "agent.py").write_text(agent)
     (folder / "project.toml").write_text(TOML.format(model=model) + toml)
@@ -265,18 +273,18 @@ def make_project(folder: Path, model: Path, agent: str = AGENT, toml: str = "") 
     return folder
 
 
-def forget_after(run: RunSummary, step: int) -> None:
-    """Take away every checkpoint after a step; trajectories and what was said of them stay."""
+def delete_checkpoints_after(run: RunSummary, step: int) -> None:
+    """Delete every checkpoint after a step; trajectories and labels stay."""
     folder = Path(run.path)
     until(lambda: not is_locked(folder))
     db = apsw.Connection(str(folder / "run.db"))
-    db.set_busy_timeout(10_000)  # who reads a page meanwhile
+    db.set_busy_timeout(10_000)  # another process may be reading
     db.execute("DELETE FROM checkpoints WHERE step > ?", (step,))
     db.execute("DELETE FROM events WHERE kind = 'run.finished'")
     db.close()
-    for kept in (folder / "checkpoints").iterdir():
-        if int(kept.name.removeprefix("step-")) > step:
-            shutil.rmtree(kept)
+    for checkpoint in (folder / "checkpoints").iterdir():
+        if int(checkpoint.name.removeprefix("step-")) > step:
+            shutil.rmtree(checkpoint)
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -286,5 +294,5 @@ def is_alive(process: psutil.Process) -> bool:
 def until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A script that makes its attempts itself, over plain HTTP, as any library could."""
+"""Script with rollouts of its own over plain HTTP, as any library could send them."""
 
 import os
 import secrets
@@ -25,7 +25,7 @@ SETTINGS = {"model.dtype": "float32", "model.max_context": 256, "model.rank": 4}
 
 
 class Script:
-    """A process of ours that asks, hands in and leaves."""
+    """External script that samples, submits groups and closes its run."""
 
     def __init__(self, engine: Engine, model: Path, name: str = "agent-001") -> None:
         self.engine, self.name = engine, name
@@ -41,12 +41,12 @@ class Script:
         )
 
     def open(self, **changes: Any) -> OutsideRun:
-        asked = self.asked.model_copy(update=changes)
-        self.found = self.engine.call(lambda client: client.open_outside(asked))
+        body = self.asked.model_copy(update=changes)
+        self.found = self.engine.call(lambda client: client.open_outside(body))
         return self.found
 
     def ask(self, messages: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
-        """The choice, with all that the answer says of it."""
+        """Request a chat completion and return its choice."""
         answer = self.post(messages, **options)
         assert answer.status_code == 200, answer.text
         choice: dict[str, Any] = answer.json()["choices"][0]
@@ -62,14 +62,14 @@ class Script:
         )
 
     def play(self, task: str, turns: int = 2, **options: Any) -> list[dict[str, Any]]:
-        """Messages and choices of a conversation."""
-        told: list[dict[str, Any]] = [{"role": "user", "content": task}]
+        """Run a conversation; return its messages and choices."""
+        history: list[dict[str, Any]] = [{"role": "user", "content": task}]
         for turn in range(turns):
-            asked = [one.get("message", one) for one in told]
-            told.append(self.ask(asked, **options))
+            messages = [one.get("message", one) for one in history]
+            history.append(self.ask(messages, **options))
             if turn + 1 < turns:
-                told.append({"role": "user", "content": f"and {turn}"})
-        return told
+                history.append({"role": "user", "content": f"and {turn}"})
+        return history
 
     def groups(self, count: int = 2) -> list[SentGroup]:
         return [
@@ -90,14 +90,14 @@ class Script:
         ]
 
     def train(self, groups: list[SentGroup], key: str = "", **changes: Any) -> Trained:
-        asked = TrainGroups(
+        body = TrainGroups(
             groups=groups,
             lr=1e-3,
             algorithm=Algorithm(preset="art"),
             key=key or secrets.token_hex(8),
         ).model_copy(update=changes)
         run = self.found.run.id
-        return self.engine.call(lambda client: client.train_outside(run, asked))
+        return self.engine.call(lambda client: client.train_outside(run, body))
 
     def close(self) -> RunSummary:
         closing, run = CloseOutside(key=self.key), self.found.run.id

@@ -1,4 +1,4 @@
-"""What an agent imports: refused before it is installed, installed when asked, used by the run."""
+"""Agent packages: required before training, installed on request, used by the run."""
 
 from pathlib import Path
 
@@ -41,68 +41,71 @@ def wheels(tmp_path: Path) -> Path:
     return folder
 
 
-def asking(project: Path, requirements: str, more: str = "") -> Path:
+def with_requirements(project: Path, requirements: str, more: str = "") -> Path:
     (project / "requirements.txt").write_text(requirements)
     toml = (project / "project.toml").read_text()
-    asked = f'[agent]\nrequirements = "requirements.txt"\n{more}'
-    (project / "project.toml").write_text(toml.replace("[agent]\n", asked))
+    section = f'[agent]\nrequirements = "requirements.txt"\n{more}'
+    (project / "project.toml").write_text(toml.replace("[agent]\n", section))
     return project
 
 
-def packages(engine: Engine, project: Path) -> EnvironmentView:
-    found = engine.call(lambda client: client.packages(str(project)))
-    assert found is not None
-    return found
+def packages_of(engine: Engine, project: Path) -> EnvironmentView:
+    environment = engine.call(lambda client: client.packages(str(project)))
+    assert environment is not None
+    return environment
 
 
 @pytest.mark.parametrize("command", [False, True])
-def test_nothing_is_installed_unasked(
+def test_packages_are_installed_only_on_request(
     engine: Engine, workspace: Path, tiny_model: Path, wheels: Path, command: bool
 ) -> None:
     made = make_project(workspace / "asks", tiny_model, BY_COMMAND if command else AGENT)
     lines = f"--no-index\n--find-links {wheels}\n# {command}\ntiny-tools\n"
-    project = asking(made, lines, COMMAND if command else "")
-    assert (packages(engine, project).state, packages(engine, project).packages) == ("absent", 1)
+    project = with_requirements(made, lines, COMMAND if command else "")
+    assert (packages_of(engine, project).state, packages_of(engine, project).packages) == (
+        "absent",
+        1,
+    )
     with pytest.raises(Refused, match=r"not installed \(requirements.txt\)") as refused:
         engine.train(project)
     assert f"environments install {project}" in refused.value.problem.hint
     assert not list(project.glob("runs/*"))
 
     engine.call(lambda client: client.act_on_packages(str(project), "install"))
-    until(lambda: packages(engine, project).action is None)
-    ready = packages(engine, project)
+    until(lambda: packages_of(engine, project).action is None)
+    ready = packages_of(engine, project)
     assert (ready.state, ready.problem, ready.packages) == ("ready", None, 1)
 
     run = engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
     engine.wait(run)
-    found = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery(split="train")))
-    one = engine.call(lambda client: client.trajectory(run.id, found.items[0].id))
+    page = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery(split="train")))
+    one = engine.call(lambda client: client.trajectory(run.id, page.items[0].id))
     assert one.metrics["tools"] == 3
     assert one.output.strip().startswith(ready.home)
 
 
-def test_what_cannot_be_installed_is_said(
+def test_failed_installation_reports_the_package(
     engine: Engine, workspace: Path, tiny_model: Path, wheels: Path
 ) -> None:
-    project = asking(
+    project = with_requirements(
         make_project(workspace / "asks", tiny_model),
         f"--no-index\n--find-links {wheels}\nlang-graf\n",
     )
     engine.call(lambda client: client.act_on_packages(str(project), "install"))
-    until(lambda: packages(engine, project).action is None)
-    problem = packages(engine, project).problem
+    until(lambda: packages_of(engine, project).action is None)
+    problem = packages_of(engine, project).problem
     assert problem is not None
     assert "lang-graf" in problem.message
 
 
-def test_a_missing_file_is_a_problem_of_the_project(
+def test_missing_requirements_file_is_a_project_problem(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
-    project = asking(make_project(workspace / "asks", tiny_model), "tiny-tools\n")
+    project = with_requirements(make_project(workspace / "asks", tiny_model), "tiny-tools\n")
     (project / "requirements.txt").unlink()
     view = engine.call(lambda client: client.project(str(project)))
     assert [problem.code for problem in view.problems] == ["agent.requirements_missing"]
 
 
-def test_an_agent_that_asks_for_nothing_has_none(engine: Engine, project: Path) -> None:
+def test_agent_without_requirements_has_no_environment(engine: Engine, project: Path) -> None:
     assert engine.call(lambda client: client.packages(str(project))) is None

@@ -1,4 +1,4 @@
-"""Models side by side over HTTP: streamed, stored, voted on."""
+"""Arena over HTTP: answers are streamed, stored and voted on."""
 
 from contextlib import aclosing
 from pathlib import Path
@@ -19,19 +19,19 @@ def ask(engine: Engine, project: Path, models: list[str], **more: Any) -> list[A
     request = AskArena(project=str(project), models=models, **{"chats": [QUESTION], **more})
 
     async def all_of(client) -> list[ArenaTicked]:  # type: ignore[no-untyped-def]
-        async with aclosing(client.ask_arena(request)) as told:
-            return [one async for one in told]
+        async with aclosing(client.ask_arena(request)) as ticks:
+            return [one async for one in ticks]
 
     return engine.call(all_of)
 
 
-def said(told: list[ArenaTicked], place: int) -> str:
-    return "".join(one.text for one in told if one.kind == "said" and one.place == place)
+def text_of(ticks: list[ArenaTicked], place: int) -> str:
+    return "".join(one.text for one in ticks if one.kind == "said" and one.place == place)
 
 
 @pytest.fixture
 def engine(own_engine: Engine) -> Engine:
-    """Models stay loaded for the next question, and end with their engine."""
+    """Engine of a single test, because arena models stay loaded."""
     return own_engine
 
 
@@ -46,18 +46,18 @@ def test_answers_are_streamed_stored_and_voted_on(
     engine: Engine, project: Path, trained: RunSummary
 ) -> None:
     last, first = f"{trained.name}@2", f"{trained.name}@1"
-    told = ask(engine, project, ["base", last, last, first], max_tokens=24)
-    assert told[0].names == ["base", last, f"{last} #2", first]
-    texts = [said(told, place) for place in range(4)]
-    assert texts[1] == texts[2], "the same weights and seed say the same"
-    assert len(set(texts)) == 3, "each has its own weights"
-    assert sum(one.kind == "said" and one.place == 0 for one in told) > 1, "it is streamed"
-    attempts = [one.trajectory for one in told if one.trajectory]
-    assert [one.messages[-1].content for one in attempts] == texts
-    assert all(one.branches and one.reward is None for one in attempts)
+    ticks = ask(engine, project, ["base", last, last, first], max_tokens=24)
+    assert ticks[0].names == ["base", last, f"{last} #2", first]
+    texts = [text_of(ticks, place) for place in range(4)]
+    assert texts[1] == texts[2], "the same weights and seed give the same answer"
+    assert len(set(texts)) == 3, "each model has its own weights"
+    assert sum(one.kind == "said" and one.place == 0 for one in ticks) > 1, "the answer is streamed"
+    trajectories = [one.trajectory for one in ticks if one.trajectory]
+    assert [one.messages[-1].content for one in trajectories] == texts
+    assert all(one.branches and one.reward is None for one in trajectories)
 
     again = ask(engine, project, ["base", last], max_tokens=24)
-    assert [said(again, 0), said(again, 1)] == texts[:2]
+    assert [text_of(again, 0), text_of(again, 1)] == texts[:2]
     group = again[-1].group
     assert group is not None
     assert (group.split, group.step) == ("validation", 2)
@@ -72,18 +72,22 @@ def test_answers_are_streamed_stored_and_voted_on(
     assert winner == last
     other = engine.train(project, **{"train.steps": 1})
     engine.wait(other)
-    until(lambda: not engine.children("engine.policy.torch"))  # the arena gave way
+    until(
+        lambda: not engine.child_processes("engine.policy.torch")
+    )  # the arena released its models
     after = ask(engine, project, ["base", last], max_tokens=24)
-    assert [said(after, 0), said(after, 1)] == texts[:2], "loaded again, they say the same"
+    assert [text_of(after, 0), text_of(after, 1)] == texts[:2], (
+        "reloaded models give the same answers"
+    )
 
 
-def test_the_agent_runs_at_a_scenario(engine: Engine, project: Path) -> None:
-    told = ask(engine, project, ["base"], chats=[], scenario="s5")
-    (attempt,) = [one.trajectory for one in told if one.trajectory]
-    assert attempt.scenario_id == "s5"
-    assert attempt.reward is not None
-    assert attempt.contestant == "base"
+def test_agent_runs_on_a_scenario(engine: Engine, project: Path) -> None:
+    ticks = ask(engine, project, ["base"], chats=[], scenario="s5")
+    (trajectory,) = [one.trajectory for one in ticks if one.trajectory]
+    assert trajectory.scenario_id == "s5"
+    assert trajectory.reward is not None
+    assert trajectory.contestant == "base"
     with pytest.raises(AtelierError, match="no scenario s99"):
         ask(engine, project, ["base"], chats=[], scenario="s99")
-    told = ask(engine, project, ["base"])
-    assert told[-1].kind == "stored", "an error does not block the next question"
+    ticks = ask(engine, project, ["base"])
+    assert ticks[-1].kind == "stored", "an error does not block the next question"

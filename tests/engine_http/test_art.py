@@ -1,4 +1,4 @@
-"""A script of ART's own, with ART's own package, on an engine: both keep the same."""
+"""Script with the openpipe-art package on an engine: both store the same data."""
 
 import asyncio
 import json
@@ -31,8 +31,8 @@ MODEL = Path(".art/2048-multi-turn/models/agent-001")
 
 
 @dataclass
-class Place:
-    """Where a person works: their folder, and the workspace of their engine."""
+class Project2048:
+    """Working folder of a script, the engine's workspace and the model."""
 
     folder: Path
     workspace: Path
@@ -52,7 +52,7 @@ class Place:
         )
 
     def run(self, steps: int) -> str:
-        return finished(self.start(steps))
+        return output_of(self.start(steps))
 
     @property
     def engine(self) -> Endpoint | None:
@@ -67,29 +67,29 @@ class Place:
         return Library(self.workspace).all_runs()[0]
 
 
-def finished(script: "subprocess.Popen[str]") -> str:
+def output_of(script: "subprocess.Popen[str]") -> str:
     out, err = script.communicate(timeout=240)
     assert script.returncode == 0, err[-4000:]
     return out
 
 
 @pytest.fixture
-def place(workspace: Path, tiny_model: Path, tmp_path: Path) -> Iterator[Place]:
+def place(workspace: Path, tiny_model: Path, tmp_path: Path) -> Iterator[Project2048]:
     folder = tmp_path / "work"
     folder.mkdir()
-    place = Place(folder, workspace, tiny_model)
+    place = Project2048(folder, workspace, tiny_model)
     yield place
     if endpoint := place.engine:
         engine = psutil.Process(endpoint.pid)
-        family = [engine, *engine.children(recursive=True)]
+        processes = [engine, *engine.children(recursive=True)]
         engine.terminate()
-        until(lambda: not any(_alive(one) for one in family))
+        until(lambda: not any(_alive(one) for one in processes))
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("real_cache")
 @pytest.mark.timeout(600)
-def test_a_script_of_art_trains_here_goes_on_and_outlives_the_engine(place: Place) -> None:
+def test_art_script_trains_resumes_and_survives_engine_kill(place: Project2048) -> None:
     assert "step 3" in place.run(3)
     assert place.summary.state == "finished"
     assert (place.summary.step, place.summary.source) == (3, "openpipe-art 0.5.18")
@@ -99,22 +99,22 @@ def test_a_script_of_art_trains_here_goes_on_and_outlives_the_engine(place: Plac
     endpoint = place.engine
     assert endpoint is not None
     os.kill(endpoint.pid, signal.SIGKILL)
-    assert "step 5" in finished(script)
+    assert "step 5" in output_of(script)
     again = place.engine
     assert again is not None
     assert again.pid != endpoint.pid
 
     reader = place.reader()
     try:
-        compare_figures(place, reader)
-        compare_attempts(place, reader)
+        compare_metrics(place, reader)
+        compare_trajectories(place, reader)
         assert {one.step for one in reader.checkpoints()} >= {5}
     finally:
         reader.close()
 
 
-def compare_figures(place: Place, reader: RunReader) -> None:
-    """Every row of history.jsonl, value for value."""
+def compare_metrics(place: Project2048, reader: RunReader) -> None:
+    """Compare every row of history.jsonl, value for value."""
     lines = (place.folder / MODEL / "history.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     events: list[Any] = reader.events_of("metrics.logged")
@@ -139,19 +139,20 @@ def compare_figures(place: Place, reader: RunReader) -> None:
         assert row["loss/train"] == ours["loss"]
 
 
-def compare_attempts(place: Place, reader: RunReader) -> None:
-    """What ART has written to Parquet, read by our importer, and what the run keeps."""
+def compare_trajectories(place: Project2048, reader: RunReader) -> None:
+    """Compare ART's Parquet files, read by the importer, with the stored run."""
     source = open_source(place.folder / MODEL)
     lots = list(source.lots())
     assert len(lots) == 10
     for lot in lots:
-        kept = reader.stored(lot.split, lot.step)
+        stored = reader.stored(lot.split, lot.step)
         theirs = [one for group in lot.groups for one in group]
-        ours = [one for one in kept if one.problem is None]  # version 1 has no exceptions
+        ours = [one for one in stored if one.problem is None]  # version 1 has no exceptions
         assert sorted(map(_facts, ours)) == sorted(map(_facts, theirs))
         assert all(one.branches for one in ours)
         if lot.split == "train":
-            numbers = sorted({one.group for one in ours})  # none of a group of exceptions alone
+            # without groups that have only exceptions
+            numbers = sorted({one.group for one in ours})
             assert [[one.reward for one in group] for group in lot.groups] == [
                 [one.reward for one in ours if one.group == number] for number in numbers
             ]
@@ -170,16 +171,16 @@ def _alive(process: psutil.Process) -> bool:
 @pytest.mark.long
 @pytest.mark.usefixtures("real_cache")
 @pytest.mark.timeout(600)
-def test_the_tables_are_those_of_the_package(tmp_path: Path) -> None:
-    """Preset, knobs and config keys, against the package itself."""
+def test_art_defaults_and_config_keys_match_the_package(tmp_path: Path) -> None:
+    """Preset, arguments and config keys compared with the package itself."""
     script = ROOT / "tests" / "engine_http" / "art_defaults.py"
     names = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    said = subprocess.run(
+    completed = subprocess.run(
         [str(python_of("art")), str(script)], cwd=tmp_path, env=os.environ | names,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert said.returncode == 0, said.stderr[-4000:]
-    theirs = json.loads(said.stdout.splitlines()[-1])
+    assert completed.returncode == 0, completed.stderr[-4000:]
+    theirs = json.loads(completed.stdout.splitlines()[-1])
     ours = Algorithm(preset="art")
     assert theirs["trainer"]["max_grad_norm"] == ours.max_grad_norm
     assert theirs["decays"] == [ours.weight_decay]
@@ -193,12 +194,12 @@ def test_the_tables_are_those_of_the_package(tmp_path: Path) -> None:
     assert theirs["train"] == {field.name: field.default for field in fields(TrainArguments)}
 
 
-def test_the_backend_needs_nothing_of_an_engine() -> None:
-    told = (
+def test_art_backend_imports_no_engine_libraries() -> None:
+    code = (
         "import sys, engine.integrations.art;"
         "print(sorted({'apsw', 'starlette', 'torch'} & set(sys.modules)))"
     )
     out = subprocess.run(
-        [sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert out.stdout.strip() == "[]"

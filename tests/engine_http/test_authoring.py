@@ -1,4 +1,6 @@
-"""A project out of a paragraph, over a real engine and a scripted provider that also misbehaves."""
+"""Authoring of projects from a description, over a real engine and a scripted, misbehaving
+provider.
+"""
 
 import json
 import subprocess
@@ -22,8 +24,8 @@ TASK = "A customer writes a short message; the model answers it politely in one 
 PRICE = {"price_prompt": 10.0, "price_completion": 20.0}
 
 
-class Pen:
-    """Writes the plan, then scenarios in words of their own; a mood is used up each question."""
+class DraftWriter:
+    """Provider that writes the plan, then distinct scenarios; one mood is used up per question."""
 
     def __init__(self, *moods: str) -> None:
         self.moods = list(moods)
@@ -59,26 +61,26 @@ def script() -> Iterator[Script]:
         yield script
 
 
-def asked(folder: Path, script: Script, **changes: Any) -> DescribeTask:
+def describe_request(folder: Path, script: Script, **changes: Any) -> DescribeTask:
     writer = Writer(model="openai/scripted", base_url=script.url, **PRICE)
     values = {"folder": str(folder), "description": TASK, "writer": writer, "count": 30}
     return DescribeTask(**{**values, **changes})
 
 
 def write(engine: Engine, request: DescribeTask) -> list[DraftTicked]:
-    async def told(client: Any) -> list[DraftTicked]:
+    async def collect(client: Any) -> list[DraftTicked]:
         return [one async for one in client.write_draft(request)]
 
-    return engine.call(told)
+    return engine.call(collect)
 
 
-def test_a_paragraph_becomes_a_project_that_trains(
+def test_description_becomes_a_project_that_trains(
     engine: Engine, workspace: Path, tiny_model: Path, script: Script
 ) -> None:
-    script.writes = Pen("good", "good", "refuses", "good", "repeats", "too many", "garbage")
-    request = asked(workspace / "polite", script)
-    told = write(engine, request)
-    last = told[-1]
+    script.writes = DraftWriter("good", "good", "refuses", "good", "repeats", "too many", "garbage")
+    request = describe_request(workspace / "polite", script)
+    ticks = write(engine, request)
+    last = ticks[-1]
     assert (last.ended, last.problem) == (True, None)
     assert (last.draft.title, last.draft.system) == ("Polite answers", "Be polite.")
     assert len(last.draft.scenarios) == 30
@@ -86,15 +88,15 @@ def test_a_paragraph_becomes_a_project_that_trains(
     assert {one.difficulty for one in last.draft.scenarios} >= {1, 2, 3, 4, 5}
     assert sum(one.split == "validation" for one in last.draft.scenarios) == 6
     assert last.left_out["too similar to another"] >= 1
-    spent = [one.spent_usd for one in told]
+    spent = [one.spent_usd for one in ticks]
     assert spent == sorted(spent)
-    assert all(one.next_usd > 0 for one in told[:-1])
+    assert all(one.next_usd > 0 for one in ticks[:-1])
     assert last.spent_usd == pytest.approx(len(script.asked) * (100 * 10 + 50 * 20) / 1e6)
     assert "could not be used" in script.asked[3]["messages"][-1]["content"]
 
     questions = len(script.asked)
     assert write(engine, request)[-1].draft == last.draft
-    assert len(script.asked) == questions, "what was answered is not asked again"
+    assert len(script.asked) == questions, "answered questions are not repeated"
 
     view = engine.call(
         lambda client: client.finish_project(
@@ -132,11 +134,11 @@ def test_a_paragraph_becomes_a_project_that_trains(
         (("good", "good", *["repeats"] * 4), "authoring.dried_up"),
     ],
 )
-def test_a_writer_that_does_not_write_ends_it(
+def test_useless_writer_ends_draft_with_problem(
     engine: Engine, workspace: Path, script: Script, moods: tuple[str, ...], code: str
 ) -> None:
-    script.writes = Pen(*moods)
-    last = write(engine, asked(workspace / "refused", script))[-1]
+    script.writes = DraftWriter(*moods)
+    last = write(engine, describe_request(workspace / "refused", script))[-1]
     assert last.problem is not None
     assert (last.ended, last.problem.code) == (True, code)
     request = FinishProject(
@@ -147,10 +149,12 @@ def test_a_writer_that_does_not_write_ends_it(
             engine.call(lambda client: client.finish_project(request))
 
 
-def test_what_it_may_cost_is_kept(engine: Engine, workspace: Path, script: Script) -> None:
-    script.writes = Pen()
+def test_draft_stays_within_budget_and_can_be_extended(
+    engine: Engine, workspace: Path, script: Script
+) -> None:
+    script.writes = DraftWriter()
     writer = Writer(model="openai/scripted", base_url=script.url, budget_usd=0.1, **PRICE)
-    request = asked(workspace / "dear", script, writer=writer, count=400)
+    request = describe_request(workspace / "dear", script, writer=writer, count=400)
     last = write(engine, request)[-1]
     assert last.problem is not None
     assert last.problem.code == "authoring.budget"
@@ -159,7 +163,7 @@ def test_what_it_may_cost_is_kept(engine: Engine, workspace: Path, script: Scrip
     more = writer.model_copy(update={"budget_usd": 5.0})
     assert (
         len(
-            write(engine, asked(workspace / "dear", script, writer=more, count=100))[
+            write(engine, describe_request(workspace / "dear", script, writer=more, count=100))[
                 -1
             ].draft.scenarios
         )
@@ -167,22 +171,22 @@ def test_what_it_may_cost_is_kept(engine: Engine, workspace: Path, script: Scrip
     )
 
 
-def test_a_folder_with_something_else_is_left_alone(
+def test_folder_with_other_files_is_rejected(
     engine: Engine, workspace: Path, script: Script
 ) -> None:
     (workspace / "mine").mkdir()
     (workspace / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(Refused, match="not empty"):
-        write(engine, asked(workspace / "mine", script))
+        write(engine, describe_request(workspace / "mine", script))
     assert [file.name for file in (workspace / "mine").iterdir()] == ["notes.txt"]
 
 
-def test_a_finished_project_is_never_written_again(
+def test_finished_project_is_not_overwritten(
     engine: Engine, workspace: Path, script: Script, tiny_model: Path
 ) -> None:
-    script.writes = Pen()
+    script.writes = DraftWriter()
     folder = workspace / "mine"
-    request = asked(folder, script, count=20)
+    request = describe_request(folder, script, count=20)
     draft = write(engine, request)[-1].draft
     done = FinishProject(
         folder=str(folder), draft=draft, learner=str(tiny_model), judge=request.writer
@@ -196,35 +200,37 @@ def test_a_finished_project_is_never_written_again(
     assert (folder / "rubric.md").read_text() == "My own words.\n"
 
 
-def test_a_budget_that_ends_leaves_it_to_be_gone_on_with(
+def test_new_stops_at_budget_and_accepts_partial_draft(
     workspace: Path, script: Script, tiny_model: Path
 ) -> None:
-    script.writes = Pen()
+    script.writes = DraftWriter()
     folder = workspace / "short"
     command = [sys.executable, "-m", "engine", "new", str(folder), "--describe", TASK]
     command += ["--model", "openai/scripted", "--base-url", script.url, "--count", "60"]
     command += ["--learner", str(tiny_model), "--price", "10", "20"]
 
-    def typed(*more: str) -> tuple[int, str]:
+    def run_new(*more: str) -> tuple[int, str]:
         done = subprocess.run(
             [*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=120
         )
         return done.returncode, done.stdout
 
-    code, said = typed("--budget", "0.1")
+    code, output = run_new("--budget", "0.1")
     assert code == 1
-    assert "of 60 scenarios are written" in said
+    assert "of 60 scenarios are written" in output
     assert not (folder / "rubric.md").exists()
     questions = len(script.asked)
-    code, said = typed("--enough")
+    code, output = run_new("--enough")
     assert (code, len(script.asked)) == (0, questions)
-    assert "Polite answers: 19 training scenarios" in said
+    assert "Polite answers: 19 training scenarios" in output
     assert (folder / "rubric.md").exists()
-    assert typed("--budget", "5")[0] == 2
+    assert run_new("--budget", "5")[0] == 2
 
 
-def test_the_terminal_does_it_alone(workspace: Path, script: Script, tiny_model: Path) -> None:
-    script.writes = Pen("good", "too few")
+def test_new_writes_whole_project_from_command_line(
+    workspace: Path, script: Script, tiny_model: Path
+) -> None:
+    script.writes = DraftWriter("good", "too few")
     folder = workspace / "typed"
     command = [sys.executable, "-m", "engine", "new", str(folder), "--describe", TASK]
     command += ["--model", "openai/scripted", "--base-url", script.url, "--count", "20"]

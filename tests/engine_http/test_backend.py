@@ -1,4 +1,4 @@
-"""Whole runs on other backends: a vLLM server that samples, two processes that train."""
+"""Whole runs on other backends: sampling by a vLLM server, training in two processes."""
 
 import asyncio
 import signal
@@ -44,11 +44,12 @@ SMALL = {
 
 @pytest.mark.long
 @pytest.mark.timeout(420)
-def test_hello_trains_through_vllm_and_nothing_is_lost_or_left(
-    real_cache: None, workspace: Path
-) -> None:
-    """The starter on the processor. A process of the server is killed in the middle: no attempt is
-    lost. In the end the engine itself is: no process stays."""
+def test_hello_trains_with_vllm_and_survives_worker_kill(real_cache: None, workspace: Path) -> None:
+    """Starter model on the CPU.
+
+    A server process is killed during the run: no rollout is lost. Then the engine is killed: no
+    process stays.
+    """
     project = workspace / "hello"
     new = [sys.executable, "-m", "engine", "new", str(project), "--sample", "hello"]
     subprocess.run(new, check=True, cwd=ROOT, capture_output=True)
@@ -57,13 +58,13 @@ def test_hello_trains_through_vllm_and_nothing_is_lost_or_left(
     try:
         run = engine.train(project, **settings)
         engine.wait_for(run, "step.finished", 200)
-        (victim,) = list(engine.children("VLLM::Worker"))
+        (victim,) = list(engine.child_processes("VLLM::Worker"))
         victim.send_signal(signal.SIGKILL)
         events = engine.call(lambda client: until_step(client, run.id, 3))
-        family = psutil.Process(engine.process.pid).children(recursive=True)
-        assert sum("VLLM" in " ".join(p.cmdline()) for p in family) >= 2
+        children = psutil.Process(engine.process.pid).children(recursive=True)
+        assert sum("VLLM" in " ".join(p.cmdline()) for p in children) >= 2
         engine.kill()
-        until(lambda: not any(is_alive(process) for process in family), 15)
+        until(lambda: not any(is_alive(process) for process in children), 15)
     finally:
         stop_engine(engine)
     (loaded,) = [e for e in events if isinstance(e, PolicyLoaded)]
@@ -80,7 +81,7 @@ def test_hello_trains_through_vllm_and_nothing_is_lost_or_left(
 
 
 async def until_step(client: EngineClient, run: str, step: int) -> list[Event | UnknownEvent]:
-    """All events to the end of a step."""
+    """Return all events until the end of a step."""
     events: list[Event | UnknownEvent] = []
     async with asyncio.timeout(240):
         async for event in client.events(run):
@@ -92,18 +93,18 @@ async def until_step(client: EngineClient, run: str, step: int) -> list[Event | 
     raise AssertionError("the stream ended")
 
 
-def test_an_engine_says_what_it_has(engine: Engine) -> None:
+def test_engine_reports_backend_facts(engine: Engine) -> None:
     facts = engine.call(lambda c: c.backends())
     assert facts.vllm.state in ("ready", "comes", "missing")
     assert bool(facts.vllm.why) == (facts.vllm.state == "missing")
 
 
-def test_a_killed_rank_costs_a_restart_and_no_step(
+def test_killed_rank_costs_one_restart_and_no_step(
     engine: Engine, project: Path, workspace: Path
 ) -> None:
     run = engine.train(project, **{"backend.processes": 2, "train.steps": 6, "train.lr": 1e-3})
     engine.wait_for(run, "step.finished")
-    ranks = engine.children("engine.policy.torch")
+    ranks = engine.child_processes("engine.policy.torch")
     assert len(ranks) == 2
     ranks[1].send_signal(signal.SIGKILL)
     events = engine.wait(run)
@@ -113,7 +114,7 @@ def test_a_killed_rank_costs_a_restart_and_no_step(
     assert not any(is_alive(rank) for rank in ranks)
 
 
-def test_attempts_that_run_ahead_are_one_update_old_and_survive_a_kill(
+def test_asynchronous_rollouts_are_one_update_old_and_survive_kill(
     workspace: Path, tiny_model: Path
 ) -> None:
     project = make_project(workspace / "letters", tiny_model)
@@ -139,7 +140,7 @@ def test_attempts_that_run_ahead_are_one_update_old_and_survive_a_kill(
 
 
 @pytest.mark.long
-def test_a_run_with_unsloths_loading(
+def test_run_with_unsloth_model_loading(
     real_cache: None, workspace: Path, tiny_model: Path, own_engine: Engine
 ) -> None:
     project = make_project(workspace / "letters", tiny_model)
@@ -151,6 +152,6 @@ def test_a_run_with_unsloths_loading(
     assert max(m["logprob_gap/max"] for m in steps) <= 1e-4
 
 
-def test_fewer_bits_without_unsloth_are_refused_in_words(engine: Engine, project: Path) -> None:
+def test_quantized_weights_without_unsloth_are_rejected(engine: Engine, project: Path) -> None:
     with pytest.raises(Refused, match="weights = 4bit with trainer = torch"):
         engine.train(project, **{"backend.weights": "4bit"})

@@ -1,4 +1,4 @@
-"""A branch is its parent until a step, and goes on by itself; a replay repeats it byte for byte."""
+"""Branches and replays: a branch shares its parent's steps, a replay repeats them bit for bit."""
 
 import json
 import shutil
@@ -33,22 +33,22 @@ def weights(run: RunSummary, step: int) -> bytes:
 def steps(run: RunSummary) -> dict[int, StepFinished]:
     reader = RunReader(Path(run.path) / DATABASE)
     try:
-        found = reader.events_of("step.finished")
-        return {e.step: e for e in found if isinstance(e, StepFinished)}
+        events = reader.events_of("step.finished")
+        return {e.step: e for e in events if isinstance(e, StepFinished)}
     finally:
         reader.close()
 
 
 @pytest.fixture(scope="module")
 def trained(shared_engine: Engine, home: Path, tiny_model: Path) -> tuple[Engine, Path, RunSummary]:
-    """One step of a project in which nothing else may be trained."""
+    """Engine, project and finished run of one step; no further training in it."""
     project = make_project(home / "letters", tiny_model)
     run = shared_engine.train(project, **{"train.steps": 1})
     shared_engine.wait(run)
     return shared_engine, project, run
 
 
-def test_branches_and_replays(engine: Engine, project: Path) -> None:
+def test_branch_shares_parent_steps_and_replay_is_identical(engine: Engine, project: Path) -> None:
     parent = engine.train(project, **STEPS)
     assert isinstance(engine.wait(parent)[-1], RunFinished)
     first = engine.call(lambda c: c.siblings(parent.id, "train", 1, 0)).trajectories[0]
@@ -72,32 +72,34 @@ def test_branches_and_replays(engine: Engine, project: Path) -> None:
     reader = RunReader(Path(child.path) / DATABASE)
     seqs = [json.loads(line)["seq"] for line in reader.events()]
     assert seqs == list(range(1, len(seqs) + 1))
-    (kept,) = reader.labels()
-    assert [e.seq for e in reader.events_of("group.labelled")] == [kept.seq]
+    (stored_label,) = reader.labels()
+    assert [e.seq for e in reader.events_of("group.labelled")] == [stored_label.seq]
     reader.close()
     reader = RunReader(Path(parent.path) / DATABASE)
-    told = reader.events_of("checkpoint.branched")
-    assert [e.child for e in told if isinstance(e, CheckpointBranched)] == [child.id]
+    branch_events = reader.events_of("checkpoint.branched")
+    assert [e.child for e in branch_events if isinstance(e, CheckpointBranched)] == [child.id]
     reader.close()
 
     replay = branch(engine, project, f"{parent.name}@2", replay=True)
     events = engine.wait(replay)
     assert isinstance(events[-1], RunFinished)
-    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
-    assert said == [f"Step {s}: the adapter is identical to that of {parent.name}." for s in (3, 4)]
+    messages = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
+    assert messages == [
+        f"Step {s}: the adapter is identical to that of {parent.name}." for s in (3, 4)
+    ]
     assert weights(replay, 4) == weights(parent, 4)
 
 
-def test_an_adapter_made_elsewhere(
+def test_branch_starts_from_external_adapter(
     trained: tuple[Engine, Path, RunSummary], engine: Engine, project: Path, tmp_path: Path
 ) -> None:
     _, _, run = trained
     toml = project / "project.toml"
     toml.write_text(toml.read_text().replace("rank = 4", "rank = 8\nalpha = 8"))
-    elsewhere = tmp_path / "elsewhere"
-    shutil.copytree(folder_of(Path(run.path), 1) / "adapter", elsewhere)
+    adapter = tmp_path / "elsewhere"
+    shutil.copytree(folder_of(Path(run.path), 1) / "adapter", adapter)
     art = tmp_path / ".art" / "letters" / "models" / "agent"
-    shutil.copytree(elsewhere, art / "checkpoints" / "0012")
+    shutil.copytree(adapter, art / "checkpoints" / "0012")
     (art / "checkpoints" / "0003").mkdir()
     child = branch(engine, project, str(art), overrides={"train.steps": 1})
     assert isinstance(engine.wait(child)[-1], RunFinished)
@@ -120,7 +122,7 @@ def test_an_adapter_made_elsewhere(
         ("/nowhere", {}, "neither RUN@STEP nor a folder"),
     ],
 )
-def test_what_cannot_be_branched(
+def test_invalid_branch_is_rejected(
     trained: tuple[Engine, Path, RunSummary], origin: str, more: dict[str, object], words: str
 ) -> None:
     engine, project, run = trained
@@ -139,19 +141,19 @@ def test_what_cannot_be_branched(
         ({"rank_pattern": {"q_proj": 2}}, "mixed rank"),
     ],
 )
-def test_an_adapter_that_cannot_be_continued(
+def test_unsupported_adapter_is_rejected(
     trained: tuple[Engine, Path, RunSummary], tmp_path: Path, change: dict[str, object], words: str
 ) -> None:
     engine, project, run = trained
-    elsewhere = tmp_path / "elsewhere"
-    shutil.copytree(folder_of(Path(run.path), 1) / "adapter", elsewhere)
-    file = elsewhere / "adapter_config.json"
+    adapter = tmp_path / "elsewhere"
+    shutil.copytree(folder_of(Path(run.path), 1) / "adapter", adapter)
+    file = adapter / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(AtelierError, match=words):
-        branch(engine, project, str(elsewhere))
+        branch(engine, project, str(adapter))
 
 
-def test_rules_clear_away_and_people_keep(engine: Engine, project: Path) -> None:
+def test_retention_deletes_checkpoints_except_pinned(engine: Engine, project: Path) -> None:
     rules = {"train.keep_last": 1, "train.keep_best": 0, "train.validate_every": 0}
     run = engine.train(project, **{**STEPS, "train.steps": 40, **rules})
     engine.wait_for(run, "checkpoint.saved")
@@ -160,21 +162,21 @@ def test_rules_clear_away_and_people_keep(engine: Engine, project: Path) -> None
     engine.wait_for(run, "checkpoint.dropped")
     engine.call(lambda c: c.command(run.id, Command(action="stop_after_step")))
     events = engine.wait(run)
-    kept = {one.checkpoint.step: one for one in engine.call(lambda c: c.checkpoints(run.id))}
-    assert kept[newest].kept_by[0] == "pinned"
-    assert kept[newest].note == "demo"
-    assert len(kept) == 2
+    stored = {one.checkpoint.step: one for one in engine.call(lambda c: c.checkpoints(run.id))}
+    assert stored[newest].kept_by[0] == "pinned"
+    assert stored[newest].note == "demo"
+    assert len(stored) == 2
     dropped = {e.step for e in events if isinstance(e, CheckpointDropped)}
     assert dropped
     folders = {path.name for path in (Path(run.path) / "checkpoints").iterdir()}
-    assert folders == {f"step-{step:06d}" for step in kept}
+    assert folders == {f"step-{step:06d}" for step in stored}
     with pytest.raises(AtelierError, match="resumes from it"):
-        engine.call(lambda c: c.delete_checkpoint(run.id, max(kept)))
+        engine.call(lambda c: c.delete_checkpoint(run.id, max(stored)))
     engine.call(lambda c: c.delete_checkpoint(run.id, newest))
     assert not folder_of(Path(run.path), newest).exists()
 
 
-def test_the_queue_outlives_the_engine(engine: Engine, project: Path) -> None:
+def test_queued_runs_start_in_order_and_can_be_cancelled(engine: Engine, project: Path) -> None:
     first = engine.train(project, **{"train.steps": 1000})
     requests = [
         StartRun(project=str(project), overrides={"train.steps": 1}, queue=True) for _ in range(3)
@@ -183,7 +185,7 @@ def test_the_queue_outlives_the_engine(engine: Engine, project: Path) -> None:
     assert {run.state for run in waiting} == {"queued"}
     engine.call(lambda c: c.command(waiting[1].id, Command(action="stop_now")))
     engine.call(lambda c: c.command(first.id, Command(action="stop_now")))
-    engine.wait_for(waiting[0], "run.started")  # the oldest comes first
+    engine.wait_for(waiting[0], "run.started")  # the oldest run starts first
     assert engine.call(lambda c: c.run(waiting[2].id)).state == "queued"
     engine.call(lambda c: c.command(waiting[0].id, Command(action="stop_now")))
     assert isinstance(engine.wait(waiting[0])[-1], RunStopped)
@@ -191,5 +193,5 @@ def test_the_queue_outlives_the_engine(engine: Engine, project: Path) -> None:
     assert isinstance(engine.wait(waiting[2])[-1], RunFinished)
     starts = [engine.call(lambda c, r=r: c.run(r.id)) for r in waiting]  # type: ignore[misc]
     assert [run.state for run in starts] == ["stopped", "stopped", "finished"]
-    until(lambda: not engine.children("engine.policy.torch"))
+    until(lambda: not engine.child_processes("engine.policy.torch"))
     assert not any(isinstance(e, RunFailed) for run in waiting for e in engine.wait(run))

@@ -1,4 +1,4 @@
-"""An engine on a machine with two cards, by a driver's library of C: ticks, forecast, doctor."""
+"""Engine on a machine with two GPUs, faked by a driver library in C: ticks, forecast, doctor."""
 
 import asyncio
 import contextlib
@@ -16,16 +16,16 @@ from tests.engine_http.conftest import Engine, make_project, start_engine, stop_
 
 
 @pytest.fixture(scope="module")
-def carded(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    with driver(tmp_path_factory.mktemp("driver")):
+def gpu_engine(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with fake_driver(tmp_path_factory.mktemp("driver")):
         engine = start_engine(home)
     yield engine
     stop_engine(engine)
 
 
 @contextlib.contextmanager
-def driver(folder: Path) -> Iterator[None]:
-    """What starts within finds a driver's library with two cards."""
+def fake_driver(folder: Path) -> Iterator[None]:
+    """Make processes started in the block find a driver library with two GPUs."""
     library = build(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(library))
@@ -35,11 +35,11 @@ def driver(folder: Path) -> Iterator[None]:
         yield
 
 
-def test_ticks_of_a_run_tell_of_the_cards_and_are_not_stored(
-    carded: Engine, home: Path, tiny_model: Path
+def test_ticks_report_gpus_and_are_not_stored(
+    gpu_engine: Engine, home: Path, tiny_model: Path
 ) -> None:
     project = make_project(home / "carded", tiny_model)
-    run = carded.train(project, **{"train.steps": 40})
+    run = gpu_engine.train(project, **{"train.steps": 40})
 
     async def listen(client: EngineClient) -> tuple[list[ProgressTicked], set[str]]:
         ticks, stored = [], set()
@@ -53,34 +53,35 @@ def test_ticks_of_a_run_tell_of_the_cards_and_are_not_stored(
                     break
         return ticks, stored
 
-    assert run.device.startswith("CPU")  # this torch knows only the processor
-    ticks, stored = carded.call(listen)
-    carded.rest(home)
+    assert run.device.startswith("CPU")  # this torch supports only the CPU
+    ticks, stored = gpu_engine.call(listen)
+    gpu_engine.stop_runs(home)
     (second, first) = next(tick.cards for tick in ticks if tick.cards)
-    assert (first.uuid, second.uuid) == ("GPU-aaaa", "GPU-bbbb")  # as CUDA shows them
+    # in the order of CUDA_VISIBLE_DEVICES
+    assert (first.uuid, second.uuid) == ("GPU-aaaa", "GPU-bbbb")
     assert first.power_w == 217.5
     assert second.total_bytes is None
-    (stranger,) = first.strangers  # this test's own process: no child of the engine
+    (stranger,) = first.strangers  # this test's own process, not a child of the engine
     assert (stranger.pid, stranger.bytes) == (os.getpid(), 47_800_000_000)
     assert "progress.ticked" not in stored
 
 
-def test_the_forecast_takes_values_that_are_not_saved(
-    carded: Engine, home: Path, tiny_model: Path
-) -> None:
+def test_forecast_accepts_unsaved_values(gpu_engine: Engine, home: Path, tiny_model: Path) -> None:
     path = str(make_project(home / "priced", tiny_model))
-    plain = carded.call(lambda client: client.forecast(path))
-    more = carded.call(lambda client: client.forecast(path, {"train.steps": 30, "model.rank": 64}))
+    plain = gpu_engine.call(lambda client: client.forecast(path))
+    more = gpu_engine.call(
+        lambda client: client.forecast(path, {"train.steps": 30, "model.rank": 64})
+    )
     assert (plain.steps, more.steps) == (3, 30)
     assert more.adapter_bytes == 16 * plain.adapter_bytes
     assert plain.vram is None
-    assert carded.call(lambda client: client.forecast(path)).steps == 3
+    assert gpu_engine.call(lambda client: client.forecast(path)).steps == 3
     with pytest.raises(Refused, match="greater than or equal to 1"):
-        carded.call(lambda client: client.forecast(path, {"train.steps": -1}))
+        gpu_engine.call(lambda client: client.forecast(path, {"train.steps": -1}))
 
 
-def test_doctor_sees_the_cards(carded: Engine) -> None:
-    checks = {check.name: check for check in carded.call(lambda client: client.doctor())}
+def test_doctor_reports_gpus(gpu_engine: Engine) -> None:
+    checks = {check.name: check for check in gpu_engine.call(lambda client: client.doctor())}
     assert checks["NVIDIA driver"].words == "580.65.06, runs CUDA 13.0"
     assert checks["Card 0"].state == "warn"
     assert "0.1 of 48.0 GB free" in checks["Card 0"].words
@@ -89,26 +90,26 @@ def test_doctor_sees_the_cards(carded: Engine) -> None:
 
 @pytest.fixture
 def cuda_engine(workspace: Path, tmp_path: Path) -> Iterator[Engine]:
-    """One whose torch says that it was built for CUDA; it is never loaded here."""
+    """Engine whose torch claims a CUDA build; torch is never imported here."""
     torch = tmp_path / "beside" / "torch"
     torch.mkdir(parents=True)
     (torch / "__init__.py").touch()
     (torch / "version.py").write_text("__version__ = '2.13.0'\ncuda: Optional[str] = '13.0'\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(torch.parent))
-        with driver(tmp_path):
+        with fake_driver(tmp_path):
             engine = start_engine(workspace)
     yield engine
     stop_engine(engine)
 
 
-def test_a_card_that_another_program_holds_is_refused(
+def test_gpu_held_by_another_program_is_rejected(
     cuda_engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
     project = make_project(workspace / "held", tiny_model, toml="\n[backend]\nprocesses = 2\n")
     made = cuda_engine.call(lambda client: client.forecast(str(project)))
     assert made.vram is not None
-    (only,) = made.vram.cards  # the other does not tell its size
+    (only,) = made.vram.cards  # the other GPU does not report its size
     assert (only.total_bytes, only.others_bytes) == (48_000_000_000, 47_900_000_000)
     assert not only.fits
     run = cuda_engine.train(project)

@@ -1,4 +1,4 @@
-"""Children of the engine: none outlives it, however it was forked, and none gets its secrets."""
+"""Children of the engine: none outlives it, and none gets its secrets."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ if scenario["id"] == "s1" and os.fork() == 0:
     os._exit(0)
 """
 HANGS = "\nif scenario['id'] == 's1': __import__('re').match(r'(a+)+$', 'a' * 60 + 'b')"
-"""Holds the interpreter: no thread of the process gets a turn any more."""
+"""Holds the GIL: no other thread of the process runs any more."""
 
 
 def with_body(body: str) -> str:
@@ -34,7 +34,7 @@ def sleepers() -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("then", ["", HANGS], ids=["agent goes on", "agent hangs"])
-def test_daemons_of_an_agent_go_with_a_killed_engine(
+def test_daemons_of_agent_end_with_killed_engine(
     workspace: Path, tiny_model: Path, then: str
 ) -> None:
     engine = start_engine(workspace)
@@ -43,14 +43,14 @@ def test_daemons_of_an_agent_go_with_a_killed_engine(
         engine.train(project, **{"train.steps": 50, "agent.timeout_s": 100})
         until(lambda: bool(sleepers()), 60)
         time.sleep(0.5)
-        family = psutil.Process(engine.process.pid).children(recursive=True)
+        children = psutil.Process(engine.process.pid).children(recursive=True)
     finally:
         engine.kill()
-    begun = time.monotonic()
+    started_at = time.monotonic()
     until(lambda: not sleepers(), 5)
-    seconds = time.monotonic() - begun
-    until(lambda: not any(one.is_running() and one.status() != "zombie" for one in family), 5)
-    print(f"gone {seconds:.2f} s after the engine; so were {len(family)} others")
+    seconds = time.monotonic() - started_at
+    until(lambda: not any(one.is_running() and one.status() != "zombie" for one in children), 5)
+    print(f"gone {seconds:.2f} s after the engine; so were {len(children)} others")
 
 
 SECRETS = (
@@ -59,26 +59,26 @@ SECRETS = (
 )  # fmt: skip
 
 
-def test_no_child_gets_what_opens_a_door(
+def test_children_get_no_secret_environment_variables(
     workspace: Path,
     tiny_model: Path,
     tmp_path: Path,
     real_cache: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every kind of child that runs without a card, as the kernel shows its variables."""
+    """Check every kind of child that needs no GPU, with variables as shown by the kernel."""
     for name in SECRETS:
         monkeypatch.setenv(name, "sesame")
     engine = start_engine(workspace)
-    found: dict[str, dict[str, str]] = {"vLLM": vllm._environment({})}
+    environments: dict[str, dict[str, str]] = {"vLLM": vllm._environment({})}
     try:
         run = engine.train(make_project(workspace / "letters", tiny_model), **{"train.steps": 99})
         engine.wait_for(run, "step.started")
         kinds = {"agent": "host.py", "policy": "policy.torch", "renderer": "rendering.worker"}
         for kind, word in kinds.items():
-            for number, child in enumerate(engine.children(word)):
-                if variables := child.environ():  # none where the process is just ending
-                    found[f"{kind} {number}"] = variables
+            for number, child in enumerate(engine.child_processes(word)):
+                if variables := child.environ():  # empty while the process ends
+                    environments[f"{kind} {number}"] = variables
     finally:
         stop_engine(engine)
 
@@ -90,10 +90,10 @@ def test_no_child_gets_what_opens_a_door(
             await child.kill()
 
     if os.geteuid() == 0:  # it hides from other processes of its user
-        found["judge"] = asyncio.run(judge())
-    assert len(found) >= 5, found.keys()  # the agent's guardian is a process of its own
-    for kind, environ in found.items():
+        environments["judge"] = asyncio.run(judge())
+    assert len(environments) >= 5, environments.keys()  # the agent's guardian is a separate process
+    for kind, environ in environments.items():
         assert "sesame" not in environ.values(), kind
         assert "XDG_RUNTIME_DIR" not in environ, kind
         assert environ["PATH"], kind
-    print(f"looked at {', '.join(found)}")
+    print(f"looked at {', '.join(environments)}")

@@ -1,4 +1,4 @@
-"""The command line, as a person or a program would use it."""
+"""Command line, as used by a person or a program."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def run(*arguments: str, workspace: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_train_with_json_carries_events_and_nothing_else(project: Path, workspace: Path) -> None:
+def test_train_json_prints_only_events_and_run_is_readable(project: Path, workspace: Path) -> None:
     done = run("train", str(project), "--steps", "2", "--json", workspace=workspace)
     events = [decode(line) for line in done.stdout.splitlines()]
     assert isinstance(events[-1], RunFinished)
@@ -51,11 +51,11 @@ def test_train_with_json_carries_events_and_nothing_else(project: Path, workspac
         assert part in shown.stdout
     whole = run("show", name, records[0].id, "--json", workspace=workspace)
     assert Trajectory.model_validate_json(whole.stdout.splitlines()[0]) == records[0]
-    assert asyncio.run(find(workspace)) is None  # the engine that train began ended with it
+    assert asyncio.run(find(workspace)) is None  # the engine started by train ended with it
 
 
-def test_a_closed_pipe_ends_quietly(project: Path, workspace: Path) -> None:
-    """As `atelier models list | head -0`: nobody reads what is written."""
+def test_closed_pipe_ends_with_code_141(project: Path, workspace: Path) -> None:
+    """Like `atelier models list | head -0`: the output is not read."""
     program = "import sys; from engine.cli.main import main; sys.exit(main())"
     reader, writer = os.pipe()
     os.close(reader)
@@ -68,7 +68,7 @@ def test_a_closed_pipe_ends_quietly(project: Path, workspace: Path) -> None:
     assert done.stderr == b""
 
 
-def test_a_run_for_people_ends_with_a_summary(project: Path, workspace: Path) -> None:
+def test_train_prints_summary(project: Path, workspace: Path) -> None:
     done = run("train", str(project), "--steps", "1", "--seed", "3", workspace=workspace)
     assert "step   1 of 1  reward" in done.stdout
     assert "validation" in done.stdout
@@ -76,7 +76,7 @@ def test_a_run_for_people_ends_with_a_summary(project: Path, workspace: Path) ->
     assert done.returncode == 0
 
 
-def test_failing_is_1_and_bad_usage_2_with_one_sentence(project: Path, workspace: Path) -> None:
+def test_failed_run_exits_1_and_invalid_usage_2(project: Path, workspace: Path) -> None:
     (project / "agent.py").write_text("raise RuntimeError('no')")
     failed = run("train", str(project), "--json", workspace=workspace)
     assert isinstance(decode(failed.stdout.splitlines()[-1]), RunFailed)
@@ -94,7 +94,7 @@ def test_failing_is_1_and_bad_usage_2_with_one_sentence(project: Path, workspace
         assert "Traceback" not in done.stderr
 
 
-def test_interrupting_stops_after_the_step_and_is_3(project: Path, workspace: Path) -> None:
+def test_interrupt_stops_after_step_with_exit_code_3(project: Path, workspace: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "engine", "train", str(project), "--steps", "60", "--json"],
         stdout=subprocess.PIPE,
@@ -120,7 +120,7 @@ def test_interrupting_stops_after_the_step_and_is_3(project: Path, workspace: Pa
 
 @pytest.mark.parametrize("json_flag", [[], ["--json"]])
 def test_doctor(json_flag: list[str], workspace: Path) -> None:
-    begun = time.monotonic()
+    started_at = time.monotonic()
     done = run("doctor", *json_flag, workspace=workspace)
     names = (
         [json.loads(line)["name"] for line in done.stdout.splitlines()]
@@ -128,10 +128,10 @@ def test_doctor(json_flag: list[str], workspace: Path) -> None:
         else done.stdout
     )
     assert "SQLite" in names
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - started_at < 60
 
 
-def test_new_makes_a_project_that_is_not_overwritten(tmp_path: Path, workspace: Path) -> None:
+def test_new_project_is_not_overwritten(tmp_path: Path, workspace: Path) -> None:
     made = run("new", str(tmp_path / "mine"), "--sample", "hello", workspace=workspace)
     assert made.returncode == 0
     assert (tmp_path / "mine" / "agent.py").exists()

@@ -1,4 +1,7 @@
-"""A curriculum over real HTTP: killed, labelled, resumed, branched, replayed, it chooses alike."""
+"""Curriculum over HTTP:
+
+a killed, labelled, resumed, branched or replayed run selects the same scenarios.
+"""
 
 import json
 from pathlib import Path
@@ -20,16 +23,16 @@ from tests.engine_http.conftest import Engine, make_project, start_engine, stop_
 FRONTIER = {"train.curriculum": "frontier", "train.steps": 6, "train.checkpoint_every": 2}
 
 
-def plans(run: RunSummary) -> dict[int, list[str]]:
-    """The scenarios of each step, as was said when it began."""
+def scenarios_by_step(run: RunSummary) -> dict[int, list[str]]:
+    """Return the scenarios of each step, as recorded at its start."""
     reader = RunReader(Path(run.path) / DATABASE)
     started = [e for e in reader.events_of("step.started") if isinstance(e, StepStarted)]
     reader.close()
     return {e.step: [group.scenario_id for group in e.groups] for e in started}
 
 
-def expected(run: RunSummary) -> dict[int, list[str]]:
-    """The same from scratch: what the groups up to step − 1 − staleness had scored when whole."""
+def expected_scenarios(run: RunSummary) -> dict[int, list[str]]:
+    """Select the scenarios of each step again from the groups complete by step - 1 - staleness."""
     spec = read_spec(Path(run.path))
     train, scenarios = (
         spec.config.train,
@@ -39,22 +42,23 @@ def expected(run: RunSummary) -> dict[int, list[str]]:
     groups = [e.group for e in reader.events_of("group.scored") if isinstance(e, GroupScored)]
     reader.close()
     groups = sorted((g for g in groups if g.split == "train"), key=lambda g: (g.step, g.group))
-    found = {}
+    selected = {}
     for step in range(1, train.steps + 1):
-        seen = [
+        visits = [
             Visit(g.step, g.scenario_id, tuple(r for r in g.rewards if r is not None))
             for g in groups
             if g.step < step - train.staleness
         ]
         done = (step - 1) / train.steps
-        weights = scenario_weights(train.curriculum, scenarios, seen, done, train.curriculum_floor)  # type: ignore[arg-type]
-        chosen = choose(Choice(scenarios, train.seed, step, weights), train.groups)
-        found[step] = [one.id for one in chosen]
-    return found
+        kind, floor = train.curriculum, train.curriculum_floor
+        weights = scenario_weights(kind, scenarios, visits, done, floor)  # type: ignore[arg-type]
+        scenario_choice = choose(Choice(scenarios, train.seed, step, weights), train.groups)
+        selected[step] = [one.id for one in scenario_choice]
+    return selected
 
 
 @pytest.mark.parametrize("staleness", [0, 1])
-def test_a_killed_and_labelled_run_chooses_as_it_would_have(
+def test_killed_and_labelled_run_selects_same_scenarios(
     workspace: Path, tiny_model: Path, staleness: int
 ) -> None:
     project = make_project(workspace / "letters", tiny_model)
@@ -65,24 +69,24 @@ def test_a_killed_and_labelled_run_chooses_as_it_would_have(
         engine.kill()
         engine = start_engine(workspace)
         engine.call(lambda c: c.project(str(project)))
-        overrule(engine, run)
+        relabel_group(engine, run)
         engine.call(lambda c: c.command(run.id, Command(action="resume")))
         assert isinstance(engine.wait(run)[-1], RunFinished)
-        assert plans(run) == expected(run)
+        assert scenarios_by_step(run) == expected_scenarios(run)
         request = StartRun(project=str(project), origin=f"{run.id}@0", replay=True)
         replay = engine.call(lambda c: c.start_run(request))
         events = engine.wait(replay)
     finally:
         stop_engine(engine)
     assert isinstance(events[-1], RunFinished), events[-1]
-    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
-    assert said
-    assert all("is identical to that of" in words for words in said), said
-    assert plans(replay) == plans(run)
+    messages = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
+    assert messages
+    assert all("is identical to that of" in words for words in messages), messages
+    assert scenarios_by_step(replay) == scenarios_by_step(run)
 
 
-def overrule(engine: Engine, run: RunSummary) -> None:
-    """A person turns a group of step 1 around, after the step has seen it."""
+def relabel_group(engine: Engine, run: RunSummary) -> None:
+    """Swap the scores of a group of step 1 after the step has finished."""
     group = engine.call(lambda c: c.siblings(run.id, "train", 1, 0))
     words = [
         Word(kind="score", trajectory_id=one.id, value=float(place % 2))
@@ -94,20 +98,18 @@ def overrule(engine: Engine, run: RunSummary) -> None:
     assert after.rewards != group.group.rewards
 
 
-def test_a_branch_goes_on_with_what_its_parent_practised(engine: Engine, project: Path) -> None:
+def test_branch_continues_curriculum_of_its_parent(engine: Engine, project: Path) -> None:
     parent = engine.train(project, **FRONTIER)
     assert isinstance(engine.wait(parent)[-1], RunFinished)
     child = engine.call(
         lambda c: c.start_run(StartRun(project=str(project), origin=f"{parent.name}@4"))
     )
     assert isinstance(engine.wait(child)[-1], RunFinished)
-    assert plans(child)[5] == plans(parent)[5]
-    assert plans(child) == expected(child)
+    assert scenarios_by_step(child)[5] == scenarios_by_step(parent)[5]
+    assert scenarios_by_step(child) == expected_scenarios(child)
 
 
-def test_a_difficulty_that_is_no_number_is_said_before_anything_is_sampled(
-    engine: Engine, project: Path
-) -> None:
+def test_invalid_difficulty_is_rejected_before_sampling(engine: Engine, project: Path) -> None:
     file = project / "scenarios" / "train.jsonl"
     file.write_text(json.dumps({"id": "s1", "q": "Say 1", "difficulty": "hard"}) + "\n")
     with pytest.raises(AtelierError, match="The difficulty of scenario s1 is not a number"):

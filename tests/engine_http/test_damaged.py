@@ -1,4 +1,4 @@
-"""A workspace of 200 runs, a fifth of them damaged: it opens, lists all, trains, and repairs."""
+"""Workspace of 200 runs, a fifth of them damaged: opening, listing, training and repair."""
 
 import os
 import shutil
@@ -21,10 +21,10 @@ from tests.engine_http.conftest import Engine, make_project, start_engine, stop_
 
 RUNS, EVERY = 200, 5
 CUT = 100
-"""The event that some damages spoil."""
+"""Sequence number of the event that some damages affect."""
 
 
-def sql(statement: str, *values: object) -> Callable[[Path], None]:
+def run_sql(statement: str, *values: object) -> Callable[[Path], None]:
     def spoil(run: Path) -> None:
         db = apsw.Connection(str(run / DATABASE))
         db.execute(statement, values)  # type: ignore[arg-type]
@@ -33,18 +33,18 @@ def sql(statement: str, *values: object) -> Callable[[Path], None]:
     return spoil
 
 
-def over(place: int, size: int, byte: int = 0) -> Callable[[Path], None]:
-    """Bytes of the database overwritten."""
+def overwrite(damaged_workspace: int, size: int, byte: int = 0) -> Callable[[Path], None]:
+    """Overwrite bytes of the database."""
 
     def spoil(run: Path) -> None:
         with (run / DATABASE).open("r+b") as file:
-            file.seek(place)
+            file.seek(damaged_workspace)
             file.write(bytes([byte]) * size)
 
     return spoil
 
 
-def spec(content: bytes) -> Callable[[Path], None]:
+def write_spec(content: bytes) -> Callable[[Path], None]:
     return lambda run: (run / SPEC).write_bytes(content) and None
 
 
@@ -57,35 +57,35 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "text": lambda run: (run / DATABASE).write_text("no database " * 5000),
     "half": lambda run: os.truncate(run / DATABASE, (run / DATABASE).stat().st_size // 2),
     "a page": lambda run: os.truncate(run / DATABASE, 4096),
-    "no header": over(0, 100),
-    "other header": over(16, 60, 0xFF),
-    "no schema": over(100, 1000, 0x41),
-    "no events": sql("DROP TABLE events"),
-    "no trajectories": sql("DROP TABLE trajectories"),
-    "newer": sql("PRAGMA user_version = 99"),
-    "spec is a list": spec(b"[]"),
-    "spec is empty": spec(b""),
-    "spec is deep": spec(b'{"a":' * 100_000),
-    "spec is no UTF-8": spec(b"\xff\xfe\x00"),
-    "spec is infinite": spec(b'{"id": "x", "started_at": 1e999}'),
+    "no header": overwrite(0, 100),
+    "other header": overwrite(16, 60, 0xFF),
+    "no schema": overwrite(100, 1000, 0x41),
+    "no events": run_sql("DROP TABLE events"),
+    "no trajectories": run_sql("DROP TABLE trajectories"),
+    "newer": run_sql("PRAGMA user_version = 99"),
+    "spec is a list": write_spec(b"[]"),
+    "spec is empty": write_spec(b""),
+    "spec is deep": write_spec(b'{"a":' * 100_000),
+    "spec is no UTF-8": write_spec(b"\xff\xfe\x00"),
+    "spec is infinite": write_spec(b'{"id": "x", "started_at": 1e999}'),
     "no spec": lambda run: (run / SPEC).unlink(),
     "spec is a pipe": lambda run: ((run / SPEC).unlink(), os.mkfifo(run / SPEC)),
     "spec of another": lambda run: (run / SPEC).write_text(
         (run / SPEC).read_text().replace(run.name, ulid())
     ),
-    **{f"event: {name}": sql(FIRST, body) for name, body in BAD_EVENTS.items()},
-    "event is text": sql(FIRST, "\x00"),
+    **{f"event: {name}": run_sql(FIRST, body) for name, body in BAD_EVENTS.items()},
+    "event is text": run_sql(FIRST, "\x00"),
 }
 CUTTING = {
-    f"cut: {name}": sql(f"UPDATE events SET body = ? WHERE seq = {CUT}", body)
+    f"cut: {name}": run_sql(f"UPDATE events SET body = ? WHERE seq = {CUT}", body)
     for name, body in BAD_EVENTS.items()
 }
-"""Found by who reads the event, and not by a list that does not."""
+"""Damages that only readers of the event notice, not the list of runs."""
 
 
 @pytest.fixture(scope="module")
-def place(home: Path, tiny_model: Path) -> Path:
-    """Four projects of fifty runs, every fifth of them damaged, and projects that are damaged."""
+def damaged_workspace(home: Path, tiny_model: Path) -> Path:
+    """Four projects of fifty runs, every fifth of them damaged, and damaged projects."""
     kinds = list(DAMAGES.items())
     template = make(home / "template" / "01JD5MAMBERKESTREL00000000", 12)
     for number in range(RUNS):
@@ -94,7 +94,7 @@ def place(home: Path, tiny_model: Path) -> Path:
         shutil.copytree(template, run)
         file = run / SPEC
         file.write_text(file.read_text().replace(template.name, name))
-        sql("UPDATE events SET body = replace(body, ?, ?)", template.name, name)(run)
+        run_sql("UPDATE events SET body = replace(body, ?, ?)", template.name, name)(run)
         if number % EVERY == 0:
             kinds[number // EVERY % len(kinds)][1](run)
     for number in range(4):
@@ -118,8 +118,8 @@ def place(home: Path, tiny_model: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine(place: Path) -> Iterator[Engine]:
-    engine = start_engine(place)
+def engine(damaged_workspace: Path) -> Iterator[Engine]:
+    engine = start_engine(damaged_workspace)
     yield engine
     stop_engine(engine)
 
@@ -128,14 +128,16 @@ def all_runs(engine: Engine) -> list[RunSummary]:
     return engine.call(lambda client: client.runs())
 
 
-def test_it_opens_lists_all_and_trains(engine: Engine, place: Path) -> None:
-    begun = time.monotonic()
+def test_workspace_with_damaged_runs_lists_all_and_trains(
+    engine: Engine, damaged_workspace: Path
+) -> None:
+    started_at = time.monotonic()
     runs = all_runs(engine)
     states = Counter(run.state for run in runs)
-    print(f"{len(runs)} runs listed in {time.monotonic() - begun:.1f} s: {dict(states)}")
+    print(f"{len(runs)} runs listed in {time.monotonic() - started_at:.1f} s: {dict(states)}")
     assert len(runs) == RUNS
-    found = Counter(run.problem.code for run in runs if run.state == "damaged" and run.problem)
-    assert states["damaged"] == RUNS // EVERY, found
+    codes = Counter(run.problem.code for run in runs if run.state == "damaged" and run.problem)
+    assert states["damaged"] == RUNS // EVERY, codes
     for run in runs:
         if run.state == "damaged":
             assert run.problem is not None
@@ -145,11 +147,11 @@ def test_it_opens_lists_all_and_trains(engine: Engine, place: Path) -> None:
     for view in views:
         bad = Path(view.path).name not in ("p0", "p1", "p2", "p3", "letters", "empty", "file")
         assert bool(view.problems) >= bad, view.path
-    fresh = engine.train(place / "letters", **{"train.steps": 1})
+    fresh = engine.train(damaged_workspace / "letters", **{"train.steps": 1})
     assert isinstance(engine.wait(fresh)[-1], RunFinished)
 
 
-def test_every_reading_of_a_damaged_run_is_refused_in_words(engine: Engine, place: Path) -> None:
+def test_damaged_run_is_rejected_when_read(engine: Engine, damaged_workspace: Path) -> None:
     damaged = [run for run in all_runs(engine) if run.state == "damaged"]
 
     codes: Counter[str] = Counter()
@@ -170,7 +172,7 @@ def test_every_reading_of_a_damaged_run_is_refused_in_words(engine: Engine, plac
     }  # fmt: skip
 
 
-def test_damaged_runs_are_repaired_or_removed(engine: Engine, place: Path) -> None:
+def test_damaged_runs_are_repaired_or_deleted(engine: Engine, damaged_workspace: Path) -> None:
     damaged = [run for run in all_runs(engine) if run.state == "damaged"]
     ends: Counter[str] = Counter()
 
@@ -191,11 +193,11 @@ def test_damaged_runs_are_repaired_or_removed(engine: Engine, place: Path) -> No
 
 
 @pytest.mark.parametrize("what", CUTTING)
-def test_a_repaired_run_equals_the_undamaged_up_to_the_damage(
-    engine: Engine, place: Path, tmp_path: Path, what: str
+def test_repaired_run_equals_original_up_to_damage(
+    engine: Engine, damaged_workspace: Path, tmp_path: Path, what: str
 ) -> None:
     name = "01JD5MAMBERKESTREL00000000"
-    folder = place / "p0" / "runs" / name
+    folder = damaged_workspace / "p0" / "runs" / name
     make(folder, MOVES)
     CUTTING[what](folder)
     run = engine.call(lambda client: client.repair_run(name))

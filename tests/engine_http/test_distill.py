@@ -1,4 +1,7 @@
-"""A teacher's attempts become demonstrations; what failed is counted, and nothing is paid twice."""
+"""Distillation:
+
+a teacher's rollouts become demonstrations; failures are counted, nothing is paid twice.
+"""
 
 import json
 import subprocess
@@ -24,7 +27,7 @@ from tests.engine_http.chat_provider import (
     chat_provider,
 )
 from tests.engine_http.conftest import ROOT, Engine, until
-from tests.engine_http.test_evaluation import rows, with_provider
+from tests.engine_http.test_evaluation import trajectories_of, use_provider
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 TEACHER = "openai/teacher"
@@ -39,7 +42,9 @@ def chat() -> Iterator[ChatScript]:
         yield script
 
 
-def begin(engine: Engine, project: Path, keep: str = "best", **more: Any) -> RunSummary:
+def start_distillation(
+    engine: Engine, project: Path, keep: str = "best", **more: Any
+) -> RunSummary:
     request = StartEvaluation(
         project=str(project),
         demonstrate=SelectDemonstrations(keep=keep),
@@ -48,7 +53,7 @@ def begin(engine: Engine, project: Path, keep: str = "best", **more: Any) -> Run
     return engine.call(lambda client: client.start_evaluation(request))
 
 
-def finished(engine: Engine, run: RunSummary) -> list[Event | UnknownEvent]:
+def wait_for_finish(engine: Engine, run: RunSummary) -> list[Event | UnknownEvent]:
     events = engine.wait(run)
     assert isinstance(events[-1], RunFinished), events[-1]
     return events
@@ -58,28 +63,28 @@ def lines(project: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (project / FILE).read_text().splitlines()]
 
 
-def kept(engine: Engine, run: RunSummary, keep: str, file: str = "") -> Selection:
-    asked = SelectDemonstrations(keep=keep, file=file)
-    return engine.call(lambda client: client.demonstrate(run.id, asked))
+def select_demonstrations(engine: Engine, run: RunSummary, keep: str, file: str = "") -> Selection:
+    selection = SelectDemonstrations(keep=keep, file=file)
+    return engine.call(lambda client: client.demonstrate(run.id, selection))
 
 
-def test_what_a_teacher_did_well_is_kept_and_paid_once(
+def test_good_teacher_rollouts_become_demonstrations_and_are_paid_once(
     engine: Engine, project: Path, chat: ChatScript
 ) -> None:
-    with_provider(project, chat)
+    use_provider(project, chat)
     (project / FILE).write_text('{"text": "mine"}\n')
-    # Of the first scenario one attempt is refused, the other gets garbage; one more has to wait.
+    # First scenario: one rollout is rejected, the other gets garbage; a later one is rate-limited.
     chat.moods = ["400", "garbage", "garbage", "429"]
-    run = begin(engine, project)
-    events = finished(engine, run)
-    said = [event.text for event in events if isinstance(event, LogWritten)]
-    assert said[0] == (
+    run = start_distillation(engine, project)
+    events = wait_for_finish(engine, run)
+    messages = [event.text for event in events if isinstance(event, LogWritten)]
+    assert messages[0] == (
         "openai/teacher: $10.00 per million input tokens, $20.00 per million output tokens; "
         "at most $5.00 in total."
     )
-    assert said[-1].startswith("3 demonstrations in demonstrations.jsonl from 3 of 4 scenarios")
+    assert messages[-1].startswith("3 demonstrations in demonstrations.jsonl from 3 of 4 scenarios")
     mine, *made = lines(project)
-    assert mine == {"text": "mine"}, "lines of others stay"
+    assert mine == {"text": "mine"}, "existing lines stay"
     assert [one["source"]["scenario"] for one in made] == ["s1", "s2", "s3"]
     first = made[0]
     assert [m["role"] for m in first["messages"]] == [
@@ -97,69 +102,71 @@ def test_what_a_teacher_did_well_is_kept_and_paid_once(
     example = read_line(json.dumps(first).encode())
     assert example.learned == {2, 4}
 
-    found = kept(engine, run, "above:0.5")
-    assert (found.kept, found.scenarios, found.of, found.mean) == (6, 3, 4, 1.0)
-    assert found.left_out == {"unscored: provider.refused": 1, "unscored: provider.server": 1}
-    assert kept(engine, run, "above:1.5").left_out["reward below 1.5"] == 6
+    selection = select_demonstrations(engine, run, "above:0.5")
+    assert (selection.kept, selection.scenarios, selection.of, selection.mean) == (6, 3, 4, 1.0)
+    assert selection.left_out == {"unscored: provider.refused": 1, "unscored: provider.server": 1}
+    assert select_demonstrations(engine, run, "above:1.5").left_out["reward below 1.5"] == 6
     with pytest.raises(AtelierError, match="is not a selection rule"):
-        kept(engine, run, "some")
+        select_demonstrations(engine, run, "some")
 
-    asked = len(chat.asked)
-    again = begin(engine, project, "all")
-    finished(engine, again)
+    number_of_calls = len(chat.asked)
+    again = start_distillation(engine, project, "all")
+    wait_for_finish(engine, again)
     plan = read_spec(Path(again.path)).evaluation
     assert plan is not None
-    assert (again.id != run.id, plan.scenarios) == (True, 1), "only what failed is asked again"
-    assert len(chat.asked) == asked + 4
-    assert len(lines(project)) == 1 + 6 + 2, "by the rule that holds now"
+    assert (again.id != run.id, plan.scenarios) == (True, 1), "only the failed scenario is repeated"
+    assert len(chat.asked) == number_of_calls + 4
+    assert len(lines(project)) == 1 + 6 + 2, "selected by the new rule"
     whole = (project / FILE).read_bytes()
-    third = begin(engine, project, "all")
+    third = start_distillation(engine, project, "all")
     assert third.id == again.id
     assert third.state == "finished"
-    assert len(chat.asked) == asked + 4
+    assert len(chat.asked) == number_of_calls + 4
     assert (project / FILE).read_bytes() == whole
 
 
-def test_the_budget_is_kept_and_more_of_it_asks_only_the_rest(
+def test_budget_is_kept_and_larger_budget_requests_only_the_rest(
     engine: Engine, project: Path, chat: ChatScript
 ) -> None:
-    with_provider(project, chat, budget=0.013)
-    run = begin(engine, project, attempts=1)
-    finished(engine, run)
-    found = kept(engine, run, "all")
+    use_provider(project, chat, budget=0.013)
+    run = start_distillation(engine, project, attempts=1)
+    wait_for_finish(engine, run)
+    selection = select_demonstrations(engine, run, "all")
     spent = len(chat.asked) * CALL_USD
-    assert 0 < found.kept < 4
-    assert found.left_out == {"unscored: evaluate.budget": 4 - found.kept}
+    assert 0 < selection.kept < 4
+    assert selection.left_out == {"unscored: evaluate.budget": 4 - selection.kept}
     assert spent <= 0.013
     before = len(chat.asked)
-    more = begin(engine, project, attempts=1, overrides={**IN_TURN, "evaluate.budget_usd": 5.0})
-    finished(engine, more)
-    assert len(chat.asked) - before == 2 * (4 - found.kept)
+    more = start_distillation(
+        engine, project, attempts=1, overrides={**IN_TURN, "evaluate.budget_usd": 5.0}
+    )
+    wait_for_finish(engine, more)
+    assert len(chat.asked) - before == 2 * (4 - selection.kept)
     assert len(lines(project)) == 4
 
 
-def test_a_call_that_was_cut_off_goes_on(engine: Engine, project: Path, chat: ChatScript) -> None:
-    with_provider(project, chat)
-    run = begin(engine, project)
-    until(lambda: len(rows(engine, run)) >= 1)
+def test_stopped_distillation_is_resumed(engine: Engine, project: Path, chat: ChatScript) -> None:
+    use_provider(project, chat)
+    run = start_distillation(engine, project)
+    until(lambda: len(trajectories_of(engine, run)) >= 1)
     engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
     engine.wait(run)
     until(lambda: engine.call(lambda c: c.info()).living_runs == 0)
-    again = begin(engine, project)
+    again = start_distillation(engine, project)
     assert again.id == run.id
-    finished(engine, run)
-    assert len(rows(engine, run)) == 8
+    wait_for_finish(engine, run)
+    assert len(trajectories_of(engine, run)) == 8
     assert len(lines(project)) == 4
 
 
-def cut_off(
+def stopped_distillation(
     engine: Engine, project: Path, chat: ChatScript, scored: int = 1, **more: Any
 ) -> RunSummary:
-    """Stopped while so many attempts have their reward and the next waits for its answer."""
+    """Stop a distillation after `scored` rollouts, while the next one waits for a response."""
     chat.moods = [*["good"] * 2 * scored, "wait"]
-    run = begin(engine, project, **{"attempts": 1, **more})
+    run = start_distillation(engine, project, **{"attempts": 1, **more})
     until(lambda: len(chat.asked) == 2 * scored + 1)
-    assert len(asked_of(engine, run)) == scored
+    assert len(scenario_ids(engine, run)) == scored
     engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
     chat.over.set()
     engine.wait(run)
@@ -167,65 +174,69 @@ def cut_off(
     return run
 
 
-def asked_of(engine: Engine, run: RunSummary) -> list[str]:
-    return sorted(row.scenario_id for row in rows(engine, run))
+def scenario_ids(engine: Engine, run: RunSummary) -> list[str]:
+    return sorted(row.scenario_id for row in trajectories_of(engine, run))
 
 
-def test_another_budget_holds_from_then_on(engine: Engine, project: Path, chat: ChatScript) -> None:
-    with_provider(project, chat)
-    first = cut_off(engine, project, chat, overrides={**IN_TURN, "evaluate.budget_usd": 20.0})
+def test_new_budget_starts_new_run_and_reuses_results(
+    engine: Engine, project: Path, chat: ChatScript
+) -> None:
+    use_provider(project, chat)
+    first = stopped_distillation(
+        engine, project, chat, overrides={**IN_TURN, "evaluate.budget_usd": 20.0}
+    )
     lower = {**IN_TURN, "evaluate.budget_usd": 1.0}
-    second = begin(engine, project, attempts=1, overrides=lower)
-    finished(engine, second)
+    second = start_distillation(engine, project, attempts=1, overrides=lower)
+    wait_for_finish(engine, second)
     assert second.id != first.id
     assert read_spec(Path(second.path)).config.evaluate.budget_usd == 1.0
-    both = [*asked_of(engine, first), *asked_of(engine, second)]
-    assert sorted(both) == ["s0", "s1", "s2", "s3"], "what came out well is not paid twice"
+    both = [*scenario_ids(engine, first), *scenario_ids(engine, second)]
+    assert sorted(both) == ["s0", "s1", "s2", "s3"], "successful rollouts are not paid twice"
     assert len(lines(project)) == 4
-    third = begin(engine, project, attempts=1, overrides=lower)
+    third = start_distillation(engine, project, attempts=1, overrides=lower)
     assert (third.id, third.state) == (second.id, "finished")
-    higher = begin(engine, project, attempts=1, overrides={**lower, "evaluate.budget_usd": 20.0})
-    assert higher.id == second.id, "the first has nothing left to ask"
+    higher = start_distillation(
+        engine, project, attempts=1, overrides={**lower, "evaluate.budget_usd": 20.0}
+    )
+    assert higher.id == second.id, "the first run has no scenarios left"
 
 
-def test_prices_said_after_a_failure_are_those_that_count(engine: Engine, project: Path) -> None:
+def test_prices_given_after_failure_are_used(engine: Engine, project: Path) -> None:
     unknown = ["nobody/teacher"]
-    blind = begin(engine, project, models=unknown)
+    blind = start_distillation(engine, project, models=unknown)
     last = engine.wait(blind)[-1]
     assert isinstance(last, RunFailed)
     assert last.problem.code == "evaluate.price_unknown"
     until(lambda: engine.call(lambda c: c.info()).living_runs == 0)
     prices = {"evaluate.price_prompt": 10, "evaluate.price_completion": 20}
-    priced = begin(engine, project, models=unknown, overrides={**IN_TURN, **prices})
-    said = [e.text for e in finished(engine, priced) if isinstance(e, LogWritten)]
+    priced = start_distillation(engine, project, models=unknown, overrides={**IN_TURN, **prices})
+    messages = [e.text for e in wait_for_finish(engine, priced) if isinstance(e, LogWritten)]
     assert priced.id != blind.id
-    assert said[0].startswith("nobody/teacher: $10.00 per million input tokens")
+    assert messages[0].startswith("nobody/teacher: $10.00 per million input tokens")
 
 
-def test_other_scenarios_are_other_questions(
-    engine: Engine, project: Path, chat: ChatScript
-) -> None:
-    with_provider(project, chat)
+def test_other_scenarios_start_another_run(engine: Engine, project: Path, chat: ChatScript) -> None:
+    use_provider(project, chat)
     for name in "ab":
         made = [json.dumps({"id": f"{name}{n}", "q": f"Say {name} {n}"}) for n in range(3)]
         (project / f"{name}.jsonl").write_text("\n".join(made) + "\n")
-    first = cut_off(engine, project, chat, scenarios="a.jsonl")
-    second = begin(engine, project, attempts=1, scenarios="b.jsonl")
-    finished(engine, second)
+    first = stopped_distillation(engine, project, chat, scenarios="a.jsonl")
+    second = start_distillation(engine, project, attempts=1, scenarios="b.jsonl")
+    wait_for_finish(engine, second)
     assert second.id != first.id
-    assert asked_of(engine, second) == ["b0", "b1", "b2"]
-    again = begin(engine, project, attempts=1, scenarios="a.jsonl")
-    assert again.id == first.id, "it goes on where it was"
-    finished(engine, first)
-    assert asked_of(engine, first) == ["a0", "a1", "a2"]
+    assert scenario_ids(engine, second) == ["b0", "b1", "b2"]
+    again = start_distillation(engine, project, attempts=1, scenarios="a.jsonl")
+    assert again.id == first.id, "the stopped run is resumed"
+    wait_for_finish(engine, first)
+    assert scenario_ids(engine, first) == ["a0", "a1", "a2"]
 
 
-def test_nothing_is_asked_where_a_run_that_was_cut_off_has_an_answer_to_all(
+def test_complete_results_of_stopped_run_need_no_request(
     engine: Engine, project: Path, chat: ChatScript
 ) -> None:
-    with_provider(project, chat)
-    cut_off(engine, project, chat, scored=7, attempts=2)
-    asked = len(chat.asked)
+    use_provider(project, chat)
+    stopped_distillation(engine, project, chat, scored=7, attempts=2)
+    number_of_calls = len(chat.asked)
     distill = [
         sys.executable, "-m", "engine", "distill", str(project), "--teacher", TEACHER,
         "--attempts", "2", "--budget", "1", "--workspace", str(engine.workspace),
@@ -234,10 +245,10 @@ def test_nothing_is_asked_where_a_run_that_was_cut_off_has_an_answer_to_all(
     assert done.returncode == 0, done.stderr
     assert "no request is needed" in done.stdout
     assert "Stopped" not in done.stdout
-    assert (len(chat.asked), len(lines(project))) == (asked, 4)
+    assert (len(chat.asked), len(lines(project))) == (number_of_calls, 4)
 
 
-def test_attempts_of_any_run_become_demonstrations(
+def test_rollouts_of_imported_run_become_demonstrations(
     engine: Engine, project: Path, workspace: Path
 ) -> None:
     attempts = [
@@ -265,13 +276,11 @@ def test_attempts_of_any_run_become_demonstrations(
         "word 4", "word 5", "word 6", "word 7"
     ]  # fmt: skip
     request_sft = StartRun(project=str(project), kind="sft")
-    finished(engine, engine.call(lambda client: client.start_run(request_sft)))
+    wait_for_finish(engine, engine.call(lambda client: client.start_run(request_sft)))
 
 
-def test_from_the_terminal(
-    engine: Engine, project: Path, workspace: Path, chat: ChatScript
-) -> None:
-    with_provider(project, chat)
+def test_distill_command(engine: Engine, project: Path, workspace: Path, chat: ChatScript) -> None:
+    use_provider(project, chat)
     command = [sys.executable, "-m", "engine"]
     distill = [
         *command, "distill", str(project), "--teacher", TEACHER, "--keep", "best:0.5",
@@ -281,15 +290,15 @@ def test_from_the_terminal(
     assert done.returncode == 0, done.stderr
     assert "at most $1.00 in total" in done.stdout
     assert "4 demonstrations in demonstrations.jsonl from 4 of 4 scenarios" in done.stdout
-    asked = len(chat.asked)
+    number_of_calls = len(chat.asked)
     again = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
     assert "no request is needed" in again.stdout
-    assert (again.returncode, len(chat.asked)) == (0, asked)
+    assert (again.returncode, len(chat.asked)) == (0, number_of_calls)
     check = subprocess.run(
         [*command, "sft", str(project), "--check"],
         capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
-    assert check.returncode == 1, "the tiny model's template knows no tools"
+    assert check.returncode == 1, "the tiny model's template does not support tools"
     assert "line 4: The model's chat template leaves out the tool calls" in check.stdout
     wrong = subprocess.run(
         [*distill, "--teacher", "gpt"], capture_output=True, text=True, cwd=ROOT, check=False

@@ -1,6 +1,7 @@
-"""The GPU engine of a small checkout: interrupted at any moment it is the old engine or the new
-one, both working; chosen, it starts where our studio is not seen; broken, another takes its place,
-and says so.
+"""GPU engine in a small checkout.
+
+An interrupted installation leaves the old or the new engine, both working; a selected engine
+starts without the studio package; a broken one is replaced by the built-in engine, with a notice.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ print(read_choice().current.name, engines[0].name, repr(why_broken(engines[0])),
 
 
 class Started:
-    """An engine as studio and CLI start it, from the checkout."""
+    """Engine started from the checkout, like studio and CLI start it."""
 
     def __init__(self, checkout: Checkout, *python: str) -> None:
         workspace = checkout.variables["ATELIER_WORKSPACE"]
@@ -59,17 +60,17 @@ class Started:
         return asyncio.run(run())
 
     def view(self) -> EnvironmentView:
-        return gpu(self.call(lambda client: client.environments()))
+        return gpu_environment(self.call(lambda client: client.environments()))
 
     def act(self, action: str) -> EnvironmentView:
-        return gpu(self.call(lambda client: client.act_on_environment(NAME, action)))  # type: ignore[arg-type]
+        return gpu_environment(self.call(lambda client: client.act_on_environment(NAME, action)))  # type: ignore[arg-type]
 
     def end(self, checkout: Checkout) -> None:
         self.call(lambda client: client.shut_down())
         until(lambda: not at_work(checkout))
 
 
-def gpu(found: EnvironmentList) -> EnvironmentView:
+def gpu_environment(found: EnvironmentList) -> EnvironmentView:
     return next(one for one in found.environments if one.name == NAME)
 
 
@@ -81,8 +82,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     made.index.server_close()
 
 
-def await_moment(process: "subprocess.Popen[str]", moment: str, chance: random.Random) -> None:
-    """While it is tried out, or a while after a sign of progress."""
+def wait_for_moment(process: "subprocess.Popen[str]", moment: str, chance: random.Random) -> None:
+    """Wait for the self-test of the environment, or for a random sign of progress."""
     assert process.stdout is not None
     if moment == "any":
         signs = chance.randint(1, 6)
@@ -92,64 +93,72 @@ def await_moment(process: "subprocess.Popen[str]", moment: str, chance: random.R
         next((line for line in process.stdout if '"testing"' in line), None)
 
 
-def await_mark(process: "subprocess.Popen[str]", place: Path) -> None:
+def wait_for_ready_mark(process: "subprocess.Popen[str]", place: Path) -> None:
     until(lambda: list(place.glob(f"{NAME}-*.*/ready")) or process.poll() is not None)
 
 
 @pytest.fixture(scope="module")
-def installed(checkout: Checkout) -> Checkout:
-    """With the GPU engine, killed at five moments on its way; the moments are of the seed, but for
-    two: while it is tried out, and between its mark and the switch."""
-    chance, begun = random.Random(SEED), set[str]()
+def checkout_with_gpu_engine(checkout: Checkout) -> Checkout:
+    """Install the GPU engine, killed at five moments:
+
+    three random ones, during the self-test, and between ready mark and switch.
+    """
+    chance, engines_seen = random.Random(SEED), set[str]()
     place = checkout.cache / "environments"
     for moment in ("any", "testing", "any", "mark", "any"):
         process = checkout.start("environments", "install", NAME, "--use", "--json")
-        await_moment(process, moment, chance)
+        wait_for_moment(process, moment, chance)
         if moment == "mark":
-            await_mark(process, place)
+            wait_for_ready_mark(process, place)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         until(lambda: not at_work(checkout))
-        said = checkout.python(TRY)
-        assert said in ("built-in built-in '' []", f"{NAME} {NAME} '' []"), said
-        begun.add(said.split()[0])
+        choice = checkout.python(TRY)
+        assert choice in ("built-in built-in '' []", f"{NAME} {NAME} '' []"), choice
+        engines_seen.add(choice.split()[0])
     done = checkout.run("environments", "install", NAME, "--use")
     assert done.returncode == 0, done.stderr
     assert checkout.python(TRY) == f"{NAME} {NAME} '' []"
-    assert "built-in" in begun
+    assert "built-in" in engines_seen
     return checkout
 
 
-def test_killed_at_any_moment_it_is_the_old_engine_or_the_new_one(installed: Checkout) -> None:
-    assert len(installed.homes(NAME)) == 1
-    assert not list(installed.cache.glob("downloads/*"))
-    assert max(installed.index.fetched.values()) <= 5
+def test_killed_installation_leaves_old_or_new_engine(checkout_with_gpu_engine: Checkout) -> None:
+    assert len(checkout_with_gpu_engine.homes(NAME)) == 1
+    assert not list(checkout_with_gpu_engine.cache.glob("downloads/*"))
+    assert max(checkout_with_gpu_engine.index.fetched.values()) <= 5
 
 
-def test_the_chosen_engine_starts_and_never_sees_our_studio(installed: Checkout) -> None:
-    assert (installed.folder / "studio" / "app.py").exists()
-    engine = Started(installed)
+def test_selected_engine_starts_without_the_studio_package(
+    checkout_with_gpu_engine: Checkout,
+) -> None:
+    assert (checkout_with_gpu_engine.folder / "studio" / "app.py").exists()
+    engine = Started(checkout_with_gpu_engine)
     try:
         assert engine.notice == ""
-        found = engine.call(lambda client: client.environments())
-        assert found.running.name == NAME
-        assert found.running.home == gpu(found).home
-        seen = Path(f"/proc/{engine.pid}/cwd").readlink()
-        assert sorted(one.name for one in seen.iterdir()) == ["engine", "packaging", "resources"]
+        listing = engine.call(lambda client: client.environments())
+        assert listing.running.name == NAME
+        assert listing.running.home == gpu_environment(listing).home
+        folder = Path(f"/proc/{engine.pid}/cwd").readlink()
+        assert sorted(one.name for one in folder.iterdir()) == ["engine", "packaging", "resources"]
         code = "import studio, engine; print(studio.OWNER, engine.__path__[0])"
-        told = subprocess.run(
-            [found.running.python, "-c", code], cwd=seen, capture_output=True, text=True, check=True
+        completed = subprocess.run(
+            [listing.running.python, "-c", code],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
         )
-        assert told.stdout.split() == ["unsloth", str(seen / "engine")]
+        assert completed.stdout.split() == ["unsloth", str(folder / "engine")]
         engine.act("remove")
         problem = until_idle(engine).problem
         assert problem is not None
         assert problem.message == "The GPU engine is the one in use."
         assert (
-            engine.call(lambda client: client.use_engine(NAME)) == found.choice
-        )  # again: the same
+            engine.call(lambda client: client.use_engine(NAME)) == listing.choice
+        )  # repeated: no change
     finally:
-        engine.end(installed)
+        engine.end(checkout_with_gpu_engine)
 
 
 def until_idle(engine: Started) -> EnvironmentView:
@@ -157,70 +166,79 @@ def until_idle(engine: Started) -> EnvironmentView:
     return engine.view()
 
 
-def test_a_broken_engine_gives_place_and_says_so(installed: Checkout) -> None:
+def test_broken_engine_is_replaced_by_built_in_with_notice(
+    checkout_with_gpu_engine: Checkout,
+) -> None:
     home = Path(
-        json.loads(installed.run("environments", "list", "--json").stdout)["choice"]["current"][
-            "home"
-        ]
+        json.loads(checkout_with_gpu_engine.run("environments", "list", "--json").stdout)["choice"][
+            "current"
+        ]["home"]
     )
     packages = next(home.glob("lib/*/site-packages"))
-    (packages / "below.pth").rename(packages / "below.off")  # what the engine needs is not found
+    (packages / "below.pth").rename(packages / "below.off")  # hides packages that the engine needs
     try:
-        engine = Started(installed)
+        engine = Started(checkout_with_gpu_engine)
         assert "The GPU engine did not start (ModuleNotFoundError" in engine.notice
         assert "The built-in engine was started instead." in engine.notice
         assert engine.call(lambda client: client.environments()).running.built_in
-        engine.end(installed)
+        engine.end(checkout_with_gpu_engine)
     finally:
         (packages / "below.off").rename(packages / "below.pth")
     python = home / "bin" / "python"
     python.rename(home / "gone")
     try:
-        engine = Started(installed)
+        engine = Started(checkout_with_gpu_engine)
         assert engine.notice.startswith("The GPU engine in ")
-        engine.end(installed)
+        engine.end(checkout_with_gpu_engine)
         assert engine.pid
     finally:
         (home / "gone").rename(python)
 
 
-def test_repair_puts_a_whole_one_in_its_place(installed: Checkout) -> None:
-    before = json.loads(installed.run("environments", "list", "--json").stdout)["choice"]
+def test_repair_replaces_damaged_environment(checkout_with_gpu_engine: Checkout) -> None:
+    before = json.loads(checkout_with_gpu_engine.run("environments", "list", "--json").stdout)[
+        "choice"
+    ]
     damaged = next(Path(before["current"]["home"]).glob("lib/*/site-packages/vllm_data.bin"))
     damaged.write_bytes(b"")
-    done = installed.run("environments", "repair", NAME)
+    done = checkout_with_gpu_engine.run("environments", "repair", NAME)
     assert done.returncode == 0, done.stderr
-    after = json.loads(installed.run("environments", "list", "--json").stdout)["choice"]
+    after = json.loads(checkout_with_gpu_engine.run("environments", "list", "--json").stdout)[
+        "choice"
+    ]
     assert after["current"]["home"] != before["current"]["home"]
     assert after["previous"] == before["previous"]
-    assert installed.python(TRY) == f"{NAME} {NAME} '' []"
+    assert checkout_with_gpu_engine.python(TRY) == f"{NAME} {NAME} '' []"
 
 
-def test_the_way_back_and_removal(installed: Checkout) -> None:
-    assert "built-in" in installed.run("environments", "rollback").stdout
-    assert installed.python(TRY) == "built-in built-in '' []"
-    assert "GPU engine" in installed.run("environments", "rollback").stdout
-    refused = installed.run("environments", "remove", NAME)
+def test_rollback_and_removal(checkout_with_gpu_engine: Checkout) -> None:
+    assert "built-in" in checkout_with_gpu_engine.run("environments", "rollback").stdout
+    assert checkout_with_gpu_engine.python(TRY) == "built-in built-in '' []"
+    assert "GPU engine" in checkout_with_gpu_engine.run("environments", "rollback").stdout
+    refused = checkout_with_gpu_engine.run("environments", "remove", NAME)
     assert refused.returncode == 1
     assert "The GPU engine is the one in use." in refused.stderr
-    assert installed.run("environments", "use", "built-in").returncode == 0
-    removed = installed.run("environments", "remove", NAME)
+    assert checkout_with_gpu_engine.run("environments", "use", "built-in").returncode == 0
+    removed = checkout_with_gpu_engine.run("environments", "remove", NAME)
     assert removed.returncode == 0, removed.stderr
-    assert not installed.homes(NAME)
-    done = installed.run("environments", "rollback")
+    assert not checkout_with_gpu_engine.homes(NAME)
+    done = checkout_with_gpu_engine.run("environments", "rollback")
     assert done.returncode == 1
     assert "No engine was in use before this one." in done.stderr
 
 
-def test_a_job_of_the_engine_is_seen_cancelled_and_resumed(checkout: Checkout) -> None:
-    """Also when the engine is killed: nothing of its job outlives it, and the next goes on."""
+def test_installation_job_is_cancelled_and_resumed(checkout: Checkout) -> None:
+    """Cancel and resume an installation;
+
+    killing the engine ends its job too, and the next engine resumes it.
+    """
     for command in (("use", "built-in"), ("remove", NAME)):
         assert checkout.run("environments", *command).returncode == 0
     checkout.index.fetched.clear()
     checkout.index.delay_s = 0.3
     engine = Started(checkout)
     assert engine.act("install").action == "install"
-    assert engine.act("install").action == "install"  # is under way
+    assert engine.act("install").action == "install"  # already running
     until(lambda: (tick := engine.view().tick) and tick.done >= 1)
     assert engine.view().tick.share > 0.02  # type: ignore[union-attr]
     with pytest.raises(Refused, match="another job is running"):

@@ -1,4 +1,4 @@
-"""Models are compared over a real engine: checkpoints, the base model, models of a provider."""
+"""Evaluation over a real engine: checkpoints, the base model, and models of a provider."""
 
 import json
 import shutil
@@ -81,8 +81,8 @@ retries = 1
 
 
 @pytest.fixture(scope="module")
-def trained(shared_engine: Engine, home: Path, tiny_model: Path) -> Path:
-    """A project with one run of two steps, to be copied."""
+def trained_project(shared_engine: Engine, home: Path, tiny_model: Path) -> Path:
+    """Project with one run of two steps, to be copied."""
     project = make_project(home / "letters", tiny_model, AGENT)
     run = shared_engine.train(project, **{"train.steps": 2})
     last = shared_engine.wait(run)[-1]
@@ -92,9 +92,9 @@ def trained(shared_engine: Engine, home: Path, tiny_model: Path) -> Path:
 
 
 @pytest.fixture
-def letters(trained: Path, workspace: Path) -> Path:
-    """Eight scenarios with tags to be tested on."""
-    project = shutil.copytree(trained, workspace / "letters")
+def letters(trained_project: Path, workspace: Path) -> Path:
+    """Project with eight tagged validation scenarios."""
+    project = shutil.copytree(trained_project, workspace / "letters")
     lines = [
         json.dumps({"id": f"v{n}", "q": f"Say {n}", "tag": "even" if n % 2 == 0 else "odd"})
         for n in range(8)
@@ -110,7 +110,7 @@ def chat() -> Iterator[ChatScript]:
         yield script
 
 
-def with_provider(project: Path, chat: ChatScript, budget: float = 5.0) -> Path:
+def use_provider(project: Path, chat: ChatScript, budget: float = 5.0) -> Path:
     (project / "agent.py").write_text(TOOL_AGENT)
     with (project / "project.toml").open("a") as toml:
         toml.write(PROVIDER.format(url=chat.url, budget=budget))
@@ -122,27 +122,27 @@ def begin(engine: Engine, project: Path, *models: str, **more: object) -> RunSum
     return engine.call(lambda client: client.start_evaluation(request))
 
 
-def rows(engine: Engine, run: RunSummary) -> list[TrajectorySummary]:
+def trajectories_of(engine: Engine, run: RunSummary) -> list[TrajectorySummary]:
     return engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(limit=1000))).items
 
 
-def result(events: list[Event | UnknownEvent]) -> EvaluationResult:
+def result_of(events: list[Event | UnknownEvent]) -> EvaluationResult:
     assert isinstance(events[-1], RunFinished), events[-1]
-    (found,) = [event for event in events if isinstance(event, EvaluationFinished)]
-    return found.result
+    (finished,) = [event for event in events if isinstance(event, EvaluationFinished)]
+    return finished.result
 
 
-def test_the_same_checkpoint_twice_and_the_base_through_a_kill(
+def test_evaluation_survives_kill_and_equal_checkpoints_are_equal(
     workspace: Path, letters: Path
 ) -> None:
-    """The engine is killed while the second contestant tries; nothing is lost, nothing doubled."""
+    """Kill the engine during the second contestant; no rollout is lost or duplicated."""
     engine = start_engine(workspace)
     engine.call(lambda client: client.project(str(letters)))
     (training,) = engine.call(lambda client: client.runs(str(letters)))
     name, again = f"{training.name}@2", f"{training.id[-6:].lower()}@best"
     slowly = {"agent.concurrency": 2}
     run = begin(engine, letters, name, again, "base", attempts=2, overrides=slowly)
-    while len(before := rows(engine, run)) < 20:
+    while len(before := trajectories_of(engine, run)) < 20:
         time.sleep(0.02)
     engine.kill()
     engine = start_engine(workspace)
@@ -156,14 +156,14 @@ def test_the_same_checkpoint_twice_and_the_base_through_a_kill(
         with pytest.raises(Refused, match="evaluating on this machine"):
             engine.train(letters)
         events = engine.wait(run)
-        found = result(events)
+        evaluation = result_of(events)
         recorded = [e.trajectory.id for e in events if isinstance(e, TrajectoryRecorded)]
-        assert len(recorded) == len(set(recorded)) == found.done == found.total == 48
+        assert len(recorded) == len(set(recorded)) == evaluation.done == evaluation.total == 48
         assert {one.id for one in before} <= set(recorded)
-        assert engine.call(lambda client: client.evaluation(run.id)) == found
-        check_standings(found, name)
-        check_attempts(engine, run, name)
-        check_refusals(engine, letters, run, training)
+        assert engine.call(lambda client: client.evaluation(run.id)) == evaluation
+        check_standings(evaluation, name)
+        check_trajectories(engine, run, name)
+        check_rejections(engine, letters, run, training)
     finally:
         stop_engine(engine)
 
@@ -176,21 +176,21 @@ def check_standings(found: EvaluationResult, name: str) -> None:
     assert again.versus.difference.model_dump() == {"mean": 0, "low": 0, "high": 0, "count": 8}
     assert (again.versus.p, again.versus.word) == (1.0, "no difference shown")
     assert base.versus is not None
-    assert base.versus.ties < 8  # other weights, other attempts
+    assert base.versus.ties < 8  # other weights, other trajectories
     assert [tag.tag for tag in found.tags] == ["even", "odd"]
 
 
-def check_attempts(engine: Engine, run: RunSummary, name: str) -> None:
-    """Equal weights, seeds and scenarios make the very same tokens."""
-    by_who: dict[str, set[tuple[object, ...]]] = {}
+def check_trajectories(engine: Engine, run: RunSummary, name: str) -> None:
+    """Equal weights, seeds and scenarios sample the same tokens."""
+    samples: dict[str, set[tuple[object, ...]]] = {}
     seeds: dict[str, set[int]] = {}
     reader = RunReader(Path(run.path) / "run.db")
     for one in reader.stored("validation", 0):
         tokens = tuple(tuple(branch.tokens) for branch in one.branches)
-        by_who.setdefault(one.contestant, set()).add((one.group, one.index % 2, tokens))
+        samples.setdefault(one.contestant, set()).add((one.group, one.index % 2, tokens))
         seeds.setdefault(one.contestant, set()).add(one.seed)
     reader.close()
-    assert by_who[name] == by_who[f"{name} #2"] != by_who["base"]
+    assert samples[name] == samples[f"{name} #2"] != samples["base"]
     assert seeds[name] == seeds["base"]
     assert len(seeds["base"]) == 16
     group = engine.call(lambda client: client.siblings(run.id, "validation", 0, 3))
@@ -199,7 +199,7 @@ def check_attempts(engine: Engine, run: RunSummary, name: str) -> None:
     assert engine.call(lambda client: client.trajectories(run.id, only)).total == 16
 
 
-def check_refusals(engine: Engine, project: Path, run: RunSummary, training: RunSummary) -> None:
+def check_rejections(engine: Engine, project: Path, run: RunSummary, training: RunSummary) -> None:
     shown = engine.call(lambda client: client.run(run.id))
     assert (shown.kind, shown.state, shown.steps) == ("evaluation", "finished", 0)
     assert (shown.trajectories, shown.attempts, len(shown.contestants)) == (48, 48, 3)
@@ -209,36 +209,40 @@ def check_refusals(engine: Engine, project: Path, run: RunSummary, training: Run
         engine.call(lambda client: client.command(run.id, Command(action="extend", steps=9)))
     with pytest.raises(Refused, match="is not an evaluation"):
         engine.call(lambda client: client.evaluation(training.id))
-    for wrong, said in {
+    for wrong, message in {
         "nobody": "no trained run called nobody.*PROVIDER/MODEL",
         f"{training.name}@7": "no checkpoint .*@7",
     }.items():
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(Refused, match=message):
             begin(engine, project, wrong)
 
 
-def test_a_model_of_a_provider_uses_tools_and_is_paid(
+def test_provider_model_uses_tools_and_is_billed(
     engine: Engine, letters: Path, chat: ChatScript
 ) -> None:
-    with_provider(letters, chat)
+    use_provider(letters, chat)
     confirm_address("openai", chat.url)
     engine.call(lambda client: client.lend_keys({"openai": SECRET}))
     chat.moods = ["500"]
     systems = [SystemPrompt(name="curt", text="One word."), SystemPrompt(name="long", text="Tell.")]
     run = begin(engine, letters, "openai/tool-model", systems=systems)
     events = engine.wait(run)
-    found = result(events)
-    (remote,) = found.standings
+    evaluation = result_of(events)
+    (remote,) = evaluation.standings
     assert remote.reward is not None
     assert (remote.reward.mean, remote.reward.count, remote.unscored) == (1.0, 8, 0)
-    assert [one.variant for one in found.variants] == ["curt", "long"]
-    assert {row.provider for row in rows(engine, run)} == {"openai/tool-model"}
-    asked = chat.asked[-1]
-    assert asked["tools"][0]["function"]["name"] == "look_up"
-    assert (asked["tool_choice"], asked["temperature"], asked["stop"]) == ("auto", 0.5, ["END"])
-    assert asked["max_tokens"] == 8
+    assert [one.variant for one in evaluation.variants] == ["curt", "long"]
+    assert {row.provider for row in trajectories_of(engine, run)} == {"openai/tool-model"}
+    request = chat.asked[-1]
+    assert request["tools"][0]["function"]["name"] == "look_up"
+    assert (request["tool_choice"], request["temperature"], request["stop"]) == (
+        "auto",
+        0.5,
+        ["END"],
+    )
+    assert request["max_tokens"] == 8
     assert {body["messages"][0]["content"] for body in chat.asked} == {"One word.", "Tell."}
-    one = min(rows(engine, run), key=lambda row: row.cost_usd or 0)
+    one = min(trajectories_of(engine, run), key=lambda row: row.cost_usd or 0)
     whole = engine.call(lambda client: client.trajectory(run.id, one.id))
     assert whole.branches == []
     assert [message.role for message in whole.messages] == [
@@ -249,7 +253,7 @@ def test_a_model_of_a_provider_uses_tools_and_is_paid(
     assert whole.cost_usd == pytest.approx(2 * (100 * 10 + 50 * 20) / 1e6)
     paid = [e for e in events if isinstance(e, CallClosed)]
     assert len(paid) == len(chat.asked) == 33
-    assert {call.attempt for call in paid} == {row.id for row in rows(engine, run)}
+    assert {call.attempt for call in paid} == {row.id for row in trajectories_of(engine, run)}
     spent = sum(call.usage.cost_usd for call in paid)
     assert remote.usd_per_1000 == pytest.approx(1000 * spent / 16)
     assert all(header["authorization"] == f"Bearer {SECRET}" for header in chat.headers)
@@ -258,62 +262,64 @@ def test_a_model_of_a_provider_uses_tools_and_is_paid(
             assert SECRET.encode() not in file.read_bytes(), file
 
 
-def test_what_a_provider_does_not_answer_is_unscored_and_the_budget_holds(
+def test_failed_provider_calls_are_unscored_and_budget_holds(
     engine: Engine, letters: Path, chat: ChatScript
 ) -> None:
-    """Also where the agent makes a 0 of a failed question."""
+    """Rollouts with failed calls are unscored even if the agent returns 0."""
     budget = 0.02
-    with_provider(letters, chat, budget)
+    use_provider(letters, chat, budget)
     chat.moods = ["401"] * 3
     run = begin(engine, letters, "openai/tool-model", attempts=3)
     events = engine.wait(run)
-    found = result(events)
-    problems = Counter(row.problem.code if row.problem else "" for row in rows(engine, run))
+    evaluation = result_of(events)
+    problems = Counter(
+        row.problem.code if row.problem else "" for row in trajectories_of(engine, run)
+    )
     assert problems["provider.key"] == 3
     assert problems["evaluate.budget"] > 0
     assert problems[""] > 0
-    assert found.standings[0].unscored == 24 - problems[""]
-    assert all((row.reward is None) == bool(row.problem) for row in rows(engine, run))
+    assert evaluation.standings[0].unscored == 24 - problems[""]
+    assert all((row.reward is None) == bool(row.problem) for row in trajectories_of(engine, run))
     assert sum(e.usage.cost_usd for e in events if isinstance(e, CallClosed)) <= budget
     db = apsw.Connection(str(Path(run.path) / "run.db"))
     assert float(str(db.execute("SELECT total(cost) FROM calls").get)) <= budget
     db.close()
 
 
-def test_a_price_that_nobody_knows_is_said_first(
+def test_unknown_price_fails_before_any_rollout(
     engine: Engine, letters: Path, chat: ChatScript
 ) -> None:
     run = begin(engine, letters, "base", "nobody/unheard-of")
     last = engine.wait(run)[-1]
     assert isinstance(last, RunFailed)
     assert "evaluate.price_prompt" in str(last.problem)
-    assert rows(engine, run) == []
+    assert trajectories_of(engine, run) == []
 
 
-def test_a_judge_compares_the_contestants_with_each_other(
+def test_judge_compares_contestants_with_each_other(
     engine: Engine, letters: Path, chat: ChatScript
 ) -> None:
     with provider(Script(grade=lambda place, text: 0.25)) as script:
         toml = f'\n[judge]\nmodels = ["openai/scripted"]\nbase_url = "{script.url}"\npasses = 1\n'
-        with (with_provider(letters, chat) / "project.toml").open("a") as file:
+        with (use_provider(letters, chat) / "project.toml").open("a") as file:
             file.write(toml)
         (letters / "rubric.md").write_text("More letters are better.\n")
         run = begin(engine, letters, "openai/one", "openai/other", judge=True)
-        found = result(engine.wait(run))
-    assert found.judged
-    assert [one.unscored for one in found.standings] == [0, 0]
-    assert {row.parts[PART] for row in rows(engine, run)} == {0.25}
+        evaluation = result_of(engine.wait(run))
+    assert evaluation.judged
+    assert [one.unscored for one in evaluation.standings] == [0, 0]
+    assert {row.parts[PART] for row in trajectories_of(engine, run)} == {0.25}
     group = engine.call(lambda client: client.siblings(run.id, "validation", 0, 0))
     assert [verdict.score for verdict in group.verdicts] == [0.25, 0.25]
-    assert len(script.asked) == 8  # one a group
-    assert "openai/" not in json.dumps(script.asked)  # blind
+    assert len(script.asked) == 8  # one call per group
+    assert "openai/" not in json.dumps(script.asked)  # without model names
 
 
-def test_the_command_prints_one_object(letters: Path) -> None:
+def test_eval_command_prints_one_json_object(letters: Path) -> None:
     command = [sys.executable, "-m", "engine", "eval", str(letters), "--json", "--seed", "5"]
     command += ["--workspace", str(letters.parent), "--no-judge", "--model", "base"]
     command += ["--scenarios", str(letters / "scenarios/train.jsonl")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    found = EvaluationResult.model_validate_json(done.stdout)
-    assert (found.scenarios, found.seed, len(found.standings)) == (4, 5, 1)
+    evaluation = EvaluationResult.model_validate_json(done.stdout)
+    assert (evaluation.scenarios, evaluation.seed, len(evaluation.standings)) == (4, 5, 1)

@@ -1,5 +1,4 @@
-"""Exports over a real engine: a trained run, its newest checkpoint, a report that proves it, and
-what is left when somebody hangs up."""
+"""Exports over a real engine: parity check, stored report, served model, cancellation."""
 
 import asyncio
 import json
@@ -25,8 +24,8 @@ from tests.engine_http.conftest import ROOT, Engine, make_project, until
 
 
 @pytest.fixture(scope="module")
-def trained(shared_engine: Engine, home: Path, tiny_model: Path) -> RunSummary:
-    """A run of one step; the last test that uses it trains it further."""
+def trained_run(shared_engine: Engine, home: Path, tiny_model: Path) -> RunSummary:
+    """Run of one step; the last test that uses it trains it further."""
     project = make_project(home / "letters", tiny_model)
     run = shared_engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
     shared_engine.wait(run)
@@ -42,12 +41,12 @@ def exported(
     return engine.call(work)
 
 
-def test_an_export_is_proven_stored_and_served(
-    engine: Engine, trained: RunSummary, tiny_model: Path, tmp_path: Path
+def test_export_is_verified_stored_and_served(
+    engine: Engine, trained_run: RunSummary, tiny_model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     request = ExportCheckpoint(format="merged", out=str(out), prompts=4)
-    *ticks, report = exported(engine, trained, request, step=1)
+    *ticks, report = exported(engine, trained_run, request, step=1)
     assert isinstance(report, ExportReport)
     assert report.parity.verdict == "equal", report.parity.failures
     assert report.step == 1
@@ -59,20 +58,20 @@ def test_an_export_is_proven_stored_and_served(
     }  # fmt: skip
     assert verify(out)
     assert json.loads((out / "parity.json").read_text()) == report.parity.model_dump(mode="json")
-    event = engine.wait_for(trained, "checkpoint.exported")
+    event = engine.wait_for(trained_run, "checkpoint.exported")
     assert isinstance(event, CheckpointExported)
     assert (event.path, event.verdict, event.bytes) == (str(out), "equal", report.bytes)
     with pytest.raises(Refused, match="exists and is not empty"):
-        exported(engine, trained, request)
+        exported(engine, trained_run, request)
     other = request.model_copy(update={"out": str(tmp_path / "other")})
     with pytest.raises(Refused, match="no checkpoint of step 7"):
-        exported(engine, trained, other, step=7)
-    for address in serving(out):
-        ask(address)
+        exported(engine, trained_run, other, step=7)
+    for address in serve_model(out):
+        check_served_model(address)
 
 
-def serving(folder: Path) -> Iterator[str]:
-    """`engine serve-model` of a folder, until the loop goes on."""
+def serve_model(folder: Path) -> Iterator[str]:
+    """Run `engine serve-model` for a folder; stop it when the loop continues."""
     process = subprocess.Popen(
         [sys.executable, "-m", "engine", "serve-model", str(folder), "--port", "0",
          "--api-key", "sk-mine"],
@@ -87,13 +86,13 @@ def serving(folder: Path) -> Iterator[str]:
         assert process.wait(20) == 0
 
 
-def ask(address: str) -> None:
-    """Whole and streamed give the same; a second caller sees nothing of the first; keys count."""
+def check_served_model(address: str) -> None:
+    """Streamed and whole responses are equal, callers are independent, API keys are required."""
     with openai.OpenAI(base_url=address, api_key="sk-mine", max_retries=0) as client:
         (model,) = client.models.list().data
         assert model.id.startswith("letters-")
 
-        def said(stream: bool) -> str:
+        def complete(stream: bool) -> str:
             options = {"max_tokens": 6, "temperature": 0, "stream": stream}
             messages = [{"role": "user", "content": "Say 1"}]
             answer = client.chat.completions.create(model=model.id, messages=messages, **options)  # type: ignore[call-overload]
@@ -101,43 +100,43 @@ def ask(address: str) -> None:
                 return answer.choices[0].message.content  # type: ignore[no-any-return]
             return "".join(part.choices[0].delta.content or "" for part in answer)
 
-        assert said(stream=False) == said(stream=True) == said(stream=False) != ""
+        assert complete(stream=False) == complete(stream=True) == complete(stream=False) != ""
     with openai.OpenAI(base_url=address, api_key="wrong", max_retries=0) as client:
         with pytest.raises(openai.AuthenticationError):
             client.models.list()
 
 
-def test_hanging_up_leaves_nothing_and_the_run_can_go_on(
-    engine: Engine, trained: RunSummary, tmp_path: Path
+def test_client_disconnect_cancels_export_and_run_resumes(
+    engine: Engine, trained_run: RunSummary, tmp_path: Path
 ) -> None:
     out = tmp_path / "made" / "out"
     request = ExportCheckpoint(format="merged", out=str(out))
 
-    async def hang_up(client: EngineClient) -> None:
-        async for tick in client.export(trained.id, None, request):
+    async def disconnect(client: EngineClient) -> None:
+        async for tick in client.export(trained_run.id, None, request):
             assert isinstance(tick, ExportTicked)
             if tick.phase == "writing":
                 return
 
     async def both(client: EngineClient) -> None:
-        job = asyncio.create_task(hang_up(client))
-        await asyncio.to_thread(until, lambda: bool(engine.children("engine.export.torch")))
+        job = asyncio.create_task(disconnect(client))
+        await asyncio.to_thread(until, lambda: bool(engine.child_processes("engine.export.torch")))
         other = request.model_copy(update={"out": str(tmp_path / "b")})
         with pytest.raises(Refused, match="Another export"):
-            _ = [one async for one in client.export(trained.id, None, other)]
+            _ = [one async for one in client.export(trained_run.id, None, other)]
         await job
 
     engine.call(both)
     until(lambda: not out.parent.exists())
-    until(lambda: not engine.children("engine.export.torch"))
-    assert engine.call(lambda client: client.run(trained.id)).state == "finished"
+    until(lambda: not engine.child_processes("engine.export.torch"))
+    assert engine.call(lambda client: client.run(trained_run.id)).state == "finished"
     order = Command(action="resume", steps=2)
-    resumed = engine.call(lambda client: client.command(trained.id, order))
+    resumed = engine.call(lambda client: client.command(trained_run.id, order))
     assert any(event.kind == "run.finished" for event in engine.wait(resumed))
     assert not [p for p in tmp_path.iterdir() if "export" in p.name]
 
 
-def command_line(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_export(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "engine", "export", *arguments],
         cwd=ROOT, capture_output=True, text=True, timeout=120,
@@ -145,21 +144,21 @@ def command_line(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )  # fmt: skip
 
 
-def test_the_command_line_exports_without_an_engine(tiny_model: Path, tmp_path: Path) -> None:
+def test_export_command_works_without_engine(tiny_model: Path, tmp_path: Path) -> None:
     run = str(make_run(tmp_path / "elsewhere", tiny_model))
     out = str(tmp_path / "out")
-    asked = ("--format", "adapter", "--out", out)
+    options = ("--format", "adapter", "--out", out)
     for wrong, words in (
         (
             ("--format", "merged", "--dtype", "q8_0", "--out", out),
             "q8_0 is available only for gguf",
         ),
-        (("--push", "me/it", *asked), "needs a Hub token"),
+        (("--push", "me/it", *options), "needs a Hub token"),
     ):
-        done = command_line(run, *wrong)
+        done = run_export(run, *wrong)
         assert done.returncode == 2
         assert words in done.stderr
-    done = command_line(f"{run}@3", *asked, "--json", "--prompts", "2")
+    done = run_export(f"{run}@3", *options, "--json", "--prompts", "2")
     assert done.returncode == 0, done.stderr
     *_, last = done.stdout.splitlines()
     report = ExportReport.model_validate_json(last)

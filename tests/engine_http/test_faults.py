@@ -1,4 +1,4 @@
-"""What goes wrong becomes data or one clear sentence, and the run goes on or can be resumed."""
+"""Faults become data or one clear sentence, and the run continues or can be resumed."""
 
 import asyncio
 import json
@@ -66,10 +66,10 @@ FAULTS = (
 )
 
 
-def test_failing_attempts_are_unscored_and_blamed_side_by_side(
+def test_failing_rollouts_are_unscored_with_their_reason(
     workspace: Path, tiny_model: Path, engine: Engine
 ) -> None:
-    """A scenario for each fault, and one that goes well, all at once in one agent process."""
+    """Run one scenario per fault and a good one at the same time in one agent process."""
     agent = BODY.replace('    if scenario["id"] == "s1":\n        {fault}\n', "")
     faults = "".join(
         f'    if scenario["id"] == "f{n}":\n        {fault}\n'
@@ -84,14 +84,14 @@ def test_failing_attempts_are_unscored_and_blamed_side_by_side(
     run = engine.train(project, **settings, **{"agent.timeout_s": 6})
     events = engine.wait(run)
     assert isinstance(events[-1], RunFinished), events[-1]
-    rolled = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
-    for name, (_, code, said) in zip(names[1:], FAULTS, strict=True):
-        of_fault = [t for t in rolled if t.scenario_id == name]
+    trajectories = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
+    for name, (_, code, message) in zip(names[1:], FAULTS, strict=True):
+        of_fault = [t for t in trajectories if t.scenario_id == name]
         assert len(of_fault) == 4
         assert all(t.reward is None for t in of_fault)
         assert {t.problem.code for t in of_fault if t.problem} == {code}
-        assert all(t.problem and said in t.problem.message for t in of_fault)
-    assert [t.reward is None for t in rolled if t.scenario_id == "s0"] == [False] * 4
+        assert all(t.problem and message in t.problem.message for t in of_fault)
+    assert [t.reward is None for t in trajectories if t.scenario_id == "s0"] == [False] * 4
     (step,) = [e for e in events if isinstance(e, StepFinished)]
     assert step.metrics["unscored"] == 4 * len(FAULTS)
     page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
@@ -106,7 +106,7 @@ def test_failing_attempts_are_unscored_and_blamed_side_by_side(
         ("os.kill(os.getpid(), 9)", "agent.died", "SIGKILL"),
     ],
 )
-def test_an_attempt_that_takes_its_process_along_is_blamed_alone(
+def test_rollout_that_ends_its_process_is_the_only_failure(
     workspace: Path, tiny_model: Path, engine: Engine, fault: str, code: str, said: str
 ) -> None:
     project = make_project(workspace / "faulty", tiny_model, BODY.format(fault=fault))
@@ -117,11 +117,11 @@ def test_an_attempt_that_takes_its_process_along_is_blamed_alone(
     )
     events = engine.wait(run)
     assert isinstance(events[-1], RunFinished), events[-1]
-    rolled = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
-    failed = [t for t in rolled if t.reward is None]
+    trajectories = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
+    failed = [t for t in trajectories if t.reward is None]
     assert {t.scenario_id for t in failed} == {"s1"}
     assert all(t.problem and t.problem.code == code and said in t.problem.message for t in failed)
-    assert len([t for t in rolled if t.scenario_id == "s1"]) == len(failed) > 0
+    assert len([t for t in trajectories if t.scenario_id == "s1"]) == len(failed) > 0
     steps = [e for e in events if isinstance(e, StepFinished)]
     assert sum(s.metrics["unscored"] for s in steps) == len(failed)
     page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
@@ -129,7 +129,7 @@ def test_an_attempt_that_takes_its_process_along_is_blamed_alone(
 
 
 @pytest.mark.parametrize("then", ["pass", "os.kill(os.getpid(), 9)"])
-def test_what_the_agent_starts_does_not_outlive_it(
+def test_processes_started_by_agent_are_killed(
     workspace: Path, tiny_model: Path, engine: Engine, then: str
 ) -> None:
     marker = workspace / "started"
@@ -148,9 +148,7 @@ def sleepers() -> list[psutil.Process]:
     return [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "987"]]
 
 
-def test_a_command_agent_in_another_language(
-    workspace: Path, tiny_model: Path, engine: Engine
-) -> None:
+def test_shell_command_as_agent(workspace: Path, tiny_model: Path, engine: Engine) -> None:
     project = make_project(workspace / "command", tiny_model, "")
     (project / "agent.sh").write_text(
         'curl -s "$OPENAI_BASE_URL/chat/completions" -H "Authorization: Bearer $OPENAI_API_KEY" '
@@ -161,9 +159,9 @@ def test_a_command_agent_in_another_language(
     )
     run = engine.train(project, **{"agent.command": "sh agent.sh", "train.steps": 1})
     events = engine.wait(run)
-    rolled = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
-    assert {t.reward for t in rolled} == {0.5}
-    assert all(t.turns == 1 for t in rolled)
+    trajectories = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
+    assert {t.reward for t in trajectories} == {0.5}
+    assert all(t.turns == 1 for t in trajectories)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +172,7 @@ def test_a_command_agent_in_another_language(
         ("def rollout(:", "SyntaxError"),
     ],
 )
-def test_a_broken_agent_fails_the_run_with_one_sentence(
+def test_broken_agent_fails_run_with_one_sentence(
     workspace: Path, tiny_model: Path, engine: Engine, agent: str, said: str
 ) -> None:
     run = engine.train(make_project(workspace / "broken", tiny_model, agent))
@@ -184,29 +182,29 @@ def test_a_broken_agent_fails_the_run_with_one_sentence(
     assert "agent.py" in str(last.problem)
 
 
-def test_wrong_input_is_refused_before_anything_starts(
+def test_invalid_settings_are_rejected_before_start(
     workspace: Path, tiny_model: Path, engine: Engine
 ) -> None:
     project = make_project(workspace / "wrong", tiny_model)
-    for overrides, said in [
+    for overrides, message in [
         ({"train.stepz": 1}, "Did you mean `steps`"),
         ({"model.name": "no-such-model"}, "no model called no-such-model"),
         ({"model.name": str(workspace)}, "no config.json"),
         ({"scenarios.train": "nope.jsonl"}, "does not exist"),
     ]:
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(Refused, match=message):
             engine.train(project, **overrides)
     assert not (project / "runs").exists()
 
 
-def test_a_second_run_is_refused_while_one_trains(engine: Engine, project: Path) -> None:
+def test_second_run_is_rejected_during_training(engine: Engine, project: Path) -> None:
     run = engine.train(project, **{"train.steps": 50})
     with pytest.raises(Refused, match="training on this machine"):
         engine.train(project)
     engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
 
 
-def test_a_second_engine_is_refused_and_a_dead_lock_is_not(
+def test_second_engine_is_rejected_but_stale_lock_is_not(
     own_engine: Engine, workspace: Path
 ) -> None:
     engine = own_engine
@@ -215,12 +213,12 @@ def test_a_second_engine_is_refused_and_a_dead_lock_is_not(
     assert done.returncode == 1
     assert f"process {engine.process.pid}" in done.stderr
     engine.kill()
-    assert asyncio.run(find(workspace)) is None  # the stale discovery file is not believed
+    assert asyncio.run(find(workspace)) is None  # the stale discovery file is ignored
     again = start_engine(workspace)
     stop_engine(again)
 
 
-def test_an_engine_that_leaves_takes_no_run_and_the_next_one_waits(
+def test_terminated_engine_stops_its_run_and_next_engine_starts(
     own_engine: Engine, workspace: Path, project: Path
 ) -> None:
     engine = own_engine
@@ -234,7 +232,7 @@ def test_an_engine_that_leaves_takes_no_run_and_the_next_one_waits(
     stop_engine(again)
 
 
-def test_a_run_of_a_newer_version_is_shown_and_left_alone(engine: Engine, project: Path) -> None:
+def test_run_of_newer_version_is_listed_as_problem(engine: Engine, project: Path) -> None:
     folder = project / "runs" / "01ABCDEFGHJKMNPQRSTVWXYZ00"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"schema_version": 99, "id": folder.name}))
@@ -243,10 +241,10 @@ def test_a_run_of_a_newer_version_is_shown_and_left_alone(engine: Engine, projec
     assert "newer version" in shown.problem.message
 
 
-def test_a_killed_policy_is_restarted_and_nothing_is_lost(engine: Engine, project: Path) -> None:
+def test_killed_policy_is_restarted_without_losing_steps(engine: Engine, project: Path) -> None:
     run = engine.train(project, **{"train.steps": 4, "train.checkpoint_every": 1})
     engine.wait_for(run, "step.finished")
-    (policy,) = engine.children("engine.policy.torch")
+    (policy,) = engine.child_processes("engine.policy.torch")
     policy.kill()
     events = engine.wait(run)
     assert isinstance(events[-1], RunFinished)
@@ -255,14 +253,14 @@ def test_a_killed_policy_is_restarted_and_nothing_is_lost(engine: Engine, projec
 
 
 ATTEMPTS = 8
-"""A step's: two groups of four."""
+"""Rollouts per step: two groups of four."""
 
 KILLS = int(os.environ.get("ATELIER_KILLS", "6"))
 WORDS = {"studio": "", "engine": "", "policy": "engine.policy.torch", "agent": "host.py"}
 
 
-def test_kill_anything_at_any_moment(workspace: Path, tiny_model: Path) -> None:
-    """SIGKILL studio, engine, policy or agent at random moments; the run goes on or resumes."""
+def test_random_kills_lose_no_acknowledged_event(workspace: Path, tiny_model: Path) -> None:
+    """Kill studio, engine, policy or agent at random moments; the run continues or is resumed."""
     chance = random.Random(7)
     project = make_project(workspace / "letters", tiny_model, AGENT)
     engine = start_engine(workspace)
@@ -273,46 +271,49 @@ def test_kill_anything_at_any_moment(workspace: Path, tiny_model: Path) -> None:
     acknowledged: dict[int, str] = {}
     for _ in range(KILLS):
         time.sleep(chance.uniform(0.1, 3.0))
-        acknowledged |= stored(engine, run.id)
-        family = psutil.Process(engine.process.pid).children(recursive=True)
+        acknowledged |= stored_events(engine, run.id)
+        children = psutil.Process(engine.process.pid).children(recursive=True)
         victim = chance.choice(list(WORDS))
         if victim == "studio":
             studio.kill()
             studio.wait()
             studio = start_studio(workspace)
-        elif victim == "engine" or not engine.children(WORDS[victim]):
-            studio.kill()  # a living one starts the next engine by itself
+        elif victim == "engine" or not engine.child_processes(WORDS[victim]):
+            studio.kill()  # a running studio starts the next engine by itself
             studio.wait()
             engine.kill()
-            until(lambda family=family: not any(alive(p) for p in family))  # type: ignore[misc]
+            until(lambda children=children: not any(alive(p) for p in children))  # type: ignore[misc]
             engine = start_engine(workspace)
             engine.call(lambda c: c.project(str(project)))
             studio = start_studio(workspace)
         else:
-            chance.choice(engine.children(WORDS[victim])).send_signal(signal.SIGKILL)
-        now = stored(engine, run.id)
-        assert acknowledged.items() <= now.items(), "something acknowledged is lost"
-        go_on(engine, run)
+            chance.choice(engine.child_processes(WORDS[victim])).send_signal(signal.SIGKILL)
+        now = stored_events(engine, run.id)
+        assert acknowledged.items() <= now.items(), "an acknowledged event is lost"
+        resume_if_stopped(engine, run)
     studio.kill()
     studio.wait()
-    until(lambda: go_on(engine, run) and is_saved(run), 60)  # at least one is compared below
+    # at least one checkpoint is compared below
+    until(lambda: resume_if_stopped(engine, run) and has_checkpoint(run), 60)
     if engine.call(lambda c: c.run(run.id)).state == "running":
         engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
-    assert list(stored(engine, run.id)) == list(range(1, 1 + len(stored(engine, run.id))))
-    attempts = consumed(run)
-    assert list(attempts.items()) == [(step, ATTEMPTS) for step in range(1, 1 + len(attempts))]
-    straight_through(engine, run)
+    assert list(stored_events(engine, run.id)) == list(
+        range(1, 1 + len(stored_events(engine, run.id)))
+    )
+    rollouts = rollouts_by_step(run)
+    assert list(rollouts.items()) == [(step, ATTEMPTS) for step in range(1, 1 + len(rollouts))]
+    check_replay(engine, run)
     stop_engine(engine)
 
 
-def go_on(engine: Engine, run: RunSummary) -> bool:
-    """Resume it where the last kill has ended it."""
+def resume_if_stopped(engine: Engine, run: RunSummary) -> bool:
+    """Resume the run if the last kill has stopped it."""
     if engine.call(lambda c: c.run(run.id)).state in ("stopped", "failed"):
         engine.call(lambda c: c.command(run.id, Command(action="resume")))
     return True
 
 
-def is_saved(run: RunSummary) -> bool:
+def has_checkpoint(run: RunSummary) -> bool:
     reader = RunReader(Path(run.path) / DATABASE)
     try:
         return bool(reader.events_of("checkpoint.saved"))
@@ -320,32 +321,32 @@ def is_saved(run: RunSummary) -> bool:
         reader.close()
 
 
-def consumed(run: RunSummary) -> dict[int, int]:
-    """Attempts behind each finished step, in their order; every batch was settled once."""
+def rollouts_by_step(run: RunSummary) -> dict[int, int]:
+    """Return the number of rollouts of each finished step; every batch was closed once."""
     reader = RunReader(Path(run.path) / DATABASE)
     closed = [e.step for e in reader.events_of("batch.closed") if isinstance(e, BatchClosed)]
     finished = [e.step for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
-    found = {step: len(reader.stored("train", step)) for step in finished}
+    counts = {step: len(reader.stored("train", step)) for step in finished}
     reader.close()
     assert len(closed) == len(set(closed))
     assert len(finished) == len(set(finished))
     assert set(closed) >= set(finished)
-    return found
+    return counts
 
 
-def straight_through(engine: Engine, run: RunSummary) -> None:
-    """The same attempts, learned from without an interruption, give the same bytes."""
+def check_replay(engine: Engine, run: RunSummary) -> None:
+    """Replay the run without interruption: the checkpoints must be identical."""
     request = StartRun(project=run.project_path, origin=f"{run.id}@0", replay=True)
     replay = engine.call(lambda c: c.start_run(request))
     events = engine.wait(replay, timeout_s=600)
     assert isinstance(events[-1], RunFinished), events[-1]
-    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
-    assert said
-    assert all("is identical to that of" in words for words in said), said
+    messages = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
+    assert messages
+    assert all("is identical to that of" in words for words in messages), messages
 
 
 def start_studio(workspace: Path) -> "subprocess.Popen[bytes]":
-    """A real window on the workspace, offscreen."""
+    """Start the studio on the workspace, offscreen."""
     return subprocess.Popen(
         [sys.executable, "-m", "studio", "--workspace", str(workspace)],
         cwd=ROOT,
@@ -355,19 +356,19 @@ def start_studio(workspace: Path) -> "subprocess.Popen[bytes]":
     )
 
 
-def stored(engine: Engine, run_id: str) -> dict[int, str]:
-    """Every event the engine has acknowledged, by seq."""
+def stored_events(engine: Engine, run_id: str) -> dict[int, str]:
+    """Return every event the engine has acknowledged, by seq."""
 
     async def read(client) -> dict[int, str]:  # type: ignore[no-untyped-def]
-        found: dict[int, str] = {}
+        events: dict[int, str] = {}
         try:
             async with asyncio.timeout(0.5):
                 async for event in client.events(run_id):
                     if event.seq:
-                        found[event.seq] = event.model_dump_json()
+                        events[event.seq] = event.model_dump_json()
         except TimeoutError:
             pass
-        return found
+        return events
 
     return engine.call(read)
 

@@ -1,5 +1,7 @@
-"""Agents of the field train: each as the help page shows it, two steps of a real model, with the
-sampler's tokens and log-probs in the trainer."""
+"""Agents of other frameworks, as shown on the help page:
+
+two training steps of a real model, with the sampler's tokens and log-probs in the trainer.
+"""
 
 import json
 from pathlib import Path
@@ -15,11 +17,11 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module", autouse=True)
-def installed(real_cache: None) -> None:
+def installed_packages(real_cache: None) -> None:
     agents_python()
 
 
-def prepared(project: Path, title: str) -> Path:
+def prepare_project(project: Path, title: str) -> Path:
     scenarios = [{"id": f"s{n}", "question": f"Where is {n}?", "answer": "Z"} for n in range(4)]
     lines = "".join(json.dumps(one) + "\n" for one in scenarios)
     (project / "scenarios" / "train.jsonl").write_text(lines)
@@ -39,20 +41,22 @@ def prepared(project: Path, title: str) -> Path:
 
 
 @pytest.mark.parametrize("title", [*FRAMEWORKS, COMMAND])
-def test_it_trains_as_it_is(engine: Engine, workspace: Path, tiny_model: Path, title: str) -> None:
-    project = prepared(make_project(workspace / "field", tiny_model), title)
+def test_example_agent_trains_unchanged(
+    engine: Engine, workspace: Path, tiny_model: Path, title: str
+) -> None:
+    project = prepare_project(make_project(workspace / "field", tiny_model), title)
     run = engine.train(project)
     events = engine.wait(run)
     assert isinstance(events[-1], RunFinished), events[-1]
     steps = [event for event in events if isinstance(event, StepFinished)]
     assert len(steps) == 2
     assert max(step.metrics["logprob_gap/max"] for step in steps) <= 1e-4
-    found = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery()))
-    assert found.total == 16
+    page = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery()))
+    assert page.total == 16
     whole = [
         engine.call(lambda client, name=row.id: client.trajectory(run.id, name))
-        for row in found.items
+        for row in page.items
     ]
-    cut = title == "OpenAI Agents SDK"  # which raises where an answer is cut at train.max_tokens
+    cut = title == "OpenAI Agents SDK"  # raises if a response is truncated at train.max_tokens
     assert [one.problem for one in whole if one.problem and not (cut and one.truncated)] == []
     assert all(len(one.branches) == 1 and one.branches[0].sampled > 0 for one in whole)

@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle of a run: said clearly, nothing lost, goes on afterwards."""
+"""Disk that fills up during a run: reported, nothing lost, resumable."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ SIZE_MB = 280
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> list[str]:
-    """A command prefix: what follows runs where `tmp_path / "disk"` is a small file system."""
+    """Return a command prefix: the command runs with a small file system at `tmp_path / "disk"`."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = f'mount -t tmpfs -o size={SIZE_MB}m tmpfs {disk} && exec "$@"'
@@ -25,7 +25,9 @@ def small_disk(tmp_path: Path) -> list[str]:
     return prefix
 
 
-def test_a_disk_that_fills_up(small_disk: list[str], tmp_path: Path, tiny_model: Path) -> None:
+def test_full_disk_fails_run_which_resumes_after_cleanup(
+    small_disk: list[str], tmp_path: Path, tiny_model: Path
+) -> None:
     argv = [sys.executable, "-m", "tests.engine_http.full_disk"]
     folder = str(tmp_path / "disk")
     done = subprocess.run(
@@ -35,10 +37,10 @@ def test_a_disk_that_fills_up(small_disk: list[str], tmp_path: Path, tiny_model:
         timeout=120,
         check=True,
     )
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert said["failed"]["code"] == "store.disk_full"
-    assert "Free some space, then resume" in said["failed"]["hint"]
-    assert said["label_on_full"] == "store.disk_full"
-    assert said["label_after"] == ""
-    assert (said["lost"], said["left"], said["steps_in_order"]) == (0, [], True)
-    assert said["state"] == "finished"
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert outcome["failed"]["code"] == "store.disk_full"
+    assert "Free some space, then resume" in outcome["failed"]["hint"]
+    assert outcome["label_on_full"] == "store.disk_full"
+    assert outcome["label_after"] == ""
+    assert (outcome["lost"], outcome["left"], outcome["steps_in_order"]) == (0, [], True)
+    assert outcome["state"] == "finished"

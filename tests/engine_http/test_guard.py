@@ -1,4 +1,7 @@
-"""Who may call: every route × method × wrong header is refused, whatever is added later."""
+"""Authentication:
+
+every route and method with every wrong header is rejected, also future routes.
+"""
 
 import http.client
 import itertools
@@ -38,7 +41,7 @@ PATHS = (
 )  # fmt: skip
 
 
-def ask(
+def request_status(
     engine: Engine, method: str, path: str, headers: dict[str, str]
 ) -> tuple[int, dict[str, str]]:
     connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=10)
@@ -55,51 +58,52 @@ def ask(
         connection.close()
 
 
-def test_only_the_token_opens_a_route(engine: Engine) -> None:
+def test_only_the_token_is_accepted_on_every_route(engine: Engine) -> None:
     host = f"127.0.0.1:{engine.port}"
     wrong = (None, "Bearer ", "Bearer wrong", f"Basic {engine.token}", engine.token)
     for method, path, value in itertools.product(METHODS, PATHS, wrong):
         headers = {"Host": host} | ({"Authorization": value} if value is not None else {})
-        assert ask(engine, method, path, headers)[0] == 401, (method, path, value)
+        assert request_status(engine, method, path, headers)[0] == 401, (method, path, value)
     good = {"Host": host, "Authorization": f"Bearer {engine.token}"}
-    assert ask(engine, "GET", "/engine", good)[0] == 200
-    assert ask(engine, "GET", "/v1/models", good)[0] == 401  # the engine's token is no rollout key
+    assert request_status(engine, "GET", "/engine", good)[0] == 200
+    # the engine's token is not a rollout key
+    assert request_status(engine, "GET", "/v1/models", good)[0] == 401
 
 
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "127.0.0.1", "localhost:1", "127.0.0.1:{port}.", "a:{port}", "{ok}|{ok}"],
 )
-def test_the_host_must_be_exact(engine: Engine, host: str) -> None:
+def test_host_header_must_match_exactly(engine: Engine, host: str) -> None:
     ok = f"127.0.0.1:{engine.port}"
     headers = {
         "Host": host.format(port=engine.port, ok=ok),
         "Authorization": f"Bearer {engine.token}",
     }
-    assert ask(engine, "GET", "/engine", headers)[0] in (400, 421)
+    assert request_status(engine, "GET", "/engine", headers)[0] in (400, 421)
 
 
 @pytest.mark.parametrize("origin", ["null", "http://localhost", "https://evil.example"])
-def test_no_browser_is_a_client(engine: Engine, origin: str) -> None:
+def test_browser_requests_are_rejected(engine: Engine, origin: str) -> None:
     base = {"Host": f"127.0.0.1:{engine.port}", "Authorization": f"Bearer {engine.token}"}
     for method in METHODS:
-        status, headers = ask(engine, method, "/engine", {**base, "Origin": origin})
+        status, headers = request_status(engine, method, "/engine", {**base, "Origin": origin})
         assert status == 403
         assert not [name for name in headers if name.startswith("access-control")]
-    status, _ = ask(engine, "GET", "/engine", {**base, "Sec-Fetch-Site": "cross-site"})
+    status, _ = request_status(engine, "GET", "/engine", {**base, "Sec-Fetch-Site": "cross-site"})
     assert status == 403
 
 
-def test_the_matrix_knows_every_route() -> None:
-    """A route that is added must be added to PATHS too."""
+def test_path_matrix_contains_every_static_route() -> None:
+    """New routes must be added to PATHS too."""
     files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in ROUTES]
     source = "".join(file.read_text() for file in files)
     routes = set(re.findall(r'\("(?:GET|POST|PUT|DELETE)", "(/[^"]*)"', source))
-    known = set(PATHS)
-    assert {r for r in routes if "{" not in r} <= known
+    paths = set(PATHS)
+    assert {r for r in routes if "{" not in r} <= paths
 
 
-def test_everything_listens_on_loopback(engine: Engine) -> None:
+def test_engine_listens_on_loopback_only(engine: Engine) -> None:
     process = psutil.Process(engine.process.pid)
     ours = [process, *process.children(recursive=True)]
     if os.geteuid() != 0:  # the engine hides from other processes of its user
@@ -116,26 +120,26 @@ def test_everything_listens_on_loopback(engine: Engine) -> None:
     assert {c.laddr.ip for c in on_port if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
 
 
-def test_files_are_private(engine: Engine) -> None:
+def test_discovery_file_is_private_and_token_not_in_cmdline(engine: Engine) -> None:
     record = discovery_file(engine.workspace)
     assert record.stat().st_mode & 0o777 == 0o600
     assert record.parent.stat().st_mode & 0o777 == 0o700
     assert engine.token not in " ".join(psutil.Process(engine.process.pid).cmdline())
 
 
-def test_a_squatter_never_sees_the_token(tmp_path: Path, workspace: Path) -> None:
-    """Somebody else answers on the port of a stale discovery file: nothing is sent to it."""
+def test_stale_discovery_file_does_not_leak_token(tmp_path: Path, workspace: Path) -> None:
+    """Another process answers on the port of a stale discovery file: no secret is sent to it."""
     import asyncio
     import json
     import threading
 
-    seen: list[bytes] = []
+    received: list[bytes] = []
     squatter = socket.create_server(("127.0.0.1", 0))
 
     def answer() -> None:
         connection, _ = squatter.accept()
         with connection:
-            seen.append(connection.recv(65536))
+            received.append(connection.recv(65536))
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
 
     thread = threading.Thread(target=answer)
@@ -148,5 +152,5 @@ def test_a_squatter_never_sees_the_token(tmp_path: Path, workspace: Path) -> Non
     assert asyncio.run(find(workspace)) is None
     thread.join()
     squatter.close()
-    assert b"secret-token" not in b"".join(seen)
-    assert b"authorization" not in b"".join(seen).lower()
+    assert b"secret-token" not in b"".join(received)
+    assert b"authorization" not in b"".join(received).lower()

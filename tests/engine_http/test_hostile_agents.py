@@ -1,5 +1,7 @@
-"""Hostile agents that send and return harmful data: each rollout is unscored, with its reason, and
-the run goes on to its end."""
+"""Hostile agents that send and return harmful data:
+
+each rollout is unscored with its reason, and the run continues to its end.
+"""
 
 import json
 from pathlib import Path
@@ -122,7 +124,7 @@ REASONS = {
 FINE = ("good", "caught", "deep_arguments", "flood")
 
 
-def test_whatever_an_attempt_does_is_its_own_problem(
+def test_hostile_rollouts_are_unscored_and_affect_no_other(
     workspace: Path, tiny_model: Path, engine: Engine
 ) -> None:
     """Each process runs one rollout at a time, so that forged messages reach no other rollout."""
@@ -138,9 +140,9 @@ def test_whatever_an_attempt_does_is_its_own_problem(
     events = engine.wait(run, timeout_s=200)
     assert isinstance(events[-1], RunFinished), events[-1]
     everything = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
-    rolled = [one for one in everything if one.split == "train"]
-    assert len(rolled) == 2 * len(names)
-    for one in rolled:
+    trajectories = [one for one in everything if one.split == "train"]
+    assert len(trajectories) == 2 * len(names)
+    for one in trajectories:
         if one.scenario_id in FINE:
             assert one.reward is not None, one.problem
         else:

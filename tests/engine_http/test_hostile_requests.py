@@ -1,4 +1,4 @@
-"""Requests with values that fit nowhere, and projects whose files are pipes, links and folders."""
+"""Requests with values out of range, and projects whose files are pipes, links or folders."""
 
 import concurrent.futures
 import contextlib
@@ -16,7 +16,7 @@ from engine.protocol.requests.runs import Command
 from engine.storage.run_folder.run import DATABASE, SPEC
 from tests.engine.storage.run_db.test_repair import RUN, make
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine, until
-from tests.engine_http.test_hostile_folders import MOST_S, SECRET, pipe, place
+from tests.engine_http.test_hostile_folders import MOST_S, SECRET, add_pipe, clear_path
 
 HUGE = 10**30
 LONG = "x" * 5000
@@ -35,7 +35,7 @@ Asked = tuple[str, str, Any, dict[str, Any]]
 
 def odd_requests(project: str) -> list[Asked]:
     run = f"/runs/{RUN}"
-    found: list[Asked] = [
+    requests: list[Asked] = [
         ("GET", "/scenarios", None, {"path": project}),
         ("GET", "/scenarios", None, {"path": project, "split": "x"}),
         ("GET", "/scenarios", None, {"path": project, "split": "train", "offset": "x"}),
@@ -76,13 +76,15 @@ def odd_requests(project: str) -> list[Asked]:
     for key in ("step", "step_to", "group", "offset"):
         for value in (HUGE, -HUGE, 2**63):
             body = {"step": 1, key: value}
-            found += [("POST", f"{run}/{route}", body, {}) for route in ("trajectories", "groups")]
+            requests += [
+                ("POST", f"{run}/{route}", body, {}) for route in ("trajectories", "groups")
+            ]
     for odd in ODD:
         for route in ("/project", "/project/files", "/rubric", "/demonstrations", "/arena"):
-            found.append(("GET", route, None, {"path": odd}))
+            requests.append(("GET", route, None, {"path": odd}))
         for route in ("/forecast", "/project/packages", "/project/servers"):
-            found.append(("GET", route, None, {"path": odd}))
-        found += [
+            requests.append(("GET", route, None, {"path": odd}))
+        requests += [
             ("GET", "/runs", None, {"project": odd}),
             ("GET", f"/runs/{quote(odd, safe='')[:900]}", None, {}),
             ("PUT", "/project", {"toml": ""}, {"path": odd}),
@@ -105,10 +107,10 @@ def odd_requests(project: str) -> list[Asked]:
             ("GET", f"/runs/{RUN}/files", None, {"below": odd}),
             ("GET", f"/runs/{RUN}/calls/x", None, {"key": odd}),
         ]
-    return found
+    return requests
 
 
-def test_values_that_fit_nowhere_are_refused(
+def test_out_of_range_values_are_rejected(
     workspace: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     project = make_project(workspace / "mine", tiny_model)
@@ -119,28 +121,28 @@ def test_values_that_fit_nowhere_are_refused(
     faults = []
     try:
         for method, route, body, params in odd_requests(str(project)):
-            begun = engine.cpu_s()
+            started_at = engine.cpu_s()
             what = f"{method} {route[:60]} {str(body)[:60]} {str(params)[:60]}"
             try:
                 if route.endswith("/events"):
                     with contextlib.suppress(httpx.ReadTimeout):
                         url = f"http://127.0.0.1:{engine.port}{route}"
                         headers = {"Authorization": f"Bearer {engine.token}"}
-                        kept = {"headers": headers, "params": params, "timeout": 0.5}
-                        with httpx.stream(method, url, **kept) as answer:  # type: ignore[arg-type]
+                        options = {"headers": headers, "params": params, "timeout": 0.5}
+                        with httpx.stream(method, url, **options) as answer:  # type: ignore[arg-type]
                             status = answer.status_code
                 else:
                     status = ask(engine, method, route, body, **params).status_code
             except httpx.TransportError as error:
                 faults.append(f"{what}: {type(error).__name__}")
                 continue
-            if status >= 500 or engine.cpu_s() - begun > MOST_S:
-                faults.append(f"{what}: {status} in {engine.cpu_s() - begun:.1f} s")
+            if status >= 500 or engine.cpu_s() - started_at > MOST_S:
+                faults.append(f"{what}: {status} in {engine.cpu_s() - started_at:.1f} s")
     finally:
         stop_engine(engine)
-    said = (tmp_path / "stderr").read_text(errors="replace")
+    printed = (tmp_path / "stderr").read_text(errors="replace")
     assert not faults, "\n".join(faults)
-    assert "Traceback" not in said
+    assert "Traceback" not in printed
     new = {str(one.relative_to(tmp_path)) for one in set(tmp_path.rglob("*")) - set(before)}
     new = {one for one in new if not one.startswith("workspace/.atelier")}
     assert new <= {
@@ -149,36 +151,36 @@ def test_values_that_fit_nowhere_are_refused(
     }
 
 
-Spoil = Callable[[Path, Path], object]
+Damage = Callable[[Path, Path], object]
 
 
-def linked(name: str) -> Spoil:
-    return lambda project, outside: place(project, name).symlink_to(outside / "file")
+def as_link(name: str) -> Damage:
+    return lambda project, outside: clear_path(project, name).symlink_to(outside / "file")
 
 
-def below(name: str, file: str) -> Spoil:
-    """A folder of the project that is one of somebody else."""
+def parent_as_link(name: str, file: str) -> Damage:
+    """Make a folder of the project a link to somebody else's."""
 
     def spoil(project: Path, outside: Path) -> None:
-        place(project, name).symlink_to(outside)
+        clear_path(project, name).symlink_to(outside)
 
     return spoil
 
 
-def full(name: str) -> Spoil:
-    return lambda project, outside: (place(project, name) / "x").mkdir(parents=True)
+def as_folder(name: str) -> Damage:
+    return lambda project, outside: (clear_path(project, name) / "x").mkdir(parents=True)
 
 
 NAMES = (
     "rubric.md", "rubric.versions.jsonl", "mcp.json", "agent.py", "requirements.txt", "gold.jsonl",
     "scenarios/train.jsonl", ".atelierignore", "runs", "servers.py", "sft.jsonl",
 )  # fmt: skip
-SPOILT: dict[str, Spoil] = {
-    **{f"{name} is a pipe": pipe(name) for name in NAMES},
-    **{f"{name} is a link": linked(name) for name in NAMES},
-    **{f"{name} is a folder": full(name) for name in NAMES if name != "runs"},
-    "data is a link": below("data", "sft.jsonl"),
-    "project.toml is a link": linked("project.toml"),
+SPOILT: dict[str, Damage] = {
+    **{f"{name} is a pipe": add_pipe(name) for name in NAMES},
+    **{f"{name} is a link": as_link(name) for name in NAMES},
+    **{f"{name} is a folder": as_folder(name) for name in NAMES if name != "runs"},
+    "data is a link": parent_as_link("data", "sft.jsonl"),
+    "project.toml is a link": as_link("project.toml"),
 }
 
 
@@ -205,7 +207,7 @@ def project_requests(project: str) -> list[Asked]:
 
 
 @pytest.mark.parametrize("what", SPOILT)
-def test_a_project_of_pipes_and_links_is_read_to_the_end(
+def test_project_with_pipes_and_links_is_read_without_hanging(
     shared_engine: Engine, home: Path, tiny_model: Path, tmp_path: Path, what: str
 ) -> None:
     outside = tmp_path / "outside"
@@ -217,13 +219,13 @@ def test_a_project_of_pipes_and_links_is_read_to_the_end(
     SPOILT[what](project, outside)
     faults = []
     for method, route, body, params in project_requests(str(project)):
-        begun = shared_engine.cpu_s()
+        started_at = shared_engine.cpu_s()
         try:
             answer = ask(shared_engine, method, route, body, **params)
         except httpx.TimeoutException:
             faults.append(f"{method} {route} hangs")
             continue
-        if answer.status_code >= 500 or shared_engine.cpu_s() - begun > MOST_S:
+        if answer.status_code >= 500 or shared_engine.cpu_s() - started_at > MOST_S:
             faults.append(f"{method} {route}: {answer.status_code}")
         if SECRET[:30].decode() in answer.text and "project.toml" not in what:
             faults.append(f"{method} {route} shows a file from outside")
@@ -233,10 +235,10 @@ def test_a_project_of_pipes_and_links_is_read_to_the_end(
     assert left == {"file": SECRET}
 
 
-def test_many_streams_that_nobody_reads_hold_nobody_else(
+def test_unread_streams_and_large_searches_do_not_block_others(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
-    """Slow readers of a long history, and searches of the largest size, beside an honest one."""
+    """Slow readers of a long history and searches of maximum size, next to an honest client."""
     project = make_project(workspace / "mine", tiny_model)
     make(project / "runs" / RUN, 400)
     engine.call(lambda client: client.project(str(project)))
@@ -246,21 +248,21 @@ def test_many_streams_that_nobody_reads_hold_nobody_else(
         for _ in range(40):
             streams.enter_context(httpx.stream("GET", f"{url}/events", headers=headers, timeout=60))
         body = {"search": MANY_WORDS}
-        asked = [
+        searches = [
             pool.submit(ask, engine, "POST", f"/runs/{RUN}/trajectories", body) for _ in "x" * 8
         ]
         slowest = 0.0
-        while not all(one.done() for one in asked):
-            begun = time.monotonic()
+        while not all(one.done() for one in searches):
+            started_at = time.monotonic()
             assert ask(engine, "GET", "/engine").status_code == 200
-            slowest = max(slowest, time.monotonic() - begun)
-        assert all(one.result().status_code < 500 for one in asked)
-    print(f"slowest answer beside them: {slowest:.2f} s")
+            slowest = max(slowest, time.monotonic() - started_at)
+        assert all(one.result().status_code < 500 for one in searches)
+    print(f"slowest response meanwhile: {slowest:.2f} s")
     assert slowest < MOST_S
     assert (project / "runs" / RUN / SPEC).is_file()
 
 
-def test_a_run_whose_base_model_is_gone_fails_and_says_so(
+def test_extending_run_without_base_model_fails_with_problem(
     engine: Engine, workspace: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     model = Path(shutil.copytree(tiny_model, tmp_path / "model"))

@@ -1,8 +1,8 @@
-"""Two servers, one of which lies in every message: nothing of home changes, no key leaves, and the
-other server's run goes on to its end.
+"""Two servers, one of which lies in every message: nothing changes at home, no key leaks, and the
+other server's run continues to its end.
 
 Everything is real: the home engine, SSH, both engines. The hostile one is a real engine behind a
-proxy that changes its answers (`tests/support/hostile_engine.py`,
+proxy that changes its responses (`tests/support/hostile_engine.py`,
 `tests/support/false_answers.py`).
 """
 
@@ -30,7 +30,7 @@ from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import STAYING, Engine, make_project, stop_engine, until
-from tests.engine_http.test_hosts import Pair, start_home
+from tests.engine_http.test_hosts import ServerPair, start_home
 from tests.engine_http.test_judge import JUDGE, SECRET, UNREWARDED, letters
 from tests.support import false_answers
 from tests.support.hostile_engine import HostileEngine, Lie, lay_attach
@@ -39,19 +39,18 @@ from tests.support.ssh_server import FarSide, Keys
 
 EVIL = "evil"
 pytestmark = pytest.mark.long
-"""Lies per kind of message; a random sample where not all are told."""
 NEW = "01JD5MAMBERKESTRE000000000"
-"""An id for a new run, which a server may choose: a folder of its own is all that it gets."""
+"""Id of a new run, which a server may choose: it gets only a folder of its own."""
 ESCAPED = Path("/tmp/atelier-escaped")
 MOST_MEMORY = 780 * 2**20
 
 
 @dataclass
-class Two:
-    """The home machine, an honest server and a hostile one."""
+class TwoServers:
+    """Home engine, honest server and hostile server."""
 
     home: Engine
-    honest: Pair
+    honest: ServerPair
     base: Path
     """Atelier's folder on the hostile server."""
     hostile: HostileEngine
@@ -66,11 +65,11 @@ class Two:
         return self.honest.view(EVIL)
 
     def act(self, action: str) -> None:
-        asked = ActOnHost.model_validate({"action": action})
-        self.home.call(lambda client: client.act_on_host(EVIL, asked))
+        body = ActOnHost.model_validate({"action": action})
+        self.home.call(lambda client: client.act_on_host(EVIL, body))
 
     def reconnect(self) -> None:
-        """Reconnect to the engine, which answers truthfully again."""
+        """Reconnect to the engine, which responds truthfully again."""
         self.hostile.lies = lambda kind, path, body: None
         self.notices += self.view().notices
         self.act("disconnect")
@@ -81,16 +80,18 @@ class Two:
         request = StartRun.model_validate({"project": str(project), "host": EVIL, **more})
         return self.home.call(lambda client: client.start_run(request))
 
-    def _rests(self) -> bool:
-        """Whether the home machine asks nothing more until somebody acts."""
+    def _is_idle(self) -> bool:
+        """Whether the home engine sends nothing more until told to."""
         return self.view().state in ("connected", "stopped")
 
-    def storm(
+    def send_lies(
         self, kind: str, told: Iterator[Lie], act: Callable[[], None] | None = None
     ) -> tuple[int, float]:
-        """Answer messages of a kind with one lie after the other; returns (number of lies,
-        seconds)."""
-        rest, begun = list(told), time.monotonic()
+        """Respond to messages of a kind with one lie after the other;
+
+        return (number of lies, seconds).
+        """
+        rest, started_at = list(told), time.monotonic()
         Random(len(rest)).shuffle(rest)
         left = iter(rest)
         count = 0
@@ -99,61 +100,61 @@ class Two:
             nonlocal count
             if asked != kind:
                 return None
-            found = next(left, None)
-            count += found is not None
-            return found
+            next_lie = next(left, None)
+            count += next_lie is not None
+            return next_lie
 
         self.hostile.lies = lie
-        wanted = len(rest)
-        while count < wanted and time.monotonic() < begun + 3 * wanted + 10:
+        total = len(rest)
+        while count < total and time.monotonic() < started_at + 3 * total + 10:
             before = count
             if act and self.view().state == "connected":
                 with contextlib.suppress(AtelierError):
                     act()
-            if count == before:  # a new connection asks everything again
+            if count == before:  # a new connection repeats all requests
                 self.act("disconnect")
                 self.act("connect")
                 end = time.monotonic() + 3.0
-                while count == before and time.monotonic() < end and not self._rests():
+                while count == before and time.monotonic() < end and not self._is_idle():
                     time.sleep(0.02)
-        return count, time.monotonic() - begun
+        return count, time.monotonic() - started_at
 
 
 def snapshot(folders: list[Path], but: list[Path]) -> dict[str, tuple[int, int, str]]:
-    """Mode, size and hash of every file, and where links lead."""
-    found = {}
+    """Return mode, size and hash of every file, and the targets of links."""
+    states = {}
     for folder in folders:
         for file in sorted(folder.rglob("*")):
             if file.suffix == ".tmp" or any(file.is_relative_to(one) for one in but):
                 continue
             with contextlib.suppress(FileNotFoundError):
                 if file.is_symlink():
-                    found[str(file)] = (0, 0, os.readlink(file))
+                    states[str(file)] = (0, 0, os.readlink(file))
                 elif file.is_file():
                     content = hashlib.sha256(file.read_bytes()).hexdigest()
-                    found[str(file)] = (file.stat().st_mode, file.stat().st_size, content)
-    return found
+                    states[str(file)] = (file.stat().st_mode, file.stat().st_size, content)
+    return states
 
 
 @pytest.fixture(scope="module")
-def two(
+def two_servers(
     home: Path, real_cache: None, ssh_keys: Keys, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Two]:
+) -> Iterator[TwoServers]:
     far = FarSide(tmp_path_factory.mktemp("far"), ssh_keys).start()
     honest, evil = far.home / ".atelier-engine", far.home / ".evil"
     for base in (honest, evil):
         lay_engine(base)
-    kept = link_environments(honest, evil)
+    environments = link_environments(honest, evil)
     port_file = tmp_path_factory.mktemp("hostile") / "port"
     hostile = HostileEngine(port_file)
     python = next(evil.glob("engines/*/.venv/bin/python"))
     lay_attach(python, hostile.port, port_file)
     person = tmp_path_factory.mktemp("person")
-    engine = start_home(home, kept, person, far)
-    pair = Pair(engine, far, honest)
+    engine = start_home(home, environments, person, far)
+    pair = ServerPair(engine, far, honest)
     with provider(Script(grade=letters)) as script, provider(Script()) as evil_provider:
         watched = [home, home.parent / "xdg" / "data", home.parent / "xdg" / "config", person]
-        both = Two(engine, pair, evil, hostile, watched, script, evil_provider)
+        both = TwoServers(engine, pair, evil, hostile, watched, script, evil_provider)
         confirm_address("openai", script.url)
         engine.call(lambda client: client.lend_keys({"openai": SECRET, "anthropic": SECRET}))
         spec = spec_of(far, EVIL).model_copy(update={"folder": "~/.evil"})
@@ -166,42 +167,42 @@ def two(
         yield both
         stop_engine(engine)
     for base in (honest, evil):
-        left = Pair(engine, far, base)
+        left = ServerPair(engine, far, base)
         for process in left.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()
         until(lambda left=left: not left.processes())  # type: ignore[misc]
     hostile.stop()
     far.stop()
-    with warnings.catch_warnings():  # AsyncSSH's server forgets what it forwards to who hangs up
+    with warnings.catch_warnings():  # AsyncSSH's server drops forwards of closed clients
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
 
 @pytest.fixture
-def may_stay(two: Two) -> Callable[[psutil.Process], bool]:
+def may_stay(two_servers: TwoServers) -> Callable[[psutil.Process], bool]:
     def stays(process: psutil.Process) -> bool:
         words = " ".join(process.cmdline()) + process.environ().get("XDG_RUNTIME_DIR", "")
         return (
             any(word in words for word in STAYING)
-            or str(two.honest.base) in words
-            or str(two.base) in words
+            or str(two_servers.honest.base) in words
+            or str(two_servers.base) in words
         )
 
     return stays
 
 
 @contextlib.contextmanager
-def watched_engine(two: Two) -> Iterator[None]:
-    """Watch the home engine's memory and response time in the background."""
-    ended, process = threading.Event(), psutil.Process(two.home.process.pid)
+def watched_engine(two_servers: TwoServers) -> Iterator[None]:
+    """Record the home engine's memory and response time in the background."""
+    ended, process = threading.Event(), psutil.Process(two_servers.home.process.pid)
 
     def look() -> None:
         while not ended.wait(0.05):
-            two.memory.append(process.memory_info().rss)
-            begun = time.monotonic()
-            two.home.call(lambda client: client.info())
-            two.latency.append(time.monotonic() - begun)
+            two_servers.memory.append(process.memory_info().rss)
+            started_at = time.monotonic()
+            two_servers.home.call(lambda client: client.info())
+            two_servers.latency.append(time.monotonic() - started_at)
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -212,26 +213,26 @@ def watched_engine(two: Two) -> Iterator[None]:
         thread.join()
 
 
-def make_judged(folder: Path, model: Path, script: Script) -> Path:
+def make_judged_project(folder: Path, model: Path, script: Script) -> Path:
     project = make_project(folder, model, UNREWARDED, JUDGE.format(url=script.url))
     (project / "rubric.md").write_text("More letters are better.\n")
     return project
 
 
 @pytest.mark.timeout(1800)
-def test_hostile_server_changes_nothing_takes_no_key_and_stops_nobody(
-    two: Two, home: Path, tiny_model: Path
+def test_hostile_server_changes_nothing_and_gets_no_key(
+    two_servers: TwoServers, home: Path, tiny_model: Path
 ) -> None:
-    """Each lie needs a connection of its own, and the honest run goes on beside."""
-    good = make_judged(home / "good", tiny_model, two.script)
-    bad = make_judged(home / "bad", tiny_model, two.script)
+    """Each lie needs a connection of its own, while the honest run continues."""
+    good = make_judged_project(home / "good", tiny_model, two_servers.script)
+    bad = make_judged_project(home / "bad", tiny_model, two_servers.script)
     changes = {"train.checkpoint_every": 1, "train.steps": 400, "train.validate_every": 0}
-    victim = two.start(bad, overrides=changes)
-    two.home.wait_for(victim, "checkpoint.saved")
-    two.home.call(lambda client: client.command(victim.id, Command(action="pause")))
-    two.home.wait_for(victim, "run.paused")
-    run = two.honest.start(good, overrides={"train.steps": 2000, "train.validate_every": 0})
-    two.home.wait_for(run, "group.judged")
+    victim = two_servers.start(bad, overrides=changes)
+    two_servers.home.wait_for(victim, "checkpoint.saved")
+    two_servers.home.call(lambda client: client.command(victim.id, Command(action="pause")))
+    two_servers.home.wait_for(victim, "run.paused")
+    run = two_servers.honest.start(good, overrides={"train.steps": 2000, "train.validate_every": 0})
+    two_servers.home.wait_for(run, "group.judged")
     records = home.parent / "xdg" / "data" / "atelier" / "remote_runs"
     but = [
         Path(victim.path),
@@ -242,70 +243,76 @@ def test_hostile_server_changes_nothing_takes_no_key_and_stops_nobody(
         bad / "runs" / NEW,
         records / f"{run.id}.json",
     ]
-    before, kept = snapshot(two.watched, but), run_json(victim)
-    asked = len(two.script.asked)
+    before, spec = snapshot(two_servers.watched, but), run_json(victim)
+    number_of_calls = len(two_servers.script.asked)
     figures: dict[str, tuple[int, float]] = {}
-    with watched_engine(two):
-        for kind, told, act in storms(two, victim, run, bad):
-            figures[kind] = two.storm(kind, told, act)
+    with watched_engine(two_servers):
+        for kind, told, act in lies_by_message(two_servers, victim, run, bad):
+            figures[kind] = two_servers.send_lies(kind, told, act)
             print(f"{kind}: {figures[kind][0]} lies in {figures[kind][1]:.1f} s", flush=True)
-            two.reconnect()
-            assert snapshot(two.watched, but) == before, kind
-            assert run_json(victim) == kept, kind
-            assert honest_is_alive(two, run), kind
-    worst, peak = max(two.latency), max(two.memory) - two.memory[0]
+            two_servers.reconnect()
+            assert snapshot(two_servers.watched, but) == before, kind
+            assert run_json(victim) == spec, kind
+            assert honest_run_is_active(two_servers, run), kind
+    worst, peak = max(two_servers.latency), max(two_servers.memory) - two_servers.memory[0]
     print(f"home engine: slowest answer {worst:.2f} s, grew by {peak / 2**20:.0f} MiB")
     assert all(count for count, _ in figures.values()), figures
     assert not ESCAPED.exists()
-    assert SECRET.encode() not in two.hostile.received
-    assert not two.evil_provider.asked
-    assert {h.get("authorization") for h in two.script.headers} == {f"Bearer {SECRET}"}
-    assert len(two.script.asked) > asked, "the honest run's judge was not asked meanwhile"
-    assert any(one.code == "home_request.refused" for one in two.notices), "nobody was told"
+    assert SECRET.encode() not in two_servers.hostile.received
+    assert not two_servers.evil_provider.asked
+    assert {h.get("authorization") for h in two_servers.script.headers} == {f"Bearer {SECRET}"}
+    assert len(two_servers.script.asked) > number_of_calls, (
+        "the honest run's judge was not called meanwhile"
+    )
+    assert any(one.code == "home_request.refused" for one in two_servers.notices), (
+        "no notice was raised"
+    )
     assert peak < MOST_MEMORY
-    finish(two, run)
+    stop_and_compare(two_servers, run)
 
 
-def honest_is_alive(two: Two, run: RunSummary) -> bool:
-    view = two.honest.view(NAME)
-    state = two.home.call(lambda client: client.run(run.id)).state
+def honest_run_is_active(two_servers: TwoServers, run: RunSummary) -> bool:
+    view = two_servers.honest.view(NAME)
+    state = two_servers.home.call(lambda client: client.run(run.id)).state
     return view.state == "connected" and state == "running"
 
 
-def finish(two: Two, run: RunSummary) -> None:
-    """The honest run ends as asked, complete and equal to what lies on its server."""
-    two.home.call(lambda client: client.command(run.id, Command(action="stop_after_step")))
-    events = two.home.wait(run)
+def stop_and_compare(two_servers: TwoServers, run: RunSummary) -> None:
+    """Stop the honest run: it must be complete and equal to the copy on its server."""
+    two_servers.home.call(lambda client: client.command(run.id, Command(action="stop_after_step")))
+    events = two_servers.home.wait(run)
     assert events[-1].kind == "run.stopped"  # type: ignore[union-attr]
-    page = two.home.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
-    print(f"honest run: {two.home.call(lambda c: c.run(run.id)).step} steps")
+    page = two_servers.home.call(
+        lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored"))
+    )
+    print(f"honest run: {two_servers.home.call(lambda c: c.run(run.id)).step} steps")
     assert page.total == 0
-    until(lambda: not two.honest.view(NAME).behind)
-    two.honest.same(run)
+    until(lambda: not two_servers.honest.view(NAME).behind)
+    two_servers.honest.same(run)
 
 
 def run_json(run: RunSummary) -> bytes:
     return (Path(run.path) / "run.json").read_bytes()
 
 
-def storms(
-    two: Two, victim: RunSummary, honest: RunSummary, bad: Path
+def lies_by_message(
+    two_servers: TwoServers, victim: RunSummary, honest: RunSummary, bad: Path
 ) -> Iterator[tuple[str, Iterator[Lie], Callable[[], None] | None]]:
-    """(kind of message, lies, action that makes the home machine request it)"""
+    """Yield (kind of message, lies, action that makes the home engine request it)."""
     content = b"print('owned')\n"
     digest = hashlib.sha256(content).hexdigest()
 
     def fetch() -> None:
-        drained(two, lambda client: client.fetch_checkpoint(victim.id, 1))
+        drain_stream(two_servers, lambda client: client.fetch_checkpoint(victim.id, 1))
 
     def start() -> None:
-        two.start(bad)
+        two_servers.start(bad)
 
     def start_another() -> None:
-        two.start(bad, overrides={"model.name": "nobody/nothing"})
+        two_servers.start(bad, overrides={"model.name": "nobody/nothing"})
 
-    true = two.home.call(lambda client: client.run(victim.id)).model_dump_json().encode()
-    info = two.home.call(lambda client: client.info()).model_dump_json().encode()
+    true = two_servers.home.call(lambda client: client.run(victim.id)).model_dump_json().encode()
+    info = two_servers.home.call(lambda client: client.info()).model_dump_json().encode()
     ids = [honest.id, NEW, "../../x", victim.id, ""]
     starts = [Lie(json.dumps(json.loads(true) | {"id": one}).encode(), status=200) for one in ids]
     runs = [
@@ -319,7 +326,7 @@ def storms(
         )
     ]
     manifest = json.dumps({"files": [{"path": "a", "bytes": 1, "sha256": digest}]}).encode()
-    url, true_url = two.evil_provider.url, two.script.url
+    url, true_url = two_servers.evil_provider.url, two_servers.script.url
     yield "errands", false_answers.errands([victim.id, *ids[:2]], url, true_url), None
     yield "lease", false_answers.general(b'{"seconds": 60.0}'), None
     yield "info", false_answers.general(info), None
@@ -346,9 +353,9 @@ MISSING = (
 )
 
 
-def drained(two: Two, call: Callable) -> None:  # type: ignore[type-arg]
+def drain_stream(two_servers: TwoServers, call: Callable) -> None:  # type: ignore[type-arg]
     async def drain(client) -> None:  # type: ignore[no-untyped-def]
         async for _ in call(client):
             pass
 
-    two.home.call(drain)
+    two_servers.home.call(drain)

@@ -1,4 +1,4 @@
-"""Ways around trust, before a real engine: a stranger's settings must never run as one's own."""
+"""Ways around trust, over a real engine: settings of other people must never run as one's own."""
 
 import asyncio
 import os
@@ -19,15 +19,15 @@ from tests.engine_http.conftest import Engine, make_project, until
 MARK = "ran.txt"
 
 
-def finished(engine: Engine, project: Path, steps: int = 2) -> Path:
+def run_to_end(engine: Engine, project: Path, steps: int = 2) -> Path:
     run = engine.train(project, **{"train.steps": steps, "train.checkpoint_every": 1})
     engine.wait(run)
     until(lambda: engine.call(lambda client: client.info()).living_runs == 0)
     return Path(run.path)
 
 
-def of_a_stranger(run: Path, command: str) -> Path:
-    """A copy of a run under another id, whose settings have a command."""
+def foreign_run(run: Path, command: str) -> Path:
+    """Copy a run under another id, with a command in its settings."""
     name = ulid()
     folder = Path(shutil.copytree(run, run.parent / name))
     spec = read_spec(folder)
@@ -39,12 +39,12 @@ def of_a_stranger(run: Path, command: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["train", "sft"])
-def test_a_branch_of_a_strangers_run_does_not_make_its_settings_ours(
+def test_branch_of_foreign_run_does_not_trust_its_settings(
     engine: Engine, workspace: Path, tiny_model: Path, kind: str
 ) -> None:
     project = make_project(workspace / "mine", tiny_model)
-    run = finished(engine, project)
-    of_a_stranger(run, f"touch {workspace / MARK}")
+    run = run_to_end(engine, project)
+    foreign_run(run, f"touch {workspace / MARK}")
     before = sorted((project / "runs").iterdir())
     request = StartRun(project=str(project), origin="gift@1", kind=kind)  # type: ignore[arg-type]
     with pytest.raises(Refused, match="not trusted"):
@@ -53,22 +53,22 @@ def test_a_branch_of_a_strangers_run_does_not_make_its_settings_ours(
     assert not (workspace / MARK).exists()
 
 
-def test_another_folder_at_the_place_of_a_trusted_one_is_not_trusted(
+def test_new_folder_at_trusted_path_is_not_trusted(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
-    """File systems give the number of a removed folder to the next one."""
+    """File systems may reuse the inode number of a deleted folder."""
     project = make_project(workspace / "mine", tiny_model)
     number = project.stat().st_ino
     assert is_trusted(project)
     shutil.rmtree(project)
     spare = []
-    for attempt in range(50):
+    for number_of_try in range(50):
         project.mkdir()
         if project.stat().st_ino == number:
             break
-        spare.append(project.rename(workspace / f"spare-{attempt}"))
+        spare.append(project.rename(workspace / f"spare-{number_of_try}"))
     else:
-        pytest.skip("this file system does not use a number again")
+        pytest.skip("this file system does not reuse inode numbers")
     (project / "project.toml").write_text(f'[agent]\ncommand = "touch {MARK}"\n')
     assert not is_trusted(project)
     assert not engine.call(lambda client: client.project(str(project))).trusted
@@ -76,13 +76,13 @@ def test_another_folder_at_the_place_of_a_trusted_one_is_not_trusted(
         engine.train(project)
 
 
-def test_a_run_with_the_id_of_another_is_shown_and_touches_only_itself(
+def test_run_with_duplicate_id_is_listed_and_deleted_separately(
     own_engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
     engine = own_engine
-    """A copied project has all the ids of the other one."""
+    """A copied project has the same run ids as the original."""
     mine = make_project(workspace / "mine", tiny_model)
-    run = finished(engine, mine)
+    run = run_to_end(engine, mine)
     engine.call(lambda client: client.project(str(mine)))
     theirs = Path(shutil.copytree(mine, workspace / "theirs"))
     first = Path(shutil.copytree(mine, workspace / "another"))
@@ -108,12 +108,12 @@ def test_a_run_with_the_id_of_another_is_shown_and_touches_only_itself(
     assert engine.call(lambda client: client.run(run.name)).path == str(run)
 
 
-def test_the_runs_of_another_project_are_not_reached_by_a_link(
+def test_runs_of_other_project_are_not_reached_through_link(
     own_engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
     engine = own_engine
     mine = make_project(workspace / "mine", tiny_model)
-    run = finished(engine, mine)
+    run = run_to_end(engine, mine)
     theirs = workspace / "theirs"
     theirs.mkdir()
     shutil.copyfile(mine / "project.toml", theirs / "project.toml")
@@ -129,7 +129,7 @@ def test_the_runs_of_another_project_are_not_reached_by_a_link(
     assert (own.path, own.state) == (str(run), "finished")
 
 
-def test_a_loop_of_links_and_names_with_escapes_stop_no_list(
+def test_link_loops_and_escape_characters_do_not_break_listing(
     own_engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
     engine = own_engine
@@ -146,10 +146,8 @@ def test_a_loop_of_links_and_names_with_escapes_stop_no_list(
     assert names >= {"mine", odd.name}
 
 
-def test_the_arena_of_a_stranger_is_not_added_to(
-    engine: Engine, workspace: Path, tiny_model: Path
-) -> None:
-    """Settings of a stranger's arena would say where the text of the next question goes."""
+def test_foreign_arena_is_not_reused(engine: Engine, workspace: Path, tiny_model: Path) -> None:
+    """Settings of a foreign arena would decide where the text of the next question is sent."""
     project = make_project(workspace / "mine", tiny_model)
     gift = asyncio.run(make_arena(project))
     spec = read_spec(gift)

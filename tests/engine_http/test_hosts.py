@@ -1,4 +1,7 @@
-"""A home engine and a server behind real SSH: runs begin there, go on there, and are read here."""
+"""Home engine and remote server over real SSH:
+
+runs start and continue there, and are mirrored here.
+"""
 
 import contextlib
 import os
@@ -32,7 +35,7 @@ from tests.engine_http.conftest import (
     until,
 )
 from tests.engine_http.test_judge import JUDGE, SECRET, UNREWARDED, letters
-from tests.engine_http.test_tracking import agents, stored
+from tests.engine_http.test_tracking import agent_spans, stored_trajectories
 from tests.support.otlp_collector import collecting
 from tests.support.remote_engine import NAME, lay_engine, let_in, link_environments, spec_of
 from tests.support.ssh_server import FarSide
@@ -42,8 +45,8 @@ TABLES = ("events", "trajectories", "groups", "calls", "verdicts", "labels", "ch
 
 
 @dataclass
-class Pair:
-    """Both machines."""
+class ServerPair:
+    """Home engine and remote server."""
 
     home: Engine
     far: FarSide
@@ -54,8 +57,8 @@ class Pair:
         return next(one for one in found.hosts if one.spec.name == name)
 
     def act(self, action: str) -> None:
-        asked = ActOnHost.model_validate({"action": action})
-        self.home.call(lambda client: client.act_on_host(NAME, asked))
+        body = ActOnHost.model_validate({"action": action})
+        self.home.call(lambda client: client.act_on_host(NAME, body))
 
     def until(self, state: str, timeout_s: float = 40) -> HostView:
         until(lambda: self.view().state == state, timeout_s)
@@ -65,18 +68,18 @@ class Pair:
         request = StartRun.model_validate({"project": str(project), "host": NAME, **more})
         return self.home.call(lambda client: client.start_run(request))
 
-    def there(self, run: RunSummary) -> Path:
-        """Its folder on the far side."""
+    def remote_folder(self, run: RunSummary) -> Path:
+        """Return the run's folder on the server."""
         return next((self.base / "workspace").glob(f"*/runs/{run.id}"))
 
-    def same(self, run: RunSummary) -> None:
-        """Every row here is as it is there."""
-        here, there = Path(run.path) / "run.db", self.there(run) / "run.db"
+    def assert_mirrored(self, run: RunSummary) -> None:
+        """Check that every row of the mirror equals the row on the server."""
+        local, remote_folder = Path(run.path) / "run.db", self.remote_folder(run) / "run.db"
         for table in TABLES:
-            assert rows(here, table) == rows(there, table), table
+            assert table_rows(local, table) == table_rows(remote_folder, table), table
 
     def processes(self) -> list[psutil.Process]:
-        """Of the far side."""
+        """Return the processes on the server."""
         return [
             one
             for one in psutil.process_iter()
@@ -84,7 +87,7 @@ class Pair:
         ]
 
 
-def rows(file: Path, table: str) -> list[tuple[object, ...]]:
+def table_rows(file: Path, table: str) -> list[tuple[object, ...]]:
     db = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
     try:
         return sorted(db.execute(f"SELECT * FROM {table}").fetchall(), key=repr)
@@ -99,11 +102,11 @@ def _words(process: psutil.Process) -> list[str]:
         return []
 
 
-def start_home(home: Path, kept: Path, person: Path, far: FarSide) -> Engine:
-    """Start a home engine with the environments in `kept`, for a person who can log in to `far`."""
+def start_home(home: Path, environments: Path, person: Path, far: FarSide) -> Engine:
+    """Start a home engine with installed `environments`, for a user who can log in to `far`."""
     let_in(person, far)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(kept.parents[1]))
+        patch.setenv("XDG_CACHE_HOME", str(environments.parents[1]))
         patch.setenv("HOME", str(person))
         return start_engine(home)
 
@@ -111,13 +114,13 @@ def start_home(home: Path, kept: Path, person: Path, far: FarSide) -> Engine:
 @pytest.fixture(scope="module")
 def pair(
     home: Path, real_cache: None, ssh_server: FarSide, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Pair]:
-    """A home engine that is connected to a server with an engine of ours."""
+) -> Iterator[ServerPair]:
+    """Home engine that is connected to a server with an engine of this checkout."""
     base = ssh_server.home / ".atelier-engine"
     lay_engine(base)
-    kept = link_environments(base)
-    engine = start_home(home, kept, tmp_path_factory.mktemp("person"), ssh_server)
-    both = Pair(engine, ssh_server, base)
+    environments = link_environments(base)
+    engine = start_home(home, environments, tmp_path_factory.mktemp("person"), ssh_server)
+    both = ServerPair(engine, ssh_server, base)
     engine.call(lambda client: client.add_host(AddHost(spec=spec_of(ssh_server))))
     both.act("connect")
     both.until("connected")
@@ -129,8 +132,8 @@ def pair(
 
 
 @pytest.fixture
-def may_stay(pair: Pair) -> Callable[[psutil.Process], bool]:
-    """The engine of the server stays for the next test, and who asks judges on its behalf."""
+def may_stay(pair: ServerPair) -> Callable[[psutil.Process], bool]:
+    """Allow the server's engine, and the judge worker of the home engine, to stay."""
     return lambda process: (
         any(word in " ".join(_words(process)) for word in STAYING)
         or any(str(pair.base) in word for word in _words(process))
@@ -159,21 +162,21 @@ def judged_project(
     return project
 
 
-def test_a_run_over_there_is_read_here(pair: Pair, project: Path) -> None:
+def test_remote_run_is_mirrored(pair: ServerPair, project: Path) -> None:
     run = pair.start(project)
     assert run.host == NAME
     pair.home.wait(run)
     done = pair.home.call(lambda client: client.run(run.id))
     assert (done.state, done.step, done.host) == ("finished", 3, NAME)
     until(lambda: not pair.view().behind)
-    pair.same(run)
+    pair.assert_mirrored(run)
     page = pair.home.call(lambda client: client.trajectories(run.id, TrajectoryQuery()))
     assert page.total == done.trajectories > 0
     assert not (Path(run.path) / "checkpoints").exists()
 
 
-def test_the_tunnel_may_break_at_any_moment(pair: Pair, project: Path) -> None:
-    """The run notices nothing, and every event arrives once and in order."""
+def test_broken_tunnel_loses_no_event(pair: ServerPair, project: Path) -> None:
+    """The run is not affected, and every event arrives once and in order."""
     run = pair.start(project, overrides={"train.steps": 8})
     stop = threading.Event()
 
@@ -196,10 +199,10 @@ def test_the_tunnel_may_break_at_any_moment(pair: Pair, project: Path) -> None:
     assert "worker.restarted" not in kinds
     pair.until("connected")
     until(lambda: not pair.view().behind)
-    pair.same(run)
+    pair.assert_mirrored(run)
 
 
-def test_labels_and_commands_reach_it(pair: Pair, project: Path) -> None:
+def test_labels_and_commands_reach_remote_run(pair: ServerPair, project: Path) -> None:
     run = pair.start(project, overrides={"train.steps": 200})
     pair.home.wait_for(run, "step.finished")
     stop = Command(action="stop_after_step", key="once")
@@ -218,10 +221,12 @@ def test_labels_and_commands_reach_it(pair: Pair, project: Path) -> None:
     pair.home.call(lambda client: client.add_label(run.id, label))
     until(lambda: bool(pair.home.call(lambda client: client.labels(run.id))))
     until(lambda: not pair.view().behind)
-    pair.same(run)
+    pair.assert_mirrored(run)
 
 
-def test_an_away_server_refuses_in_words_and_reads_on(pair: Pair, project: Path) -> None:
+def test_disconnected_server_rejects_commands_but_run_is_readable(
+    pair: ServerPair, project: Path
+) -> None:
     run = pair.start(project, overrides={"train.steps": 1})
     pair.home.wait(run)
     pair.act("disconnect")
@@ -232,7 +237,7 @@ def test_an_away_server_refuses_in_words_and_reads_on(pair: Pair, project: Path)
     pair.until("connected")
 
 
-def test_a_killed_engine_is_started_again_and_the_run_resumed(pair: Pair, project: Path) -> None:
+def test_killed_remote_engine_is_restarted_and_run_resumed(pair: ServerPair, project: Path) -> None:
     run = pair.start(project, overrides={"train.steps": 6, "train.checkpoint_every": 1})
     pair.home.wait_for(run, "checkpoint.saved")
     info = pair.view().info
@@ -245,34 +250,36 @@ def test_a_killed_engine_is_started_again_and_the_run_resumed(pair: Pair, projec
     finished = [e.step for e in events if e.kind == "step.finished"]  # type: ignore[union-attr]
     assert sorted(set(finished)) == [1, 2, 3, 4, 5, 6]
     until(lambda: not pair.view().behind)
-    pair.same(run)
+    pair.assert_mirrored(run)
 
 
-def test_weights_and_whole_runs_change_machines(pair: Pair, project: Path, tmp_path: Path) -> None:
+def test_checkpoints_and_runs_are_moved_between_machines(
+    pair: ServerPair, project: Path, tmp_path: Path
+) -> None:
     run = pair.start(project, overrides={"train.steps": 2})
     pair.home.wait(run)
     folder = Path(run.path)
-    assert last(pair, lambda client: client.fetch_checkpoint(run.id, 2)).kind == "moved"
+    assert last_item(pair, lambda client: client.fetch_checkpoint(run.id, 2)).kind == "moved"
     adapter = "checkpoints/step-000002/adapter/adapter_model.safetensors"
-    assert (folder / adapter).read_bytes() == (pair.there(run) / adapter).read_bytes()
+    assert (folder / adapter).read_bytes() == (pair.remote_folder(run) / adapter).read_bytes()
 
     out = tmp_path / "exported"
-    asked = ExportCheckpoint(format="adapter", out=str(out))
-    report = last(pair, lambda client: client.export(run.id, 2, asked))
+    request = ExportCheckpoint(format="adapter", out=str(out))
+    report = last_item(pair, lambda client: client.export(run.id, 2, request))
     assert report.kind == "report"
     assert report.path == str(out)
     assert (out / "adapter_model.safetensors").exists()
-    assert not (pair.there(run) / "exports").exists()
+    assert not (pair.remote_folder(run) / "exports").exists()
 
-    there = pair.there(run)
-    assert isinstance(last(pair, lambda client: client.bring_home(run.id)), Moved)
-    assert not there.exists()
+    remote_folder = pair.remote_folder(run)
+    assert isinstance(last_item(pair, lambda client: client.bring_home(run.id)), Moved)
+    assert not remote_folder.exists()
     assert pair.home.call(lambda client: client.run(run.id)).host == ""
     longer = Command(action="extend", steps=3, key="longer")
     pair.home.call(lambda client: client.command(run.id, longer))
     assert pair.home.wait(run)[-1].kind == "run.finished"  # type: ignore[union-attr]
 
-    sent = last(pair, lambda client: client.send_run(run.id, SendRun(host=NAME)))
+    sent = last_item(pair, lambda client: client.send_run(run.id, SendRun(host=NAME)))
     assert isinstance(sent, Moved)
     assert pair.home.call(lambda client: client.run(run.id)).host == NAME
     longer = Command(action="extend", steps=4, key="even longer")
@@ -281,10 +288,10 @@ def test_weights_and_whole_runs_change_machines(pair: Pair, project: Path, tmp_p
     events = pair.home.wait(run)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     until(lambda: not pair.view().behind)
-    pair.same(run)
+    pair.assert_mirrored(run)
 
 
-def test_everything_over_there_listens_on_loopback(pair: Pair) -> None:
+def test_remote_processes_listen_on_loopback_only(pair: ServerPair) -> None:
     listening = [
         connection.laddr.ip
         for process in pair.processes()
@@ -295,10 +302,10 @@ def test_everything_over_there_listens_on_loopback(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("lend", [False, True], ids=["at home", "lent"])
-def test_a_judges_key_is_never_written_down_over_there(
-    pair: Pair, judged_project: Path, script: Script, lend: bool
+def test_judge_key_is_never_written_on_the_server(
+    pair: ServerPair, judged_project: Path, script: Script, lend: bool
 ) -> None:
-    """Kept at home it is not even sent; lent it is in memory, and nowhere else."""
+    """A key kept at home is not even sent; a lent key stays in the engine's memory."""
     pair.home.call(lambda client: client.lend_keys({"openai": SECRET}))
     run = pair.start(judged_project, lend_keys=lend, overrides={"train.steps": 2})
     pair.home.wait_for(run, "group.judged")
@@ -310,22 +317,26 @@ def test_a_judges_key_is_never_written_down_over_there(
     for file in pair.far.home.rglob("*"):
         if file.is_file() and not file.is_symlink():
             assert SECRET.encode() not in file.read_bytes(), file
-    speakers = [one for one in pair.processes() if "engine.judge.providers.worker" in _words(one)]
-    assert not speakers
+    judge_workers = [
+        one for one in pair.processes() if "engine.judge.providers.worker" in _words(one)
+    ]
+    assert not judge_workers
     until(lambda: not pair.view().behind)
-    pair.same(run)
+    pair.assert_mirrored(run)
 
 
-def test_judging_waits_for_home(pair: Pair, judged_project: Path, script: Script) -> None:
-    """Nobody else has the key; nothing is lost, and nothing unscored."""
+def test_judging_waits_for_home_connection(
+    pair: ServerPair, judged_project: Path, script: Script
+) -> None:
+    """Only the home engine has the key; nothing is lost or unscored."""
     pair.home.call(lambda client: client.lend_keys({"openai": SECRET}))
     run = pair.start(judged_project, overrides={"train.steps": 3})
     pair.home.wait_for(run, "step.finished")
     pair.act("disconnect")
     time.sleep(1)
-    asked = len(script.asked)
+    number_of_calls = len(script.asked)
     time.sleep(2)
-    assert len(script.asked) == asked
+    assert len(script.asked) == number_of_calls
     pair.act("connect")
     events = pair.home.wait(run)
     assert events[-1].kind == "run.finished"  # type: ignore[union-attr]
@@ -333,17 +344,17 @@ def test_judging_waits_for_home(pair: Pair, judged_project: Path, script: Script
     assert page.total == 0
 
 
-def test_one_home_at_a_time(
-    pair: Pair, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+def test_server_serves_one_home_at_a_time(
+    pair: ServerPair, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A second one is told whose it is, and may take it over."""
+    """A second home gets an error, and may take over the server."""
     person = tmp_path / "person"
     let_in(person, pair.far)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(person))
         patch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
         second = start_engine(tmp_path / "elsewhere")
-    other = Pair(second, pair.far, pair.base)
+    other = ServerPair(second, pair.far, pair.base)
     try:
         second.call(lambda client: client.add_host(AddHost(spec=spec_of(pair.far))))
         other.act("connect")
@@ -361,17 +372,17 @@ def test_one_home_at_a_time(
     pair.until("connected")
 
 
-def last(pair: Pair, call: Callable) -> object:  # type: ignore[type-arg]
+def last_item(pair: ServerPair, call: Callable) -> object:  # type: ignore[type-arg]
     async def drain(client) -> object:  # type: ignore[no-untyped-def]
         return [one async for one in call(client)][-1]
 
     return pair.home.call(drain)
 
 
-def test_a_run_over_there_is_told_from_home(
-    pair: Pair, workspace: Path, tiny_model: Path, real_cache: None
+def test_remote_run_is_tracked_from_home(
+    pair: ServerPair, workspace: Path, tiny_model: Path, real_cache: None
 ) -> None:
-    """The client and its keys are here; the server has neither."""
+    """Tracker client and keys are only on the home machine."""
     python = python_of("otel")
     with collecting() as collector:
         toml = f'[track.otel]\non = true\nendpoint = "{collector.url}"'
@@ -381,14 +392,14 @@ def test_a_run_over_there_is_told_from_home(
         events = pair.home.wait(run)
         assert events[-1].kind == "run.finished"  # type: ignore[union-attr]
         assert not [e for e in events if isinstance(e, LogWritten) and e.source == "track"]
-        until(lambda: told_of(pair, run) == "in_step")
-        spans = agents(collector.spans(python))
+        until(lambda: tracker_state(pair, run) == "in_step")
+        spans = agent_spans(collector.spans(python))
         assert {span["attributes"]["gen_ai.conversation.id"] for span in spans} == {
-            f"{run.id}/{one.id}" for one in stored(run)
+            f"{run.id}/{one.id}" for one in stored_trajectories(run)
         }
         assert {headers["x-key"] for headers in collector.headers} == {SECRET}
 
 
-def told_of(pair: Pair, run: RunSummary) -> str:
-    found = pair.home.call(lambda client: client.trackers(run.id))
-    return "" if found.sending or not found.trackers else found.trackers[0].state
+def tracker_state(pair: ServerPair, run: RunSummary) -> str:
+    listing = pair.home.call(lambda client: client.trackers(run.id))
+    return "" if listing.sending or not listing.trackers else listing.trackers[0].state

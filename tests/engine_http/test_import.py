@@ -1,4 +1,4 @@
-"""Attempts from elsewhere over a real engine: imported, labelled, judged, undone."""
+"""Imported trajectories over a real engine: import, labels, judge, undo."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from engine.storage.run_db.reader import RunReader
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine, make_project
 from tests.engine_http.test_judge import JUDGE, letters
-from tests.engine_http.test_labels import rows
+from tests.engine_http.test_labels import table_rows
 
 WRITER = Path(__file__).parents[1] / "engine" / "integrations" / "importers" / "art_writer.py"
 pytestmark = pytest.mark.usefixtures("real_cache")
@@ -32,88 +32,94 @@ def script() -> Iterator[Script]:
 
 
 @pytest.fixture
-def talk(tmp_path: Path) -> Path:
-    """Three answers to one question, of which one has no reward."""
+def trajectories_file(tmp_path: Path) -> Path:
+    """Three trajectories of one scenario, one of them without a reward."""
     entries: list[dict[str, Any]] = []
-    for said, reward in (("abcd", 0.5), ("1234", 0.5), ("ab12", None)):
-        messages = [{"role": "user", "content": "Say"}, {"role": "assistant", "content": said}]
+    for reply, reward in (("abcd", 0.5), ("1234", 0.5), ("ab12", None)):
+        messages = [{"role": "user", "content": "Say"}, {"role": "assistant", "content": reply}]
         entries.append({"messages": messages, "reward": reward})
     file = tmp_path / "talk.jsonl"
     file.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return file
 
 
-def engine_says(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_engine(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "engine", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 def bring(engine: Engine, project: Path, source: Path) -> RunSummary:
-    asked = ImportRun(source=str(source))
-    return engine.call(lambda client: client.import_run(str(project), asked))
+    body = ImportRun(source=str(source))
+    return engine.call(lambda client: client.import_run(str(project), body))
 
 
-def test_an_imported_run_is_labelled_and_undone(engine: Engine, project: Path, talk: Path) -> None:
-    run = bring(engine, project, talk)
+def test_imported_run_is_labelled_and_label_undone(
+    engine: Engine, project: Path, trajectories_file: Path
+) -> None:
+    run = bring(engine, project, trajectories_file)
     assert (run.kind, run.name, run.state, run.unscored) == ("imported", "talk", "finished", 1)
     assert [one.id for one in engine.call(lambda client: client.runs(str(project)))] == [run.id]
-    before = rows(run, "trajectories", "groups")
-    found = engine.call(lambda client: client.siblings(run.id, "train", 1, 0))
-    assert found.group.advantages == [0.0, 0.0, None]
-    best = Word(kind="best", trajectory_id=found.trajectories[2].id)
-    given = Label(id="l1", step=1, group=0, words=(best,))
-    preview = engine.call(lambda client: client.preview_label(run.id, given))
+    before = table_rows(run, "trajectories", "groups")
+    siblings = engine.call(lambda client: client.siblings(run.id, "train", 1, 0))
+    assert siblings.group.advantages == [0.0, 0.0, None]
+    best = Word(kind="best", trajectory_id=siblings.trajectories[2].id)
+    label = Label(id="l1", step=1, group=0, words=(best,))
+    preview = engine.call(lambda client: client.preview_label(run.id, label))
     assert preview.enters == "no step"
-    done = engine.call(lambda client: client.add_label(run.id, given))
+    done = engine.call(lambda client: client.add_label(run.id, label))
     assert done.group.advantages == [one.new_advantage for one in preview.outcomes]
     assert done.group.advantages[2] == max(a for a in done.group.advantages if a is not None) > 0
     assert engine.call(lambda client: client.run(run.id)).unscored == 0
     engine.call(lambda client: client.undo_label(run.id))
-    assert rows(run, "trajectories", "groups") == before
+    assert table_rows(run, "trajectories", "groups") == before
     with pytest.raises(Refused, match="no weights"):
         engine.call(lambda client: client.command(run.id, Command(action="extend", steps=9)))
 
 
-def test_an_imported_run_is_judged(
-    engine: Engine, workspace: Path, tiny_model: Path, talk: Path, script: Script
+def test_imported_run_is_judged(
+    engine: Engine, workspace: Path, tiny_model: Path, trajectories_file: Path, script: Script
 ) -> None:
     toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
     project = make_project(workspace / "lab", tiny_model, toml=toml)
-    run = bring(engine, project, talk)
+    run = bring(engine, project, trajectories_file)
     engine.call(lambda client: client.lend_keys({"openai": "sk-x"}))
-    asked = TryJudge(source="More letters are better.")
+    body = TryJudge(source="More letters are better.")
 
     async def judge(client: Any) -> list[Any]:
-        return [tried async for tried in client.try_judge(run.id, asked)]
+        return [result async for result in client.try_judge(run.id, body)]
 
-    (tried,) = engine.call(judge)
+    (trial,) = engine.call(judge)
     verdicts = engine.call(lambda client: client.siblings(run.id, "train", 1, 0)).verdicts
     scores = {verdict.trajectory_id: verdict.score for verdict in verdicts}
-    assert [scores[name] for name in sorted(scores)] == [1.0, 0.0, 0.5], tried
+    assert [scores[name] for name in sorted(scores)] == [1.0, 0.0, 0.5], trial
 
 
-def test_a_judge_scores_what_came_without_a_reward(
-    project: Path, talk: Path, tmp_path: Path, script: Script
+def test_judge_command_scores_imported_unrewarded_trajectories(
+    project: Path, trajectories_file: Path, tmp_path: Path, script: Script
 ) -> None:
     (tmp_path / "rubric.md").write_text("More letters are better.")
-    done = engine_says("import", str(project), str(talk), "--json")
+    done = run_engine("import", str(project), str(trajectories_file), "--json")
     run = RunSummary.model_validate_json(done.stdout)
     command = ["judge", run.path, "--rubric", str(tmp_path / "rubric.md"), "--passes", "1"]
     command += ["--judge", "openai/scripted", "--base-url", script.url]
-    for _ in range(2):  # the second time from the ledger, and nothing moves
-        done = engine_says(*command)
+    for _ in range(2):  # the second time from the ledger, without changes
+        done = run_engine(*command)
         assert done.returncode == 0, done.stderr
         reader = RunReader(Path(run.path) / "run.db")
-        found, group = reader.stored("train", 1, 0), reader.group("train", 1, 0)
+        trajectories, group = reader.stored("train", 1, 0), reader.group("train", 1, 0)
         reader.close()
-        assert [one.reward for one in found] == [0.5, 0.5, 0.5]
-        assert [one.parts for one in found] == [{"reward": 0.5}, {"reward": 0.5}, {"ruler": 0.5}]
+        assert [one.reward for one in trajectories] == [0.5, 0.5, 0.5]
+        assert [one.parts for one in trajectories] == [
+            {"reward": 0.5},
+            {"reward": 0.5},
+            {"ruler": 0.5},
+        ]
         assert group is not None
-        assert group.advantages == [one.advantage for one in found] == [0.0, 0.0, 0.0]
+        assert group.advantages == [one.advantage for one in trajectories] == [0.0, 0.0, 0.0]
     assert len(script.asked) == 1
 
 
-def test_an_art_folder_comes_in_whole(engine: Engine, project: Path, tmp_path: Path) -> None:
+def test_art_folder_is_imported_completely(engine: Engine, project: Path, tmp_path: Path) -> None:
     home = tmp_path / ".art" / "shop" / "models" / "agent-001"
     subprocess.run([str(environment()), str(WRITER), str(home)], check=True)
     run = bring(engine, project, tmp_path / ".art")
@@ -123,22 +129,22 @@ def test_an_art_folder_comes_in_whole(engine: Engine, project: Path, tmp_path: P
     assert [one.id for one in page.items] == ["t00000-000-000"]
 
 
-def test_a_wrong_line_is_refused_and_leaves_nothing(
-    engine: Engine, project: Path, talk: Path
+def test_invalid_line_rejects_import_without_leftovers(
+    engine: Engine, project: Path, trajectories_file: Path
 ) -> None:
-    with talk.open("a") as file:
+    with trajectories_file.open("a") as file:
         file.write('{"nothing": 1}\n')
-    with pytest.raises(Refused) as caught:
-        bring(engine, project, talk)
-    assert caught.value.problem.where == f"{talk}:4"
-    done = engine_says("import", str(project), str(talk))
-    assert (done.returncode, f"{talk}:4" in done.stderr) == (2, True)
+    with pytest.raises(Refused) as raised:
+        bring(engine, project, trajectories_file)
+    assert raised.value.problem.where == f"{trajectories_file}:4"
+    done = run_engine("import", str(project), str(trajectories_file))
+    assert (done.returncode, f"{trajectories_file}:4" in done.stderr) == (2, True)
     assert not (project / "runs").exists()
     assert engine.call(lambda client: client.runs(str(project))) == []
 
 
-def test_the_terminal_imports_too(project: Path, talk: Path) -> None:
-    done = engine_says("import", str(project), str(talk), "--json")
+def test_import_command(project: Path, trajectories_file: Path) -> None:
+    done = run_engine("import", str(project), str(trajectories_file), "--json")
     assert done.returncode == 0, done.stderr
     run = RunSummary.model_validate_json(done.stdout)
     assert (run.kind, run.trajectories, run.unscored) == ("imported", 3, 1)

@@ -1,4 +1,4 @@
-"""A run whose only reward is the judge's, over a real engine and a scripted provider."""
+"""Run with only a judge reward, over a real engine and a scripted provider."""
 
 import contextlib
 import json
@@ -35,9 +35,9 @@ price_completion = 10
 
 
 def letters(place: int, text: str) -> float:
-    """The share of letters in what the attempt says at last."""
-    said = text.rsplit("\n", 1)[-1]
-    return sum(c.isalpha() for c in said) / max(len(said), 1)
+    """Share of letters in the last line of a trajectory."""
+    reply = text.rsplit("\n", 1)[-1]
+    return sum(c.isalpha() for c in reply) / max(len(reply), 1)
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def judged_project(workspace: Path, tiny_model: Path, script: Script) -> Path:
     return project
 
 
-def test_the_judge_alone_makes_rewards(
+def test_judge_is_the_only_reward_and_key_is_not_stored(
     engine: Engine, judged_project: Path, script: Script
 ) -> None:
     script.moods = ["500", "one missing", "prose"]
     engine.call(lambda client: client.lend_keys({"openai": SECRET}))
     run = engine.train(judged_project)
     engine.wait_for(run, "group.judged")
-    assert_no_child_was_told(engine, SECRET)
+    assert_secret_not_in_children(engine, SECRET)
     events = engine.wait(run)
     assert isinstance(events[-1], RunFinished), events[-1]
     groups = [e for e in events if isinstance(e, GroupJudged) and e.split == "train"]
@@ -82,14 +82,16 @@ def test_the_judge_alone_makes_rewards(
             assert SECRET.encode() not in file.read_bytes(), file
 
 
-def test_a_kill_pays_nothing_twice(workspace: Path, judged_project: Path, script: Script) -> None:
+def test_kill_causes_no_double_payment(
+    workspace: Path, judged_project: Path, script: Script
+) -> None:
     engine = start_engine(workspace)
     run = engine.train(judged_project)
     while len(script.asked) < 5:
         time.sleep(0.02)
     engine.kill()
     db = apsw.Connection(str(Path(run.path) / "run.db"))
-    on_their_way = {row[0] for row in db.execute("SELECT key FROM calls WHERE body IS NULL")}
+    open_calls = {row[0] for row in db.execute("SELECT key FROM calls WHERE body IS NULL")}
     db.close()
     engine = start_engine(workspace)
     try:
@@ -98,25 +100,24 @@ def test_a_kill_pays_nothing_twice(workspace: Path, judged_project: Path, script
         assert isinstance(engine.wait(run)[-1], RunFinished)
     finally:
         stop_engine(engine)
-    # the provider knows a question by its key, and so do we
+    # the provider identifies a question by its key
     assert set(script.billed) == {h["idempotency-key"] for h in script.headers}
     twice = {key for key, count in script.billed.items() if count > 1}
-    assert twice <= on_their_way  # their answers were lost with the engine; the key is the same
+    # their responses were lost with the engine; the retry used the same key
+    assert twice <= open_calls
 
 
-def test_a_project_without_rubric_or_price_does_not_start(
-    engine: Engine, judged_project: Path
-) -> None:
+def test_run_without_rubric_is_rejected(engine: Engine, judged_project: Path) -> None:
     (judged_project / "rubric.md").unlink()
     with pytest.raises(Exception, match="rubric cannot be read"):
         engine.train(judged_project)
 
 
-def test_files_are_judged_from_the_terminal(tmp_path: Path, script: Script) -> None:
+def test_judge_command_scores_trajectory_file(tmp_path: Path, script: Script) -> None:
     question = {"role": "user", "content": "Say letters"}
     lines = [
-        json.dumps({"messages": [question, {"role": "assistant", "content": said}]})
-        for said in ("abcd", "1234", "ab12")
+        json.dumps({"messages": [question, {"role": "assistant", "content": reply}]})
+        for reply in ("abcd", "1234", "ab12")
     ]
     (tmp_path / "attempts.jsonl").write_text("\n".join(lines) + "\n")
     (tmp_path / "rubric.md").write_text("More letters are better.")
@@ -131,18 +132,18 @@ def test_files_are_judged_from_the_terminal(tmp_path: Path, script: Script) -> N
     assert len(script.asked) == 1
 
 
-def assert_no_child_was_told(engine: Engine, secret: str) -> None:
-    """In no argument and no environment of any process that the engine has started."""
-    seen = 0
-    for child in engine.children(""):
+def assert_secret_not_in_children(engine: Engine, secret: str) -> None:
+    """Check arguments and environment of every process that the engine has started."""
+    checked = 0
+    for child in engine.child_processes(""):
         with contextlib.suppress(psutil.Error):
             assert secret not in " ".join(child.cmdline())
             assert secret not in " ".join(child.environ().values())
-            seen += 1
-    assert seen >= 3  # policy, agent, judge
+            checked += 1
+    assert checked >= 3  # policy, agent, judge
 
 
-def test_the_local_judge_takes_over_between_the_looks_of_the_named_one(
+def test_local_judge_scores_between_passes_of_remote_judge(
     engine: Engine, judged_project: Path, script: Script
 ) -> None:
     settings = {"train.steps": 8, "train.groups": 4, "train.validate_every": 0}
@@ -153,8 +154,8 @@ def test_the_local_judge_takes_over_between_the_looks_of_the_named_one(
     assert isinstance(events[-1], RunFinished), events[-1]
     judges = {}
     for step in range(1, 9):
-        found = engine.call(lambda client, s=step: client.siblings(run.id, "train", s, 0))
-        judges[step] = {verdict.judge for verdict in found.verdicts}
+        siblings = engine.call(lambda client, s=step: client.siblings(run.id, "train", s, 0))
+        judges[step] = {verdict.judge for verdict in siblings.verdicts}
     assert judges[1] == judges[5] == {"openai/scripted"}
     assert judges[4] == judges[8] == {"local"}
     steps = [e.metrics for e in events if isinstance(e, StepFinished)]
@@ -163,7 +164,7 @@ def test_the_local_judge_takes_over_between_the_looks_of_the_named_one(
     assert {row.judge for row in rows} == {"local", "openai/scripted"}
 
 
-def test_a_local_judge_without_anything_to_learn_from_scores_nothing(
+def test_unfitted_local_judge_leaves_rollouts_unscored(
     engine: Engine, judged_project: Path, script: Script
 ) -> None:
     toml = (judged_project / "project.toml").read_text()

@@ -1,4 +1,4 @@
-"""Test judge before a training: one real question to each judge, never a stored answer."""
+"""Test judge before training: one real question to each judge, never a cached response."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("real_cache")
 
 @pytest.fixture
 def engine(own_engine: Engine) -> Engine:
-    """The arena keeps its model for the next question; it ends with its engine."""
+    """Engine of a single test, because the arena keeps its model loaded."""
     return own_engine
 
 
@@ -43,42 +43,42 @@ def check(engine: Engine, project: Path) -> JudgeCheck:
     return engine.call(lambda client: client.check_judges(str(project)))
 
 
-def test_each_test_is_a_question_of_its_own(engine: Engine, project: Path, script: Script) -> None:
+def test_each_check_sends_one_question(engine: Engine, project: Path, script: Script) -> None:
     for number in (1, 2):
-        found = check(engine, project)
+        checked = check(engine, project)
         assert len(script.asked) == number
-    assert [one.id for one in found.attempts] == [MADE_UP, UNHELPFUL]
-    assert all(one.made_up and one.text for one in found.attempts)
-    (answer,) = found.answers
+    assert [one.id for one in checked.attempts] == [MADE_UP, UNHELPFUL]
+    assert all(one.made_up and one.text for one in checked.attempts)
+    (answer,) = checked.answers
     assert answer.judge == "openai/scripted"
     assert answer.problem is None
     assert [one.trajectory_id for one in answer.verdicts] == [MADE_UP, UNHELPFUL]
     assert all(one.score is not None for one in answer.verdicts)
     assert answer.usage.cost_usd == pytest.approx((100 + 50) * 10 / 1e6)
     key = answer.verdicts[0].calls[0]
-    call = engine.call(lambda client: client.call(found.run_id, key))
+    call = engine.call(lambda client: client.call(checked.run_id, key))
     assert "More letters are better." in str(call.messages)
 
 
-def test_the_agents_own_attempt_is_shown_where_there_is_one(engine: Engine, project: Path) -> None:
-    asked = AskArena(project=str(project), models=["base"], scenario="s2", seed=3)
+def test_check_uses_latest_rollout_of_the_agent(engine: Engine, project: Path) -> None:
+    body = AskArena(project=str(project), models=["base"], scenario="s2", seed=3)
 
-    async def attempt(client: EngineClient) -> list[ArenaTicked]:
-        return [told async for told in client.ask_arena(asked)]
+    async def run_agent(client: EngineClient) -> list[ArenaTicked]:
+        return [tick async for tick in client.ask_arena(body)]
 
-    (made,) = [one.trajectory for one in engine.call(attempt) if one.trajectory]
-    assert made.turns == 1
-    found = check(engine, project)
-    assert found.title == made.title
-    assert [one.id for one in found.attempts] == [made.id, UNHELPFUL]
-    assert not found.attempts[0].made_up
-    assert found.attempts[0].text == made.messages[-1].content.strip()
+    (trajectory,) = [one.trajectory for one in engine.call(run_agent) if one.trajectory]
+    assert trajectory.turns == 1
+    checked = check(engine, project)
+    assert checked.title == trajectory.title
+    assert [one.id for one in checked.attempts] == [trajectory.id, UNHELPFUL]
+    assert not checked.attempts[0].made_up
+    assert checked.attempts[0].text == trajectory.messages[-1].content.strip()
 
 
 @pytest.mark.parametrize(
     ("moods", "code"), [(["out of range"] * 2, "judge.no_score"), (["overflow"], "judge.context")]
 )
-def test_a_judge_that_cannot_be_used_says_why(
+def test_unusable_judge_reports_problem(
     engine: Engine, project: Path, script: Script, moods: list[str], code: str
 ) -> None:
     script.moods = list(moods)
@@ -89,7 +89,7 @@ def test_a_judge_that_cannot_be_used_says_why(
     assert all(one.score is None for one in answer.verdicts)
 
 
-def test_what_is_missing_is_said_before_anything_is_asked(
+def test_missing_rubric_or_scenarios_are_reported_before_any_call(
     engine: Engine, project: Path, script: Script
 ) -> None:
     (project / "rubric.md").unlink()

@@ -1,4 +1,4 @@
-"""Labels over a real engine: what is previewed is what happens, and what happens can be undone."""
+"""Labels over a real engine: the preview equals the effect, and labels can be undone."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ from engine.trust.projects import trust_project
 from tests.engine_http.conftest import (
     ROOT,
     Engine,
-    forget_after,
+    delete_checkpoints_after,
     make_project,
     start_engine,
     stop_engine,
@@ -50,8 +50,8 @@ def score(trajectory: str, value: float) -> Word:
     return Word(kind="score", trajectory_id=trajectory, value=value)
 
 
-def rows(run: RunSummary, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Everything that these tables hold, as it lies in the file."""
+def table_rows(run: RunSummary, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Return all rows of these tables from the database file."""
     with sqlite3.connect(f"file:{run.path}/run.db?mode=ro", uri=True) as db:
         return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
 
@@ -66,10 +66,10 @@ def answer(engine: Engine, run: RunSummary, given: Label) -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(
+def finished_run(
     shared_engine: Engine, home: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[RunSummary, Path]:
-    """A run of one step, and a copy of its project as it was before anybody's label."""
+    """Run of one step, and a copy of its project before any label."""
     project = make_project(home / "finished", tiny_model)
     run = shared_engine.train(project, **{"train.steps": 1})
     shared_engine.wait(run)
@@ -77,14 +77,14 @@ def finished(
     return run, shutil.copytree(project, tmp_path_factory.mktemp("kept") / "finished")
 
 
-def test_a_label_changes_the_advantages_exactly_as_previewed_and_undo_brings_bytes_back(
-    own_engine: Engine, finished: tuple[RunSummary, Path]
+def test_label_changes_advantages_as_previewed_and_undo_restores_rows(
+    own_engine: Engine, finished_run: tuple[RunSummary, Path]
 ) -> None:
     engine = own_engine
-    project = shutil.copytree(finished[1], engine.workspace / "preview")
+    project = shutil.copytree(finished_run[1], engine.workspace / "preview")
     trust_project(project)
     (run,) = engine.call(lambda client: client.runs(str(project)))
-    before = rows(run, "trajectories", "groups")
+    before = table_rows(run, "trajectories", "groups")
     siblings = engine.call(lambda client: client.siblings(run.id, "train", 1, 0))
     ids = [one.id for one in siblings.trajectories]
     words = [
@@ -94,15 +94,15 @@ def test_a_label_changes_the_advantages_exactly_as_previewed_and_undo_brings_byt
         [Word(kind="order", order=((ids[1],), (ids[0], ids[2])))],
     ]
     states = []
-    for number, said in enumerate(words):
-        given = label((1, 0), *said, id=f"l{number}", why="because")
+    for number, words_of_label in enumerate(words):
+        given = label((1, 0), *words_of_label, id=f"l{number}", why="because")
         preview = engine.call(lambda client, given=given: client.preview_label(run.id, given))
         done = engine.call(lambda client, given=given: client.add_label(run.id, given))
         assert done.group.advantages == [one.new_advantage for one in preview.outcomes]
         assert done.group.rewards == [one.new_reward for one in preview.outcomes]
         assert preview.enters == "no step"
         assert (done.label.who, done.label.why) != ("", "")
-        states.append(rows(run, "trajectories", "groups"))
+        states.append(table_rows(run, "trajectories", "groups"))
     assert len({json.dumps(state, default=repr) for state in states}) == 4
     again = engine.call(lambda client: client.add_label(run.id, label((1, 0), *words[0], id="l0")))
     assert again.label.id == "l0"  # the same label is stored once
@@ -113,12 +113,12 @@ def test_a_label_changes_the_advantages_exactly_as_previewed_and_undo_brings_byt
         restarted.call(lambda client: client.project(str(project)))
         for state in [*states[2::-1], before]:
             restarted.call(lambda client: client.undo_label(run.id))
-            assert rows(run, "trajectories", "groups") == state
+            assert table_rows(run, "trajectories", "groups") == state
         with pytest.raises(Refused, match="nothing to undo"):
             restarted.call(lambda client: client.undo_label(run.id))
         for state in states:
             restarted.call(lambda client: client.redo_label(run.id))
-            assert rows(run, "trajectories", "groups") == state
+            assert table_rows(run, "trajectories", "groups") == state
         with pytest.raises(Refused, match="nothing to redo"):
             restarted.call(lambda client: client.redo_label(run.id))
         query = TrajectoryQuery(labelled=True)
@@ -127,10 +127,10 @@ def test_a_label_changes_the_advantages_exactly_as_previewed_and_undo_brings_byt
         stop_engine(restarted)
 
 
-def test_what_makes_no_sense_is_refused_in_words(
-    engine: Engine, finished: tuple[RunSummary, Path]
+def test_invalid_label_is_rejected_with_reason(
+    engine: Engine, finished_run: tuple[RunSummary, Path]
 ) -> None:
-    run, _ = finished
+    run, _ = finished_run
     first = "t00001-000-000"
     wrong = [
         (label((1, 0), score("t00001-001-000", 1)), "not a trajectory of this group"),
@@ -144,12 +144,12 @@ def test_what_makes_no_sense_is_refused_in_words(
             answer(engine, run, given)
 
 
-def test_a_label_for_another_run_or_for_none_is_refused(
-    engine: Engine, finished: tuple[RunSummary, Path]
+def test_label_for_another_run_or_without_run_is_rejected(
+    engine: Engine, finished_run: tuple[RunSummary, Path]
 ) -> None:
-    """Ids of trajectories are the same in every run: only the run's own id tells them apart."""
-    run, _ = finished
-    before = rows(run, "labels", "trajectories", "groups")
+    """Trajectory ids are the same in every run: only the run's id distinguishes them."""
+    run, _ = finished_run
+    before = table_rows(run, "labels", "trajectories", "groups")
     given = label((1, 0), score("t00001-000-000", 1))
     for named in ("", "01JD5MAMBERKESTREL00000000"):
         body = given.model_copy(update={"run_id": named}).model_dump(mode="json")
@@ -161,25 +161,25 @@ def test_a_label_for_another_run_or_for_none_is_refused(
             )
             assert refused.status_code == 409
             assert refused.json()["code"] == "label.other_run"
-    assert rows(run, "labels", "trajectories", "groups") == before
+    assert table_rows(run, "labels", "trajectories", "groups") == before
 
 
-def grade(engine: Engine, run: RunSummary, step: int) -> None:
-    """What a person would say who likes letters: from what the attempts say, and nothing else."""
+def score_by_letters(engine: Engine, run: RunSummary, step: int) -> None:
+    """Label all groups of a step by the share of letters in the replies."""
     groups = engine.call(lambda client: client.groups(run.id, TrajectoryQuery(step=step)))
     for group in groups.items:
-        found = engine.call(
+        trajectories = engine.call(
             lambda client, n=group.group: client.siblings(run.id, "train", step, n)
         ).trajectories
-        said = {one.id: one.messages[-1].content for one in found}
-        words = (score(n, sum(c.isalpha() for c in t) / max(len(t), 1)) for n, t in said.items())
+        replies = {one.id: one.messages[-1].content for one in trajectories}
+        words = (score(n, sum(c.isalpha() for c in t) / max(len(t), 1)) for n, t in replies.items())
         answer(engine, run, label((step, group.group), *words))
 
 
-def test_a_run_that_only_a_person_scores_learns(
+def test_run_trains_on_labels_without_judge_or_rules(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
-    """Neither judge nor rules: unscored until the review, then it trains on the labels."""
+    """Trajectories are unscored until the review, then the step trains on the labels."""
     project = make_project(workspace / "mute", tiny_model, agent=MUTE)
     settings = {"train.steps": 3, "train.review_every": 1, "train.validate_every": 0}
     run = engine.train(project, **settings)
@@ -190,7 +190,7 @@ def test_a_run_that_only_a_person_scores_learns(
             if summary.state == "reviewing" and summary.step == step - 1:
                 break
             time.sleep(0.1)
-        grade(engine, run, step)
+        score_by_letters(engine, run, step)
         engine.call(lambda client: client.command(run.id, Command(action="reviewed")))
     events = engine.wait(run)
     steps = [e for e in events if isinstance(e, StepFinished)]
@@ -202,7 +202,7 @@ def test_a_run_that_only_a_person_scores_learns(
     assert steps[0].metrics["groups/labelled"] == 2
 
 
-def test_a_review_ends_by_itself(engine: Engine, project: Path) -> None:
+def test_review_ends_after_timeout(engine: Engine, project: Path) -> None:
     run = engine.train(
         project, **{"train.steps": 2, "train.review_every": 2, "train.review_timeout_s": 0.2}
     )
@@ -211,7 +211,7 @@ def test_a_review_ends_by_itself(engine: Engine, project: Path) -> None:
     assert isinstance(events[-1], RunFinished)
 
 
-def test_a_corrected_group_is_trained_on_again_and_replays_to_the_byte(
+def test_relabelled_group_is_trained_again_and_resume_is_identical(
     engine: Engine, project: Path
 ) -> None:
     settings = {"train.review_every": 3, "train.review_timeout_s": 60}
@@ -229,28 +229,28 @@ def test_a_corrected_group_is_trained_on_again_and_replays_to_the_byte(
     assert [batch.again for batch in batches] == [[], [], [(1, 0)]]
     steps = [e.metrics for e in events if isinstance(e, StepFinished)]
     assert [metrics["groups/again"] for metrics in steps] == [0, 0, 1]
-    whole = adapter(run, 3)
-    forget_after(run, 2)
+    whole = adapter_bytes(run, 3)
+    delete_checkpoints_after(run, 2)
     late = label((3, 0), Word(kind="veto", trajectory_id="t00003-000-000"))
-    answer(engine, run, late)  # after its update: a step done again must not see it
+    answer(engine, run, late)  # added after the step's update: a repeated step must not see it
     engine.call(lambda client: client.command(run.id, Command(action="resume")))
     engine.wait(run)
-    assert adapter(run, 3) == whole
+    assert adapter_bytes(run, 3) == whole
     assert cli("label", "undo", run.path).returncode == 0
-    done = cli("label", "undo", run.path)  # the file follows
+    done = cli("label", "undo", run.path)  # gold.jsonl follows
     assert "undone" in done.stdout, done.stderr
     assert not (project / "gold.jsonl").exists()
 
 
-def adapter(run: RunSummary, step: int) -> bytes:
+def adapter_bytes(run: RunSummary, step: int) -> bytes:
     folder = Path(run.path) / "checkpoints" / f"step-{step:06d}" / "adapter"
     return (folder / "adapter_model.safetensors").read_bytes()
 
 
-def test_labels_go_out_and_in_by_the_terminal(
-    engine: Engine, finished: tuple[RunSummary, Path], tmp_path: Path
+def test_label_export_and_import_commands(
+    engine: Engine, finished_run: tuple[RunSummary, Path], tmp_path: Path
 ) -> None:
-    run, _ = finished
+    run, _ = finished_run
     first, second = "t00001-000-000", "t00001-000-001"
     given = label((1, 0), Word(kind="order", order=((first,), (second,))), why="clear")
     answer(engine, run, given)
@@ -262,8 +262,8 @@ def test_labels_go_out_and_in_by_the_terminal(
     assert cli("label", "export", run.path).stdout == ""
     changed = json.loads(out.stdout) | {"id": "another"}
     file.write_text(json.dumps(changed))
-    told = cli("label", "import", run.path, str(file))
-    assert "group 1: order (in effect)" in told.stdout, told.stderr
+    imported = cli("label", "import", run.path, str(file))
+    assert "group 1: order (in effect)" in imported.stdout, imported.stderr
     file.write_text("{}")
     wrong = cli("label", "import", run.path, str(file))
     assert (wrong.returncode, f"{file}:1" in wrong.stderr) == (2, True)

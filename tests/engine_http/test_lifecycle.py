@@ -1,4 +1,4 @@
-"""A run from start to end over real HTTP: train, pause, stop, resume, extend."""
+"""Life cycle of a run over HTTP: train, pause, stop, resume, extend."""
 
 import json
 import shutil
@@ -28,29 +28,35 @@ from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
 from engine.reward.reward_hacking import NAMES
 from engine.server.services.summaries import summarise
 from engine.storage.checkpoints.checkpoint import verify
-from tests.engine_http.conftest import Engine, forget_after, is_alive, make_project, until
+from tests.engine_http.conftest import (
+    Engine,
+    delete_checkpoints_after,
+    is_alive,
+    make_project,
+    until,
+)
 
 
 @pytest.fixture(scope="module")
-def finished(
+def finished_run(
     shared_engine: Engine, home: Path, tiny_model: Path
 ) -> tuple[RunSummary, list[Event | UnknownEvent]]:
-    """A run of three steps and its events; only the last test of the module changes it."""
+    """Run of three steps and its events; only the last test of the module changes it."""
     run = shared_engine.train(make_project(home / "finished", tiny_model))
     return run, shared_engine.wait(run)
 
 
-def test_a_run_says_everything_once_and_in_order(
-    finished: tuple[RunSummary, list[Event | UnknownEvent]],
+def test_run_events_are_complete_and_in_order(
+    finished_run: tuple[RunSummary, list[Event | UnknownEvent]],
 ) -> None:
-    run, events = finished
+    run, events = finished_run
     assert [e.seq for e in events] == list(range(1, len(events) + 1))
     steps = [e for e in events if isinstance(e, StepFinished)]
     assert [e.step for e in steps] == [1, 2, 3]
     assert [e.step for e in events if isinstance(e, ValidationFinished)] == [0, 2, 3]
-    rolled = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
-    assert len([t for t in rolled if t.split == "train"]) == 3 * 2 * 4
-    assert len({t.id for t in rolled}) == len(rolled)
+    trajectories = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
+    assert len([t for t in trajectories if t.split == "train"]) == 3 * 2 * 4
+    assert len({t.id for t in trajectories}) == len(trajectories)
     assert len([e for e in events if isinstance(e, GroupScored)]) == 3 * 2 + 3 * 2
     assert isinstance(events[-1], RunFinished)
     assert verify(Path(run.path) / events[-1].checkpoint)
@@ -59,7 +65,7 @@ def test_a_run_says_everything_once_and_in_order(
     assert steps[0].metrics["logprob_gap/max"] <= 1e-4
     keys = {key for step in steps for key in step.metrics}
     assert [key for key in keys if metric(key) is None] == []
-    asked_for_elsewhere = {
+    metrics_of_other_runs = {
         "kl",
         "judge/rules",
         "judge/local",
@@ -71,17 +77,17 @@ def test_a_run_says_everything_once_and_in_order(
         "tokens/trained",
         "validation/loss",
     }
-    assert {m.key for m in METRICS if "*" not in m.key} - keys == asked_for_elsewhere
+    assert {m.key for m in METRICS if "*" not in m.key} - keys == metrics_of_other_runs
     adapter = json.loads(
         (Path(run.path) / events[-1].checkpoint / "adapter" / "adapter_config.json").read_text()
     )
     assert adapter["r"] == 4
 
 
-def test_what_was_recorded_can_be_read(
-    engine: Engine, finished: tuple[RunSummary, list[Event | UnknownEvent]]
+def test_recorded_trajectories_and_groups_are_readable(
+    engine: Engine, finished_run: tuple[RunSummary, list[Event | UnknownEvent]]
 ) -> None:
-    run, _ = finished
+    run, _ = finished_run
     page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(split="train", step=1)))
     assert page.total == 8
     whole = engine.call(lambda c: c.trajectory(run.id, page.items[0].id))
@@ -93,10 +99,10 @@ def test_what_was_recorded_can_be_read(
     siblings = engine.call(lambda c: c.siblings(run.id, "train", 1, 0))
     assert len(siblings.trajectories) == 4
     assert siblings.group.signal == any(t.advantage for t in siblings.trajectories)
-    said = TrajectoryQuery(split="train", step=1, search="say")
-    found = engine.call(lambda c: c.groups(run.id, said))
-    assert found.total == 2
-    assert all(group.title.startswith("Say") for group in found.items)
+    query = TrajectoryQuery(split="train", step=1, search="say")
+    groups = engine.call(lambda c: c.groups(run.id, query))
+    assert groups.total == 2
+    assert all(group.title.startswith("Say") for group in groups.items)
 
 
 def test_pause_continue_stop_resume(engine: Engine, project: Path) -> None:
@@ -111,7 +117,7 @@ def test_pause_continue_stop_resume(engine: Engine, project: Path) -> None:
     assert isinstance(events[-1], RunStopped)
     stopped = events[-1].step
     assert paused.step <= stopped < 6  # type: ignore[union-attr]
-    closing = engine.children("policy")
+    closing = engine.child_processes("policy")
     resumed = engine.call(lambda c: c.command(run.id, Command(action="resume")))
     assert not any(is_alive(process) for process in closing)
     assert resumed.state in ("running", "starting")
@@ -120,9 +126,7 @@ def test_pause_continue_stop_resume(engine: Engine, project: Path) -> None:
     assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_same_key_starts_one_run_and_stop_now_keeps_what_was_stored(
-    engine: Engine, project: Path
-) -> None:
+def test_same_key_starts_one_run_and_stop_now_keeps_data(engine: Engine, project: Path) -> None:
     request = StartRun(project=str(project), key="once", overrides={"train.steps": 50})
     run = engine.call(lambda c: c.start_run(request))
     again = engine.call(lambda c: c.start_run(request))
@@ -131,10 +135,10 @@ def test_the_same_key_starts_one_run_and_stop_now_keeps_what_was_stored(
     summary = engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
     assert summary.state == "stopped"
     assert summary.trajectories >= 8
-    assert engine.children("engine.policy") == []
+    assert engine.child_processes("engine.policy") == []
 
 
-def test_a_group_of_equal_rewards_changes_no_weight(
+def test_groups_without_signal_change_no_weight(
     engine: Engine, project: Path, tiny_model: Path
 ) -> None:
     agent = (project / "agent.py").read_text()
@@ -152,7 +156,7 @@ def test_a_group_of_equal_rewards_changes_no_weight(
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("train", 9), ("train", 1), ("baseline", 9)])
-def test_a_run_that_cannot_be_scored_fails_with_the_cause(
+def test_run_without_any_score_fails_with_cause(
     engine: Engine, project: Path, kind: Literal["train", "baseline"], steps: int
 ) -> None:
     (project / "agent.py").write_text(
@@ -170,7 +174,7 @@ def test_a_run_that_cannot_be_scored_fails_with_the_cause(
     assert all(e.reason == "No rollout could be scored: no gradient." for e in done)
 
 
-def test_baseline_measures_and_trains_nothing(engine: Engine, project: Path) -> None:
+def test_baseline_measures_without_training(engine: Engine, project: Path) -> None:
     request = StartRun(project=str(project), kind="baseline")
     run = engine.call(lambda c: c.start_run(request))
     events = engine.wait(run)
@@ -180,28 +184,30 @@ def test_baseline_measures_and_trains_nothing(engine: Engine, project: Path) -> 
     assert summary.validation.count == 4
 
 
-def test_the_engine_leaves_nothing_behind(own_engine: Engine, project: Path) -> None:
+def test_engine_shutdown_leaves_no_process(own_engine: Engine, project: Path) -> None:
     engine = own_engine
     run = engine.train(project, **{"train.steps": 50})
     engine.wait_for(run, "step.started")
-    family = psutil.Process(engine.process.pid).children(recursive=True)
-    assert len(family) >= 2
+    children = psutil.Process(engine.process.pid).children(recursive=True)
+    assert len(children) >= 2
     engine.call(lambda c: c.shut_down())
     engine.process.wait(timeout=30)
-    until(lambda: not any(p.is_running() for p in family))
+    until(lambda: not any(p.is_running() for p in children))
     assert summarise(Path(run.path)).state == "stopped"
 
 
-def test_replaying_stored_trajectories_gives_the_same_bytes_and_training_goes_on(
-    engine: Engine, finished: tuple[RunSummary, list[Event | UnknownEvent]]
+def test_resume_from_checkpoint_is_identical_and_run_can_be_extended(
+    engine: Engine, finished_run: tuple[RunSummary, list[Event | UnknownEvent]]
 ) -> None:
-    """Forget all after the checkpoint of step 2 but the trajectories, and go on from there; then
-    train more after the end."""
-    run, _ = finished
+    """Delete everything after the checkpoint of step 2 except the trajectories, and resume;
+
+    then extend the finished run.
+    """
+    run, _ = finished_run
     last = Path("checkpoints/step-000003/adapter/adapter_model.safetensors")
     straight = (Path(run.path) / last).read_bytes()
     rows = engine.call(lambda c: c.run(run.id)).trajectories
-    forget_after(run, 2)
+    delete_checkpoints_after(run, 2)
     engine.call(lambda c: c.command(run.id, Command(action="resume")))
     events = engine.wait(run)
     assert (Path(run.path) / last).read_bytes() == straight
@@ -224,17 +230,17 @@ def test_replaying_stored_trajectories_gives_the_same_bytes_and_training_goes_on
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_a_broken_model_is_one_sentence_without_restarts(
+def test_broken_model_fails_run_with_one_message_without_restarts(
     engine: Engine, workspace: Path, tiny_model: Path, changed: dict[str, Any]
 ) -> None:
     model = Path(shutil.copytree(tiny_model, workspace / "broken"))
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps(config | changed))
-    begun = time.monotonic()
+    started_at = time.monotonic()
     run = engine.train(make_project(workspace / "letters", model))
     events = engine.wait(run)
     last = events[-1]
     assert isinstance(last, RunFailed)
     assert last.problem.code.startswith("model.")
     assert not [e for e in events if isinstance(e, WorkerRestarted)]
-    print(f"{next(iter(changed))}: said after {time.monotonic() - begun:.1f} s")
+    print(f"{next(iter(changed))}: failed after {time.monotonic() - started_at:.1f} s")

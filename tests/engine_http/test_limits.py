@@ -1,5 +1,7 @@
-"""Large requests, many connections and slow ones: the engine answers others meanwhile, and its run
-goes on to its end."""
+"""Large requests, many connections and slow ones:
+
+the engine keeps responding to others, and its run continues to its end.
+"""
 
 import contextlib
 import http.client
@@ -34,8 +36,9 @@ LENDING = AGENT.replace(
             await asyncio.sleep(0.1)
     return {"reward\"""",
 )
-"""Agent that on scenario `s0` writes its key to a file and waits, so that the test can use the
-key."""
+"""Agent that writes its key to a file on scenario `s0` and waits, so that the test can use the
+key.
+"""
 
 
 PINGS = """
@@ -56,7 +59,7 @@ print(max(waits), len(waits))
 
 
 class Pings:
-    """Process that requests a missing route again and again, and measures the response times."""
+    """Process that requests a missing route repeatedly, and measures the response times."""
 
     def __init__(self, engine: Engine) -> None:
         self.longest_s, self.count = 0.0, 0
@@ -69,8 +72,8 @@ class Pings:
         return self
 
     def __exit__(self, *_: object) -> None:
-        said, _none = self._process.communicate("")
-        longest, count = said.split()
+        output, _none = self._process.communicate("")
+        longest, count = output.split()
         self.longest_s, self.count = float(longest), int(count)
 
 
@@ -82,12 +85,12 @@ def send(
     body: Any,
     headers: dict[str, str] | None = None,
 ) -> tuple[int, dict[str, Any]]:
-    """Status and body of the response; status 0 where the connection closes before it."""
+    """Return status and body of the response; status 0 if the connection closes before it."""
     connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=60)
-    said = {"Authorization": f"Bearer {key}", **(headers or {})}
+    all_headers = {"Authorization": f"Bearer {key}", **(headers or {})}
     try:
-        chunked = not isinstance(body, bytes) and "Content-Length" not in said
-        connection.request(method, path, body, said, encode_chunked=chunked)
+        chunked = not isinstance(body, bytes) and "Content-Length" not in all_headers
+        connection.request(method, path, body, all_headers, encode_chunked=chunked)
         answer = connection.getresponse()
         text = answer.read()
         return answer.status, json.loads(text) if text else {}
@@ -98,13 +101,15 @@ def send(
 
 
 def blocks(count: int) -> Iterator[bytes]:
-    """Body of `count` blocks of 1 MiB."""
+    """Return a body of `count` blocks of 1 MiB."""
     return (b" " * 2**20 for _ in range(count))
 
 
 @pytest.fixture
-def lent(engine: Engine, workspace: Path, tiny_model: Path) -> Iterator[tuple[RunSummary, str]]:
-    """Run that goes on, and the key of one of its rollouts."""
+def active_rollout(
+    engine: Engine, workspace: Path, tiny_model: Path
+) -> Iterator[tuple[RunSummary, str]]:
+    """Active run, and the key of one of its rollouts."""
     project = make_project(workspace / "lending", tiny_model, LENDING)
     run = engine.train(project, **{"train.steps": 3, "agent.timeout_s": 120})
     file = project / "key"
@@ -113,8 +118,10 @@ def lent(engine: Engine, workspace: Path, tiny_model: Path) -> Iterator[tuple[Ru
     (project / "enough").touch()
 
 
-def test_every_route_has_a_limit_and_says_so(engine: Engine, lent: tuple[RunSummary, str]) -> None:
-    run, key = lent
+def test_every_route_has_a_size_limit(
+    engine: Engine, active_rollout: tuple[RunSummary, str]
+) -> None:
+    run, key = active_rollout
     declared = {"Content-Length": str(800 * 2**20)}
     for method, path in (
         ("POST", "/runs"), ("PUT", "/project"), ("PUT", "/scenarios"), ("POST", "/keys"),
@@ -128,14 +135,14 @@ def test_every_route_has_a_limit_and_says_so(engine: Engine, lent: tuple[RunSumm
     for path in ("/v1/chat/completions", "/v1/responses"):
         status, answer = send(engine, key, "POST", path, blocks(3), declared)
         assert (status, answer["error"]["code"]) == (413, "request.too_long")
-        status, answer = send(engine, key, "POST", path, blocks(3))  # counted as it comes
+        status, answer = send(engine, key, "POST", path, blocks(3))  # counted while received
         assert (status, answer["error"]["code"]) == (413, "request.too_long")
     status, answer = send(engine, engine.token, "POST", "/runs", blocks(3))
     assert (status, answer["code"]) == (413, "request.too_long")
 
 
 def attacks(engine: Engine, key: str) -> list[Callable[[], int]]:
-    """Requests that the test sends again and again; each returns the response's status."""
+    """Return requests to be sent repeatedly; each returns the response's status."""
     user = {"role": "user", "content": "x"}
 
     def ask(body: dict[str, Any]) -> Callable[[], int]:
@@ -156,8 +163,10 @@ def attacks(engine: Engine, key: str) -> list[Callable[[], int]]:
     ]  # fmt: skip
 
 
-def test_large_requests_keep_nobody_waiting(engine: Engine, lent: tuple[RunSummary, str]) -> None:
-    run, key = lent
+def test_large_requests_do_not_block_others(
+    engine: Engine, active_rollout: tuple[RunSummary, str]
+) -> None:
+    run, key = active_rollout
     project = Path(run.project_path)
     statuses: dict[int, int] = {}
     process = psutil.Process(engine.process.pid)
@@ -187,9 +196,11 @@ def test_large_requests_keep_nobody_waiting(engine: Engine, lent: tuple[RunSumma
     assert isinstance(engine.wait(run)[-1], RunFinished)
 
 
-def test_a_key_has_a_limit_of_open_requests(engine: Engine, lent: tuple[RunSummary, str]) -> None:
-    """Requests that never send their body take places; the others are told to come again."""
-    _, key = lent
+def test_open_requests_per_key_are_limited(
+    engine: Engine, active_rollout: tuple[RunSummary, str]
+) -> None:
+    """Requests that never send their body occupy slots; further ones get status 429."""
+    _, key = active_rollout
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{engine.port}\r\n"
         f"Authorization: Bearer {key}\r\nContent-Length: 100\r\n\r\n"
@@ -206,10 +217,13 @@ DESCRIPTORS = 512
 FEW = ("sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh")
 
 
-def test_idle_and_slow_connections_cost_no_run(
+def test_idle_and_slow_connections_do_not_affect_a_run(
     workspace: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    """400 connections without a token and 100 whose head comes byte by byte; 512 descriptors."""
+    """400 connections without a token and 100 that send their head byte by byte;
+
+    512 descriptors.
+    """
     log = tmp_path / "engine.log"
     with log.open("wb") as stderr:
         engine = start_engine(workspace, FEW, stderr)
@@ -218,10 +232,10 @@ def test_idle_and_slow_connections_cost_no_run(
         engine.wait_for(run, "step.started")
         process, used = psutil.Process(engine.process.pid), 0
         with Pings(engine) as pings, contextlib.ExitStack() as stack:
-            idle = [stack.enter_context(connected(engine)) for _ in range(400)]
-            slow = [stack.enter_context(connected(engine)) for _ in range(100)]
-            begun = time.monotonic()
-            while time.monotonic() - begun < HEADER_S + 2:
+            idle = [stack.enter_context(connect(engine)) for _ in range(400)]
+            slow = [stack.enter_context(connect(engine)) for _ in range(100)]
+            started_at = time.monotonic()
+            while time.monotonic() - started_at < HEADER_S + 2:
                 for one in slow:
                     with contextlib.suppress(OSError):
                         one.send(b"GET /engine HTTP/1.1\r\nX: "[:1])
@@ -245,17 +259,17 @@ def test_idle_and_slow_connections_cost_no_run(
         stop_engine(engine)
 
 
-def test_a_flood_of_connections_never_shuts_out_who_has_a_key(
+def test_connection_flood_does_not_block_authenticated_client(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(3 * MOST_UNPROVEN):
-            stack.enter_context(connected(engine))
+            stack.enter_context(connect(engine))
             if _ % 50 == 0:
                 assert engine.call(lambda c: c.info()).pid == engine.process.pid
 
 
-def connected(engine: Engine) -> socket.socket:
+def connect(engine: Engine) -> socket.socket:
     return socket.create_connection(("127.0.0.1", engine.port), timeout=10)
 
 

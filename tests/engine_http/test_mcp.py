@@ -30,9 +30,9 @@ from engine.protocol.requests.runs import TrajectoryQuery
 from tests.agents import REQUIREMENTS
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine, is_alive, until
-from tests.engine_http.test_authoring import Pen, write
+from tests.engine_http.test_authoring import DraftWriter, write
 
-pytestmark = pytest.mark.usefixtures("installed")
+pytestmark = pytest.mark.usefixtures("installed_packages")
 SERVER = str(REQUIREMENTS.parent / "library_server.py")
 PAGED: dict[str, Any] = {
     "command": "python",
@@ -43,29 +43,29 @@ LIBRARY: dict[str, Any] = {"command": "python", "args": [SERVER], "timeout_s": 1
 
 
 @pytest.fixture(scope="module")
-def installed(real_cache: None) -> None:
+def installed_packages(real_cache: None) -> None:
     python_of(f"{OF_AGENT}{AGENTS / 'tools' / 'requirements.txt'}")
 
 
 @pytest.fixture
 def script() -> Iterator[Script]:
     grade = lambda place, text: (sum(map(ord, text)) % 7) / 6  # noqa: E731
-    with provider(Script(grade=grade, writes=Pen())) as script:
+    with provider(Script(grade=grade, writes=DraftWriter())) as script:
         yield script
 
 
-def typed(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_engine(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "engine", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture
-def written(workspace: Path, script: Script, tiny_model: Path) -> Path:
-    """A project that was written for the tools of a server."""
+def tool_project(workspace: Path, script: Script, tiny_model: Path) -> Path:
+    """Project generated for the tools of a server."""
     file = workspace / "servers.json"
     file.write_text(json.dumps({"mcpServers": {"library": LIBRARY}}))
     folder = workspace / "librarian"
-    done = typed(
+    done = run_engine(
         "new", str(folder), "--mcp", str(file), "--model", "openai/scripted",
         "--base-url", script.url,
         "--describe", "People ask a librarian where books stand, and want to lend them.",
@@ -77,17 +77,15 @@ def written(workspace: Path, script: Script, tiny_model: Path) -> Path:
 
 
 @pytest.fixture
-def begun(workspace: Path) -> Path:
-    """A project of which there is only what its agent needs."""
+def new_tool_project(workspace: Path) -> Path:
+    """Project with an mcp.json, but without scenarios."""
     file = workspace / "servers.json"
     file.write_text(json.dumps({"mcpServers": {"library": LIBRARY}}))
     begin_with_tools(workspace / "begun", file)
     return workspace / "begun"
 
 
-def test_a_project_for_the_tools_of_a_server_trains(
-    engine: Engine, written: Path, script: Script
-) -> None:
+def test_project_with_mcp_tools_trains(engine: Engine, tool_project: Path, script: Script) -> None:
     question = script.asked[1]["messages"][1]["content"]
     assert "find_book: The shelf on which a book stands." in question
     assert "requests of a person" in question
@@ -96,30 +94,30 @@ def test_a_project_for_the_tools_of_a_server_trains(
         "model.max_context": 400, "model.dtype": "float32", "judge.passes": 1,
         "train.validate_every": 0, "judge.canary_every": 0,
     }  # fmt: skip
-    events = engine.wait(engine.train(written, **small))
+    events = engine.wait(engine.train(tool_project, **small))
     assert isinstance(events[-1], RunFinished), events[-1]
     steps = [event for event in events if isinstance(event, StepFinished)]
     assert [step.metrics["unscored"] for step in steps] == [0, 0]
 
     def change(server: dict[str, Any]) -> ServerViews:
         request = SetServer(name="library", server=server)
-        return engine.call(lambda client: client.set_server(str(written), request))
+        return engine.call(lambda client: client.set_server(str(tool_project), request))
 
     change({**LIBRARY, "args": ["-c", "raise SystemExit('no licence')"]})
-    run = engine.train(written, **small | {"train.steps": 1})
+    run = engine.train(tool_project, **small | {"train.steps": 1})
     events = engine.wait(run)
     steps = [event for event in events if isinstance(event, StepFinished)]
     assert (steps[0].skipped, steps[0].metrics["unscored"]) == (True, 8)
     query = TrajectoryQuery(split="train")
-    found = engine.call(lambda client: client.trajectories(run.id, query))
-    for one in found.items:
+    page = engine.call(lambda client: client.trajectories(run.id, query))
+    for one in page.items:
         assert one.reward is None
         assert one.problem is not None
         assert "(no licence)" in one.problem.message
 
 
-def test_each_server_is_looked_at_by_itself(engine: Engine, begun: Path) -> None:
-    path = str(begun)
+def test_each_server_is_checked_separately(engine: Engine, new_tool_project: Path) -> None:
+    path = str(new_tool_project)
 
     def discover_tools() -> ServerViews:
         return engine.call(lambda client: client.look_at_servers(path))
@@ -144,15 +142,15 @@ def test_each_server_is_looked_at_by_itself(engine: Engine, begun: Path) -> None
         request = SetServer(name="wrong", server=bad)
         with pytest.raises(Refused, match="wrong"):
             engine.call(lambda client, asked=request: client.set_server(path, asked))
-    assert "wrong" not in json.loads((begun / "mcp.json").read_text())["mcpServers"]
+    assert "wrong" not in json.loads((new_tool_project / "mcp.json").read_text())["mcpServers"]
 
 
-def with_servers(project: Path, **servers: dict[str, Any]) -> None:
+def write_servers(project: Path, **servers: dict[str, Any]) -> None:
     (project / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
 
-def in_the_agent(project: Path, code: str) -> str:
-    """What a Python of the agent's environment prints, beside its servers.py."""
+def run_in_agent_environment(project: Path, code: str) -> str:
+    """Run code with the agent's Python next to its servers.py, and return the output."""
     python = python_of(f"{OF_AGENT}{AGENTS / 'tools' / 'requirements.txt'}")
     command = [python, "-c", f"import asyncio, servers\n{code}"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
@@ -160,9 +158,9 @@ def in_the_agent(project: Path, code: str) -> str:
     return done.stdout
 
 
-def test_every_page_of_tools_is_read_and_an_empty_text_is_one(begun: Path) -> None:
-    with_servers(begun, paged=PAGED)
-    views = asyncio.run(discover_tools(begun)).servers
+def test_all_tool_pages_are_read_and_empty_result_is_text(new_tool_project: Path) -> None:
+    write_servers(new_tool_project, paged=PAGED)
+    views = asyncio.run(discover_tools(new_tool_project)).servers
     assert [tool.name for tool in views[0].tools] == ["first", "second", "third"]
     code = """
 async def call():
@@ -170,80 +168,80 @@ async def call():
         print(repr(await tools.call("third", "{}")))
 asyncio.run(call())
 """
-    assert in_the_agent(begun, code) == "('', True)\n"
+    assert run_in_agent_environment(new_tool_project, code) == "('', True)\n"
 
 
-def deaf(project: Path) -> list[psutil.Process]:
-    """Servers that have started there."""
+def started_servers(project: Path) -> list[psutil.Process]:
+    """Return the server processes that were started in a project."""
     pids = [int(file.name.partition("-")[2]) for file in project.glob("paged-*")]
     return [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
 
 
-def test_a_slow_server_keeps_no_other_waiting_and_nothing_stays(
-    begun: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_slow_server_does_not_delay_others_and_is_killed(
+    new_tool_project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """However long its calls may take."""
+    """The total time limit applies even if a server allows longer calls."""
     quick = tmp_path / "servers.py"
     text = mcp_servers.LOOK.read_text()
     assert "\nLOOK_S = 75\n" in text
     quick.write_text(text.replace("\nLOOK_S = 75\n", "\nLOOK_S = 8\n"))
     monkeypatch.setattr(mcp_servers, "LOOK", quick)
-    with_servers(begun, slow=DEAF, library=LIBRARY)
-    views = {view.name: view for view in asyncio.run(discover_tools(begun)).servers}
+    write_servers(new_tool_project, slow=DEAF, library=LIBRARY)
+    views = {view.name: view for view in asyncio.run(discover_tools(new_tool_project)).servers}
     assert len(views["library"].tools) == 4
     problem = views["slow"].problem
     assert problem is not None
     assert problem.message == "The MCP server slow did not say what it offers within 8 s."
-    assert list(begun.glob("paged-*")), "it has begun"
-    until(lambda: not any(is_alive(one) for one in deaf(begun)))
+    assert list(new_tool_project.glob("paged-*")), "the server was started"
+    until(lambda: not any(is_alive(one) for one in started_servers(new_tool_project)))
 
 
-def test_whoever_leaves_takes_deaf_servers_along(begun: Path) -> None:
-    with_servers(begun, slow=DEAF)
+def test_cancelled_check_kills_unresponsive_servers(new_tool_project: Path) -> None:
+    write_servers(new_tool_project, slow=DEAF)
 
-    async def leave() -> None:
-        looks = asyncio.create_task(discover_tools(begun))
-        while not deaf(begun):
+    async def cancel() -> None:
+        looks = asyncio.create_task(discover_tools(new_tool_project))
+        while not started_servers(new_tool_project):
             assert not looks.done()
             await asyncio.sleep(0.05)
         looks.cancel()
         with pytest.raises(asyncio.CancelledError):
             await looks
 
-    asyncio.run(leave())
-    assert list(begun.glob("paged-*"))
-    assert not any(is_alive(one) for one in deaf(begun))
+    asyncio.run(cancel())
+    assert list(new_tool_project.glob("paged-*"))
+    assert not any(is_alive(one) for one in started_servers(new_tool_project))
 
 
-def test_a_project_is_begun_for_tools_and_written_over_http(
-    engine: Engine, workspace: Path, script: Script
-) -> None:
+def test_tool_project_is_created_over_http(engine: Engine, workspace: Path, script: Script) -> None:
     file = workspace / "servers.json"
     library = {**LIBRARY, "note": "mine"}
     file.write_text(json.dumps({"mcpServers": {"library": library}}))
     folder = str(workspace / "window")
 
     def begin(folder: str, servers: str) -> ServerViews:
-        asked = BeginWithTools(folder=folder, servers=servers)
-        return engine.call(lambda client: client.begin_with_tools(asked))
+        body = BeginWithTools(folder=folder, servers=servers)
+        return engine.call(lambda client: client.begin_with_tools(body))
 
     views = begin(folder, str(file))
     assert (views.read, [view.is_listed for view in views.servers]) == (True, [False])
     chosen = SetServer(name="library", server={**LIBRARY, "tools": ["find_book"]})
     engine.call(lambda client: client.set_server(folder, chosen))
-    kept = json.loads((workspace / "window" / "mcp.json").read_text())["mcpServers"]["library"]
-    assert kept["note"] == "mine", "keys of other programs stay"
-    looked = engine.call(lambda client: client.look_at_servers(folder))
-    tools = [tool for view in looked.servers for tool in view.offered]
+    stored = json.loads((workspace / "window" / "mcp.json").read_text())["mcpServers"]["library"]
+    assert stored["note"] == "mine", "unknown keys are kept"
+    checked = engine.call(lambda client: client.look_at_servers(folder))
+    tools = [tool for view in checked.servers for tool in view.offered]
     assert [tool.name for tool in tools] == ["find_book"]
 
     writer = Writer(model="openai/scripted", base_url=script.url)
     text = "People ask a librarian where books stand, and want to lend them."
-    asked = DescribeTask(folder=folder, description=text, writer=writer, count=10, tools=tools)
-    last = write(engine, asked)[-1]
+    description = DescribeTask(
+        folder=folder, description=text, writer=writer, count=10, tools=tools
+    )
+    last = write(engine, description)[-1]
     assert (last.problem, len(last.draft.scenarios)) == (None, 10)
     view = engine.call(lambda client: client.project(folder))
-    assert view.toml.startswith(DRAFT_MARK), "it is not finished, and says so"
+    assert view.toml.startswith(DRAFT_MARK), "the unfinished draft is marked"
     assert view.description == text
     done = FinishProject(folder=folder, draft=last.draft, judge=writer, tools=True)
     view = engine.call(lambda client: client.finish_project(done))
@@ -261,27 +259,27 @@ def test_a_project_is_begun_for_tools_and_written_over_http(
     assert begin(str(workspace / "other"), "").servers == []
 
 
-def test_the_terminal_adds_chooses_and_removes(begun: Path) -> None:
-    project = str(begun)
-    assert typed("mcp", "add", project, "more", "--", "python", SERVER).returncode == 0
-    assert typed("mcp", "choose", project, "more", "find_book").returncode == 0
-    done = typed("mcp", "choose", project, "more", "find_book", "find_bok")
+def test_mcp_commands_add_choose_and_remove_servers(new_tool_project: Path) -> None:
+    project = str(new_tool_project)
+    assert run_engine("mcp", "add", project, "more", "--", "python", SERVER).returncode == 0
+    assert run_engine("mcp", "choose", project, "more", "find_book").returncode == 0
+    done = run_engine("mcp", "choose", project, "more", "find_book", "find_bok")
     assert done.returncode == 1
     assert "more has no tool find_bok. Did you mean find_book?" in done.stderr
-    done = typed("mcp", "tools", project)
+    done = run_engine("mcp", "tools", project)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("x find_book") == 2
     assert done.stdout.count("x lend_book") == 1
-    listed = json.loads((begun / "mcp.json").read_text())
+    listed = json.loads((new_tool_project / "mcp.json").read_text())
     listed["mcpServers"]["more"]["tools"] = ["find_bok"]
-    (begun / "mcp.json").write_text(json.dumps(listed))
-    done = typed("mcp", "tools", project)
+    (new_tool_project / "mcp.json").write_text(json.dumps(listed))
+    done = run_engine("mcp", "tools", project)
     assert done.returncode == 1
     assert "more has no tool find_bok" in done.stderr
-    assert typed("mcp", "remove", project, "library").returncode == 0
-    assert list(json.loads(typed("mcp", "list", project, "--json").stdout)) == ["more"]
-    assert typed("mcp", "add", project, "bad name", "--", "python").returncode == 2
-    (begun / "mcp.json").write_text("{")
-    done = typed("mcp", "list", project)
+    assert run_engine("mcp", "remove", project, "library").returncode == 0
+    assert list(json.loads(run_engine("mcp", "list", project, "--json").stdout)) == ["more"]
+    assert run_engine("mcp", "add", project, "bad name", "--", "python").returncode == 2
+    (new_tool_project / "mcp.json").write_text("{")
+    done = run_engine("mcp", "list", project)
     assert done.returncode == 2
     assert "mcp.json, line 1" in done.stderr

@@ -1,4 +1,4 @@
-"""Every named method trains a real model over real HTTP, and trains it again to the same byte."""
+"""Every preset trains a real model over HTTP, and a resumed run is bit-identical."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from engine.protocol.events.run import (
 )
 from engine.protocol.records.runs import RunSummary
 from engine.protocol.requests.runs import Command, TrajectoryQuery
-from tests.engine_http.conftest import AGENT, Engine, forget_after, make_project
+from tests.engine_http.conftest import AGENT, Engine, delete_checkpoints_after, make_project
 
 ALGORITHM = "train.algorithm"
 OFTEN_TIED = AGENT.replace("sum(c.isalpha() for c in said) / 8", "float(said[:1] in 'aeiouAEIOU')")
 
 
-def files(run: RunSummary, step: int) -> dict[str, bytes]:
+def checkpoint_files(run: RunSummary, step: int) -> dict[str, bytes]:
     folder = Path(run.path) / "checkpoints" / f"step-{step:06d}"
     return {p.name: p.read_bytes() for p in folder.rglob("*.safetensors")}
 
@@ -35,14 +35,14 @@ BRIEF = {"train.groups": 4, "train.validate_every": 0}
 
 
 def check_steps(run: RunSummary, events: list[Event | UnknownEvent], preset: str) -> None:
-    """Every step learned, and measured what this method is made of."""
+    """Check that every step updated the weights, and has the metrics of its preset."""
     assert isinstance(events[-1], RunFinished), events[-1]
     steps = [e for e in events if isinstance(e, StepFinished)]
     assert not any(step.skipped or step.dropped for step in steps)
     assert steps[0].metrics["grad_norm"] > 0
     assert ("value/loss" in steps[0].metrics) == (preset == "ppo")
     assert ("reward/part/overlong" in steps[0].metrics) == (preset == "dapo")
-    assert ("value.safetensors" in files(run, len(steps))) == (preset == "ppo")
+    assert ("value.safetensors" in checkpoint_files(run, len(steps))) == (preset == "ppo")
 
 
 @pytest.mark.parametrize("preset", [one for one in PRESETS if one not in REPLAYED])
@@ -55,28 +55,28 @@ def test_every_preset_trains(engine: Engine, project: Path, preset: str) -> None
 
 
 @pytest.mark.parametrize("preset", REPLAYED)
-def test_a_replay_gives_the_same_bytes(engine: Engine, project: Path, preset: str) -> None:
+def test_resumed_run_is_bit_identical(engine: Engine, project: Path, preset: str) -> None:
     overrides = {f"{ALGORITHM}.preset": preset, **REPLAYED[preset]}
     run = engine.train(project, **{"train.steps": 4, **BRIEF}, **overrides)
     events = engine.wait(run)
     check_steps(run, events, preset)
     first = next(e for e in events if isinstance(e, StepFinished))
     assert ("kl" in first.metrics) == (f"{ALGORITHM}.kl" in overrides)
-    straight = files(run, 4)
-    forget_after(run, 2)
+    straight = checkpoint_files(run, 4)
+    delete_checkpoints_after(run, 2)
     engine.call(lambda c: c.command(run.id, Command(action="resume")))
     assert isinstance(engine.wait(run)[-1], RunFinished)
-    assert files(run, 4) == straight
+    assert checkpoint_files(run, 4) == straight
 
 
-def test_refills_make_up_for_ties_and_replay_alike(
+def test_refills_replace_groups_without_signal_and_resume_identically(
     workspace: Path, tiny_model: Path, engine: Engine
 ) -> None:
     project = make_project(workspace / "tied", tiny_model, OFTEN_TIED)
     run = engine.train(project, **{"train.steps": 4, f"{ALGORITHM}.refills": 2})
     events = engine.wait(run)
     extended = [e for e in events if isinstance(e, StepExtended)]
-    assert extended, "no group was ever tied"
+    assert extended, "every group had a signal"
     scored = [e.group for e in events if isinstance(e, GroupScored) and e.group.split == "train"]
     planned = {(e.step, g.group): g.scenario_id for e in extended for g in e.groups}
     assert planned.items() <= {(g.step, g.group): g.scenario_id for g in scored}.items()
@@ -84,16 +84,16 @@ def test_refills_make_up_for_ties_and_replay_alike(
         groups = [g for g in scored if g.step == step]
         assert sum(g.signal for g in groups) <= 2
         assert len({g.scenario_id for g in groups}) == min(4, len(groups))
-    straight, rows = files(run, 4), engine.call(lambda c: c.run(run.id)).trajectories
-    forget_after(run, 2)
+    straight, count = checkpoint_files(run, 4), engine.call(lambda c: c.run(run.id)).trajectories
+    delete_checkpoints_after(run, 2)
     engine.call(lambda c: c.command(run.id, Command(action="resume")))
     again = [e for e in engine.wait(run) if isinstance(e, StepExtended)]
-    assert files(run, 4) == straight
-    assert engine.call(lambda c: c.run(run.id)).trajectories == rows
+    assert checkpoint_files(run, 4) == straight
+    assert engine.call(lambda c: c.run(run.id)).trajectories == count
     assert again == extended
 
 
-def test_ties_are_no_loss_for_a_value_head(engine: Engine, project: Path) -> None:
+def test_groups_without_signal_train_the_value_head(engine: Engine, project: Path) -> None:
     agent = project / "agent.py"
     agent.write_text(agent.read_text().replace("sum(c.isalpha() for c in said) / 8", "0.3"))
     run = engine.train(
@@ -105,7 +105,7 @@ def test_ties_are_no_loss_for_a_value_head(engine: Engine, project: Path) -> Non
     assert 0 < steps[0].metrics["value/loss"] <= 0.3**2 / 2
 
 
-def test_a_long_answer_costs_in_training_alone(engine: Engine, project: Path) -> None:
+def test_overlong_penalty_applies_to_training_only(engine: Engine, project: Path) -> None:
     run = engine.train(
         project,
         **{"train.steps": 1, f"{ALGORITHM}.overlong": 1.0, f"{ALGORITHM}.mask_truncated": True},

@@ -1,4 +1,4 @@
-"""A project on a mount that is read-only: everything reads, and what would write is refused."""
+"""Project on a read-only mount: reading works, writing is rejected."""
 
 import os
 import shutil
@@ -15,10 +15,10 @@ MOUNT = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exe
 
 
 @pytest.fixture
-def read_only(
+def read_only_project(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> Iterator[tuple[Engine, Path, RunSummary]]:
-    """(an engine for which the project is read-only, the project, a run of it)."""
+    """(engine for which the project is read-only, the project, a run of it)."""
     if os.getuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("a read-only mount needs root and unshare")
     project = make_project(workspace / "letters", tiny_model)
@@ -33,10 +33,10 @@ def read_only(
     stop_engine(other)
 
 
-def test_a_read_only_project_reads_and_refuses_in_words(
-    read_only: tuple[Engine, Path, RunSummary],
+def test_read_only_project_is_readable_and_writes_are_rejected(
+    read_only_project: tuple[Engine, Path, RunSummary],
 ) -> None:
-    engine, project, run = read_only
+    engine, project, run = read_only_project
     where, name = {"path": str(project)}, f"/runs/{run.id}"
     with httpx.Client(
         base_url=f"http://127.0.0.1:{engine.port}",

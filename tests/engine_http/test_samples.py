@@ -1,5 +1,8 @@
-"""Every sample trains: two steps of a tiny model, in the sample's own environment, from a copy with
-fewer scenarios and demonstrations."""
+"""Samples:
+
+two training steps of a tiny model, in the sample's own environment, with fewer scenarios and
+demonstrations.
+"""
 
 import json
 import shutil
@@ -27,13 +30,13 @@ TEMPLATE = (
     "{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-"""Writes tool calls, as the templates of models that can call do."""
+"""Chat template with tool calls, like those of models that support them."""
 ROWS = {"scenarios/train.jsonl": 6, "scenarios/validation.jsonl": 2, "demonstrations.jsonl": 4}
 
 
 @pytest.fixture(scope="module")
-def caller(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny model with a template for tool calls."""
+def tool_calling_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tiny model with a template for tool calls."""
     folder = tmp_path_factory.mktemp("caller") / "tiny"
     shutil.copytree(tiny_model, folder)
     file = folder / "tokenizer_config.json"
@@ -41,28 +44,30 @@ def caller(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def cut(file: Path, rows: int) -> None:
+def keep_first_lines(file: Path, rows: int) -> None:
     if file.exists():
         lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
         file.write_text("".join(lines[:rows]), encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", [sample.name for sample in samples()])
-def test_a_sample_trains(engine: Engine, workspace: Path, caller: Path, name: str) -> None:
+def test_sample_trains(
+    engine: Engine, workspace: Path, tool_calling_model: Path, name: str
+) -> None:
     project = workspace / name
     create_project(project, name)
     for file, rows in ROWS.items():
-        cut(project / file, rows)
+        keep_first_lines(project / file, rows)
     config = load_config(project)
     if config.agent.requirements:
         python_of(f"{OF_AGENT}{project / config.agent.requirements}")
-    small = {**SMALL, "model.name": str(caller)}
+    small = {**SMALL, "model.name": str(tool_calling_model)}
     if config.train.warmup:
         small |= {"train.warmup.epochs": 1}
     run = engine.train(project, **small)
     events = engine.wait(run, 240)
     assert isinstance(events[-1], RunFinished), events[-1]
     assert len([event for event in events if isinstance(event, StepFinished)]) == 2
-    found = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery()))
-    assert found.total == 2 * 2 * 3 + 2 * 2
-    assert [one.problem for one in found.items if one.problem] == []
+    page = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery()))
+    assert page.total == 2 * 2 * 3 + 2 * 2
+    assert [one.problem for one in page.items if one.problem] == []

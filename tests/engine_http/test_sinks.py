@@ -1,5 +1,4 @@
-"""The processes of trackers, each over its real client, before a service that will not have
-everything."""
+"""Tracker processes, each with its real client, and a service that rejects some data."""
 
 import asyncio
 import json
@@ -18,7 +17,7 @@ from engine.runtime.child import Child
 from tests.engine.integrations.trackers.test_metrics import spec
 from tests.engine.integrations.trackers.test_traces import TWO_TURNS
 from tests.engine_http.conftest import ROOT
-from tests.engine_http.test_trackers import free_port, mlflow_python, serving
+from tests.engine_http.test_trackers import free_port, mlflow_python, mlflow_server
 from tests.support.otlp_collector import Collector, collecting
 
 pytestmark = pytest.mark.usefixtures("real_cache")
@@ -27,8 +26,8 @@ __all__ = ["mlflow_python"]
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with collecting() as found:
-        yield found
+    with collecting() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +35,10 @@ def otel_python(real_cache: None) -> Path:
     return python_of("otel")
 
 
-def tell(
+def send_items(
     name: str, python: Path, folder: Path, settings: dict[str, Any], *lots: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """What the process of a tracker answers to each lot of items."""
+    """Return the responses of a tracker process to each lot of items."""
     about = {
         "id": "01J", "name": "amber-kestrel", "kind": "training", "project": "inbox",
         "started_at": 1.0, "folder": str(folder), "version": "1.0", "settings": {"train.lr": 0.5},
@@ -59,11 +58,11 @@ def tell(
     return asyncio.run(work())
 
 
-def attempt(index: int, words: str = "Find it.") -> dict[str, Any]:
-    """What a feed sends of one."""
-    asked = TWO_TURNS.messages[0].model_copy(update={"content": words})
+def trajectory_item(index: int, words: str = "Find it.") -> dict[str, Any]:
+    """Return the item that a feed sends for a trajectory."""
+    question = TWO_TURNS.messages[0].model_copy(update={"content": words})
     one = TWO_TURNS.model_copy(
-        update={"id": f"t-{index}", "messages": [asked, *TWO_TURNS.messages[1:]]}
+        update={"id": f"t-{index}", "messages": [question, *TWO_TURNS.messages[1:]]}
     )
     verdict = Verdict(trajectory_id=one.id, judge="x", rubric="r", score=0.5)
     return {
@@ -73,35 +72,35 @@ def attempt(index: int, words: str = "Find it.") -> dict[str, Any]:
     }
 
 
-def test_what_is_too_large_goes_out_in_parts(
+def test_too_large_requests_are_split(
     collector: Collector, otel_python: Path, tmp_path: Path
 ) -> None:
     collector.most_bytes = 5000
-    items = [attempt(1), attempt(2, "long " * 600), attempt(3)]
-    [answer] = tell("otel", otel_python, tmp_path, {"endpoint": collector.url}, items)
+    items = [trajectory_item(1), trajectory_item(2, "long " * 600), trajectory_item(3)]
+    [answer] = send_items("otel", otel_python, tmp_path, {"endpoint": collector.url}, items)
     assert answer["refused"] == 0
     sent = {span["span_id"] for item in items for span in item["spans"]}
     assert len(collector.spans(otel_python)) == len(sent) == 9
     assert collector.asked > 3
 
 
-def test_what_is_never_taken_is_counted_and_holds_up_nothing(
+def test_rejected_item_is_counted_and_others_are_sent(
     collector: Collector, otel_python: Path, tmp_path: Path
 ) -> None:
     collector.spoilt = b"chat 0 0 of nobody"
-    items = [attempt(1), attempt(2), attempt(3)]
+    items = [trajectory_item(1), trajectory_item(2), trajectory_item(3)]
     items[1]["spans"][1]["name"] = "chat 0 0 of nobody"
-    [answer] = tell("otel", otel_python, tmp_path, {"endpoint": collector.url}, items)
+    [answer] = send_items("otel", otel_python, tmp_path, {"endpoint": collector.url}, items)
     assert (answer["refused"], answer["words"]) == (1, "answers 400 Bad Request.")
     assert len(collector.spans(otel_python)) == 8
 
 
-def test_what_is_taken_in_part_is_not_sent_again(
+def test_partially_accepted_items_are_not_sent_again(
     collector: Collector, otel_python: Path, tmp_path: Path
 ) -> None:
     collector.reply = b"\x0a\x0b\x08\x02\x12\x07too old"  # ExportTracePartialSuccess
-    lots = ([attempt(1)], [attempt(2)])
-    answers = tell("otel", otel_python, tmp_path, {"endpoint": collector.url}, *lots)
+    lots = ([trajectory_item(1)], [trajectory_item(2)])
+    answers = send_items("otel", otel_python, tmp_path, {"endpoint": collector.url}, *lots)
     words = "rejects 2 of 3 spans: too old."
     assert [(one["refused"], one["words"]) for one in answers] == [(2, words)] * 2
     assert collector.asked == 2
@@ -117,17 +116,15 @@ print(json.dumps([[one.step, one.value, one.wall_time] for one in read.Scalars("
 
 
 @pytest.mark.long
-def test_both_validations_of_a_step_are_in_tensorboards_files(
-    real_cache: None, tmp_path: Path
-) -> None:
+def test_tensorboard_keeps_both_validations_of_a_step(real_cache: None, tmp_path: Path) -> None:
     python = python_of("tensorboard")
     first = {"seq": 1, "at": 10.5, "step": 3, "values": {"reward": 0.25}}
     second = {"seq": 2, "at": 11.25, "step": 3, "values": {"reward": 0.5}}
-    tell("tensorboard", python, tmp_path, {}, [first], [first, second])
-    tell("tensorboard", python, tmp_path, {}, [first, second])
+    send_items("tensorboard", python, tmp_path, {}, [first], [first, second])
+    send_items("tensorboard", python, tmp_path, {}, [first, second])
     argv = [str(python), "-c", TENSORBOARD, str(tmp_path)]
-    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    assert json.loads(told) == [[3, 0.25, 10.5], [3, 0.5, 11.25]]
+    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert json.loads(output) == [[3, 0.25, 10.5], [3, 0.5, 11.25]]
 
 
 HALF_MADE = """
@@ -148,18 +145,18 @@ print(json.dumps([run.data.params, run.data.metrics]))
 
 
 @pytest.mark.long
-def test_mlflow_has_strange_names_and_the_settings_of_a_run_that_was_half_made(
+def test_mlflow_accepts_special_names_and_completes_partial_run(
     tmp_path: Path, mlflow_python: Path
 ) -> None:
     python = python_of("mlflow")
     row = {"seq": 1, "at": 10.5, "step": 3, "values": {"reward/part/pass@1": 0.25, "loss": 1.5}}
-    with serving(mlflow_python, tmp_path, free_port()) as url:
+    with mlflow_server(mlflow_python, tmp_path, free_port()) as url:
         subprocess.run([str(python), "-c", HALF_MADE, url], check=True)
         settings = {"uri": url, "experiment": ""}
-        for _ in range(2):  # the second finds all of it there
-            tell("mlflow", python, tmp_path, settings, [row])
+        for _ in range(2):  # the second time, everything is there already
+            send_items("mlflow", python, tmp_path, settings, [row])
         argv = [str(python), "-c", MLFLOW, url]
-        told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    params, metrics = json.loads(told.splitlines()[-1])
+        output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    params, metrics = json.loads(output.splitlines()[-1])
     assert params == {"train.lr": "0.5"}
     assert metrics == {named("reward/part/pass@1"): 0.25, "loss": 1.5}

@@ -1,5 +1,8 @@
-"""The services themselves: what W&B's files, TensorBoard's files, trackio's database and an MLflow
-server hold of a run is what is stored, value for value. Their environments take a minute."""
+"""Tracker services:
+
+files of W&B and TensorBoard, trackio's database and an MLflow server contain the stored values of
+a run. Their environments take a minute to install.
+"""
 
 import contextlib
 import json
@@ -24,7 +27,7 @@ from engine.protocol.requests.runs import Command
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE
 from tests.engine_http.conftest import CACHE, ROOT, Engine, until
-from tests.engine_http.test_tracking import WORKER, settled, trackers, write
+from tests.engine_http.test_tracking import WORKER, append_toml, trackers, wait_for_trackers
 
 pytestmark = [pytest.mark.usefixtures("real_cache"), pytest.mark.long]
 MLFLOW = "mlflow==3.17.2"
@@ -66,99 +69,99 @@ Values = dict[tuple[str, int], float]
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """trackio's database is there, and not among the person's own."""
+def trackio_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put trackio's database in a temporary folder."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
 
 
-def expected(run: RunSummary) -> Values:
-    """(name, step) of everything that is stored, by our names and by ART's."""
+def expected_values(run: RunSummary) -> Values:
+    """Return every stored metric by (name, step), under Atelier's names and ART's."""
     reader = RunReader(Path(run.path) / DATABASE)
     events = reader.events_of("step.finished", "validation.finished")
     reader.close()
-    found: Values = {}
+    values: Values = {}
     for event in events:
         assert isinstance(event, (StepFinished, ValidationFinished))
         ours = event.metrics if isinstance(event, StepFinished) else validation(event)
-        named = {**art_metrics(ours), **ours}
-        found |= {(name, event.step): value for name, value in named.items()}
-    assert len(found) > 100
-    return found
+        both = {**art_metrics(ours), **ours}
+        values |= {(name, event.step): value for name, value in both.items()}
+    assert len(values) > 100
+    return values
 
 
-def read(environment: str, script: str, *arguments: str) -> list[Any]:
+def read_lines(environment: str, script: str, *arguments: str) -> list[Any]:
     argv = [str(python_of(environment)), "-c", script, *arguments]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith(("{", "["))]
 
 
-def in_wandb(run: RunSummary) -> Values:
-    rows = read("wandb", WANDB, run.path)
+def wandb_values(run: RunSummary) -> Values:
+    rows = read_lines("wandb", WANDB, run.path)
     assert len({row["_step"] for row in rows}) == len(rows)
-    found: Values = {}
+    values: Values = {}
     for row in rows:
         for name, value in row.items():
             if not name.startswith("_") and name != AXIS:
-                assert (name, row[AXIS]) not in found
-                found[name, row[AXIS]] = value
-    return found
+                assert (name, row[AXIS]) not in values
+                values[name, row[AXIS]] = value
+    return values
 
 
-def in_trackio(run: RunSummary) -> Values:
-    rows = read("trackio", TRACKIO, run.project, run.name)
-    found: Values = {}
+def trackio_values(run: RunSummary) -> Values:
+    rows = read_lines("trackio", TRACKIO, run.project, run.name)
+    values: Values = {}
     for row in rows:
         for name, value in row.items():
             if name not in ("step", "timestamp"):
-                assert (name, row["step"]) not in found
-                found[name, row["step"]] = value
-    return found
+                assert (name, row["step"]) not in values
+                values[name, row["step"]] = value
+    return values
 
 
-def in_tensorboard(run: RunSummary) -> Values:
-    rows = read("tensorboard", TENSORBOARD, run.path)
-    found = {(tag, step): value for tag, step, value, _ in rows}
-    assert len(found) == len(rows)
-    return found
+def tensorboard_values(run: RunSummary) -> Values:
+    rows = read_lines("tensorboard", TENSORBOARD, run.path)
+    values = {(tag, step): value for tag, step, value, _ in rows}
+    assert len(values) == len(rows)
+    return values
 
 
 def as_float32(values: Values) -> Values:
-    """As precise as TensorBoard's scalars are."""
+    """Round to the precision of TensorBoard's scalars."""
     return {k: struct.unpack("<f", struct.pack("<f", v))[0] for k, v in values.items()}
 
 
-def test_files_and_databases_hold_what_is_stored(
-    hub: None, own_engine: Engine, project: Path
+def test_wandb_trackio_and_tensorboard_contain_stored_values(
+    trackio_home: None, own_engine: Engine, project: Path
 ) -> None:
-    """Through a stop, a resumption and two kills of every process that tells them."""
+    """Stop and resume the run, and kill every tracker process twice."""
     for name in ("wandb", "tensorboard", "trackio"):
         python_of(name)
-    write(project, LOCAL)
+    append_toml(project, LOCAL)
     run = own_engine.train(project, **{"train.steps": 6})
     own_engine.wait_for(run, "step.finished")
     kill_workers(own_engine)
-    own_engine.rest(own_engine.workspace)
+    own_engine.stop_runs(own_engine.workspace)
     own_engine.call(lambda c: c.command(run.id, Command(action="resume")))
     until(lambda: own_engine.call(lambda c: c.run(run.id)).step >= 4, 60)
     kill_workers(own_engine)
     own_engine.wait(run)
-    found = settled(own_engine, run, 90)
-    assert [view.state for view in found.trackers] == ["in_step"] * 3, found
-    wanted = expected(run)
-    assert in_wandb(run) == wanted
-    assert in_trackio(run) == wanted
-    assert in_tensorboard(run) == as_float32(wanted)
+    listing = wait_for_trackers(own_engine, run, 90)
+    assert [view.state for view in listing.trackers] == ["in_step"] * 3, listing
+    values = expected_values(run)
+    assert wandb_values(run) == values
+    assert trackio_values(run) == values
+    assert tensorboard_values(run) == as_float32(values)
 
 
 def kill_workers(engine: Engine) -> None:
-    until(lambda: len(engine.children(WORKER)) == 3)
-    for child in engine.children(WORKER):
+    until(lambda: len(engine.child_processes(WORKER)) == 3)
+    for child in engine.child_processes(WORKER):
         child.kill()
 
 
 @pytest.fixture(scope="module")
 def mlflow_python(real_cache: None) -> Path:
-    """Of an environment with MLflow's server, kept in the person's cache."""
+    """Python of an environment with an MLflow server, in the user's cache."""
     cache = Path(CACHE)
     home = cache / "atelier" / "tests" / MLFLOW.replace("==", "-")
     python = home / "bin" / "python"
@@ -170,25 +173,25 @@ def mlflow_python(real_cache: None) -> Path:
 
 
 @contextlib.contextmanager
-def serving(python: Path, folder: Path, port: int) -> Iterator[str]:
-    """MLflow's own server over a database in this folder."""
+def mlflow_server(python: Path, folder: Path, port: int) -> Iterator[str]:
+    """MLflow server over a database in this folder."""
     store = f"sqlite:///{folder}/mlflow.db"
     argv = [str(python), "-m", "mlflow", "server", "--backend-store-uri", store, "--workers", "1"]
     argv += ["--host", "127.0.0.1", "--port", str(port)]
     with (folder / "server.log").open("ab") as log:
         server = subprocess.Popen(argv, stdout=log, stderr=log, cwd=folder)
-    family = psutil.Process(server.pid)
+    server_process = psutil.Process(server.pid)
     url = f"http://127.0.0.1:{port}"
     try:
         until(lambda: is_up(url), 120)
         yield url
     finally:
-        everyone = [family, *family.children(recursive=True)]
-        for process in everyone:
+        processes = [server_process, *server_process.children(recursive=True)]
+        for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         server.wait()
-        psutil.wait_procs(everyone, timeout=10)
+        psutil.wait_procs(processes, timeout=10)
 
 
 def is_up(url: str) -> bool:
@@ -218,30 +221,30 @@ for run in client.search_runs([place]):
 """
 
 
-def test_an_mlflow_server_holds_what_is_stored(
+def test_mlflow_server_contains_stored_values(
     own_engine: Engine, project: Path, tmp_path: Path, mlflow_python: Path
 ) -> None:
-    """Also what was trained while it was down: it dies after the second step and comes back."""
+    """Includes steps trained while it was down: it stops after the second step and comes back."""
     python_of("mlflow")
     port = free_port()
-    write(project, f'[track.mlflow]\non = true\nuri = "http://127.0.0.1:{port}"\n')
-    with serving(mlflow_python, tmp_path, port):
+    append_toml(project, f'[track.mlflow]\non = true\nuri = "http://127.0.0.1:{port}"\n')
+    with mlflow_server(mlflow_python, tmp_path, port):
         run = own_engine.train(project, **{"train.steps": 4})
         until(lambda: trackers(own_engine, run).trackers[0].url != "", 60)
     own_engine.wait(run)
     view = trackers(own_engine, run).trackers[0]
     assert view.state in ("failing", "unsent"), view
     assert view.behind > 0
-    with serving(mlflow_python, tmp_path, port) as url:
-        for _ in range(5):  # a server that has just begun may need longer than a feed's patience
+    with mlflow_server(mlflow_python, tmp_path, port) as url:
+        for _ in range(5):  # a new server may need longer than a feed's timeout
             own_engine.call(lambda client: client.track(run.id))
-            found = settled(own_engine, run, 120).trackers[0]
+            found = wait_for_trackers(own_engine, run, 120).trackers[0]
             if found.state == "in_step":
                 break
         assert found.state == "in_step", found
-        [about, *rows] = read("mlflow", MLFLOW_READER, url, "letters")
-    held = {(name, step): value for name, step, value in rows}
-    assert len(held) == len(rows)
-    assert held == expected(run)
+        [about, *rows] = read_lines("mlflow", MLFLOW_READER, url, "letters")
+    stored_values = {(name, step): value for name, step, value in rows}
+    assert len(stored_values) == len(rows)
+    assert stored_values == expected_values(run)
     assert (about["name"], about["status"]) == (run.name, "FINISHED")
     assert about["params"]["train.steps"] == "4"

@@ -1,4 +1,4 @@
-"""A run is told to trackers: what they hold is what is stored, whatever happens on the way."""
+"""Experiment tracking of a run: the tracker receives the stored data, whatever fails on the way."""
 
 import base64
 import json
@@ -29,27 +29,27 @@ SECRET = "planted-0123456789"
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with collecting() as found:
-        yield found
+    with collecting() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def otel_python(real_cache: None) -> Path:
-    """It is installed here, as a person has agreed to it."""
+    """Python of the otel environment, installed here."""
     return python_of("otel")
 
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is installed beside the engine."""
+    """Cache without any installed environment."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def to_otel(project: Path, collector: Collector, more: str = "") -> None:
-    write(project, f'[track.otel]\non = true\nendpoint = "{collector.url}"\n{more}')
+    append_toml(project, f'[track.otel]\non = true\nendpoint = "{collector.url}"\n{more}')
 
 
-def write(project: Path, toml: str) -> None:
+def append_toml(project: Path, toml: str) -> None:
     file = project / "project.toml"
     file.write_text(f"{file.read_text()}\n{toml}")
 
@@ -63,24 +63,24 @@ def state_of(engine: Engine, run: RunSummary, name: TrackerName) -> TrackerState
     return views[name].state
 
 
-def settled(engine: Engine, run: RunSummary, timeout_s: float = 60) -> TrackerList:
+def wait_for_trackers(engine: Engine, run: RunSummary, timeout_s: float = 60) -> TrackerList:
     until(lambda: not trackers(engine, run).sending, timeout_s)
     return trackers(engine, run)
 
 
-def stored(run: RunSummary) -> list[Trajectory]:
+def stored_trajectories(run: RunSummary) -> list[Trajectory]:
     reader = RunReader(Path(run.path) / DATABASE)
     try:
         last = reader.last_step("train")
         steps = [reader.stored("train", step) for step in range(1, last + 1)]
-        tested = [reader.stored("validation", step) for step in range(last + 1)]
-        return [one for step in (*tested, *steps) for one in step]
+        validations = [reader.stored("validation", step) for step in range(last + 1)]
+        return [one for step in (*validations, *steps) for one in step]
     finally:
         reader.close()
 
 
-def said_of_trackers(run: RunSummary) -> list[str]:
-    """In the run's log, by now."""
+def tracker_messages(run: RunSummary) -> list[str]:
+    """Return messages about trackers in the run's log so far."""
     reader = RunReader(Path(run.path) / DATABASE)
     try:
         events = reader.events_of("log.written")
@@ -89,39 +89,42 @@ def said_of_trackers(run: RunSummary) -> list[str]:
     return [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
 
 
-def waits(go: Path) -> str:
-    """Lines of an agent that does a training scenario only when a file is there."""
+def wait_for_file(go: Path) -> str:
+    """Return lines of an agent that runs training scenarios only after a file exists."""
     return f"""import asyncio, pathlib
     while scenario["id"] in ("s0", "s1", "s2", "s3") and not pathlib.Path({str(go)!r}).exists():
         await asyncio.sleep(0.05)
 """
 
 
-def agents(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def agent_spans(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [s for s in spans if s["attributes"]["gen_ai.operation.name"] == "invoke_agent"]
 
 
-def test_every_attempt_is_a_trace(
+def test_every_rollout_becomes_a_trace(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
     to_otel(project, collector)
     engine.call(lambda c: c.lend_tracker_keys({"otel": f"authorization=Bearer%20{SECRET}"}))
     run = engine.train(project)
     engine.wait_for(run, "step.finished")
-    assert_nobody_was_shown(engine, SECRET)
+    assert_secret_not_in_children(engine, SECRET)
     assert isinstance(engine.wait(run)[-1], RunFinished)
-    assert settled(engine, run).trackers[0].state == "in_step"
+    assert wait_for_trackers(engine, run).trackers[0].state == "in_step"
     spans = collector.spans(otel_python)
-    roots = agents(spans)
+    roots = agent_spans(spans)
     assert set(collector.paths) == {"/v1/traces"}
     assert {h["authorization"] for h in collector.headers} == {f"Bearer {SECRET}"}
-    known = {f"{run.id}/{one.id}": one for one in stored(run)}
+    trajectories = {f"{run.id}/{one.id}": one for one in stored_trajectories(run)}
     ids = Counter(span["attributes"]["gen_ai.conversation.id"] for span in roots)
-    assert ids == Counter(list(known))
+    assert ids == Counter(list(trajectories))
     for span in roots:
-        told, one = span["attributes"], known[span["attributes"]["gen_ai.conversation.id"]]
-        assert told["atelier.reward"] == one.reward
-        assert told.get("atelier.advantage") == one.advantage
+        attributes, one = (
+            span["attributes"],
+            trajectories[span["attributes"]["gen_ai.conversation.id"]],
+        )
+        assert attributes["atelier.reward"] == one.reward
+        assert attributes.get("atelier.advantage") == one.advantage
         calls = [s for s in spans if s.get("parentSpanId") == span["spanId"]]
         assert len(calls) == one.turns
         assert sum(s["attributes"]["gen_ai.usage.output_tokens"] for s in calls) == (
@@ -130,39 +133,42 @@ def test_every_attempt_is_a_trace(
         assert {s["traceId"] for s in calls} == {span["traceId"]}
         assert all(s["startTimeUnixNano"] >= span["startTimeUnixNano"] for s in calls)
         assert all(s["endTimeUnixNano"] <= span["endTimeUnixNano"] for s in calls)
-    assert b"Say " not in b"".join(collector.bodies)  # no word of a scenario, unless asked
+    assert b"Say " not in b"".join(collector.bodies)  # no text of a scenario by default
     left = [file for file in project.rglob("*") if file.is_file()]
     assert not [file for file in left if SECRET.encode() in file.read_bytes()]
 
 
-def test_words_go_out_where_they_are_asked_for(
+def test_content_is_sent_only_if_enabled(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
-    """And Langfuse gets the same at its own door, with its own names."""
+    """Langfuse gets it at its own endpoint, with its own attribute names."""
     host = f'[track.langfuse]\non = true\ncontent = true\nhost = "{collector.url}"'
-    write(project, host)
+    append_toml(project, host)
     confirm_address("langfuse", collector.url)
     engine.call(lambda c: c.lend_tracker_keys({"langfuse": f"pk-lf-1:{SECRET}"}))
     run = engine.train(project, **{"train.steps": 1})
     engine.wait(run)
-    assert settled(engine, run).trackers[0].state == "in_step"
+    assert wait_for_trackers(engine, run).trackers[0].state == "in_step"
     spans = collector.spans(otel_python)
     assert set(collector.paths) == {"/api/public/otel/v1/traces"}
     coded = base64.b64encode(f"pk-lf-1:{SECRET}".encode()).decode()
     assert {h["authorization"] for h in collector.headers} == {f"Basic {coded}"}
-    known = {f"{run.id}/{one.id}": one for one in stored(run)}
-    for span in agents(spans):
-        told, one = span["attributes"], known[span["attributes"]["gen_ai.conversation.id"]]
-        assert json.loads(told["gen_ai.input.messages"]) == [
+    trajectories = {f"{run.id}/{one.id}": one for one in stored_trajectories(run)}
+    for span in agent_spans(spans):
+        attributes, one = (
+            span["attributes"],
+            trajectories[span["attributes"]["gen_ai.conversation.id"]],
+        )
+        assert json.loads(attributes["gen_ai.input.messages"]) == [
             {"role": "user", "parts": [{"type": "text", "content": one.messages[0].content}]}
         ]
-        said = json.loads(told["gen_ai.output.messages"])[0]
-        assert (said["role"], said["finish_reason"]) == ("assistant", "stop")
-        assert told["langfuse.session.id"] == run.id
-        assert told["langfuse.trace.metadata.reward"] == one.reward
+        reply = json.loads(attributes["gen_ai.output.messages"])[0]
+        assert (reply["role"], reply["finish_reason"]) == ("assistant", "stop")
+        assert attributes["langfuse.session.id"] == run.id
+        assert attributes["langfuse.trace.metadata.reward"] == one.reward
 
 
-def test_a_collector_that_never_answers_costs_the_run_nothing(
+def test_unresponsive_collector_does_not_affect_the_run(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
     collector.mood = "silence"
@@ -175,70 +181,74 @@ def test_a_collector_that_never_answers_costs_the_run_nothing(
     collector.mood = 200
     collector.over.set()
     engine.call(lambda client: client.track(run.id))
-    assert settled(engine, run).trackers[0].state == "in_step"
-    seen = {s["traceId"] for s in agents(collector.spans(otel_python))}
-    assert len(seen) == len(stored(run))
+    assert wait_for_trackers(engine, run).trackers[0].state == "in_step"
+    trace_ids = {s["traceId"] for s in agent_spans(collector.spans(otel_python))}
+    assert len(trace_ids) == len(stored_trajectories(run))
 
 
-def test_one_that_is_down_is_told_everything_later(
+def test_unavailable_collector_gets_everything_later(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
-    """The run cannot end before it was said that the service is down: whoever tries a training
-    scenario waits for that; what was tested before is there to be told."""
+    """Training scenarios wait until the outage was logged;
+
+    earlier validation data is there to be sent.
+    """
     collector.mood = 503
     to_otel(project, collector)
     go = project / "go"
-    (project / "agent.py").write_text(AGENT.replace("async with", f"{waits(go)}    async with", 1))
+    (project / "agent.py").write_text(
+        AGENT.replace("async with", f"{wait_for_file(go)}    async with", 1)
+    )
     run = engine.train(project, **{"agent.timeout_s": 120})
-    until(lambda: bool(said_of_trackers(run)), 90)
+    until(lambda: bool(tracker_messages(run)), 90)
     go.touch()
     events = engine.wait(run)
-    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
-    assert said == ["OpenTelemetry answers 503 Service Unavailable. The run continues."]
+    messages = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
+    assert messages == ["OpenTelemetry answers 503 Service Unavailable. The run continues."]
     view = trackers(engine, run).trackers[0]
     assert (view.state, view.behind > 0) == ("failing", True)
     collector.mood = 200
-    assert settled(engine, run).trackers[0].state == "in_step"
-    assert len(agents(collector.spans(otel_python))) == len(stored(run))
+    assert wait_for_trackers(engine, run).trackers[0].state == "in_step"
+    assert len(agent_spans(collector.spans(otel_python))) == len(stored_trajectories(run))
 
 
-def test_one_that_will_never_take_something_is_told_the_rest(
+def test_rejected_span_is_counted_and_others_are_sent(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
-    collector.spoilt = b"/t00001-000-000"  # in the root span of the first attempt
+    collector.spoilt = b"/t00001-000-000"  # in the root span of the first trajectory
     to_otel(project, collector)
     run = engine.train(project)
     events = engine.wait(run)
-    view = settled(engine, run).trackers[0]
+    view = wait_for_trackers(engine, run).trackers[0]
     assert (view.state, view.behind, view.refused) == ("in_step", 0, 1)
     assert sentence_of(view) == (
         "OpenTelemetry: up to date; 1 span rejected: it answers 400 Bad Request."
     )
-    assert len(agents(collector.spans(otel_python))) == len(stored(run)) - 1
-    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
-    assert said in (
+    assert len(agent_spans(collector.spans(otel_python))) == len(stored_trajectories(run)) - 1
+    messages = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
+    assert messages in (
         [],  # the run had ended before
         ["OpenTelemetry answers 400 Bad Request. The rest is uploaded. The run continues."],
     )
 
 
-def test_a_process_that_is_killed_is_started_again(
+def test_killed_tracker_process_is_restarted(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
     to_otel(project, collector)
     run = engine.train(project, **{"train.steps": 6})
     engine.wait_for(run, "step.finished")
-    until(lambda: bool(engine.children(WORKER)))
-    for child in engine.children(WORKER):
+    until(lambda: bool(engine.child_processes(WORKER)))
+    for child in engine.child_processes(WORKER):
         child.kill()
     assert isinstance(engine.wait(run)[-1], RunFinished)
-    assert settled(engine, run).trackers[0].state == "in_step"
-    seen = {s["traceId"] for s in agents(collector.spans(otel_python))}
-    assert len(seen) == len(stored(run))
-    until(lambda: not engine.children(WORKER))
+    assert wait_for_trackers(engine, run).trackers[0].state == "in_step"
+    trace_ids = {s["traceId"] for s in agent_spans(collector.spans(otel_python))}
+    assert len(trace_ids) == len(stored_trajectories(run))
+    until(lambda: not engine.child_processes(WORKER))
 
 
-def test_a_run_that_was_never_tracked_is_sent_when_asked(
+def test_track_command_sends_an_untracked_run_once(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
     run = engine.train(project, **{"train.steps": 1})
@@ -251,10 +261,12 @@ def test_a_run_that_was_never_tracked_is_sent_when_asked(
     for _ in range(2):
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (0, "  OpenTelemetry: up to date\n"), done.stderr
-        assert len(agents(collector.spans(otel_python))) == len(stored(run))  # and not twice
+        assert len(agent_spans(collector.spans(otel_python))) == len(
+            stored_trajectories(run)
+        )  # not twice
 
 
-def test_a_wrong_key_is_said_and_mended_by_another(
+def test_wrong_key_is_reported_and_can_be_replaced(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
     collector.wrong_key, collector.reply = SECRET, f"no such key {SECRET}".encode()
@@ -269,21 +281,21 @@ def test_a_wrong_key_is_said_and_mended_by_another(
     assert SECRET not in problem.model_dump_json()
     engine.call(lambda c: c.lend_tracker_keys({"otel": "x-key=another"}))
     collector.reply = b""
-    assert settled(engine, run).trackers[0].state == "in_step"
+    assert wait_for_trackers(engine, run).trackers[0].state == "in_step"
     assert {h["x-key"] for h in collector.headers} == {"another"}
     logs = [file.read_text() for file in (Path(run.path) / "logs").iterdir()]
     assert SECRET not in "".join(logs)
 
 
-def test_one_that_is_not_installed_is_said_once(
+def test_missing_tracker_environment_is_reported_once(
     empty_cache: None, own_engine: Engine, project: Path, collector: Collector
 ) -> None:
     to_otel(project, collector)
     run = own_engine.train(project, **{"train.steps": 1})
     events = own_engine.wait(run)
     assert isinstance(events[-1], RunFinished)
-    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
-    assert said == [
+    messages = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
+    assert messages == [
         "OpenTelemetry receives nothing: its environment otel is not installed. Install it under "
         "Settings, Engines, or with `atelier environments install otel`; unsent data "
         "is then uploaded. The run continues."
@@ -292,7 +304,7 @@ def test_one_that_is_not_installed_is_said_once(
     assert collector.asked == 0
 
 
-def assert_nobody_was_shown(engine: Engine, secret: str) -> None:
-    for process in engine.children(""):
+def assert_secret_not_in_children(engine: Engine, secret: str) -> None:
+    for process in engine.child_processes(""):
         assert secret not in " ".join(process.cmdline())
         assert secret not in "".join(process.environ().values())

@@ -1,4 +1,4 @@
-"""The judge's lab over a real engine: rubric versions, prices, trials, disagreements."""
+"""Judge trials over a real engine: rubric versions, prices, trials, disagreements."""
 
 import asyncio
 import itertools
@@ -25,76 +25,76 @@ RUBRIC = "More letters are better.\n"
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[Script]:
-    """One provider for the module: its address does not change, so one judge process serves."""
+def shared_provider() -> Iterator[Script]:
+    """Provider of the module: its address does not change, so one judge process is enough."""
     with provider(Script()) as script:
         yield script
 
 
 @pytest.fixture
-def script(address: Script) -> Script:
-    """The provider as if nobody had asked it yet."""
-    fresh = Script(grade=letters, url=address.url)
-    vars(address).update(vars(fresh))
-    return address
+def script(shared_provider: Script) -> Script:
+    """Provider without recorded requests."""
+    fresh = Script(grade=letters, url=shared_provider.url)
+    vars(shared_provider).update(vars(fresh))
+    return shared_provider
 
 
 @pytest.fixture
 def lab(engine: Engine, workspace: Path, tiny_model: Path, script: Script) -> Path:
-    """A project with a judge, which is off."""
+    """Project with a disabled judge."""
     engine.call(lambda client: client.lend_keys({"openai": "sk-x"}))
     toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
     return make_project(workspace / "lab", tiny_model, toml=toml)
 
 
 @pytest.fixture
-def stored(engine: Engine, lab: Path) -> RunSummary:
-    """Two groups of four attempts that rules have scored elsewhere."""
-    return bring_two_groups(engine, lab)
+def imported_run(engine: Engine, lab: Path) -> RunSummary:
+    """Two groups of four trajectories with rewards from elsewhere."""
+    return import_two_groups(engine, lab)
 
 
-def bring_two_groups(engine: Engine, project: Path) -> RunSummary:
-    asked = ImportRun(source=str(attempts_file(project)))
-    return engine.call(lambda client: client.import_run(str(project), asked))
+def import_two_groups(engine: Engine, project: Path) -> RunSummary:
+    body = ImportRun(source=str(trajectories_file(project)))
+    return engine.call(lambda client: client.import_run(str(project), body))
 
 
-def attempts_file(project: Path) -> Path:
-    """Two groups of four attempts as JSONL, each with the reward of a rule."""
+def trajectories_file(project: Path) -> Path:
+    """Write two groups of four trajectories as JSONL, each with a rule-based reward."""
     file = project / "attempts.jsonl"
     with file.open("w") as lines:
-        for question, said in itertools.product("12", ("abcd", "1234", "ab12", "a123")):
+        for question, reply in itertools.product("12", ("abcd", "1234", "ab12", "a123")):
             messages = [
                 {"role": "user", "content": f"Say {question}"},
-                {"role": "assistant", "content": said},
+                {"role": "assistant", "content": reply},
             ]
-            entry = {"messages": messages, "reward": letters(0, said)}
+            entry = {"messages": messages, "reward": letters(0, reply)}
             lines.write(json.dumps(entry) + "\n")
     return file
 
 
 @pytest.fixture
-def trained(engine: Engine, lab: Path) -> RunSummary:
-    """A finished run that rules have scored."""
+def trained_run(engine: Engine, lab: Path) -> RunSummary:
+    """Finished run with rule-based rewards."""
     run = engine.train(lab, **{"train.steps": 1, "train.validate_every": 0})
     engine.wait(run)
     return run
 
 
-def tried(engine: Engine, run: RunSummary, request: TryJudge) -> list[Tried]:
+def run_trial(engine: Engine, run: RunSummary, request: TryJudge) -> list[Tried]:
     async def all_of(client: EngineClient) -> list[Tried]:
         return [one async for one in client.try_judge(run.id, request)]
 
     return engine.call(all_of)
 
 
-def test_a_rubric_keeps_its_versions(engine: Engine, lab: Path) -> None:
+def test_rubric_versions_are_stored(engine: Engine, lab: Path) -> None:
     project = lab
     assert engine.call(lambda client: client.rubric(str(project))).versions == []
     for words in ("one", "one", "two"):
         request = SaveRubric(source=words, who="me")
         view = engine.call(lambda client, r=request: client.save_rubric(str(project), r))
     assert [one.source for one in view.versions] == ["one", "two"]
-    (project / "rubric.md").write_text("three")  # by another program
+    (project / "rubric.md").write_text("three")  # changed by another program
     view = engine.call(lambda client: client.rubric(str(project)))
     assert [(one.number, one.who) for one in view.versions] == [
         (1, "me"),
@@ -107,39 +107,39 @@ def test_a_rubric_keeps_its_versions(engine: Engine, lab: Path) -> None:
     assert (project / "rubric.md").read_text() == "three"
 
 
-def test_a_trial_costs_what_it_says_and_nothing_the_second_time(
-    engine: Engine, stored: RunSummary, script: Script
+def test_trial_stays_within_price_and_is_cached(
+    engine: Engine, imported_run: RunSummary, script: Script
 ) -> None:
     request = TryJudge(source=RUBRIC)
-    price = engine.call(lambda client: client.price_trial(stored.id, request))
+    price = engine.call(lambda client: client.price_trial(imported_run.id, request))
     assert (price.groups, price.calls, price.cached) == (2, 2, 0)
     assert script.asked == []
     assert 0 < price.usd <= price.most_usd
-    found = tried(engine, stored, request)
-    assert sorted(one.group for one in found) == [0, 1]
-    assert all(len(one.after) == len(one.before) == 4 for one in found)
-    asked = len(script.asked)
-    assert price.calls <= asked <= price.most_calls
-    again = engine.call(lambda client: client.price_trial(stored.id, request))
+    results = run_trial(engine, imported_run, request)
+    assert sorted(one.group for one in results) == [0, 1]
+    assert all(len(one.after) == len(one.before) == 4 for one in results)
+    number_of_calls = len(script.asked)
+    assert price.calls <= number_of_calls <= price.most_calls
+    again = engine.call(lambda client: client.price_trial(imported_run.id, request))
     assert (again.calls, again.cached, again.usd) == (0, 2, 0.0)
-    tried(engine, stored, request)
-    assert len(script.asked) == asked
+    run_trial(engine, imported_run, request)
+    assert len(script.asked) == number_of_calls
     other = TryJudge(source="Fewer letters.", places=[("train", 1, 1)])
-    assert [one.group for one in tried(engine, stored, other)] == [1]
+    assert [one.group for one in run_trial(engine, imported_run, other)] == [1]
 
 
-def test_hanging_up_cancels_and_the_run_can_go_on(
-    engine: Engine, trained: RunSummary, script: Script
+def test_client_disconnect_cancels_trial_and_run_resumes(
+    engine: Engine, trained_run: RunSummary, script: Script
 ) -> None:
-    stored = trained
+    stored = trained_run
     script.moods = ["drip"] * 20
 
-    async def peek(client: EngineClient) -> None:
+    async def read_one(client: EngineClient) -> None:
         async for _ in client.try_judge(stored.id, TryJudge(source=RUBRIC)):
-            raise AssertionError("it cannot be that quick")
+            raise AssertionError("the trial finished too early")
 
-    async def hang_up(client: EngineClient) -> None:
-        job = asyncio.create_task(peek(client))
+    async def disconnect(client: EngineClient) -> None:
+        job = asyncio.create_task(read_one(client))
         await asyncio.to_thread(until, lambda: bool(script.asked), 60)
         with pytest.raises(Refused, match="judge is scoring this run"):
             await client.command(stored.id, Command(action="resume", steps=2))
@@ -147,7 +147,7 @@ def test_hanging_up_cancels_and_the_run_can_go_on(
         await asyncio.gather(job, return_exceptions=True)
 
     def resumed() -> bool:
-        """Refused until the engine has noticed that nobody listens."""
+        """Rejected until the engine has noticed the disconnect."""
         order = Command(action="resume", steps=2)
         try:
             engine.call(lambda client: client.command(stored.id, order))
@@ -155,69 +155,72 @@ def test_hanging_up_cancels_and_the_run_can_go_on(
             return False
         return True
 
-    engine.call(hang_up)
+    engine.call(disconnect)
     script.moods = []
     until(resumed)
     assert isinstance(engine.wait(stored)[-1], RunFinished)
-    assert len(script.asked) <= 2  # one a group, of which none was answered
+    assert len(script.asked) <= 2  # one per group, none of them answered
 
 
-def test_disagreements_agreement_and_a_better_rubric(
-    engine: Engine, stored: RunSummary, script: Script
+def test_disagreements_agreement_and_suggested_rubric(
+    engine: Engine, imported_run: RunSummary, script: Script
 ) -> None:
     request = TryJudge(source=RUBRIC)
-    found = {one.group: one for one in tried(engine, stored, request)}
-    ranked = sorted(found[0].after, key=lambda name: found[0].after[name])
-    turned = Word(kind="order", order=tuple((name,) for name in ranked))  # the judge's worst first
-    label = Label(id="a", step=1, group=0, words=(turned,), why="shorter is better", blind=True)
-    engine.call(lambda client: client.add_label(stored.id, label))
+    results = {one.group: one for one in run_trial(engine, imported_run, request)}
+    ranked = sorted(results[0].after, key=lambda name: results[0].after[name])
+    # the judge's worst first
+    contradicting = Word(kind="order", order=tuple((name,) for name in ranked))
+    label = Label(
+        id="a", step=1, group=0, words=(contradicting,), why="shorter is better", blind=True
+    )
+    engine.call(lambda client: client.add_label(imported_run.id, label))
     same = label.model_copy(update={"id": "b"})
-    engine.call(lambda client: client.add_label(stored.id, same))
-    (row,) = engine.call(lambda client: client.agreement(stored.id))
+    engine.call(lambda client: client.add_label(imported_run.id, same))
+    (row,) = engine.call(lambda client: client.agreement(imported_run.id))
     assert row.tau is not None
     assert row.tau.mean < 0
     assert (row.groups, row.repeats) == (1, 1)
     assert row.self_consistency is not None
     assert row.self_consistency.mean == 1.0
-    cases = engine.call(lambda client: client.disagreements(stored.id, row.judge, row.rubric))
+    cases = engine.call(lambda client: client.disagreements(imported_run.id, row.judge, row.rubric))
     assert cases
     assert cases[0].why == "shorter is better shorter is better"
-    (again,) = [one for one in tried(engine, stored, request) if one.group == 0]
+    (again,) = [one for one in run_trial(engine, imported_run, request) if one.group == 0]
     assert again.pairs > again.obeyed
-    proposed = engine.call(lambda client: client.suggest_rubric(stored.id, request))
+    proposed = engine.call(lambda client: client.suggest_rubric(imported_run.id, request))
     assert proposed.source == "Better words.\n"
     assert "shorter is better" in script.asked[-1]["messages"][1]["content"]
 
 
-def test_a_label_teaches_the_judge_and_makes_another_rubric_of_it(
-    engine: Engine, stored: RunSummary, script: Script
+def test_label_used_as_example_changes_the_rubric_version(
+    engine: Engine, imported_run: RunSummary, script: Script
 ) -> None:
     request = TryJudge(source=RUBRIC, places=[("train", 1, 1)])
-    tried(engine, stored, request)
+    run_trial(engine, imported_run, request)
     names = ("t00001-000-000", "t00001-000-001")
     word = Word(kind="order", order=tuple((name,) for name in names))
     label = Label(id="a", step=1, group=0, words=(word,), teaches=True, why="because I say so")
-    engine.call(lambda client: client.add_label(stored.id, label))
-    tried(engine, stored, request)
+    engine.call(lambda client: client.add_label(imported_run.id, label))
+    run_trial(engine, imported_run, request)
     assert "because I say so" in script.asked[-1]["messages"][1]["content"]
-    assert len(engine.call(lambda client: client.agreement(stored.id))) == 2  # two versions
+    assert len(engine.call(lambda client: client.agreement(imported_run.id))) == 2  # two versions
 
 
-def test_without_a_judge_the_trial_says_so(engine: Engine, project: Path) -> None:
-    run = bring_two_groups(engine, project)
+def test_trial_without_judge_is_rejected(engine: Engine, project: Path) -> None:
+    run = import_two_groups(engine, project)
     with pytest.raises(Refused, match="No judge is set"):
-        tried(engine, run, TryJudge(source=RUBRIC))
+        run_trial(engine, run, TryJudge(source=RUBRIC))
 
 
-def test_servers_on_this_machine_are_found(script: Script) -> None:
+def test_local_judge_servers_are_found(script: Script) -> None:
     port = int(script.url.split(":")[2].split("/")[0])
     servers = (Server("LM Studio", port, "/v1/models"), Server("nobody", 1, "/v1/models"))
-    (found,) = asyncio.run(find_judges(servers))
-    assert (found.model, found.base_url) == ("openai/scripted", script.url)
-    assert found.where == "LM Studio on this machine"
+    (option,) = asyncio.run(find_judges(servers))
+    assert (option.model, option.base_url) == ("openai/scripted", script.url)
+    assert option.where == "LM Studio on this machine"
 
 
-def test_a_living_run_takes_another_rubric_and_keeps_it_over_a_restart(
+def test_new_rubric_of_active_run_survives_restart(
     engine: Engine, workspace: Path, tiny_model: Path, script: Script
 ) -> None:
     project = make_project(workspace / "renew", tiny_model, toml=JUDGE.format(url=script.url))

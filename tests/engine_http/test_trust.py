@@ -1,4 +1,4 @@
-"""Projects and runs from elsewhere, before a real engine: read and labelled, never run or sent."""
+"""Projects and runs from elsewhere over a real engine: readable and labelled, never run or sent."""
 
 import json
 import shutil
@@ -27,8 +27,8 @@ Path(__file__).with_name("{MARK}").write_text("it ran")
 )
 
 
-def from_elsewhere(folder: Path, model: Path, toml: str = "", agent: str = RUNS_CODE) -> Path:
-    """Project in the workspace that nobody has trusted."""
+def untrusted_project(folder: Path, model: Path, toml: str = "", agent: str = RUNS_CODE) -> Path:
+    """Write a project to the workspace that is not trusted."""
     other = make_project(folder.with_name(f"{folder.name}-source"), model, agent, toml)
     (other / "rubric.md").write_text("More letters are better.\n")
     shutil.copytree(other, folder)
@@ -44,10 +44,10 @@ def answer(
     return httpx.request(method, url, headers=headers, json=body, params=params, timeout=30)
 
 
-def test_an_untrusted_project_is_read_and_not_run(
+def test_untrusted_project_is_readable_but_does_not_run(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
-    project = from_elsewhere(workspace / "theirs", tiny_model)
+    project = untrusted_project(workspace / "theirs", tiny_model)
     (project / "mcp.json").write_text(
         json.dumps({"mcpServers": {"x": {"command": "touch", "args": [str(project / MARK)]}}})
     )
@@ -66,15 +66,15 @@ def test_an_untrusted_project_is_read_and_not_run(
         assert refused.json()["code"] == "project.untrusted"
     assert not (project / MARK).exists()
     assert not (project / "runs").exists()
-    wanted = TrustProject.model_validate_json(refused.json()["detail"])
-    engine.call(lambda client: client.confirm(wanted))
+    confirmation = TrustProject.model_validate_json(refused.json()["detail"])
+    engine.call(lambda client: client.confirm(confirmation))
     assert engine.call(lambda client: client.project(str(project))).trusted
     run = engine.train(project, **{"train.steps": 1})
     engine.wait(run)
     assert (project / MARK).read_text() == "it ran"
 
 
-def test_a_run_from_elsewhere_is_not_resumed_in_a_trusted_project(
+def test_changed_run_is_not_resumed_in_trusted_project(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
     project = make_project(workspace / "mine", tiny_model)
@@ -94,10 +94,8 @@ def test_a_run_from_elsewhere_is_not_resumed_in_a_trusted_project(
     assert not (workspace / MARK).exists()
 
 
-def test_a_queued_run_from_elsewhere_does_not_start_with_the_engine(
-    workspace: Path, tiny_model: Path
-) -> None:
-    """The queued run waits, and begins when the person trusts its project."""
+def test_queued_run_from_elsewhere_waits_for_trust(workspace: Path, tiny_model: Path) -> None:
+    """The queued run starts when its project is trusted."""
     project = make_project(workspace / "mine", tiny_model, RUNS_CODE)
     engine = start_engine(workspace)
     try:
@@ -134,10 +132,10 @@ price_completion = 1
 """
 
 
-def test_an_address_of_the_project_gets_neither_key_nor_text(
+def test_unconfirmed_judge_address_gets_neither_key_nor_text(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
-    """Trusted, but with a judge elsewhere: refused before anything begins, until confirmed."""
+    """The project is trusted, but its judge address must be confirmed before a run starts."""
     evil = "http://192.0.2.1:9/v1"
     project = make_project(workspace / "judged", tiny_model, toml=JUDGED.format(url=evil))
     (project / "rubric.md").write_text("x")
@@ -147,14 +145,14 @@ def test_an_address_of_the_project_gets_neither_key_nor_text(
     assert evil in refused.json()["message"]
     codes = [one.code for one in engine.call(lambda client: client.project(str(project))).problems]
     assert codes == ["address.unconfirmed"]
-    wanted = AddressConfirmation.model_validate_json(refused.json()["detail"])
-    assert wanted == AddressConfirmation(provider="openai", address=evil)
-    engine.call(lambda client: client.confirm(wanted))
+    confirmation = AddressConfirmation.model_validate_json(refused.json()["detail"])
+    assert confirmation == AddressConfirmation(provider="openai", address=evil)
+    engine.call(lambda client: client.confirm(confirmation))
     assert not engine.call(lambda client: client.project(str(project))).problems
 
 
 @pytest.mark.parametrize("key", ["judge.rubric", "scenarios.train", "agent.file", "sft.data"])
-def test_a_file_outside_of_the_project_is_not_read(
+def test_file_outside_of_the_project_is_not_read(
     engine: Engine, workspace: Path, tiny_model: Path, key: str
 ) -> None:
     project = make_project(workspace / "reader", tiny_model)
@@ -171,13 +169,13 @@ def test_a_file_outside_of_the_project_is_not_read(
     edit = {"values": {key: "/etc/passwd"}}
     edited = answer(engine, "PUT", "/project", edit, path=str(project))
     assert edited.status_code == 200, edited.text
-    seen = [answer(engine, "GET", path, path=str(project), split="train").text
+    texts = [answer(engine, "GET", path, path=str(project), split="train").text
             for path in ("/project", "/rubric", "/scenarios")]  # fmt: skip
-    assert not any("root:x" in text for text in seen)
-    assert not any("/bin/bash" in text for text in seen)
+    assert not any("root:x" in text for text in texts)
+    assert not any("/bin/bash" in text for text in texts)
 
 
-def test_a_judge_of_the_request_is_bound_as_well(
+def test_judge_address_of_a_request_must_be_confirmed(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
     project = make_project(workspace / "asked", tiny_model)
@@ -188,8 +186,8 @@ def test_a_judge_of_the_request_is_bound_as_well(
         TryJudge(models=["openai/x"], base_url="http://evil.example/v1", source="x"),
         TryJudge(models=["openai/http://evil.example/v1"], source="x"),
     ]
-    for asked in bad:
-        body = asked.model_dump(mode="json")
+    for trial in bad:
+        body = trial.model_dump(mode="json")
         refused = answer(engine, "POST", f"/runs/{run.id}/judge/price", body)
         assert refused.status_code == 422, refused.text
         assert refused.json()["code"] in ("address.unconfirmed", "model.bad_name")
@@ -200,12 +198,12 @@ def test_a_judge_of_the_request_is_bound_as_well(
         engine.call(lambda client: client.start_evaluation(request))
 
 
-def test_keys_stay_when_a_strangers_run_is_judged(
+def test_judging_a_foreign_run_needs_trust_and_sends_nothing(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
-    """The run's project is not trusted: the judge is not even asked for a price."""
+    """The run's project is not trusted: not even a price is computed."""
     with provider(Script()) as script:
-        project = from_elsewhere(
+        project = untrusted_project(
             workspace / "run", tiny_model, JUDGED.format(url=script.url), AGENT
         )
         trust_project(project)
@@ -221,10 +219,10 @@ def test_keys_stay_when_a_strangers_run_is_judged(
             refused = answer(engine, "POST", f"/runs/{run.id}/{path}", body)
             assert refused.json()["code"] == "project.untrusted", refused.text
         assert script.asked == []
-        print(f"{len(script.asked)} questions reached the judge")
+        print(f"{len(script.asked)} requests reached the judge")
 
 
-def test_trust_is_kept_where_no_project_can_write_it(workspace: Path, tiny_model: Path) -> None:
+def test_trust_file_is_private_and_outside_of_projects(workspace: Path, tiny_model: Path) -> None:
     project = make_project(workspace / "mine", tiny_model)
     file = trust_folder() / FILE
     assert not file.is_relative_to(project)

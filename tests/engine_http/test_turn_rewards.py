@@ -1,4 +1,4 @@
-"""What an agent says of each turn, over real HTTP: stored with the turn, credited, or refused."""
+"""Turn rewards over HTTP: stored with the turn, credited, or rejected."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ ANCHORS = {
 }
 
 
-def attempts(
+def train_with_turn_rewards(
     engine: Engine, project: Path, ends: type[RunFinished] | type[RunFailed] = RunFinished
 ) -> tuple[list[Trajectory], StepFinished]:
     run = engine.train(project, **ANCHORS)
@@ -44,12 +44,14 @@ def attempts(
     return [engine.call(lambda c, t=row.id: c.trajectory(run.id, t)) for row in rows], step
 
 
-def test_each_turn_keeps_its_own(engine: Engine, workspace: Path, tiny_model: Path) -> None:
+def test_turn_rewards_are_stored_and_weighted_per_turn(
+    engine: Engine, workspace: Path, tiny_model: Path
+) -> None:
     agent = AGENT.replace("RETURNED", "turns")
     project = make_project(workspace / "turns", tiny_model, agent)
-    known, step = attempts(engine, project)
-    assert len(known) == 8
-    for one in known:
+    trajectories, step = train_with_turn_rewards(engine, project)
+    assert len(trajectories) == 8
+    for one in trajectories:
         assert one.reward is not None
         assert [len(branch.spans) for branch in one.branches] == [2, 1]
         first, third, second = [r for branch in one.branches for r in branch.rewards]
@@ -69,12 +71,12 @@ def test_each_turn_keeps_its_own(engine: Engine, workspace: Path, tiny_model: Pa
         ("'high'", "turn_rewards that are not a list"),
     ],
 )
-def test_what_does_not_fit_is_said_and_is_no_zero(
+def test_invalid_turn_rewards_are_reported_and_unscored(
     engine: Engine, workspace: Path, tiny_model: Path, returned: str, words: str
 ) -> None:
     agent = AGENT.replace("RETURNED", returned)
     project = make_project(workspace / "turns", tiny_model, agent)
-    known, step = attempts(engine, project, RunFailed)
-    assert {one.reward for one in known} == {None}
-    assert all(one.problem and words in one.problem.message for one in known)
+    trajectories, step = train_with_turn_rewards(engine, project, RunFailed)
+    assert {one.reward for one in trajectories} == {None}
+    assert all(one.problem and words in one.problem.message for one in trajectories)
     assert step.skipped

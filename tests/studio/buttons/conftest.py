@@ -24,15 +24,15 @@ from tests.engine_http.conftest import (
     AGENT,
     CACHE,
     Engine,
-    at_home,
     is_alive,
     make_project,
     start_engine,
     stop_engine,
+    temporary_home,
     until,
 )
 from tests.engine_http.test_judge import JUDGE, letters
-from tests.engine_http.test_trials import RUBRIC, attempts_file
+from tests.engine_http.test_trials import RUBRIC, trajectories_file
 
 EVEN = (
     "sum(c.isalpha() for c in said)",
@@ -74,7 +74,7 @@ class World:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with (
-        at_home(tmp_path_factory.mktemp("home")) as workspace,
+        temporary_home(tmp_path_factory.mktemp("home")) as workspace,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("XDG_CACHE_HOME", CACHE)  # the judge's environment is installed once
@@ -95,7 +95,7 @@ def world(home: Path, tiny_model: Path) -> Iterator[World]:
         child_processes: list[psutil.Process] = []
         try:
             yield make_world(engine, home, tiny_model, script)
-            child_processes = engine.children("")
+            child_processes = engine.child_processes("")
         finally:
             stop_engine(engine)
             until(lambda: not any(is_alive(process) for process in child_processes))
@@ -156,7 +156,7 @@ def make_world(engine: Engine, workspace: Path, model: Path, script: Script) -> 
     settings = {"train.steps": 3, "train.checkpoint_every": 1, "train.validate_every": 3}
     settings["judge.enabled"] = True
     trained = engine.train(lab, **settings)
-    source = ImportRun(source=str(attempts_file(lab)))
+    source = ImportRun(source=str(trajectories_file(lab)))
     imported = engine.call(lambda client: client.import_run(str(lab), source))
     engine.wait(trained)
     failed = engine.train(failing, **{"train.steps": 1, "train.validate_every": 0})

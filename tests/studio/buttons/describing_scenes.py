@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from tests.engine_http.test_authoring import PRICE, TASK, Pen
+from tests.engine_http.test_authoring import PRICE, TASK, DraftWriter
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 SLOWLY_S = 0.4
@@ -38,7 +38,7 @@ def fill_in_first_step(stage: Stage, step: Any, name: str) -> None:
 async def draft_written(stage: Stage) -> Any:
     """Show a whole draft in the second step."""
     shown = await open_wizard(stage)
-    stage.backend.script.writes = Pen()
+    stage.backend.script.writes = DraftWriter()
     if shown._at == "task":
         fill_in_first_step(stage, shown.task, "second")
         shown._press()
@@ -56,7 +56,7 @@ async def draft(stage: Stage) -> None:
 async def writing(stage: Stage) -> None:
     """The provider is slow: drafts are still being written."""
     shown = await open_wizard(stage)
-    pen = Pen()
+    pen = DraftWriter()
 
     def slowly(messages: list[dict[str, str]]) -> str:
         time.sleep(SLOWLY_S)

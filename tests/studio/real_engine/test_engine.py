@@ -24,7 +24,7 @@ from tests.engine.judge.scripted import Script, provider
 from tests.engine.storage.run_db.test_repair import make
 from tests.engine_http.conftest import CACHE, make_project
 from tests.engine_http.test_judge import JUDGE, letters
-from tests.engine_http.test_trials import RUBRIC, attempts_file
+from tests.engine_http.test_trials import RUBRIC, trajectories_file
 from tests.studio.buttons.every_button import obstacle
 from tests.studio.conftest import Run, until
 from tests.studio.real_window import page_of, window
@@ -51,7 +51,7 @@ def test_rejudge_button_shows_trial_of_stored_groups(
         async with window(qapp, tmp_path / "workspace") as studio:
             session = studio.session
             await session.client.lend_keys({"openai": "sk-x"})
-            source = ImportRun(source=str(attempts_file(project)))
+            source = ImportRun(source=str(trajectories_file(project)))
             await session.client.import_run(str(project), source)
             session.refresh()
             session.open_project(str(project), "judge")

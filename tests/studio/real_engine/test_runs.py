@@ -16,7 +16,7 @@ from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE
 from studio.app import Studio
 from tests.engine_http.conftest import make_project
-from tests.engine_http.test_trials import attempts_file
+from tests.engine_http.test_trials import trajectories_file
 from tests.studio.conftest import Run, until
 from tests.studio.real_window import page_of, window
 
@@ -59,7 +59,7 @@ def test_switching_runs_clears_pages_and_keeps_labels_apart(
 
     async def job() -> None:
         async with window(qapp, tmp_path / "workspace") as studio:
-            session, source = studio.session, str(attempts_file(project))
+            session, source = studio.session, str(trajectories_file(project))
             first, second = [
                 await session.client.import_run(str(project), ImportRun(source=source))
                 for _ in range(2)
