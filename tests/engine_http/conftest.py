@@ -120,7 +120,7 @@ class Engine:
         return self.call(follow)
 
     def child_processes(self, word: str) -> list[psutil.Process]:
-        children = psutil.Process(self.process.pid).child_processes(recursive=True)
+        children = psutil.Process(self.process.pid).children(recursive=True)
         matching = []
         for child in children:
             try:

@@ -288,7 +288,7 @@ def stop_and_compare(two_servers: TwoServers, run: RunSummary) -> None:
     print(f"honest run: {two_servers.home.call(lambda c: c.run(run.id)).step} steps")
     assert page.total == 0
     until(lambda: not two_servers.honest.view(NAME).behind)
-    two_servers.honest.same(run)
+    two_servers.honest.assert_mirrored(run)
 
 
 def run_json(run: RunSummary) -> bytes:
