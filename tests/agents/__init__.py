@@ -13,12 +13,14 @@ COMMAND = "Any program"
 
 
 def agents_python() -> str:
-    """Installed on the first call, into the user's cache; a minute then."""
+    """Return a Python with the packages, installed into the user's cache on the first call (about
+    a minute).
+    """
     return str(python_of(f"{OF_AGENT}{REQUIREMENTS}"))
 
 
 def example(title: str) -> str:
-    """The code under a heading of the page."""
+    """Return the code block under a heading of the page."""
     section = PAGE.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
     (code,) = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
     return str(code)

@@ -1,4 +1,4 @@
-"""An MCP server over stdio with tools that work, fail, die and never answer."""
+"""MCP server over stdio with tools that work, fail, exit and never respond."""
 
 import os
 import sys

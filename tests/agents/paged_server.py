@@ -1,5 +1,7 @@
-"""An MCP server over stdio that lists its tools on three pages; a call has an empty text for an
-answer. It says where it runs; with `--deaf` it hears neither the end of its input nor SIGTERM."""
+"""MCP server over stdio with three pages of tools, whose calls return an empty text.
+
+It writes its pid to a file name; with `--deaf` it ignores the end of its input and SIGTERM.
+"""
 
 import json
 import os
@@ -11,16 +13,16 @@ from pathlib import Path
 PAGES = {None: ("first", "2"), "2": ("second", "3"), "3": ("third", None)}
 
 
-def answer(asked):
-    match asked["method"]:
+def answer(request):
+    match request["method"]:
         case "initialize":
             return {
-                "protocolVersion": asked["params"]["protocolVersion"],
+                "protocolVersion": request["params"]["protocolVersion"],
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "paged", "version": "1"},
             }
         case "tools/list":
-            name, after = PAGES[(asked.get("params") or {}).get("cursor")]
+            name, after = PAGES[(request.get("params") or {}).get("cursor")]
             page = {"tools": [{"name": name, "inputSchema": {"type": "object"}}]}
             return page if after is None else {**page, "nextCursor": after}
         case "tools/call":
@@ -30,12 +32,14 @@ def answer(asked):
 
 def serve():
     for line in sys.stdin:
-        asked = json.loads(line)
-        if "id" not in asked:
+        request = json.loads(line)
+        if "id" not in request:
             continue
-        found = answer(asked)
-        said = {"result": found} if found else {"error": {"code": -32601, "message": "unknown"}}
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}), flush=True)
+        result = answer(request)
+        response = (
+            {"result": result} if result else {"error": {"code": -32601, "message": "unknown"}}
+        )
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **response}), flush=True)
 
 
 if __name__ == "__main__":

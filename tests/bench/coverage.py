@@ -1,9 +1,11 @@
-"""How often an interval of the difference of two contestants holds the truth: `python -m
-tests.bench.coverage [--seeds N]`.
+"""Coverage of intervals for the difference of two contestants: how often they contain the true
+value.
 
-Two equal contestants (truth 0) with rewards of 0 or 1 (the scenarios differ in how hard they are)
-and with continuous ones, and two unequal ones with skewed rewards. Three ways to make the
-interval: the percentile bootstrap, Student's t, and ours. 95.0 is right, less is too narrow.
+`python -m tests.bench.coverage [--seeds N]`
+
+Two equal contestants (truth 0) with rewards of 0 or 1 (scenarios differ in difficulty) and with
+continuous rewards, and two unequal ones with skewed rewards. Three kinds of interval: percentile
+bootstrap, Student's t, and Atelier's. 95.0 is correct, less is too narrow.
 """
 
 import argparse
@@ -28,13 +30,13 @@ class Case(NamedTuple):
 
 
 def pass_or_fail(chance: random.Random) -> float:
-    """One attempt each at a scenario that is solved with a probability of its own."""
+    """One rollout each on a scenario with a success probability of its own."""
     solved = chance.betavariate(1, 1)
     return float(chance.random() < solved) - float(chance.random() < solved)
 
 
 def rarely(chance: random.Random) -> float:
-    """The same where almost every scenario is out of reach: most differences are ties."""
+    """Like `pass_or_fail` with hardly any success: most differences are ties."""
     solved = chance.betavariate(0.5, 6)
     return float(chance.random() < solved) - float(chance.random() < solved)
 
@@ -45,7 +47,7 @@ def continuous(chance: random.Random) -> float:
 
 
 def skewed(chance: random.Random) -> float:
-    """The one gains a little everywhere and much at few scenarios."""
+    """One contestant gains a little everywhere and much on few scenarios."""
     return chance.expovariate(1.0)
 
 
@@ -81,7 +83,7 @@ WAYS = {"percentile": percentile, "student": student, "ours": ours}
 def held(
     case: Case, size: int, seeds: int, way: Callable[[list[float]], tuple[float, float]]
 ) -> int:
-    """In how many of so many simulated evaluations the interval holds the truth."""
+    """Return in how many simulated evaluations the interval contains the truth."""
     count = 0
     for seed in range(seeds):
         chance = random.Random(f"{case.words} {size} {seed}")

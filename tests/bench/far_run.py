@@ -1,8 +1,8 @@
-"""A run folder with as many events as a long absence leaves behind, of the kinds that a run has.
+"""Run folder with as many events as a long disconnection leaves, with the usual kinds.
 
-Of 1 000 000 events 150 000 are attempts of four turns with their tokens, in groups of eight that
-are judged and scored; 150 000 questions are opened and closed, steps have their phases and their
-metrics, and the rest are lines of a log.
+Of 1,000,000 events 150,000 are rollouts of four turns with their tokens, in groups of eight that
+are judged and scored; 150,000 judge calls are opened and closed, steps have their phases and
+metrics, and the rest are log lines.
 """
 
 import random
@@ -30,15 +30,16 @@ GROUPS, SIBLINGS, CALLS, LOGS = 8, 8, 64, 206
 POOL = 400
 
 
-def attempt(dice: random.Random) -> Trajectory:
-    """Four turns, 400 words, 260 tokens: about 14 kB of JSON, packed 5 kB."""
+def make_trajectory(dice: random.Random) -> Trajectory:
+    """Return a trajectory of four turns, 400 words, 260 tokens: about 14 kB of JSON, 5 kB
+    compressed."""
     messages = [Message(role="user", content=" ".join(dice.choices(WORDS, k=40)))]
     branch = Branch(tokens=[], spans=[], logprobs=[], pieces=[])
     for turn in range(4):
-        said = dice.choices(WORDS, k=50)
+        reply = dice.choices(WORDS, k=50)
         function = {"name": "read", "arguments": f'{{"id": {turn}}}'}
         call = {"id": f"c{turn}", "type": "function", "function": function}
-        messages.append(Message(role="assistant", content=" ".join(said), tool_calls=[call]))
+        messages.append(Message(role="assistant", content=" ".join(reply), tool_calls=[call]))
         result = " ".join(dice.choices(WORDS, k=40))
         messages.append(Message(role="tool", content=result, tool_call_id=f"c{turn}"))
         start = len(branch.tokens)
@@ -55,7 +56,7 @@ def attempt(dice: random.Random) -> Trajectory:
 
 
 class Filler:
-    """Writes rows as the writer does, in transactions of a few steps."""
+    """Writes rows like the writer does, in transactions of a few steps."""
 
     def __init__(self, file: Path, count: int) -> None:
         dice = random.Random(1)
@@ -63,7 +64,7 @@ class Filler:
         self.dice = dice
         self.db = open_writer(file)
         self.db.execute("PRAGMA synchronous = OFF")
-        self.attempts = [attempt(dice) for _ in range(POOL)]
+        self.attempts = [make_trajectory(dice) for _ in range(POOL)]
         self.bodies = [zlib.compress(one.model_dump_json().encode(), 1) for one in self.attempts]
         self.summaries = [summary_of(one) for one in self.attempts]
         message = {"role": "user", "content": " ".join(dice.choices(WORDS, k=300))}
@@ -136,8 +137,8 @@ class Filler:
                 trajectory_id=name, judge="openai/gpt-5.4", rubric="r", score=0.5,
                 reason="It does what was asked, and says so in plain words.",
             )  # fmt: skip
-            said = (name, verdict.judge, "r", self.at, verdict.model_dump_json())
-            self.db.execute("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?)", said)
+            verdict_row = (name, verdict.judge, "r", self.at, verdict.model_dump_json())
+            self.db.execute("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?)", verdict_row)
         for number in range(CALLS // GROUPS):
             key = f"{step:07d}{group}{number:056d}"
             yield e.CallOpened(key=key, judge="openai/gpt-5.4", most_usd=0.01)
@@ -157,7 +158,10 @@ class Filler:
 
 
 def make_far_run(workspace: Path, count: int) -> Path:
-    """A project with that run; its folder. Search entries are left out: nothing here reads them."""
+    """Write a project with such a run and return its folder.
+
+    Search entries are left out, because nothing reads them.
+    """
     create_project(workspace / "bench", "hello")
     folder = workspace / "bench" / "runs" / RUN
     folder.mkdir(parents=True)

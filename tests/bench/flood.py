@@ -1,7 +1,9 @@
-"""Does the window stay alive under events?   python -m tests.bench.flood [SECONDS] [PER_SECOND]
+"""Responsiveness of the window under events.
 
-A whole studio on a loopback engine that says PER_SECOND events a second (default 1 000) for SECONDS
-(default 30). Prints the longest time that the GUI thread did not come round, and what it folded.
+`python -m tests.bench.flood [SECONDS] [PER_SECOND]`
+
+A studio over a local fake engine that emits PER_SECOND events a second (default 1,000) for SECONDS
+(default 30). Prints the longest stall of the GUI thread, and the number of folded events.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ async def flood(seconds: float, rate: int, app, folder: Path) -> None:  # type: 
         await asyncio.sleep(2)
         watch = StallWatch()
         watch.start()
-        begun = time.monotonic()
+        started_at = time.monotonic()
         flood = engine.flood(simulation.made.spec.id, rate, seconds)
         await asyncio.sleep(seconds + 0.5)
         worst = watch.stop()
@@ -41,7 +43,7 @@ async def flood(seconds: float, rate: int, app, folder: Path) -> None:  # type: 
         state = studio.session.run.state
         sent = len(engine.runs[simulation.made.spec.id].events)
         await wait_for(lambda: state.seq == sent, 30)
-        taken = time.monotonic() - begun
+        taken = time.monotonic() - started_at
     engine.stop()
     print(f"{sent} events in {taken:.1f} s, all folded; longest stall {worst * 1000:.0f} ms")
 

@@ -1,11 +1,12 @@
-"""How soon does the window show a million events?   python -m tests.bench.follow [COUNT] [FAR]
+"""Time until the window shows a million events.
 
-A whole studio offscreen, on the page Run, that opens a run of COUNT (1 000 000) events which it has
-never seen. First out of the engine that has it; then out of a home engine that has nothing yet and
-fills a replica from a far one meanwhile, all on this machine. Prints how long it takes until all
-are folded (and stored), the longest time that the GUI thread did not come round meanwhile, the most
-CPU time that it used in one round, and that of the studio in all. The workspace FAR keeps the run
-for the next time.
+`python -m tests.bench.follow [COUNT] [REMOTE]`
+
+An offscreen studio on the Run page opens a run of COUNT (1,000,000) events that it has never seen.
+First from the run's own engine; then from a home engine with an empty mirror, which is filled
+meanwhile from a remote engine, all on this machine. Prints the time until all events are folded
+(and stored), the longest stall of the GUI thread, its most CPU time in one round, and the studio's
+total CPU time. The workspace REMOTE keeps the run for the next time.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from tests.studio.conftest import StallWatch
 
 
 async def follow(app: QApplication, workspace: Path, scratch: Path, words: str) -> None:
-    """From the moment that the project is open; an engine that is there already is used."""
+    """Measure from the moment that the project is open; a running engine is used."""
     studio = Studio(app, str(workspace), scratch / "studio.toml")
     studio.window.resize(1440, 900)
     studio.start(str(workspace / "bench"))
@@ -43,11 +44,11 @@ async def follow(app: QApplication, workspace: Path, scratch: Path, words: str) 
         await until(lambda: studio.session.connected, 120)
         await until(lambda: studio.session.project.view is not None, 60)
         used = psutil.Process().cpu_times()
-        begun, cpu = time.perf_counter(), used.user + used.system
+        started_at, cpu = time.perf_counter(), used.user + used.system
         studio.window.show_page("run")
         watch.start()
         await until(lambda: studio.session.run.state.status == "finished", 600)
-        taken = time.perf_counter() - begun
+        taken = time.perf_counter() - started_at
         await asyncio.sleep(1)
         used, state = psutil.Process().cpu_times(), studio.session.run.state
         print(
@@ -67,8 +68,10 @@ async def follow(app: QApplication, workspace: Path, scratch: Path, words: str) 
 
 @contextlib.contextmanager
 def mirror_engine(far: Path, home: Path) -> Iterator[None]:
-    """A home engine with an empty run folder that it fills from a far engine in a process of its
-    own; both end with the block."""
+    """Run a home engine that fills an empty mirror from a remote engine in a process of its own.
+
+    Stop both afterwards.
+    """
     folder = home / "bench" / "runs" / RUN
     create_project(home / "bench", "hello")
     folder.mkdir(parents=True)
@@ -76,8 +79,8 @@ def mirror_engine(far: Path, home: Path) -> Iterator[None]:
     argv = [sys.executable, "-m", "tests.bench.mirror_engine", str(far), str(home)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE)
     assert process.stdout is not None
-    with process.stdout as said:
-        said.readline()
+    with process.stdout as output:
+        output.readline()
         try:
             yield
         finally:
@@ -89,7 +92,7 @@ async def until(check: object, seconds: float) -> None:
     end = time.monotonic() + seconds
     while not check():  # type: ignore[operator]
         if time.monotonic() > end:
-            raise TimeoutError("it did not happen in time")
+            raise TimeoutError("timeout")
         await asyncio.sleep(0.02)
 
 

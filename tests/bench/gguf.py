@@ -1,9 +1,11 @@
-"""An export as GGUF beside the trained model: `python -m tests.bench.gguf [--prompts 100]`.
+"""GGUF export compared with the trained model.
 
-The starter with a sizeable random adapter: greedy text of the adapter (transformers and peft, not
-merged) against that of the GGUF file, read by transformers and by real llama.cpp (an environment of
-its own). Prints how many of the prompts are answered alike by each, and whether llama.cpp splits
-text into the same tokens.
+`python -m tests.bench.gguf [--prompts 100]`
+
+The starter with a large random adapter: greedy text of the adapter (transformers and peft, not
+merged) against that of the GGUF file, read by transformers and by llama.cpp (in an environment of
+its own). Prints how many prompts get equal responses, and whether llama.cpp tokenizes text
+equally.
 """
 
 import argparse
@@ -63,50 +65,54 @@ def compare(base: Path, folder: Path, arguments: argparse.Namespace) -> None:
     companion_files.write_tokenizer(base, out)
     most = arguments.new
     trained = load_trained(base, adapter, computing)
-    wanted = greedy_continuations(trained, passages, stops, most, quiet).greedy
+    reference = greedy_continuations(trained, passages, stops, most, quiet).greedy
     exported = load_exported(out, "gguf", base, computing)
     report(
-        "transformers", wanted, greedy_continuations(exported, passages, stops, most, quiet).greedy
+        "transformers",
+        reference,
+        greedy_continuations(exported, passages, stops, most, quiet).greedy,
     )
-    asked = {"prompts": [p.tokens for p in passages], "texts": TEXTS, "most_new": most}
+    request = {"prompts": [p.tokens for p in passages], "texts": TEXTS, "most_new": most}
     done = subprocess.run(
         [str(python_of("llamacpp")), "-I", str(WORKER), str(out / FILE)],
-        input=json.dumps(asked),
+        input=json.dumps(request),
         capture_output=True,
         text=True,
         check=True,
     )
-    said = json.loads(done.stdout)
+    outputs = json.loads(done.stdout)
     report(
-        "llama.cpp", [cut(one, stops) for one in wanted], [cut(a, stops) for a in said["answers"]]
+        "llama.cpp",
+        [cut(one, stops) for one in reference],
+        [cut(a, stops) for a in outputs["answers"]],
     )
     ours = [chat.encode(text) for text in TEXTS]
-    equal = sum(a == b for a, b in zip(ours, said["tokens"], strict=True))
+    equal = sum(a == b for a, b in zip(ours, outputs["tokens"], strict=True))
     print(f"llama.cpp splits {equal} of {len(TEXTS)} texts into the same tokens")
 
 
 def prompts(base: Path, count: int) -> tuple[list[Passage], ChatFormat]:
     chat = ChatFormat(base)
-    found = []
+    passages = []
     for n in range(count):
         words = f"{TASKS[n % 5]} {SUBJECTS[n % 7]} ({n})."
         tokens = chat.encode(chat.render([{"role": "user", "content": words}], []))
-        found.append(Passage(tokens=tokens, prompt=len(tokens)))
-    return found, chat
+        passages.append(Passage(tokens=tokens, prompt=len(tokens)))
+    return passages, chat
 
 
-def report(who: str, wanted: list[list[int]], said: list[list[int]]) -> None:
-    same = sum(a == b for a, b in zip(wanted, said, strict=True))
-    print(f"{who}: {same} of {len(wanted)} prompts answered alike ({same / len(wanted):.0%})")
+def report(who: str, reference: list[list[int]], answers: list[list[int]]) -> None:
+    same = sum(a == b for a, b in zip(reference, answers, strict=True))
+    print(f"{who}: {same} of {len(reference)} prompts answered alike ({same / len(reference):.0%})")
 
 
 def cut(tokens: list[int], stops: list[int]) -> list[int]:
-    """llama.cpp does not give back the token that ended an answer."""
+    """Remove the stop token, which llama.cpp does not return."""
     return tokens[:-1] if tokens and tokens[-1] in stops else tokens
 
 
 def quiet(done: int, total: int) -> None:
-    """Nobody watches."""
+    """Report no progress."""
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Does `hello` learn, and only from its rewards?   python -m tests.bench.hello [--seeds 0 1 2]
+"""Learning curve of the sample `hello`, and a control without reward information.
+
+`python -m tests.bench.hello [--seeds 0 1 2] [--shuffled]`
 
 Trains the sample on the starter model once per seed. With --shuffled the rewards of each group are
-permuted among its siblings before they become advantages: the same numbers, no information, so the
-reward must stay where it was.
+permuted among its trajectories before they become advantages: the same numbers without
+information, so the reward must not change.
 """
 
 import argparse
@@ -47,7 +49,7 @@ async def main() -> None:
 
 
 async def train(client: EngineClient, project: Path, seed: int, steps: int, mode: str) -> None:
-    begun = time.monotonic()
+    started_at = time.monotonic()
     overrides = {"train.seed": seed, "train.steps": steps}
     while (await client.info()).living_runs:  # noqa: ASYNC110 - the engine is another process
         await asyncio.sleep(0.5)
@@ -63,13 +65,13 @@ async def train(client: EngineClient, project: Path, seed: int, steps: int, mode
         if isinstance(event, RunFinished):
             break
     curve = " ".join(f"{reward:.2f}" for reward in rewards)
-    seconds = time.monotonic() - begun
-    tested = " ".join(f"{reward:.2f}" for reward in held_out)
-    print(f"{mode} seed {seed}: {curve}  validation {tested}  ({seconds:.0f} s)", flush=True)
+    seconds = time.monotonic() - started_at
+    validation = " ".join(f"{reward:.2f}" for reward in held_out)
+    print(f"{mode} seed {seed}: {curve}  validation {validation}  ({seconds:.0f} s)", flush=True)
 
 
 def shuffle(rewards: list[float | None]) -> list[float | None]:
-    """The same rewards in another order, which says nothing about the attempts."""
+    """Return the rewards in random order, without information about the trajectories."""
     mixed = list(rewards)
     random.Random(seeds.derive(0, "shuffle", json.dumps(rewards))).shuffle(mixed)
     return mixed

@@ -1,4 +1,4 @@
-"""An engine for tests.bench.hello: plain, or one that gives each attempt a sibling's reward."""
+"""Engine for tests.bench.hello: plain, or with rewards shuffled within each group."""
 
 import asyncio
 import sys

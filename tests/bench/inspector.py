@@ -1,8 +1,10 @@
-"""How fast does the studio open attempts and take labels?   python -m tests.bench.inspector [COUNT]
+"""Time to open trajectories and to apply labels in the studio.
 
-A real engine over a store of 100 000 trajectories (filled as tests.bench.store does), the whole
-studio offscreen. Prints medians in milliseconds, from the key to the painted window, beside what
-is promised. Labels go through the engine's routes.
+`python -m tests.bench.inspector [COUNT]`
+
+A real engine over a store of 100,000 trajectories (filled like in tests.bench.store), and an
+offscreen studio. Prints medians in milliseconds, from the key to the painted window, with their
+limits. Labels go through the engine's routes.
 """
 
 import asyncio
@@ -47,21 +49,24 @@ PROMISED = {"open a group of 8": 150, "next group": 80, "next attempt, reader": 
 WORDS = ["the", "first", "result", "is", "an", "itinerary", "so", "I", "look", "again"]
 
 
-def attempt(group: int, index: int, heavy: bool = False) -> Trajectory:
-    """Twelve turns with calls, results and tokens; a heavy one says 5 MB, 2 MB of it in a line."""
+def make_trajectory(group: int, index: int, heavy: bool = False) -> Trajectory:
+    """Return a trajectory of twelve turns with calls, results and tokens.
+
+    A heavy one has 5 MB, 2 MB of it in one line.
+    """
     dice = random.Random(f"{group} {index}")
     messages = [Message(role="system", content="You answer."), Message(role="user", content="Who?")]
     branch = Branch(tokens=[1, 2, 3], spans=[], logprobs=[], pieces=["a ", "b ", "c "])
     for turn in range(TURNS):
-        said = " ".join(dice.choices(WORDS, k=60))
+        reply = " ".join(dice.choices(WORDS, k=60))
         function = {"name": "read_email", "arguments": f'{{"id": {dice.randint(0, 9)}}}'}
         call = {"id": f"c{turn}", "type": "function", "function": function}
-        messages.append(Message(role="assistant", content=said, tool_calls=[call]))
+        messages.append(Message(role="assistant", content=reply, tool_calls=[call]))
         result = "\n".join(" ".join(dice.choices(WORDS, k=12)) for _ in range(30))
         if heavy:
             result = "x" * 2_000_000 if turn == 3 else "a line of a log\n" * 16_000
         messages.append(Message(role="tool", content=result, tool_call_id=f"c{turn}"))
-        pieces = [f"{word} " for word in said.split()]
+        pieces = [f"{word} " for word in reply.split()]
         start = len(branch.tokens)
         branch.pieces.extend(pieces)
         branch.tokens.extend(range(len(pieces)))
@@ -77,7 +82,7 @@ def attempt(group: int, index: int, heavy: bool = False) -> Trajectory:
 
 
 def make_run(workspace: Path, count: int) -> Path:
-    """A project with one finished run of so many trajectories."""
+    """Write a project with one finished run of `count` trajectories."""
     create_project(workspace / "bench", "hello")
     folder = workspace / "bench" / "runs" / RUN
     folder.mkdir(parents=True)
@@ -90,7 +95,7 @@ def make_run(workspace: Path, count: int) -> Path:
     events: list[Any] = [RunStarted(spec=spec)]
     with db:
         for group in range(REPEATS * 3):
-            siblings = [attempt(group, i, heavy=group == 0 and i == 2) for i in range(8)]
+            siblings = [make_trajectory(group, i, heavy=group == 0 and i == 2) for i in range(8)]
             rewards = [one.reward or 0.0 for one in siblings]
             summary = GroupSummary(
                 split="train", step=STEP, group=group, scenario_id=f"s{group}",
@@ -117,12 +122,12 @@ async def until(check: Callable[[], object], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not check():
         if time.monotonic() > end:
-            raise TimeoutError("it did not happen in time")
+            raise TimeoutError("timeout")
         await asyncio.sleep(0.001)
 
 
 class Inspector:
-    """The page under measure."""
+    """The page being measured."""
 
     def __init__(self, studio: Studio) -> None:
         self.studio = studio
@@ -135,10 +140,10 @@ class Inspector:
     ) -> None:
         times = []
         for number in range(repeats):
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             await work(number)
             self.studio.window.repaint()
-            times.append((time.perf_counter() - begun) * 1000)
+            times.append((time.perf_counter() - started_at) * 1000)
             await asyncio.sleep(0.02)
         self.result[name] = statistics.median(times)
 
@@ -193,7 +198,7 @@ class Inspector:
 async def work(app: QApplication, workspace: Path) -> dict[str, float]:
     studio = Studio(app, str(workspace), workspace / "studio.toml")
     studio.window.resize(1440, 900)
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     studio.start(str(workspace / "bench"))
     try:
         await until(lambda: studio.session.connected, 120)
@@ -201,7 +206,7 @@ async def work(app: QApplication, workspace: Path) -> dict[str, float]:
         await until(lambda: studio.session.project.view is not None)
         studio.session.select_run(RUN)
         await until(lambda: studio.session.run.state.status == "finished", 300)
-        print(f"replayed in {time.perf_counter() - begun:.0f} s")
+        print(f"replayed in {time.perf_counter() - started_at:.0f} s")
         studio.window.show_page("trajectories")
         bench = Inspector(studio)
         await until(lambda: bench.page._siblings is not None)

@@ -1,8 +1,10 @@
-"""Does `hello` learn from a person alone?   python -m tests.bench.labelled [--seeds 0] [--steps 15]
+"""Learning curve of the sample `hello` from human labels only.
 
-The agent returns no reward and there is no judge: every attempt is unscored until the review gate,
-where a scripted person scores each attempt by the word that it says. The rewards that are printed
-are the person's; validation is not scored by anybody.
+`python -m tests.bench.labelled [--seeds 0] [--steps 15]`
+
+The agent returns no reward and there is no judge: every trajectory is unscored until the review,
+in which a script scores each trajectory by its word. The printed rewards are those labels;
+validation is unscored.
 """
 
 import argparse
@@ -51,7 +53,7 @@ async def main() -> None:
 
 
 async def train(client: EngineClient, project: Path, seed: int, steps: int) -> None:
-    begun = time.monotonic()
+    started_at = time.monotonic()
     while (await client.info()).living_runs:  # noqa: ASYNC110 - the engine is another process
         await asyncio.sleep(0.5)
     overrides = {**SETTINGS, "train.seed": seed, "train.steps": steps}
@@ -59,7 +61,7 @@ async def train(client: EngineClient, project: Path, seed: int, steps: int) -> N
     rewards, labels = [], 0
     async for event in client.events(run.id):
         if isinstance(event, ReviewOpened):
-            labels += await grade(client, run.id, event.step)
+            labels += await label_groups(client, run.id, event.step)
             await client.command(run.id, Command(action="reviewed"))
         if isinstance(event, StepFinished):
             rewards.append(event.metrics["reward/mean"])
@@ -68,16 +70,16 @@ async def train(client: EngineClient, project: Path, seed: int, steps: int) -> N
         if isinstance(event, RunFinished):
             break
     curve = " ".join(f"{reward:.2f}" for reward in rewards)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started_at
     print(f"labelled seed {seed}: {curve}  ({labels} labels, {seconds:.0f} s)", flush=True)
 
 
-async def grade(client: EngineClient, run_id: str, step: int) -> int:
-    """One label for each group of the step."""
+async def label_groups(client: EngineClient, run_id: str, step: int) -> int:
+    """Add a label to each group of the step; return the number of labels."""
     page = await client.groups(run_id, TrajectoryQuery(split="train", step=step))
     for group in page.items:
-        found = await client.siblings(run_id, "train", step, group.group)
-        words = tuple(_score(one) for one in found.trajectories)
+        siblings = await client.siblings(run_id, "train", step, group.group)
+        words = tuple(_score(one) for one in siblings.trajectories)
         label = Label(id=uuid.uuid4().hex, step=step, group=group.group, words=words)
         await client.add_label(run_id, label)
     return len(page.items)

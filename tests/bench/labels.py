@@ -1,8 +1,9 @@
-"""How long until a label is acknowledged?   python -m tests.bench.labels [COUNT] [LABELS]
+"""Time until a label is acknowledged.
 
-Over a run.db with 100 000 trajectories that an open run, as in training, keeps writing to: a
-finished attempt every 5 ms, each in a transaction of its own. A label is checked, computed,
-committed with fsync and told.
+`python -m tests.bench.labels [COUNT] [LABELS]`
+
+A run.db with 100,000 trajectories to which an active run keeps writing: a trajectory every 5 ms,
+each in a transaction of its own. A label is checked, computed, committed with fsync and announced.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ async def main() -> None:
         writing = asyncio.create_task(keep_writing(run, count))
         groups = run.reader.groups(TrajectoryQuery(split="train", limit=labels)).items
         labeller = LabelService(run)
-        times = [await one(labeller, run, group) for group in groups]
+        times = [await time_label(labeller, run, group) for group in groups]
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
         run.close()
@@ -57,7 +58,7 @@ async def keep_writing(run: Run, first: int) -> None:
         await asyncio.sleep(0.005)
 
 
-async def one(labeller: LabelService, run: Run, group: GroupSummary) -> float:
+async def time_label(labeller: LabelService, run: Run, group: GroupSummary) -> float:
     siblings = run.reader.stored(group.split, group.step, group.group)
     names = [sibling.id for sibling in siblings if sibling.reward is not None]
     words = (
@@ -65,9 +66,9 @@ async def one(labeller: LabelService, run: Run, group: GroupSummary) -> float:
         Word(kind="best", trajectory_id=names[1]),
     )
     label = Label(id=f"{group.step}-{group.group}", step=group.step, group=group.group, words=words)
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     await labeller.add(label.for_run(labeller.run_id))
-    return (time.perf_counter() - begun) * 1000
+    return (time.perf_counter() - started_at) * 1000
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Real llama.cpp over one GGUF file. Run by the Python of the `llamacpp` environment.
+"""llama.cpp with one GGUF file, run by the Python of the `llamacpp` environment.
 
 argv: the file. stdin: one JSON object, `{"prompts": [[ids]], "texts": [str], "most_new": N}`;
 stdout: `{"answers": [[ids]], "tokens": [[ids]]}`.
@@ -13,7 +13,7 @@ import xllamacpp
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
+    request_fields = json.load(sys.stdin)
     parameters = xllamacpp.CommonParams()
     parameters.model.path = sys.argv[1]
     parameters.n_ctx = 4096
@@ -30,17 +30,19 @@ def main() -> None:
             return json.load(answer)
 
     options = {
-        "n_predict": asked["most_new"],
+        "n_predict": request_fields["most_new"],
         "temperature": 0,
         "samplers": ["top_k"],
         "top_k": 1,
         "return_tokens": True,
         "cache_prompt": False,
     }
-    answers = [post("/completion", {"prompt": p, **options})["tokens"] for p in asked["prompts"]]
+    answers = [
+        post("/completion", {"prompt": p, **options})["tokens"] for p in request_fields["prompts"]
+    ]
     tokens = [
         post("/tokenize", {"content": text, "add_special": False, "parse_special": True})["tokens"]
-        for text in asked["texts"]
+        for text in request_fields["texts"]
     ]
     print(json.dumps({"answers": answers, "tokens": tokens}))
 

@@ -1,10 +1,12 @@
-"""Does the local judge agree with the rule?   python -m tests.bench.local_judge [--drive]
+"""Agreement of the local judge with a rule.
 
-Trains a sample by its rule on the starter model, or reads a run that did (--run FOLDER). Of the
-groups whose attempts differ, 60 are labelled by the rule; the judge is fitted on these and orders
-the pairs of 20 others: the first 60 and the next 20 in time, then by chance, four times over. With
---drive two more runs follow, one by the rule and one whose advantages come from the local judge,
-fitted on the first 60 groups of the first run; the rewards that are printed are the rule's.
+`python -m tests.bench.local_judge [--drive SEED]`
+
+Trains a sample with its rule on the starter model, or reads such a run (--run FOLDER). Of the
+groups with different rewards, 60 are labelled by the rule; the judge is fitted on these and orders
+the pairs of 20 others: first in order of time, then four random splits. With --drive two more runs
+follow, one with the rule and one with advantages from the local judge, fitted on the first 60
+groups of the first run; the printed rewards are the rule's.
 """
 
 import argparse
@@ -61,7 +63,7 @@ async def main() -> None:
 async def train(
     workspace: Path, sample: str, seed: int, labels: Path | None = None
 ) -> tuple[Path, list[float]]:
-    """A run of the sample: its folder, and the validation rewards."""
+    """Train the sample; return the run folder and the validation rewards."""
     create_project(workspace / sample, sample)
     command = [sys.executable, "-m", "tests.bench.local_judge_engine", str(workspace)]
     command += [str(labels)] if labels else []
@@ -86,13 +88,13 @@ async def train(
         await client.shut_down()
     engine.wait()
     words = f"{sample} by {'the local judge' if labels else 'the rule'}, seed {seed}"
-    curve, tested = (" ".join(f"{x:.2f}" for x in values) for values in (rewards, held_out))
-    print(f"{words}: {curve}  validation {tested}", flush=True)
+    curve, validation = (" ".join(f"{x:.2f}" for x in values) for values in (rewards, held_out))
+    print(f"{words}: {curve}  validation {validation}", flush=True)
     return Path(run.path), held_out
 
 
 def groups_of(run: Path) -> Groups:
-    """All training groups in the order of time."""
+    """Return all training groups in order of time."""
     reader = RunReader(run / "run.db")
     groups: dict[tuple[int, int], list[Trajectory]] = {}
     step = 1
@@ -104,11 +106,11 @@ def groups_of(run: Path) -> Groups:
     return list(groups.values())
 
 
-def differing(groups: Groups) -> Groups:
+def groups_with_signal(groups: Groups) -> Groups:
     return [group for group in groups if len({one.reward for one in group}) > 1]
 
 
-async def started(log: Path) -> TorchPolicy:
+async def start_policy(log: Path) -> TorchPolicy:
     policy = await TorchPolicy.start(log, STARTER)
     spec = PolicySpec(
         model_path=str(find_model(STARTER)), model=ModelConfig(), seed=0, batch_tokens=2048
@@ -118,28 +120,31 @@ async def started(log: Path) -> TorchPolicy:
 
 
 async def measure(groups: Groups, log: Path) -> None:
-    policy = await started(log)
+    policy = await start_policy(log)
     try:
         judge = LocalJudge(policy)
-        chosen = differing(groups)
-        print(f"{len(groups)} groups, {len(chosen)} of them differ", flush=True)
-        await compare("in time", judge, chosen, groups)
+        informative = groups_with_signal(groups)
+        print(f"{len(groups)} groups, {len(informative)} of them differ", flush=True)
+        await compare("in time", judge, informative, groups)
         for number in range(SHUFFLES):
-            mixed = random.Random(number).sample(chosen, len(chosen))
-            await compare(f"by chance {number}", judge, mixed, groups)
-        await alone(policy, judge, chosen[-1])
+            shuffled = random.Random(number).sample(informative, len(informative))
+            await compare(f"by chance {number}", judge, shuffled, groups)
+        await score_separately(policy, judge, informative[-1])
     finally:
         await policy.close()
 
 
 async def compare(words: str, judge: LocalJudge, chosen: Groups, groups: Groups) -> None:
-    """Fit on the first, ask about the next; and how near the advantages of all groups that were
-    not labelled come to the rule's, the even ones included: the cosine of both vectors."""
-    begun = time.monotonic()
+    """Fit on the first groups and order the pairs of the next.
+
+    Then compare the advantages of all unlabelled groups with the rule's: the cosine of both
+    vectors.
+    """
+    started_at = time.monotonic()
     fitted = chosen[: min(FITTED, len(chosen) - HELD_OUT)]
     held_out = chosen[len(fitted) :][:HELD_OUT]
     accuracy = await judge.fit(preferences_by_rule(fitted))
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started_at
     assert accuracy is not None
     right = pairs = 0.0
     for group in held_out:
@@ -172,23 +177,29 @@ async def agreement(judge: LocalJudge, groups: Groups) -> float:
     theirs: list[float] = []
     for group in groups:
         scores = await scores_of(judge, group)
-        for values, said in ((theirs, [one.reward for one in group]), (ours, scores.values())):
-            values += [value or 0.0 for value in advantages(GroupMean(), list(said))]
+        for values, group_rewards in (
+            (theirs, [one.reward for one in group]),
+            (ours, scores.values()),
+        ):
+            values += [value or 0.0 for value in advantages(GroupMean(), list(group_rewards))]
     dot = math.fsum(a * b for a, b in zip(ours, theirs, strict=True))
     return dot / (math.hypot(*ours) * math.hypot(*theirs))
 
 
-async def alone(policy: TorchPolicy, judge: LocalJudge, group: list[Trajectory]) -> None:
-    """How far a score moves when the attempt is asked about by itself, and what one group costs."""
+async def score_separately(policy: TorchPolicy, judge: LocalJudge, group: list[Trajectory]) -> None:
+    """Measure how much scores change when trajectories are judged separately, and the time per
+    group.
+    """
     together = await scores_of(judge, group)
     judge._features.clear()
-    begun = time.monotonic()
+    started_at = time.monotonic()
     await judge.judge(group)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started_at
     judge._features.clear()
-    moved = [abs((await scores_of(judge, [one]))[one.id] - together[one.id]) for one in group]
+    changes = [abs((await scores_of(judge, [one]))[one.id] - together[one.id]) for one in group]
     print(
-        f"asked one by one, scores move by {max(moved):.4f} at most; a group takes {seconds:.2f} s"
+        f"judged separately, scores change by {max(changes):.4f} at most; "
+        f"a group takes {seconds:.2f} s"
     )
 
 

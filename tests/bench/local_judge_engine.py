@@ -1,7 +1,7 @@
-"""An engine for tests.bench.local_judge: plain, or one whose advantages come from the local judge.
+"""Engine for tests.bench.local_judge: plain, or with advantages from the local judge.
 
-WORKSPACE [RUN]: the judge is fitted on the first differing groups of that run, labelled by their
-rewards, when the first group wants to be judged. Stored rewards stay the rule's.
+WORKSPACE [RUN]: the judge is fitted on the first informative groups of that run, labelled by their
+rewards, when the first group is judged. Stored rewards are the rule's.
 """
 
 import asyncio
@@ -16,17 +16,23 @@ from engine.reward.advantage.group import advantages
 from engine.rollout import groups
 from engine.rollout.rollout import Stage
 from engine.server.serve import serve
-from tests.bench.local_judge import FITTED, differing, groups_of, preferences_by_rule, scores_of
+from tests.bench.local_judge import (
+    FITTED,
+    groups_of,
+    groups_with_signal,
+    preferences_by_rule,
+    scores_of,
+)
 
 
-class Drive:
-    """Takes the place of the groups' own advantages."""
+class LocalJudgeAdvantages:
+    """Replaces the advantages of training groups by those of the local judge."""
 
     def __init__(self, labels: Path) -> None:
         self._exact = groups._group
         self._labelled = [
             [one.model_copy(update={"id": f"labelled {one.id}"}) for one in group]
-            for group in differing(groups_of(labels))[:FITTED]
+            for group in groups_with_signal(groups_of(labels))[:FITTED]
         ]
         self._judge: LocalJudge | None = None
         self._once = asyncio.Lock()
@@ -37,10 +43,10 @@ class Drive:
             return siblings
         scores = await scores_of(await self._fitted(stage), siblings)
         kind = run.config.train.algorithm.advantage
-        given = advantages(kind, [scores.get(one.id) for one in siblings])
+        judged = advantages(kind, [scores.get(one.id) for one in siblings])
         return [
             one.model_copy(update={"advantage": advantage})
-            for one, advantage in zip(siblings, given, strict=True)
+            for one, advantage in zip(siblings, judged, strict=True)
         ]
 
     async def _fitted(self, stage: Stage) -> LocalJudge:
@@ -55,7 +61,7 @@ class Drive:
 def main() -> None:
     workspace, *labels = map(Path, sys.argv[1:])
     if labels:
-        groups._group = Drive(labels[0]).group  # type: ignore[assignment]
+        groups._group = LocalJudgeAdvantages(labels[0]).group  # type: ignore[assignment]
     asyncio.run(serve(workspace, _say_ready))
 
 

@@ -1,4 +1,4 @@
-"""A home engine for tests.bench.follow that mirrors a run of a far engine, which it starts."""
+"""Home engine for tests.bench.follow that mirrors a run of a remote engine, which it starts."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ from tests.bench.far_run import RUN
 
 
 class MirrorServices:
-    """Services of an engine that fills the mirror from its start."""
+    """Engine services that fill the mirror from their start."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

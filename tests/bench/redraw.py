@@ -1,9 +1,11 @@
-"""What does one more step cost the Run page?   python -m tests.bench.redraw [STEPS ...]
+"""Cost of a step on the Run page.
 
-A whole studio offscreen, without an engine, on the page Run with a run of so many steps (500, 2 380
-and 20 000). Five more arrive, one after the other, as they do while a run is caught up with. Prints
-medians of the CPU time of the GUI thread: of all that follows on a step, of the longest turn of the
-event loop in it, and of one chart that is worked out and painted by itself.
+`python -m tests.bench.redraw [STEPS ...]`
+
+An offscreen studio, without an engine, on the Run page with a run of STEPS steps (500, 2,380 and
+20,000). Five more steps arrive one after another. Prints medians of the GUI thread's CPU time: for
+everything that a step causes, for the longest round of the event loop, and for one chart that is
+computed and painted separately.
 """
 
 import asyncio
@@ -29,7 +31,7 @@ QUIET_S = 0.25
 
 
 class Turns:
-    """The GUI thread's CPU time between two rounds of its event loop."""
+    """CPU time of the GUI thread between two rounds of its event loop."""
 
     def __init__(self) -> None:
         self.all: list[float] = []
@@ -50,33 +52,33 @@ class Turns:
 async def measure(app: QApplication, folder: Path, steps: int) -> None:
     studio = Studio(app, str(folder), folder / "studio.toml")
     studio.window.resize(1440, 900)
-    told = LongRun(studio.session, steps)
+    long_run = LongRun(studio.session, steps)
     studio.window.show()
     studio.session.run.select(RUN)
     studio.window.show_page("run")
     await Turns().until_quiet()
     sums, longest = [], []
     for _ in range(MORE):
-        told.say_step()
+        long_run.say_step()
         turns, used = Turns(), time.thread_time()
         studio.session.run.tell()
         turns.all.append(time.thread_time() - used)
         await turns.until_quiet()
         sums.append(sum(turns.all))
         longest.append(max(turns.all))
-    alone = [chart_alone(view) for view in studio.window.findChildren(ChartView)]
-    shown = [seconds for seconds in alone if seconds is not None]
+    chart_times = [time_chart(view) for view in studio.window.findChildren(ChartView)]
+    shown = [seconds for seconds in chart_times if seconds is not None]
     print(
         f"{steps} steps: {ms(median(sums))} for one more, longest turn {ms(median(longest))}; "
-        f"{len(shown)} of {len(alone)} charts in view, one alone {ms(median(shown))}, "
+        f"{len(shown)} of {len(chart_times)} charts in view, one alone {ms(median(shown))}, "
         f"the dearest {ms(max(shown))}"
     )
     studio.window.close()
     await studio.close()
 
 
-def chart_alone(view: ChartView) -> float | None:
-    """Its redraw and its painting; None where it is out of view."""
+def time_chart(view: ChartView) -> float | None:
+    """Return the time to redraw and paint a chart; None if it is not visible."""
     if view.visibleRegion().isEmpty():
         return None
     taken = []

@@ -1,8 +1,10 @@
-"""How soon is a run caught up with after an absence?   python -m tests.bench.replica [COUNT] [FAR]
+"""Time to catch up with a remote run after a disconnection.
 
-A far engine in a process of its own with COUNT (1 000 000) events; prints what the far side takes
-to read and pack them alone, what the replica takes to store them alone, and how long it is from the
-first question to the last commit. The workspace FAR keeps the far run for the next time.
+`python -m tests.bench.replica [COUNT] [REMOTE]`
+
+A remote engine in a process of its own with COUNT (1,000,000) events; prints how long the remote
+side takes to read and compress them, how long the replica takes to store them, and the time from
+the first request to the last commit. The workspace REMOTE keeps the run for the next time.
 """
 
 import asyncio
@@ -23,7 +25,7 @@ from engine.storage.run_folder.run import DATABASE
 from tests.bench.far_run import RUN, make_far_run
 
 ALONE = 12
-"""Pages of which each side is measured by itself."""
+"""Number of pages for measuring each side separately."""
 
 
 def measure_alone(far: Path, home: Path) -> None:
@@ -32,17 +34,17 @@ def measure_alone(far: Path, home: Path) -> None:
     read_s = store_s = unpack_s = 0.0
     packed = unpacked = 0
     for _ in range(ALONE):
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         page = read_page(far, RUN, replica.seq)
-        read_s += time.perf_counter() - begun
+        read_s += time.perf_counter() - started_at
         if page is None:
             break
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         unpacked += len(zlib.decompress(page.content))
-        unpack_s += time.perf_counter() - begun
-        begun = time.perf_counter()
+        unpack_s += time.perf_counter() - started_at
+        started_at = time.perf_counter()
         replica.apply(page.content)
-        store_s += time.perf_counter() - begun
+        store_s += time.perf_counter() - started_at
         packed += len(page.content)
     each = 1e6 / replica.seq
     print(
@@ -58,14 +60,14 @@ async def measure_together(workspace: Path, home: Path) -> None:
     home.mkdir()
     endpoint = await local.find_or_start(workspace, sys.executable)
     replica = Replica(home, RUN)
-    begun, cpu = time.monotonic(), psutil.Process().cpu_times()
+    started_at, cpu = time.monotonic(), psutil.Process().cpu_times()
     async with EngineClient(endpoint.port, endpoint.token) as client:
         mirror = Mirror(client, RUN, replica, lambda _: None)
         task = asyncio.create_task(mirror.run())
         while (await asyncio.sleep(0.05)) or not mirror.known or mirror.behind:
             if task.done():
                 task.result()
-        taken, now = time.monotonic() - begun, psutil.Process().cpu_times()
+        taken, now = time.monotonic() - started_at, psutil.Process().cpu_times()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await client.shut_down()
@@ -83,9 +85,11 @@ def main() -> None:
         far = workspace / "bench" / "runs" / RUN / DATABASE
         if not far.exists():
             workspace.mkdir(parents=True, exist_ok=True)
-            begun = time.monotonic()
+            started_at = time.monotonic()
             make_far_run(workspace, count)
-            print(f"{far.stat().st_size / 1e6:.0f} MB made in {time.monotonic() - begun:.0f} s")
+            print(
+                f"{far.stat().st_size / 1e6:.0f} MB made in {time.monotonic() - started_at:.0f} s"
+            )
         measure_alone(far, Path(scratch) / "alone")
         asyncio.run(measure_together(workspace, Path(scratch) / "home"))
 

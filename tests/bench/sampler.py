@@ -1,10 +1,13 @@
-"""Our sampler beside transformers' `generate`.   python -m tests.bench.sampler [--greedy 200]
+"""Atelier's sampler compared with transformers' `generate`.
 
---greedy N: the same greedy tokens in float32 on N prompts, alone and in batches; prints how many
-are equal, and where they part how close the two likeliest tokens were.
-Otherwise: tokens a second of 32 concurrent completions (prompt 256, 64 tokens, bfloat16 where the
-processor has it) of both, interleaved, and the ratio: four groups of eight, as in training, and 32
-different prompts.
+`python -m tests.bench.sampler [--greedy 200]`
+
+--greedy N: greedy tokens in float32 on N prompts, separately and in batches; prints how many are
+equal, and at divergences how close the two likeliest tokens were.
+
+Otherwise: tokens per second of 32 concurrent completions (prompt 256, 64 tokens, bfloat16 if the
+processor supports it) of both, interleaved, and the ratio: four groups of eight, as in training,
+and 32 different prompts.
 """
 
 import argparse
@@ -54,13 +57,13 @@ def ours_of(folder: Path, dtype: str) -> LoraModel:
 
 
 def sample(model: LoraModel, requests: list[SampleRequest]) -> list[list[SampledToken]]:
-    got: dict[int, list[SampledToken]] = {n: [] for n in range(len(requests))}
-    sampler = Sampler(model, model.eos_tokens, lambda n, token, end: got[n].append(token))
+    completions: dict[int, list[SampledToken]] = {n: [] for n in range(len(requests))}
+    sampler = Sampler(model, model.eos_tokens, lambda n, token, end: completions[n].append(token))
     for number, request in enumerate(requests):
         sampler.add(number, request)
     while sampler.busy:
         sampler.step()
-    return [got[n] for n in range(len(requests))]
+    return [completions[n] for n in range(len(requests))]
 
 
 def compare_greedy(folder: Path, count: int) -> None:
@@ -80,13 +83,13 @@ def compare_greedy(folder: Path, count: int) -> None:
         )["input_ids"]
         for n in range(count)
     ]
-    wanted = []
+    references = []
     for prompt in prompts:
         with torch.inference_mode():
             row = theirs.generate(
                 torch.tensor([prompt]), do_sample=False, max_new_tokens=32, pad_token_id=0
             )[0]
-        wanted.append(row[len(prompt) :].tolist())
+        references.append(row[len(prompt) :].tolist())
     requests = [
         SampleRequest(tokens=p, max_tokens=32, temperature=0, seed=0, top_logprobs=2)
         for p in prompts
@@ -95,7 +98,7 @@ def compare_greedy(folder: Path, count: int) -> None:
     alone = [sample(ours, [request])[0] for request in requests]
     for words, got in (("alone", alone), ("in batches", in_batch)):
         equal = ties = 0
-        for completion, reference in zip(got, wanted, strict=True):
+        for completion, reference in zip(got, references, strict=True):
             tokens = [token.token for token in completion]
             if tokens == reference:
                 equal += 1
@@ -122,7 +125,7 @@ def compare_speed(folder: Path, repeats: int, different: int) -> None:
             SampleRequest(tokens=p, max_tokens=64, seed=n, ignore_eos=True)
             for n, p in enumerate(prompts)
         ]
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         sample(ours, requests)
         between = time.perf_counter()
         with torch.inference_mode():
@@ -137,7 +140,7 @@ def compare_speed(folder: Path, repeats: int, different: int) -> None:
             )
         ended = time.perf_counter()
         if number:
-            rates["ours"].append(32 * 64 / (between - begun))
+            rates["ours"].append(32 * 64 / (between - started_at))
             rates["generate"].append(32 * 64 / (ended - between))
     ratio = statistics.median(a / b for a, b in zip(*rates.values(), strict=True))
     rated = ", ".join(f"{name} {statistics.median(v):.0f} tokens/s" for name, v in rates.items())

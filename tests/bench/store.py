@@ -1,6 +1,9 @@
-"""How fast is the store at 100 000 trajectories?   python -m tests.bench.store [COUNT]
+"""Speed of the store with 100,000 trajectories.
 
-Prints medians of first page, sort, filter and search, and of opening a group, in milliseconds.
+`python -m tests.bench.store [COUNT]`
+
+Prints medians in milliseconds of first page, sorting, filtering and search, and of opening a
+group.
 """
 
 import statistics
@@ -52,12 +55,12 @@ def add_group(db, step: int, group: int) -> None:  # type: ignore[no-untyped-def
 
 
 def measure(file: Path, repeats: int = 7) -> dict[str, float]:
-    """Median milliseconds by name."""
+    """Return median milliseconds by name."""
     reader = RunReader(file)
 
     def page(**query: object) -> Callable[[], object]:
-        asked = TrajectoryQuery(**query)  # type: ignore[arg-type]
-        return lambda: reader.trajectories(asked)
+        filters = TrajectoryQuery(**query)  # type: ignore[arg-type]
+        return lambda: reader.trajectories(filters)
 
     work: dict[str, Callable[[], object]] = {
         "first page": page(),
@@ -76,9 +79,9 @@ def measure(file: Path, repeats: int = 7) -> dict[str, float]:
     for name, call in work.items():
         times = []
         for _ in range(repeats):
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             call()
-            times.append((time.perf_counter() - begun) * 1000)
+            times.append((time.perf_counter() - started_at) * 1000)
         result[name] = statistics.median(times)
     reader.close()
     return result
@@ -88,9 +91,9 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "run.db"
-        begun = time.monotonic()
+        started_at = time.monotonic()
         fill(file, count)
-        print(f"{count} trajectories in {time.monotonic() - begun:.0f} s")
+        print(f"{count} trajectories in {time.monotonic() - started_at:.0f} s")
         for name, milliseconds in measure(file).items():
             print(f"{name:26} {milliseconds:8.1f} ms")
 

@@ -1,5 +1,5 @@
-"""What a tracker that hangs costs a run: the same run with none and with three that accept and
-never answer, in turn.
+"""Cost of trackers that hang: the same run without trackers and with three that never respond,
+alternating.
 
 `python -m tests.bench.trackers [PAIRS]`
 """
@@ -19,7 +19,7 @@ from tests.engine_http.conftest import (
     stop_engine,
     temporary_home,
 )
-from tests.support.otlp_collector import collecting
+from tests.support.otlp_collector import run_collector
 from tests.support.tiny_model import make_tiny_model
 
 HANGING = """
@@ -37,47 +37,47 @@ STEPS = 30
 
 
 def measure(engine: Engine, project: Path) -> tuple[float, float]:
-    """Seconds of the whole run, and of its steps in the middle, one."""
+    """Return the seconds of the whole run, and the median of its steps."""
     run = engine.train(project, **{"train.steps": STEPS})
     events = engine.wait(run)
-    begun = next(e.at for e in events if isinstance(e, RunStarted))
+    started_at = next(e.at for e in events if isinstance(e, RunStarted))
     assert isinstance(events[-1], RunFinished), events[-1]
     times = [e.metrics["time_s/step"] for e in events if isinstance(e, StepFinished)]
-    return events[-1].at - begun, statistics.median(times)
+    return events[-1].at - started_at, statistics.median(times)
 
 
 def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 6
-    with tempfile.TemporaryDirectory() as scratch, collecting() as collector:
+    with tempfile.TemporaryDirectory() as scratch, run_collector() as collector:
         collector.mood = "silence"
         folder = Path(scratch)
         model = make_tiny_model(folder / "tiny")
         cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
         with temporary_home(folder) as workspace:
-            os.environ["XDG_CACHE_HOME"] = cache  # where the trackers' environments are
+            os.environ["XDG_CACHE_HOME"] = cache  # the trackers' environments are there
             for name in ("otel", "mlflow"):
                 python_of(name)
             plain = make_project(workspace / "plain", model)
             toml = HANGING.format(url=collector.url)
-            told = make_project(workspace / "told", model, toml=toml)
+            tracked = make_project(workspace / "told", model, toml=toml)
             engine = start_engine(workspace)
             try:
-                compare(engine, plain, told, pairs)
+                compare(engine, plain, tracked, pairs)
             finally:
                 collector.over.set()
                 stop_engine(engine)
-        print(f"questions without an answer: {collector.asked}")
+        print(f"requests without a response: {collector.asked}")
 
 
-def compare(engine: Engine, plain: Path, told: Path, pairs: int) -> None:
+def compare(engine: Engine, plain: Path, tracked: Path, pairs: int) -> None:
     engine.call(lambda c: c.lend_tracker_keys({"langfuse": "pk:sk"}))
     ratios: list[tuple[float, float]] = []
     for pair in range(pairs):
-        order = (plain, told) if pair % 2 else (told, plain)
-        found = {project: measure(engine, project) for project in order}
-        whole, step = (a / b for a, b in zip(found[told], found[plain], strict=True))
+        order = (plain, tracked) if pair % 2 else (tracked, plain)
+        seconds = {project: measure(engine, project) for project in order}
+        whole, step = (a / b for a, b in zip(seconds[tracked], seconds[plain], strict=True))
         ratios.append((whole, step))
-        print(f"{found[plain][0]:6.2f} s without, {found[told][0]:6.2f} s with: {whole:.3f}")
+        print(f"{seconds[plain][0]:6.2f} s without, {seconds[tracked][0]:6.2f} s with: {whole:.3f}")
     print(f"whole run, median ratio {statistics.median(r for r, _ in ratios):.3f}")
     print(f"one step, median ratio  {statistics.median(r for _, r in ratios):.3f}")
 

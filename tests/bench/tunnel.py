@@ -1,9 +1,9 @@
-"""A run on a server behind a bad network: faults of every kind, then a long cut.
+"""Remote run over an unreliable network: faults of every kind, then a long outage.
 
-    python -m tests.bench.tunnel [--aborts 50] [--cut 600]
+`python -m tests.bench.tunnel [--aborts 50] [--cut 600]`
 
-Prints what arrived, in what order, how long it took to be connected again, and whether the run
-noticed: real SSH, a real engine on each side, a tiny model, a fault proxy between.
+Prints the events that arrived, their order, the time until reconnection, and whether the run was
+affected: real SSH, a real engine on each side, a tiny model, a fault proxy between them.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from tests.support.ssh_server import FarSide, Keys
 from tests.support.tiny_model import make_tiny_model
 
 HELD_S = 0.6
-"""How long a black hole, a delay or a dribble lasts."""
+"""Duration of a black hole, a delay, or byte-wise transfer."""
 
 
 def main() -> int:
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def measure(folder: Path, aborts: int, cut_s: float) -> int:
-    """0 where everything arrived once and in order."""
+    """Return 0 if every event arrived once and in order."""
     (folder / "keys").mkdir()
     far = FarSide(folder / "far", Keys(folder / "keys")).start()
     lay_engine(far.home / ".atelier-engine")
@@ -61,8 +61,8 @@ def measure(folder: Path, aborts: int, cut_s: float) -> int:
         known.write_text(far.known().replace(str(far.port), str(proxy.port)))
         home = start_engine(folder / "workspace")
         try:
-            asking = EngineClient(home.port, home.token)
-            return asyncio.run(Trial(asking, proxy, far, project).run(aborts, cut_s))
+            client = EngineClient(home.port, home.token)
+            return asyncio.run(Trial(client, proxy, far, project).run(aborts, cut_s))
         finally:
             stop_engine(home)
             far.stop()
@@ -110,11 +110,11 @@ class Trial:
         for number, (name, fault) in zip(range(aborts), itertools.cycle(faults.items())):
             await asyncio.sleep(0.3)
             await asyncio.to_thread(fault)
-            begun = time.monotonic()
+            started_at = time.monotonic()
             if name not in ("delay", "one byte at a time", "black hole"):
                 await asyncio.sleep(0.2)
                 await self.connect()
-                self.back_s.append(time.monotonic() - begun)
+                self.back_s.append(time.monotonic() - started_at)
             sys.stdout.write(f"\r{number + 1} of {aborts}: {name:20}")
             sys.stdout.flush()
         sys.stdout.write("\n")
@@ -138,21 +138,21 @@ class Trial:
         before = self.last_event(Path(run.path))
         was = (await self.client.run(run.id)).step
         self.proxy.cut(seconds)
-        begun = time.monotonic()
+        started_at = time.monotonic()
         await asyncio.sleep(seconds)
         await self.until(self.is_connected)
-        back = time.monotonic() - begun - seconds
-        there = self.last_event(self.there(run))
-        await self.until(lambda: self.has(run, there))
-        caught = time.monotonic() - begun - seconds
+        back = time.monotonic() - started_at - seconds
+        remote_seq = self.last_event(self.remote_folder(run))
+        await self.until(lambda: self.has(run, remote_seq))
+        caught = time.monotonic() - started_at - seconds
         steps = (await self.client.run(run.id)).step - was
         sys.stdout.write(
-            f"cut for {seconds:.0f} s: {steps} steps and {there - before} events meanwhile; "
+            f"cut for {seconds:.0f} s: {steps} steps and {remote_seq - before} events meanwhile; "
             f"connected by itself after {back:.1f} s more, everything here after {caught:.1f} s\n"
         )
 
-    def there(self, run: RunSummary) -> Path:
-        """The run's folder on the server."""
+    def remote_folder(self, run: RunSummary) -> Path:
+        """Return the run's folder on the server."""
         record = read_record(Path(run.path))
         assert record is not None
         base = self.far.home / ".atelier-engine" / "workspace"
@@ -174,7 +174,7 @@ class Trial:
         await self.until(self.is_connected)
 
     async def until(self, done: Callable[[], Awaitable[bool]]) -> None:
-        while not await done():  # noqa: ASYNC110 - it is another process that is asked
+        while not await done():  # noqa: ASYNC110 - the other process is polled
             await asyncio.sleep(0.05)
 
     async def is_connected(self) -> bool:
@@ -191,11 +191,11 @@ class Trial:
         return (await self.client.hosts()).hosts[0]
 
     def compare(self, run: RunSummary) -> int:
-        here = Path(run.path)
-        there = self.there(run)
-        ours, theirs = (apsw.Connection(str(one / "run.db")) for one in (here, there))
-        asked = "SELECT seq, body FROM events ORDER BY seq"
-        events, original = (list(one.execute(asked)) for one in (ours, theirs))
+        local = Path(run.path)
+        remote = self.remote_folder(run)
+        ours, theirs = (apsw.Connection(str(one / "run.db")) for one in (local, remote))
+        query = "SELECT seq, body FROM events ORDER BY seq"
+        events, original = (list(one.execute(query)) for one in (ours, theirs))
         steps = list(
             ours.execute("SELECT body ->> '$.step' FROM events WHERE kind = 'step.finished'")
         )

@@ -1,4 +1,4 @@
-"""The studio's loop, for tests that need the whole product."""
+"""Fixture `run` of the studio for end-to-end tests."""
 
 from tests.studio.conftest import run
 

@@ -1,4 +1,4 @@
-"""The promise of the README: a real language model learns from its rewards on this machine."""
+"""Quickstart of the README: a real language model learns from its rewards on this machine."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""As a new user: a server with nothing of ours on it, OpenSSH's own sshd, and the command line."""
+"""Remote server as seen by a new user: clean server, OpenSSH's sshd, and the command line."""
 
 import json
 import os
@@ -29,14 +29,17 @@ def server(tmp_path: Path, ssh_keys: Keys) -> Iterator[Sshd]:
 
 @pytest.fixture
 def runtime() -> Iterator[Path]:
-    """A folder for sockets, whose paths must be short."""
+    """Folder for sockets, with a short path."""
     with tempfile.TemporaryDirectory(prefix="atl-") as folder:
         yield Path(folder)
 
 
 @pytest.fixture
-def person(tmp_path: Path, server: Sshd, runtime: Path) -> dict[str, str]:
-    """Who has a key there, and has never been there; models and wheels are in the real cache."""
+def user_environment(tmp_path: Path, server: Sshd, runtime: Path) -> dict[str, str]:
+    """Environment variables of a user with a key for the server and without a known host.
+
+    Uses the real cache.
+    """
     home = tmp_path / "person"
     (home / ".ssh").mkdir(mode=0o700, parents=True)
     config = home / ".ssh" / "config"
@@ -60,26 +63,28 @@ def person(tmp_path: Path, server: Sshd, runtime: Path) -> dict[str, str]:
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(NEEDS_S)
-def test_hello_on_a_clean_server(server: Sshd, person: dict[str, str], tmp_path: Path) -> None:
-    """Added, looked at, installed, trained on, fetched from, exported from, and left clean."""
+def test_hello_trains_on_a_clean_server(
+    server: Sshd, user_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Add, check, install, train, fetch, export and remove; the server is left clean."""
 
-    def engine(*words: str, said: str = "") -> str:
+    def engine(*words: str, typed: str = "") -> str:
         done = subprocess.run(
             [sys.executable, "-m", "engine", *words],
-            input=said,
+            input=typed,
             capture_output=True,
             text=True,
             cwd=ROOT,
-            env=person,
+            env=user_environment,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     assert "gpu-box" in engine("hosts", "known")
     engine("hosts", "add", "gpu-box", "--engine", "engine-cpu")
-    looked = engine("hosts", "check", "gpu-box", said="yes\n")
-    assert "SHA256:" in looked
-    assert "Would be installed" in looked
+    report = engine("hosts", "check", "gpu-box", typed="yes\n")
+    assert "SHA256:" in report
+    assert "Would be installed" in report
     assert not list(server.home.iterdir())
 
     engine("hosts", "install", "gpu-box")
@@ -100,10 +105,10 @@ def test_hello_on_a_clean_server(server: Sshd, person: dict[str, str], tmp_path:
 
     engine("hosts", "remove", "gpu-box")
     assert not list(server.home.iterdir())
-    assert not [one for one in psutil.process_iter() if str(server.home) in _words(one)]
+    assert not [one for one in psutil.process_iter() if str(server.home) in _command_line(one)]
 
 
-def _words(process: psutil.Process) -> str:
+def _command_line(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())
     except psutil.Error:

@@ -1,7 +1,7 @@
-"""A newcomer's way, for real: window, engine process, starter model, and a picture of every page.
+"""First use of the studio: window, engine process, starter model, and screenshots of every page.
 
-Open the sample → Train → the charts fill → close the window → open it again, still training → stop
-→ resume. Pictures go to $ATELIER_SHOTS, or to the test's own folder.
+Open the sample, train, close the window, open it again while training, stop, resume. Screenshots
+are saved in $ATELIER_SHOTS, or in the test's folder.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ PAGES = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settin
 SIZES = ((1280, 800), (1920, 1080))
 LONG_S = 240.0
 SETTLE_S = 0.6 if "ATELIER_SHOTS" in os.environ else 0.05
-"""Before a picture; somebody who wants to look at them waits until nothing moves."""
+"""Wait before a screenshot; longer if somebody looks at them."""
 SMALL_STEPS = {
     "train.steps": 60,
     "train.groups": 2,
     "train.group_size": 4,
     "train.validate_every": 0,
 }
-"""More of them than the test waits for; that it learns is for `test_hello`."""
+"""More steps than the test waits for; `test_hello` checks that it learns."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @asynccontextmanager
 async def window(app: QApplication, workspace: Path) -> AsyncIterator[Studio]:
-    """A studio that finds or starts the real engine; closing it tells the engine nothing."""
+    """Open a studio that finds or starts the real engine; closing it sends no command."""
     studio = Studio(app, str(workspace), workspace.parent / "studio.toml")
     studio.start()
     try:
@@ -62,18 +62,20 @@ async def window(app: QApplication, workspace: Path) -> AsyncIterator[Studio]:
         studio.window.deleteLater()
 
 
-def living(session: Session) -> bool:
+def is_running(session: Session) -> bool:
     return session.run.state.status == "running"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_newcomers_way(run, qapp: QApplication, workspace: Path) -> None:  # type: ignore[no-untyped-def]
+def test_first_use_trains_closes_reopens_stops_and_resumes(  # type: ignore[no-untyped-def]
+    run, qapp: QApplication, workspace: Path
+) -> None:
     assert problem_of("smollm2-135m-instruct") is None, "run `atelier models pull` first"
     shots = Path(os.environ.get("ATELIER_SHOTS", workspace.parent / "shots"))
     shots.mkdir(exist_ok=True)
 
-    async def first_sitting() -> None:
+    async def first_session() -> None:
         async with window(qapp, workspace) as studio:
             session = studio.session
             await until(lambda: session.samples, 30)
@@ -88,16 +90,17 @@ def test_a_newcomers_way(run, qapp: QApplication, workspace: Path) -> None:  # t
             await take_pictures(studio, shots)
             studio.window.show_page("run")
 
-    async def second_sitting() -> None:
+    async def second_session() -> None:
         async with window(qapp, workspace) as studio:
             session = studio.session
             await until(lambda: session.run.state.done >= 2, 60)
-            assert living(session), "training went on without the window"
+            assert is_running(session), "training continued without the window"
             await until(lambda: studio.actions.holds("stoppable"))
             studio.actions.trigger("run.stop_now")
             await until(lambda: session.run.state.status == "stopped", 60)
             stopped = session.run.state.done
-            await until(lambda: studio.actions.holds("resumable"), 30)  # else it does nothing
+            # without it, resuming does nothing
+            await until(lambda: studio.actions.holds("resumable"), 30)
             studio.actions.trigger("run.resume")
             await until(lambda: session.run.state.done > stopped, LONG_S)
             await until(lambda: studio.actions.holds("stoppable"))
@@ -105,8 +108,8 @@ def test_a_newcomers_way(run, qapp: QApplication, workspace: Path) -> None:  # t
             await until(lambda: session.run.state.status == "stopped", 60)
 
     async def whole() -> None:
-        await first_sitting()
-        await second_sitting()
+        await first_session()
+        await second_session()
 
     run(whole())
     assert len(list(shots.glob("*.png"))) >= len(PAGES) * 2 * len(SIZES)
@@ -125,7 +128,7 @@ async def take_pictures(studio: Studio, folder: Path) -> None:
 
 
 def end_process(pid: int) -> None:
-    """End the engine that this test has started; its children go with it."""
+    """End the engine that this test has started, with its children."""
     process = psutil.Process(pid)
     process.terminate()
     process.wait(30)

@@ -13,7 +13,7 @@ PROMPT_TOKENS, COMPLETION_TOKENS = 100, 50
 
 @dataclass
 class ChatScript:
-    """Behaviour of the provider;
+    """Behaviour of the provider.
 
     `moods` are used up one per request, then `mood` applies. In mood `wait` it blocks requests
     until `over` is set, and never answers.

@@ -149,9 +149,9 @@ class Engine:
         )
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds used by the engine so far;
+        """Return the CPU seconds used by the engine so far.
 
-        unlike wall time, independent of load.
+        Unlike wall time, independent of load.
         """
         times = psutil.Process(self.process.pid).cpu_times()
         return times.user + times.system
@@ -164,7 +164,7 @@ class Engine:
 def start_engine(
     workspace: Path, before: Sequence[str] = (), stderr: IO[bytes] | None = None
 ) -> Engine:
-    """Start an engine;
+    """Start an engine.
 
     `before` is a command that wraps the engine's (then the preloaded starter is not used).
     """

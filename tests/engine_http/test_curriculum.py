@@ -1,7 +1,5 @@
-"""Curriculum over HTTP:
-
-a killed, labelled, resumed, branched or replayed run selects the same scenarios.
-"""
+"""Curriculum over HTTP: a killed, labelled, resumed, branched or replayed run selects the same
+scenarios."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
-"""Distillation:
-
-a teacher's rollouts become demonstrations; failures are counted, nothing is paid twice.
-"""
+"""Distillation: a teacher's rollouts become demonstrations; failures are counted, nothing is paid
+twice."""
 
 import json
 import subprocess

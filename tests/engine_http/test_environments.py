@@ -99,10 +99,8 @@ def wait_for_ready_mark(process: "subprocess.Popen[str]", place: Path) -> None:
 
 @pytest.fixture(scope="module")
 def checkout_with_gpu_engine(checkout: Checkout) -> Checkout:
-    """Install the GPU engine, killed at five moments:
-
-    three random ones, during the self-test, and between ready mark and switch.
-    """
+    """Install the GPU engine, killed at five moments: three random ones, during the self-test, and
+    between ready mark and switch."""
     chance, engines_seen = random.Random(SEED), set[str]()
     place = checkout.cache / "environments"
     for moment in ("any", "testing", "any", "mark", "any"):
@@ -228,9 +226,9 @@ def test_rollback_and_removal(checkout_with_gpu_engine: Checkout) -> None:
 
 
 def test_installation_job_is_cancelled_and_resumed(checkout: Checkout) -> None:
-    """Cancel and resume an installation;
+    """Cancel and resume an installation.
 
-    killing the engine ends its job too, and the next engine resumes it.
+    Killing the engine ends its job too, and the next engine resumes it.
     """
     for command in (("use", "built-in"), ("remove", NAME)):
         assert checkout.run("environments", *command).returncode == 0

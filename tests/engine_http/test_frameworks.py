@@ -1,7 +1,5 @@
-"""Agents of other frameworks, as shown on the help page:
-
-two training steps of a real model, with the sampler's tokens and log-probs in the trainer.
-"""
+"""Agents of other frameworks, as shown on the help page: two training steps of a real model, with
+the sampler's tokens and log-probs in the trainer."""
 
 import json
 from pathlib import Path

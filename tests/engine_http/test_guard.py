@@ -1,7 +1,4 @@
-"""Authentication:
-
-every route and method with every wrong header is rejected, also future routes.
-"""
+"""Authentication: any route and method with any wrong header is rejected, also future routes."""
 
 import http.client
 import itertools

@@ -1,7 +1,5 @@
-"""Hostile agents that send and return harmful data:
-
-each rollout is unscored with its reason, and the run continues to its end.
-"""
+"""Hostile agents that send and return harmful data: each rollout is unscored with its reason, and
+the run continues to its end."""
 
 import json
 from pathlib import Path

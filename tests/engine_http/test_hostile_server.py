@@ -87,9 +87,9 @@ class TwoServers:
     def send_lies(
         self, kind: str, told: Iterator[Lie], act: Callable[[], None] | None = None
     ) -> tuple[int, float]:
-        """Respond to messages of a kind with one lie after the other;
+        """Respond to messages of a kind with one lie after the other.
 
-        return (number of lies, seconds).
+        Return (number of lies, seconds).
         """
         rest, started_at = list(told), time.monotonic()
         Random(len(rest)).shuffle(rest)

@@ -1,7 +1,5 @@
-"""Home engine and remote server over real SSH:
-
-runs start and continue there, and are mirrored here.
-"""
+"""Home engine and remote server over real SSH: runs start and continue there, and are mirrored
+here."""
 
 import contextlib
 import os
@@ -36,7 +34,7 @@ from tests.engine_http.conftest import (
 )
 from tests.engine_http.test_judge import JUDGE, SECRET, UNREWARDED, letters
 from tests.engine_http.test_tracking import agent_spans, stored_trajectories
-from tests.support.otlp_collector import collecting
+from tests.support.otlp_collector import run_collector
 from tests.support.remote_engine import NAME, lay_engine, let_in, link_environments, spec_of
 from tests.support.ssh_server import FarSide
 
@@ -384,7 +382,7 @@ def test_remote_run_is_tracked_from_home(
 ) -> None:
     """Tracker client and keys are only on the home machine."""
     python = python_of("otel")
-    with collecting() as collector:
+    with run_collector() as collector:
         toml = f'[track.otel]\non = true\nendpoint = "{collector.url}"'
         project = make_project(workspace / "told", tiny_model, toml=toml)
         pair.home.call(lambda client: client.lend_tracker_keys({"otel": f"x-key={SECRET}"}))

@@ -199,9 +199,9 @@ def test_engine_shutdown_leaves_no_process(own_engine: Engine, project: Path) ->
 def test_resume_from_checkpoint_is_identical_and_run_can_be_extended(
     engine: Engine, finished_run: tuple[RunSummary, list[Event | UnknownEvent]]
 ) -> None:
-    """Delete everything after the checkpoint of step 2 except the trajectories, and resume;
+    """Delete everything after the checkpoint of step 2 except the trajectories, and resume.
 
-    then extend the finished run.
+    Then extend the finished run.
     """
     run, _ = finished_run
     last = Path("checkpoints/step-000003/adapter/adapter_model.safetensors")

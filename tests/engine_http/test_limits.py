@@ -1,7 +1,5 @@
-"""Large requests, many connections and slow ones:
-
-the engine keeps responding to others, and its run continues to its end.
-"""
+"""Large requests, many connections and slow ones: the engine keeps responding to others, and its
+run continues to its end."""
 
 import contextlib
 import http.client
@@ -220,7 +218,7 @@ FEW = ("sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh")
 def test_idle_and_slow_connections_do_not_affect_a_run(
     workspace: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    """400 connections without a token and 100 that send their head byte by byte;
+    """400 connections without a token and 100 that send their head byte by byte.
 
     512 descriptors.
     """

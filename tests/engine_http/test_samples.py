@@ -1,8 +1,5 @@
-"""Samples:
-
-two training steps of a tiny model, in the sample's own environment, with fewer scenarios and
-demonstrations.
-"""
+"""Samples: two training steps of a tiny model, in the sample's own environment, with fewer
+scenarios and demonstrations."""
 
 import json
 import shutil

@@ -1,8 +1,5 @@
-"""SFT runs over a real engine:
-
-the loss falls, invalid lines block the start, a resumed run is bit-identical, and RL continues
-from the adapter.
-"""
+"""SFT runs over a real engine: the loss falls, invalid lines block the start, a resumed run is
+bit-identical, and RL continues from the adapter."""
 
 import asyncio
 import json
@@ -171,9 +168,9 @@ def test_patience_stops_run_early(engine: Engine, project: Path) -> None:
 
 
 def test_best_checkpoint_is_step_0_if_loss_only_rises(engine: Engine, project: Path) -> None:
-    """An untrained model with tied embeddings repeats its input;
+    """An untrained model with tied embeddings repeats its input.
 
-    training on one word reduces that.
+    Training on one word reduces that.
     """
     write_demonstrations(project, 12)
     (project / "held.jsonl").write_text(json.dumps({"text": "c" * 60}) + "\n")

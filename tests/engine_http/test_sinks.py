@@ -18,7 +18,7 @@ from tests.engine.integrations.trackers.test_metrics import spec
 from tests.engine.integrations.trackers.test_traces import TWO_TURNS
 from tests.engine_http.conftest import ROOT
 from tests.engine_http.test_trackers import free_port, mlflow_python, mlflow_server
-from tests.support.otlp_collector import Collector, collecting
+from tests.support.otlp_collector import Collector, run_collector
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 __all__ = ["mlflow_python"]
@@ -26,7 +26,7 @@ __all__ = ["mlflow_python"]
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with collecting() as server:
+    with run_collector() as server:
         yield server
 
 

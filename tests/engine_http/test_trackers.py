@@ -1,8 +1,5 @@
-"""Tracker services:
-
-files of W&B and TensorBoard, trackio's database and an MLflow server contain the stored values of
-a run. Their environments take a minute to install.
-"""
+"""Tracker services: files of W&B and TensorBoard, trackio's database and an MLflow server contain
+the stored values of a run. Their environments take a minute to install."""
 
 import contextlib
 import json

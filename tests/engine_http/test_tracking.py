@@ -20,7 +20,7 @@ from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE
 from engine.trust.addresses import confirm_address
 from tests.engine_http.conftest import AGENT, Engine, until
-from tests.support.otlp_collector import Collector, collecting
+from tests.support.otlp_collector import Collector, run_collector
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 WORKER = "engine.integrations.trackers.worker"
@@ -29,7 +29,7 @@ SECRET = "planted-0123456789"
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with collecting() as server:
+    with run_collector() as server:
         yield server
 
 
@@ -189,9 +189,9 @@ def test_unresponsive_collector_does_not_affect_the_run(
 def test_unavailable_collector_gets_everything_later(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
-    """Training scenarios wait until the outage was logged;
+    """Training scenarios wait until the outage was logged.
 
-    earlier validation data is there to be sent.
+    Earlier validation data is there to be sent.
     """
     collector.mood = 503
     to_otel(project, collector)

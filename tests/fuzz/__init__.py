@@ -1,4 +1,4 @@
-"""Fuzz targets for everything that reads bytes from outside, and their runner.
+"""Fuzz targets for all readers of external bytes, and their runner.
 
 `python -m tests.fuzz NAME --seconds 600` runs one target (`all` runs each in turn); pytest gives
 each target a short pass. A target is a module in `tests/fuzz/targets` with

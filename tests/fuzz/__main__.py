@@ -14,12 +14,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="folder for inputs that crashed")
     parser.add_argument("--slowest", action="store_true", help="print the slowest input")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     failed = False
-    for name in names() if asked.name == "all" else [asked.name]:
-        result = run(name, asked.seconds, asked.seed)
-        report(result, asked.keep)
-        if asked.slowest:
+    for name in names() if arguments.name == "all" else [arguments.name]:
+        result = run(name, arguments.seconds, arguments.seed)
+        report(result, arguments.keep)
+        if arguments.slowest:
             print(f"{result.slowest!r:.2000}")
         failed |= bool(result.crashed or result.hangs or result.outside)
     return int(failed)

@@ -95,7 +95,7 @@ def _overwrite_token(data: bytearray, rng: random.Random) -> None:
 
 
 def _replace_number(data: bytearray, rng: random.Random) -> None:
-    """A run of digits somewhere becomes another value."""
+    """Replace a run of digits by another value."""
     start = _place(data, rng)
     while start < len(data) and not 48 <= data[start] <= 57:
         start += 1

@@ -24,7 +24,7 @@ from hypothesis.errors import HypothesisException
 
 from tests.fuzz import targets
 from tests.fuzz.mutation import mutate
-from tests.fuzz.watch import WroteOutsideError, watching
+from tests.fuzz.watch import WroteOutsideError, watch_writes
 
 SLOW_S = 1.0
 LONGEST_S = 20.0
@@ -38,7 +38,7 @@ class HangError(BaseException):
 
 @dataclass
 class Crash:
-    """An exception that is no clean refusal, and the input that raised it."""
+    """Exception that is not a clean rejection, and the input that raised it."""
 
     error: str
     trace: str
@@ -53,7 +53,7 @@ class Result:
     executions: int = 0
     refused: int = 0
     crashes: dict[str, Crash] = field(default_factory=dict)
-    """First crash at each place in the source that raised."""
+    """First crash at each source location."""
     crashed: int = 0
     slowest_s: float = 0.0
     slowest: Any = None
@@ -71,7 +71,7 @@ class Result:
 
 
 def names() -> list[str]:
-    """All targets."""
+    """Return the names of all targets."""
     return sorted(module.name for module in pkgutil.iter_modules(targets.__path__))
 
 
@@ -92,9 +92,9 @@ def run(name: str, seconds: float, seed: int = 0) -> Result:
         else:
             _by_mutation(module, execution, end, seed)
         execution.close()
-        found = sorted(path.name for path in box.iterdir())
+        entries = sorted(path.name for path in box.iterdir())
         intact = (box / "beside").read_text() == "not to be touched"
-        result.outside += len(set(found) - {"inside", "beside"}) + (not intact)
+        result.outside += len(set(entries) - {"inside", "beside"}) + (not intact)
     finally:
         shutil.rmtree(box, ignore_errors=True)
         if hasattr(module, "close"):
@@ -114,7 +114,7 @@ def _by_mutation(module: ModuleType, execution: "_Execution", end: float, seed: 
 
 
 def _by_strategy(module: ModuleType, execution: "_Execution", end: float, seed: int) -> None:
-    for number in _counted():
+    for number in _count_up():
         if time.monotonic() >= end:
             return
 
@@ -137,7 +137,7 @@ def _by_strategy(module: ModuleType, execution: "_Execution", end: float, seed: 
             raise AssertionError(f"the strategy of {execution.name} is wrong: {error}") from error
 
 
-def _counted() -> Iterator[int]:
+def _count_up() -> Iterator[int]:
     number = 0
     while True:
         yield number
@@ -145,7 +145,7 @@ def _counted() -> Iterator[int]:
 
 
 class _Execution:
-    """Call a target with one input after another, and judge what happens."""
+    """Call a target with one input after another, and record the outcome."""
 
     def __init__(self, module: ModuleType, result: Result, folder: Path) -> None:
         self.name = result.target
@@ -158,9 +158,9 @@ class _Execution:
     def __call__(self, data: Any) -> None:
         result = self._result
         result.executions += 1
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         try:
-            with watching(self._folder) as outside, _limited():
+            with watch_writes(self._folder) as outside, _limited():
                 self._execute(data)
         except self._module.REFUSALS:
             result.refused += 1
@@ -172,7 +172,7 @@ class _Execution:
             result.outside += len(outside)
             if self._takes_folder and any(self._folder.iterdir()):
                 self._fresh()
-        took = time.perf_counter() - begun
+        took = time.perf_counter() - started_at
         result.hangs += took > self._slow_s
         if took > result.slowest_s:
             result.slowest_s, result.slowest = took, data
@@ -207,7 +207,7 @@ class _limited:
     """Raise HangError in the main thread after LONGEST_S."""
 
     def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGALRM, _hung)
+        self._before = signal.signal(signal.SIGALRM, _raise_hang)
         signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
 
     def __exit__(self, *_: object) -> None:
@@ -215,7 +215,7 @@ class _limited:
         signal.signal(signal.SIGALRM, self._before)
 
 
-def _hung(number: int, frame: object) -> None:
+def _raise_hang(number: int, frame: object) -> None:
     raise HangError(f"longer than {LONGEST_S:.0f} s")
 
 

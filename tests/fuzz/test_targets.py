@@ -1,4 +1,4 @@
-"""A short pass of every fuzz target, and of the runner itself."""
+"""Short run of every fuzz target, and tests of the runner."""
 
 import time
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     return module
 
 
-def test_crash_is_counted_once_a_place_and_refusals_are_none(fake: ModuleType) -> None:
+def test_crashes_are_grouped_by_place_and_refusals_do_not_count(fake: ModuleType) -> None:
     def execute(data: bytes) -> None:
         if data == b"seed":
             raise ValueError("refused")
@@ -56,7 +56,7 @@ def test_write_outside_is_prevented_and_counted(fake: ModuleType, tmp_path: Path
     assert result.outside == result.executions
 
 
-def test_slow_execution_is_a_hang(fake: ModuleType) -> None:
+def test_slow_execution_counts_as_hang(fake: ModuleType) -> None:
     fake.SLOW_S = 0.01  # type: ignore[attr-defined]
     fake.execute = lambda data: time.sleep(0.05)  # type: ignore[attr-defined]
     result = run("fake", 0.1)
@@ -64,14 +64,14 @@ def test_slow_execution_is_a_hang(fake: ModuleType) -> None:
     assert result.slowest_s >= 0.05
 
 
-def test_strategy_and_coroutine(fake: ModuleType) -> None:
-    seen = []
+def test_runner_supports_strategy_and_coroutine(fake: ModuleType) -> None:
+    inputs = []
 
     async def execute(data: int) -> None:
-        seen.append(data)
+        inputs.append(data)
 
     fake.STRATEGY = st.integers()  # type: ignore[attr-defined]
     fake.execute = execute  # type: ignore[attr-defined]
     result = run("fake", 0.3)
-    assert result.executions == len(seen) > 10
+    assert result.executions == len(inputs) > 10
     assert not result.crashes

@@ -1,4 +1,4 @@
-"""Writes outside a folder, seen and prevented by a Python audit hook.
+"""Detect and prevent writes outside a folder with a Python audit hook.
 
 The hook cannot be removed from a process, so it is installed once and does nothing while no folder
 is watched. SQLite and other native code write without audit events: a listing of the surrounding
@@ -28,7 +28,7 @@ CHANGING: dict[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {
 
 
 def _joined(path: Any, descriptor: int) -> Any:
-    """A path relative to a folder that is open, as shutil.rmtree gives it."""
+    """Return the path of a name relative to an open folder, as in shutil.rmtree."""
     if descriptor < 0:
         return path
     return os.path.join(os.readlink(f"/proc/self/fd/{descriptor}"), os.fsdecode(path))
@@ -72,8 +72,8 @@ def _is_outside(name: str, folder: str) -> bool:
 
 
 @contextmanager
-def watching(folder: Path) -> Iterator[list[str]]:
-    """Refuse every write outside `folder` by Python code; gives what was tried."""
+def watch_writes(folder: Path) -> Iterator[list[str]]:
+    """Reject every write outside `folder` by Python code; yield the attempted writes."""
     if not _Watch.installed:
         sys.addaudithook(_hook)
         _Watch.installed = True

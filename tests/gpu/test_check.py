@@ -1,5 +1,8 @@
-"""The GPU check itself, on a card: `pytest -m gpu`. ATELIER_GPU_MODEL names another model than the
-starter; ATELIER_GPU_REPORT a folder that keeps the page."""
+"""GPU check on a real GPU: `pytest -m gpu`.
+
+ATELIER_GPU_MODEL names another model than the starter; ATELIER_GPU_REPORT is a folder for the
+report.
+"""
 
 import asyncio
 import os
@@ -24,18 +27,18 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(3600)]
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> GpuReport:
-    """Of one quick check of everything that is installed."""
+    """Report of one quick check of everything that is installed."""
     if why := asyncio.run(ask_survey(chosen_interpreters()[0][0])).no_card:
-        pytest.skip(f"This is about a card. {why}")
+        pytest.skip(f"This test needs a GPU. {why}")
     if problem := problem_of(MODEL):
         pytest.skip(f"It needs a model: {problem}")
     folder = tmp_path_factory.mktemp("gpu")
     out = Path(os.environ.get("ATELIER_GPU_REPORT", folder / "report"))
     command = ("bench", "--gpu", "--quick", "--json", "--model", MODEL, "--out", str(out))
-    own = {"XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+    variables = {"XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     done = subprocess.run(
         [sys.executable, "-m", "engine", *command],
-        cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, **own},
+        cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, **variables},
     )  # fmt: skip
     assert done.returncode in (0, 1)
     print((out / "gpu-report.md").read_text())
@@ -46,26 +49,26 @@ def passed(report: GpuReport, name: str) -> CheckReport:
     return next(check for check in report.of("passed") if check.name == name)
 
 
-def test_nothing_failed(report: GpuReport) -> None:
+def test_no_check_failed(report: GpuReport) -> None:
     assert {check.name: check.words for check in report.of("failed")} == {}
 
 
-def test_the_card_computes(report: GpuReport) -> None:
+def test_gpu_compute_and_bandwidth_are_plausible(report: GpuReport) -> None:
     figures = passed(report, "machine").figures
     assert figures["peak_float32_flops"] > 1e12
     assert figures["bandwidth_bytes_s"] > 5e10
 
 
-def test_trees_are_exact_on_the_card(report: GpuReport) -> None:
-    found = passed(report, "gradients").figures
-    assert found
-    for name, error in found.items():
+def test_prefix_sharing_is_exact_on_gpu(report: GpuReport) -> None:
+    errors = passed(report, "gradients").figures
+    assert errors
+    for name, error in errors.items():
         assert error <= TOLERANCE[name.split("_")[1]]
     figures = passed(report, "logprobs").figures
     assert figures["logprob_gap_float32_mean_nats"] <= GAPS["float32"]
 
 
-def test_every_run_measured_itself(report: GpuReport) -> None:
+def test_every_run_reports_its_metrics(report: GpuReport) -> None:
     runs = [check for check in report.of("passed") if check.section == "runs"]
     assert {"hello-torch-torch", "2048-torch-torch"} <= {check.name for check in runs}
     for check in runs:
@@ -78,5 +81,5 @@ def test_every_run_measured_itself(report: GpuReport) -> None:
         assert f["logprob_gap_max_nats"] < 1
 
 
-def test_what_was_skipped_says_why(report: GpuReport) -> None:
+def test_skipped_checks_have_a_reason(report: GpuReport) -> None:
     assert all(check.words.endswith(".") for check in report.of("skipped"))

@@ -1,1 +1,1 @@
-"""Tests of what runs on the standard library alone."""
+"""Tests of the standard-library code in packaging/."""

@@ -1,4 +1,4 @@
-"""The static site: built by one command, strict about links, complete."""
+"""Static documentation site: one command builds every page, broken links fail."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ BOOTSTRAP = [sys.executable, str(ROOT / "packaging" / "bootstrap.py")]
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
-def test_one_command_builds_a_page_for_every_page(tmp_path: Path) -> None:
+def test_docs_command_builds_every_page(tmp_path: Path) -> None:
     out = tmp_path / "site"
     done = subprocess.run([*BOOTSTRAP, "docs", "--out", str(out)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -28,11 +28,11 @@ def test_one_command_builds_a_page_for_every_page(tmp_path: Path) -> None:
     assert "logprob_gap/max" in (out / "reference/metrics/index.html").read_text("utf-8")
 
 
-def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
-    installed = subprocess.run(
+def test_broken_link_fails_the_build(tmp_path: Path) -> None:
+    environment = subprocess.run(
         [*BOOTSTRAP, "environment", "docs", "--json"], capture_output=True, text=True, check=True
     )
-    python = json.loads(installed.stdout.splitlines()[-1])["python"]
+    python = json.loads(environment.stdout.splitlines()[-1])["python"]
     write_pages(tmp_path)
     page = tmp_path / "docs" / "start" / "quickstart.md"
     page.write_text(page.read_text("utf-8") + "\n[Gone](gone.md)\n", "utf-8")

@@ -1,6 +1,6 @@
-"""Environments beside ours: what arrives is kept, what is whole stays whole, what is wrong is said.
+"""Managed environments: installation, resumption, verification, repair and removal.
 
-All of it by the command line of a small checkout, against an index on loopback.
+Tested by the command line of a small checkout with a package index on localhost.
 """
 
 import json
@@ -29,7 +29,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
 @pytest.fixture
 def checkout(shared: Checkout) -> Checkout:
-    """Nothing is installed, and the index is honest and quick."""
+    """Checkout without installed environments; the index is correct and fast."""
     done = shared.run("environments", "remove", NAME)
     assert done.returncode == 0, done.stderr
     shared.index.fetched.clear()
@@ -39,23 +39,23 @@ def checkout(shared: Checkout) -> Checkout:
 
 
 def view(checkout: Checkout) -> dict[str, Any]:
-    said = json.loads(checkout.run("environments", "list", "--json").stdout)
-    return next(one for one in said["environments"] if one["name"] == NAME)
+    listing = json.loads(checkout.run("environments", "list", "--json").stdout)
+    return next(one for one in listing["environments"] if one["name"] == NAME)
 
 
-def arrived(checkout: Checkout) -> list[str]:
+def downloaded_wheels(checkout: Checkout) -> list[str]:
     return sorted(file.name for file in checkout.cache.glob("downloads/*/whole/*.whl"))
 
 
-def test_the_cache_is_where_platformdirs_puts_it(checkout: Checkout) -> None:
-    """bootstrap.py asks before platformdirs is there."""
+def test_cache_folder_equals_that_of_platformdirs(checkout: Checkout) -> None:
+    """bootstrap.py needs the folder before platformdirs is installed."""
     code = "import sys; sys.path.insert(0, 'packaging'); import place as e\n"
     code += "print(e.cache_folder())"
     theirs = "import platformdirs; print(platformdirs.user_cache_dir('atelier'))"
     assert checkout.python(code) == checkout.python(theirs) == str(checkout.cache)
 
 
-def test_an_installation_says_how_far_it_is(checkout: Checkout) -> None:
+def test_installation_reports_progress(checkout: Checkout) -> None:
     done = checkout.run("environments", "install", NAME, "--json")
     *ticks, status = map(json.loads, done.stdout.splitlines())
     assert done.returncode == 0, done.stderr
@@ -65,18 +65,18 @@ def test_an_installation_says_how_far_it_is(checkout: Checkout) -> None:
     assert "pyarrow 1.0" in ticks[0]["words"]
     assert status["state"] == "ready"
     assert checkout.index.fetched == {"pyarrow": 1, "thrift": 1}
-    assert arrived(checkout) == []
+    assert downloaded_wheels(checkout) == []
     code = "from engine.environments import python_of; print(python_of('parquet'))"
     python = checkout.python(code)
     assert python == status["python"]
     subprocess.run([python, "-I", "-c", "import pyarrow.parquet, thrift"], check=True)
-    assert checkout.index.fetched.total() == 2  # not again
+    assert checkout.index.fetched.total() == 2  # not downloaded again
 
 
-def test_what_was_cut_off_goes_on(checkout: Checkout) -> None:
+def test_interrupted_installation_is_resumed(checkout: Checkout) -> None:
     checkout.index.delay_s = 1.0
     process = checkout.start("environments", "install", NAME)
-    until(lambda: arrived(checkout))
+    until(lambda: downloaded_wheels(checkout))
     process.send_signal(signal.SIGKILL)
     process.communicate()
     until(lambda: not at_work(checkout))
@@ -88,7 +88,7 @@ def test_what_was_cut_off_goes_on(checkout: Checkout) -> None:
     assert view(checkout)["state"] == "ready"
 
 
-def test_damage_is_found_and_mended_beside(checkout: Checkout) -> None:
+def test_damage_is_found_and_repaired(checkout: Checkout) -> None:
     assert checkout.run("environments", "install", NAME).returncode == 0
     home = Path(view(checkout)["home"])
     next(home.glob("lib/*/site-packages/thrift.py")).write_text("WORDS = 'other'\n")
@@ -98,32 +98,32 @@ def test_damage_is_found_and_mended_beside(checkout: Checkout) -> None:
     now = view(checkout)
     assert (now["state"], now["home"]) == ("broken", str(home))
     assert checkout.run("environments", "repair", NAME).returncode == 0
-    mended = view(checkout)
-    assert mended["state"] == "ready"
-    assert mended["home"] != str(home)
-    assert not home.exists()  # nobody needed it
-    said = [mended["python"], "-I", "-c", "import thrift; print(thrift.WORDS)"]
-    assert subprocess.run(said, capture_output=True, text=True).stdout == "whole\n"
+    repaired = view(checkout)
+    assert repaired["state"] == "ready"
+    assert repaired["home"] != str(home)
+    assert not home.exists()  # not in use
+    command = [repaired["python"], "-I", "-c", "import thrift; print(thrift.WORDS)"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "whole\n"
     fetched = checkout.index.fetched.total()
     assert checkout.run("environments", "repair", NAME).returncode == 0
-    assert checkout.index.fetched.total() == fetched  # whole: nothing to mend
+    assert checkout.index.fetched.total() == fetched  # undamaged: nothing to repair
 
 
-def test_another_file_than_the_locked_one_is_refused(checkout: Checkout) -> None:
+def test_file_with_other_hash_is_rejected(checkout: Checkout) -> None:
     checkout.index.tampered = "thrift"
     done = checkout.run("environments", "install", NAME)
     assert done.returncode == 1
     assert "its hash differs" in done.stderr
     assert view(checkout)["state"] == "partial"
-    assert arrived(checkout) == ["pyarrow-1.0-py3-none-any.whl"]
+    assert downloaded_wheels(checkout) == ["pyarrow-1.0-py3-none-any.whl"]
     checkout.index.tampered = ""
-    kept = next(checkout.cache.glob("downloads/*/whole/*.whl"))
-    kept.write_bytes(kept.read_bytes()[:-9])  # and one that was damaged where it lay
+    wheel = next(checkout.cache.glob("downloads/*/whole/*.whl"))
+    wheel.write_bytes(wheel.read_bytes()[:-9])  # a downloaded file that was damaged afterwards
     assert checkout.run("environments", "install", NAME).returncode == 0
     assert checkout.index.fetched["pyarrow"] == 2
 
 
-def test_a_disk_too_small_is_said_before_anything_begins(checkout: Checkout) -> None:
+def test_full_disk_is_reported_before_download(checkout: Checkout) -> None:
     checkout.size(NAME, 2e9, 1e9)
     done = checkout.run("environments", "install", NAME)
     assert done.returncode == 1
@@ -133,7 +133,7 @@ def test_a_disk_too_small_is_said_before_anything_begins(checkout: Checkout) -> 
     assert view(checkout)["state"] == "absent"
 
 
-def test_of_two_at_once_the_second_waits(checkout: Checkout) -> None:
+def test_second_installation_waits_for_the_first(checkout: Checkout) -> None:
     checkout.index.delay_s = 0.3
     first = checkout.start("environments", "install", NAME, "--json")
     until(lambda: checkout.index.fetched)
@@ -148,10 +148,11 @@ def test_of_two_at_once_the_second_waits(checkout: Checkout) -> None:
     assert checkout.index.fetched == {"pyarrow": 1, "thrift": 1}
 
 
-def test_the_key_is_of_the_lock_alone_where_nothing_lies_below(
-    checkout: Checkout, tmp_path: Path
-) -> None:
-    """Another clone of the same locks finds what is there; only what lies on .venv asks whose."""
+def test_environment_key_depends_on_lock_and_base_only(checkout: Checkout, tmp_path: Path) -> None:
+    """Another clone with the same locks finds the environment.
+
+    Only one based on .venv depends on its path.
+    """
     code = (
         "import sys; sys.path.insert(0, 'packaging'); import place as e;"
         "from pathlib import Path as P;"
@@ -167,8 +168,8 @@ def test_the_key_is_of_the_lock_alone_where_nothing_lies_below(
     assert checkout.python(code) == "True True False"
 
 
-def test_locks_are_read_as_pip_reads_them() -> None:
-    """Every pin of every lock has a hash, and a size is known of each environment."""
+def test_every_locked_package_has_hashes() -> None:
+    """Every line of every lock is read, and every environment has a known size."""
     code = "import place, wheels; from pathlib import Path\n"
     code += "for f in sorted(Path('locks').glob('*.txt')):\n"
     code += "    found = wheels.read_lock(f); assert found and all(r.hashes for r in found), f\n"
@@ -181,15 +182,15 @@ def test_locks_are_read_as_pip_reads_them() -> None:
 
 
 def make_agent(folder: Path, requirements: str) -> Path:
-    """A project whose agent asks for these packages."""
+    """Write a project whose agent has these requirements."""
     folder.mkdir()
     (folder / "project.toml").write_text('[agent]\nrequirements = "requirements.txt"\n')
     (folder / "requirements.txt").write_text(requirements)
     return folder
 
 
-def test_what_an_agent_asks_for_is_resolved_once(checkout: Checkout, tmp_path: Path) -> None:
-    """A plain requirements file: pip chooses; asked again, nothing is fetched."""
+def test_agent_requirements_are_resolved_once(checkout: Checkout, tmp_path: Path) -> None:
+    """pip resolves a plain requirements file; a second installation downloads nothing."""
     project = make_agent(tmp_path / "plain", "# what it imports\npyarrow\nthrift>=0.5\n")
     *ticks, status = map(
         json.loads,
@@ -203,40 +204,40 @@ def test_what_an_agent_asks_for_is_resolved_once(checkout: Checkout, tmp_path: P
     assert checkout.index.fetched == {"pyarrow": 1, "thrift": 1}
     checkout.run("environments", "install", str(project), "--trust")
     assert checkout.index.fetched.total() == 2
-    said = checkout.run("environments", "verify", str(project))
-    assert said.returncode == 0, said.stderr
-    said = checkout.run("environments", "remove", str(project))
-    assert said.returncode == 0, said.stderr
+    completed = checkout.run("environments", "verify", str(project))
+    assert completed.returncode == 0, completed.stderr
+    completed = checkout.run("environments", "remove", str(project))
+    assert completed.returncode == 0, completed.stderr
     assert not Path(status["home"]).exists()
 
 
-def test_an_agent_s_lock_is_kept_to(checkout: Checkout, tmp_path: Path) -> None:
-    """With hashes, another file is refused."""
+def test_lock_of_agent_is_enforced(checkout: Checkout, tmp_path: Path) -> None:
+    """A file with another hash is rejected."""
     lock = (checkout.folder / "packaging" / "locks" / "parquet.txt").read_text()
     project = make_agent(tmp_path / "locked", lock)
     checkout.index.tampered = "thrift"
-    said = checkout.run("environments", "install", str(project), "--trust")
-    assert said.returncode == 1
-    assert "hash differs" in said.stderr
+    completed = checkout.run("environments", "install", str(project), "--trust")
+    assert completed.returncode == 1
+    assert "hash differs" in completed.stderr
     checkout.index.tampered = ""
     assert checkout.run("environments", "install", str(project), "--trust").returncode == 0
     checkout.run("environments", "remove", str(project))
 
 
-def test_what_no_index_has_is_said(checkout: Checkout, tmp_path: Path) -> None:
+def test_failed_installation_reports_unknown_package(checkout: Checkout, tmp_path: Path) -> None:
     project = make_agent(tmp_path / "unknown", "no-such-package\n")
-    said = checkout.run("environments", "install", str(project), "--trust")
-    assert said.returncode == 1
-    assert "no-such-package" in said.stderr
+    completed = checkout.run("environments", "install", str(project), "--trust")
+    assert completed.returncode == 1
+    assert "no-such-package" in completed.stderr
 
 
-def kept(checkout: Checkout) -> dict[str, dict[str, Any]]:
-    """What was installed for agents, by name."""
-    found = json.loads(checkout.run("environments", "list", "--json").stdout)["agents"]
-    return {one["name"]: one for one in found}
+def agent_environments(checkout: Checkout) -> dict[str, dict[str, Any]]:
+    """Return the environments of agents by name."""
+    listing = json.loads(checkout.run("environments", "list", "--json").stdout)["agents"]
+    return {one["name"]: one for one in listing}
 
 
-def test_a_lock_with_extras_is_installed(checkout: Checkout, tmp_path: Path) -> None:
+def test_lock_with_extras_is_installed(checkout: Checkout, tmp_path: Path) -> None:
     lock = (checkout.folder / "packaging" / "locks" / "parquet.txt").read_text()
     assert "\nthrift==" in lock
     project = make_agent(tmp_path / "extras", lock.replace("\nthrift==", "\nthrift[all, fast]=="))
@@ -249,8 +250,10 @@ def test_a_lock_with_extras_is_installed(checkout: Checkout, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("line", ["-r more.txt", "-rmore.txt", "--constraint=more.txt  # so"])
-def test_a_file_that_is_referred_to_counts(checkout: Checkout, tmp_path: Path, line: str) -> None:
-    """What it says now, and not what it said when the packages were installed."""
+def test_environment_key_includes_referenced_files(
+    checkout: Checkout, tmp_path: Path, line: str
+) -> None:
+    """The current content of the files counts, not that at installation."""
     project = make_agent(tmp_path / "refers", f"pyarrow\n{line}\n")
     (project / "more.txt").write_text("-c last.txt\n")
     code = "import sys; sys.path.insert(0, 'packaging'); import place as e\n"
@@ -261,33 +264,38 @@ def test_a_file_that_is_referred_to_counts(checkout: Checkout, tmp_path: Path, l
         (project / name).write_text(text + "\n")
         keys.append(checkout.python(code))
     assert len(set(keys)) == 4
-    (project / "more.txt").write_text("-r requirements.txt\n")  # in a circle
+    (project / "more.txt").write_text("-r requirements.txt\n")  # circular reference
     assert len(checkout.python(code)) == 12
 
 
-def test_agents_do_not_stand_in_each_other_s_way(checkout: Checkout, tmp_path: Path) -> None:
-    """An environment is removed while the agent of another is running; that of a file as it was
-    before an edit is found and removed by its key."""
+def test_agent_environments_are_independent(checkout: Checkout, tmp_path: Path) -> None:
+    """One environment is removed while another's agent is running.
+
+    An environment of a file as it was before an edit is listed and removed by its key.
+    """
     one = make_agent(tmp_path / "one", "thrift\n")
     other = make_agent(tmp_path / "other", "pyarrow\n")
     for project in (one, other):
         assert checkout.run("environments", "install", str(project), "--trust").returncode == 0
-    known = {Path(each["requirements"]).parent.name: each for each in kept(checkout).values()}
-    assert [known[name]["wanted"] for name in ("one", "other")] == [True, True]
-    name = known["other"]["name"]
-    python = Path(known["other"]["home"]) / "bin" / "python"
+    environments = {
+        Path(each["requirements"]).parent.name: each
+        for each in agent_environments(checkout).values()
+    }
+    assert [environments[name]["wanted"] for name in ("one", "other")] == [True, True]
+    name = environments["other"]["name"]
+    python = Path(environments["other"]["home"]) / "bin" / "python"
     agent = subprocess.Popen([python, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         done = checkout.run("environments", "remove", str(one))
         assert done.returncode == 0, done.stderr
-        assert known["one"]["name"] not in kept(checkout)
+        assert environments["one"]["name"] not in agent_environments(checkout)
         done = checkout.run("environments", "remove", name)
         assert done.returncode == 1
         assert f"Process {agent.pid} is running" in done.stderr
     finally:
         agent.communicate(b"\n")
     (other / "requirements.txt").write_text("thrift>=0.5\n")
-    former = kept(checkout)[name]
+    former = agent_environments(checkout)[name]
     assert (former["wanted"], former["bytes"] > 0) == (False, True)
     shown = checkout.run("environments", "list").stdout
     assert f"unused: {other / 'requirements.txt'} is missing, or lists other packages now" in shown
@@ -297,7 +305,7 @@ def test_agents_do_not_stand_in_each_other_s_way(checkout: Checkout, tmp_path: P
     done = checkout.run("environments", "remove", name)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{name}: not installed" in done.stdout
-    assert name not in kept(checkout)
+    assert name not in agent_environments(checkout)
     assert not Path(former["home"]).exists()
     again = checkout.run("environments", "remove", name)
     assert "There is no environment agent-" in again.stderr

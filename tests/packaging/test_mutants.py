@@ -1,4 +1,4 @@
-"""Mutants found and missed, as `bootstrap.py mutants` counts them."""
+"""Counts of killed and survived mutants in `bootstrap.py mutants`."""
 
 import importlib
 import sys
@@ -16,7 +16,7 @@ SERIES = "studio.store.runs.series.xǁSeriesǁ__iter____mutmut_1"
 
 @pytest.fixture
 def mutants(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """packaging/mutants.py; packaging is no package."""
+    """Module packaging/mutants.py; packaging is not a package."""
     monkeypatch.syspath_prepend(str(ROOT / "packaging"))
     before = set(sys.modules)
     yield importlib.import_module("mutants")
@@ -24,7 +24,7 @@ def mutants(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         del sys.modules[name]
 
 
-def test_the_module_of_a_mutant(mutants: Any) -> None:
+def test_module_of_mutant(mutants: Any) -> None:
     assert mutants.module_of(f"{BLEND}3") == "engine.reward.blend"
     assert mutants.module_of(SERIES) == "studio.store.runs.series"
 
@@ -44,7 +44,7 @@ def test_the_module_of_a_mutant(mutants: Any) -> None:
         ("check was interrupted by user", 0, 0),
     ],
 )
-def test_each_result_counts_as_found_missed_or_neither(
+def test_status_counts_as_killed_survived_or_neither(
     mutants: Any, status: str, found: int, missed: int
 ) -> None:
     counted = mutants.count([f"    {BLEND}3: {status}\n"], [])
@@ -71,5 +71,5 @@ def test_mutants_are_counted_by_module(mutants: Any) -> None:
     assert mutants.count(lines, ["engine.reward"]) == ({}, {}, [])
 
 
-def test_the_share_of_found_ones(mutants: Any) -> None:
+def test_share_of_killed_mutants(mutants: Any) -> None:
     assert [mutants.share(*counts) for counts in ((3, 1), (0, 4), (4, 0))] == [0.75, 0.0, 1.0]

@@ -1,4 +1,4 @@
-"""A sample's files as modules and lines, and a model that says what a test wants it to say."""
+"""Files of a sample as modules and lines, and a scripted model."""
 
 import importlib.util
 import json
@@ -16,7 +16,7 @@ SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
 DATA = ("scenarios/train.jsonl", "scenarios/validation.jsonl", "demonstrations.jsonl")
 
 
-def module(folder: Path, name: str) -> ModuleType:
+def load_module(folder: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     assert spec
     assert spec.loader
@@ -25,17 +25,17 @@ def module(folder: Path, name: str) -> ModuleType:
     return loaded
 
 
-def imported(patch: pytest.MonkeyPatch, folder: Path, name: str) -> ModuleType:
-    """The module, found by the others of its folder under this name while the test lasts."""
-    loaded = module(folder, name)
+def load_importable(patch: pytest.MonkeyPatch, folder: Path, name: str) -> ModuleType:
+    """Load a module that other modules of its folder can import under this name during the test."""
+    loaded = load_module(folder, name)
     patch.setitem(sys.modules, name, loaded)
     return loaded
 
 
-def assert_writes_its_data(
+def assert_make_data_is_reproducible(
     patch: pytest.MonkeyPatch, maker: ModuleType, folder: Path, elsewhere: Path
 ) -> None:
-    """What `make_data` of the sample writes elsewhere is what lies in its folder."""
+    """Check that `make_data` of the sample writes exactly the files in its folder."""
     patch.setattr(maker, "HERE", elsewhere)
     maker.main()
     for name in DATA:
@@ -47,7 +47,7 @@ def lines_of(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 class Scripted(BaseHTTPRequestHandler):
-    """Chat completions from a list of words; keeps what was asked."""
+    """Chat completions from a list of texts; records the messages of each request."""
 
     words: list[str]
     asked: list[list[dict[str, str]]]

@@ -1,4 +1,4 @@
-"""The sample codenames: clues that mean what they should, rules, words that were held out."""
+"""Sample codenames: word table, rules, reward, and held-out words."""
 
 import asyncio
 import random
@@ -12,10 +12,10 @@ import pytest
 from tests.samples.conftest import (
     SAMPLES,
     Scripted,
-    assert_writes_its_data,
-    imported,
+    assert_make_data_is_reproducible,
     lines_of,
-    module,
+    load_importable,
+    load_module,
 )
 
 FOLDER = SAMPLES / "codenames"
@@ -31,42 +31,42 @@ DEALT: dict[str, Any] = {
 
 @pytest.fixture
 def words(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return imported(monkeypatch, FOLDER, "words")
+    return load_importable(monkeypatch, FOLDER, "words")
 
 
 @pytest.fixture
 def game() -> ModuleType:
-    return module(FOLDER, "agent")
+    return load_module(FOLDER, "agent")
 
 
 @pytest.fixture
 def maker(words: ModuleType, game: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "agent", game)
-    return module(FOLDER, "make_data")
+    return load_module(FOLDER, "make_data")
 
 
 def lines(name: str) -> list[dict[str, Any]]:
     return lines_of(FOLDER, name)
 
 
-def everything(words: ModuleType) -> set[str]:
+def all_words(words: ModuleType) -> set[str]:
     return {word for fitting in words.FITS.values() for word in fitting}
 
 
-# The table of words
+# Word table
 
 
-def test_there_are_some_hundred_words_and_some_fit_two_clues(words: ModuleType) -> None:
-    assert len(everything(words)) >= 250
+def test_word_table_is_large_and_consistent(words: ModuleType) -> None:
+    assert len(all_words(words)) >= 250
     assert words.fits("tool", "nail")
     assert words.fits("body", "nail")
     for clue, fitting in words.FITS.items():
         assert len(set(fitting)) == len(fitting) >= 12
-        assert clue not in everything(words)
+        assert clue not in all_words(words)
         assert all(word.isalpha() and word.islower() for word in fitting)
 
 
-# The rules
+# Rules
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_there_are_some_hundred_words_and_some_fit_two_clues(words: ModuleType) 
         (["song", "piano", "cat", "dog"], 0.5, (0.0, 1.0, 0.5)),
     ],
 )
-def test_the_reward_is_what_was_found(
+def test_reward_and_metrics_of_a_game(
     game: ModuleType,
     scripted: tuple[type[Scripted], SimpleNamespace],
     said: list[str],
@@ -101,13 +101,13 @@ def test_the_reward_is_what_was_found(
     ]
 
 
-def test_what_is_told_after_each_guess(game: ModuleType) -> None:
+def test_message_after_each_guess(game: ModuleType) -> None:
     played = game.Game(DEALT)
-    told = []
+    messages = []
     for word in ("dog", "moon", "piano", "song"):
-        told.append(played.show())
+        messages.append(played.show())
         played.guess(word)
-    assert told == [
+    assert messages == [
         "\n".join([*DEALT["table"], "Which of these words is about animal?"]),
         "Yes. Which other word is about animal?",
         "No. Which of these words is about music?",
@@ -117,7 +117,7 @@ def test_what_is_told_after_each_guess(game: ModuleType) -> None:
     assert played.reward == 0.75
 
 
-def test_a_clue_whose_words_are_all_found_is_not_given(game: ModuleType) -> None:
+def test_clue_with_all_words_found_is_skipped(game: ModuleType) -> None:
     played = game.Game(DEALT)
     for word in ("song", "piano"):
         assert not played.over
@@ -126,10 +126,10 @@ def test_a_clue_whose_words_are_all_found_is_not_given(game: ModuleType) -> None
     assert played.reward == 0.5
 
 
-# The data
+# Data
 
 
-def test_a_clue_fits_what_it_means_and_nothing_else_on_the_table(words: ModuleType) -> None:
+def test_clue_fits_exactly_its_words_on_the_table(words: ModuleType) -> None:
     for line in lines("scenarios/train.jsonl") + lines("scenarios/validation.jsonl"):
         meant = [word for clue in line["clues"] for word in clue["means"]]
         assert len(set(line["table"])) == len(line["table"]) == 7
@@ -140,7 +140,7 @@ def test_a_clue_fits_what_it_means_and_nothing_else_on_the_table(words: ModuleTy
             assert fitting == set(clue["means"])
 
 
-def test_the_validation_has_words_of_its_own(words: ModuleType) -> None:
+def test_validation_words_are_held_out(words: ModuleType) -> None:
     train, held_out = (
         {word for line in lines(f"scenarios/{name}.jsonl") for word in line["table"]}
         for name in ("train", "validation")
@@ -157,14 +157,14 @@ def test_the_validation_has_words_of_its_own(words: ModuleType) -> None:
     assert not shown & held_out
 
 
-def test_the_data_is_what_the_script_writes(
+def test_data_is_reproducible(
     maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert_writes_its_data(monkeypatch, maker, FOLDER, tmp_path)
+    assert_make_data_is_reproducible(monkeypatch, maker, FOLDER, tmp_path)
 
 
-def test_the_demonstrated_guesser_is_mediocre(maker: ModuleType, game: ModuleType) -> None:
-    """It always says a word of the table; blind or not, its first is meant in 5 of 8 cases."""
+def test_demonstrated_player_is_mediocre(maker: ModuleType, game: ModuleType) -> None:
+    """The player always says a word of the table; its first word is right in about 5 of 8 cases."""
     luck = random.Random(0)
     firsts = [maker.demonstrate(DEALT, luck)["messages"][2]["content"] for _ in range(1000)]
     assert set(firsts) == set(DEALT["table"])

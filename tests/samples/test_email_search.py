@@ -1,5 +1,4 @@
-"""The sample email_search: an inbox that is the same everywhere, questions with one answer, honest
-rewards."""
+"""Sample email_search: deterministic inbox, questions with one answer, rewards."""
 
 import json
 import shutil
@@ -14,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from tests.samples.conftest import SAMPLES, lines_of, module
+from tests.samples.conftest import SAMPLES, lines_of, load_module
 
 FOLDER = SAMPLES / "email_search"
 SCENARIO = {"question": "?", "answer": "13:35", "mail": 7}
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What lies in the sample's own folder stays as it is."""
+def sample_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy of the sample, so that its own folder is not changed."""
     folder = tmp_path_factory.mktemp("sample") / "email_search"
     shutil.copytree(FOLDER, folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def post(copy: Path) -> ModuleType:
-    return module(copy, "inbox")
+def post(sample_copy: Path) -> ModuleType:
+    return load_module(sample_copy, "inbox")
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +40,9 @@ def database(post: ModuleType) -> Iterator[sqlite3.Connection]:
 
 
 @pytest.fixture
-def agent(post: ModuleType, copy: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def agent(post: ModuleType, sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "inbox", post)
-    return module(copy, "agent")
+    return load_module(sample_copy, "agent")
 
 
 def questions() -> list[dict[str, Any]]:
@@ -54,7 +53,7 @@ def questions() -> list[dict[str, Any]]:
     ]
 
 
-def test_the_inbox_is_made_once_and_is_large(
+def test_inbox_is_created_once_with_3200_mails(
     post: ModuleType, database: sqlite3.Connection
 ) -> None:
     assert database.execute("SELECT count(*) FROM mails").fetchone() == (3200,)
@@ -67,18 +66,20 @@ def test_the_inbox_is_made_once_and_is_large(
 def test_every_question_has_its_answer_in_one_mail(
     post: ModuleType, database: sqlite3.Connection
 ) -> None:
-    asked = questions()
-    assert len({one["question"] for one in asked}) == len(asked)
-    for one in asked:
+    all_questions = questions()
+    assert len({one["question"] for one in all_questions}) == len(all_questions)
+    for one in all_questions:
         _, _, _, body = post.read(database, one["mail"])
         assert one["answer"] in body
 
 
-def test_search_ranks_and_survives_anything(post: ModuleType, database: sqlite3.Connection) -> None:
+def test_search_ranks_mails_and_handles_any_query(
+    post: ModuleType, database: sqlite3.Connection
+) -> None:
     one = questions()[0]
-    found = post.search(database, one["question"])
-    assert one["mail"] in [number for number, _ in found]
-    assert len(found) == post.SHOWN
+    results = post.search(database, one["question"])
+    assert one["mail"] in [number for number, _ in results]
+    assert len(results) == post.SHOWN
     for words in ("", '"', "*", "…", "zzzzqqq"):
         assert post.search(database, words) == []
     for words in ("NEAR(", "a' OR 1=1 --", "subject:x", "AND", "invoice -"):
@@ -102,12 +103,12 @@ def test_search_ranks_and_survives_anything(post: ModuleType, database: sqlite3.
         ("one two three four five six seven eight nine ten eleven twelve 13:35", False),
     ],
 )
-def test_a_short_right_answer_is_right(post: ModuleType, said: str, right: bool) -> None:
+def test_short_correct_answer_is_accepted(post: ModuleType, said: str, right: bool) -> None:
     assert post.is_right(said, "13:35") is right
 
 
-def test_copying_a_mail_is_no_answer(post: ModuleType, database: sqlite3.Connection) -> None:
-    """Nor a piece of it with both of its facts, nor everything that it could be."""
+def test_copied_mail_is_not_an_answer(post: ModuleType, database: sqlite3.Connection) -> None:
+    """Neither a part of it with both facts, nor a list of all possible answers."""
     for one in questions():
         _, _, _, body = post.read(database, one["mail"])
         assert not post.is_right(body, one["answer"])
@@ -118,9 +119,9 @@ def test_copying_a_mail_is_no_answer(post: ModuleType, database: sqlite3.Connect
     assert not post.is_right(" ".join(post.PLACES), "kiosk")
 
 
-def test_many_who_ask_first_have_one_inbox(copy: Path, tmp_path: Path) -> None:
-    shutil.copy(copy / "inbox.py", tmp_path)
-    fresh = module(tmp_path, "inbox")
+def test_concurrent_first_calls_create_one_inbox(sample_copy: Path, tmp_path: Path) -> None:
+    shutil.copy(sample_copy / "inbox.py", tmp_path)
+    fresh = load_module(tmp_path, "inbox")
 
     def count(_: int) -> int:
         opened = fresh.inbox()
@@ -134,7 +135,7 @@ def test_many_who_ask_first_have_one_inbox(copy: Path, tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir() if "inbox-" in file.name] == []
 
 
-def test_the_way_to_the_answer_counts_too(agent: ModuleType) -> None:
+def test_reward_counts_finding_and_reading_the_mail(agent: ModuleType) -> None:
     def reward(said: str, listed: list[int], opened: list[int]) -> float:
         return float(agent.judge(SCENARIO, said, {"listed": listed, "read": opened})["reward"])
 
@@ -142,13 +143,11 @@ def test_the_way_to_the_answer_counts_too(agent: ModuleType) -> None:
     assert reward("9:00", [7], [7]) == agent.READ
     assert reward("9:00", [7], [8]) == agent.LISTED
     assert reward("9:00", [8], []) == 0.0
-    assert reward("13:35", [7], []) == agent.LISTED  # guessed
+    assert reward("13:35", [7], []) == agent.LISTED  # guessed without reading
     assert 0 < agent.LISTED < agent.READ < 1
 
 
-def test_tools_answer_whatever_the_model_writes(
-    agent: ModuleType, database: sqlite3.Connection
-) -> None:
+def test_tools_handle_any_arguments(agent: ModuleType, database: sqlite3.Connection) -> None:
     def call(name: str, arguments: str) -> str:
         seen: dict[str, list[int]] = {"listed": [], "read": []}
         return str(agent.run(database, SimpleNamespace(name=name, arguments=arguments), seen))
@@ -160,7 +159,7 @@ def test_tools_answer_whatever_the_model_writes(
         assert call("read_mail", arguments) == "That cannot be read."
 
 
-def test_the_files_are_what_the_maker_writes(tmp_path: Path) -> None:
+def test_data_is_reproducible(tmp_path: Path) -> None:
     folder = tmp_path / "sample"
     shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("scenarios", "*.jsonl", "*.db"))
     subprocess.run([sys.executable, "make_data.py"], cwd=folder, check=True)
@@ -168,10 +167,10 @@ def test_the_files_are_what_the_maker_writes(tmp_path: Path) -> None:
         assert (folder / name).read_bytes() == (FOLDER / name).read_bytes()
 
 
-def test_the_clerk_is_careless_and_not_hopeless() -> None:
-    asked = {one["question"]: one for one in questions()}
+def test_demonstrated_clerk_is_mediocre() -> None:
+    questions_by_text = {one["question"]: one for one in questions()}
     shown = lines_of(FOLDER, "demonstrations.jsonl")
-    assert not asked.keys() & {one["messages"][1]["content"] for one in shown}
+    assert not questions_by_text.keys() & {one["messages"][1]["content"] for one in shown}
     hits = 0
     for one in shown:
         called = one["messages"][4]["tool_calls"][0]["function"]["arguments"]

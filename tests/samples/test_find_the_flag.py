@@ -1,4 +1,4 @@
-"""The sample find_the_flag: every word counts, held-out flags stand elsewhere."""
+"""Sample find_the_flag: reward, prompt and held-out flags."""
 
 import asyncio
 import sys
@@ -7,14 +7,20 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.samples.conftest import SAMPLES, Scripted, assert_writes_its_data, lines_of, module
+from tests.samples.conftest import (
+    SAMPLES,
+    Scripted,
+    assert_make_data_is_reproducible,
+    lines_of,
+    load_module,
+)
 
 FOLDER = SAMPLES / "find_the_flag"
 
 
 @pytest.fixture(scope="module")
 def walk() -> ModuleType:
-    return module(FOLDER, "agent")
+    return load_module(FOLDER, "agent")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +33,7 @@ def walk() -> ModuleType:
         ((2, 0), ["", "nowhere"], 0.0, 0.0),
     ],
 )
-def test_the_reward_is_the_share_of_the_way(
+def test_reward_is_share_of_distance_covered(
     walk: ModuleType,
     scripted: tuple[type[Scripted], SimpleNamespace],
     flag: tuple[int, int],
@@ -48,11 +54,11 @@ def test_the_reward_is_the_share_of_the_way(
     ("flag", "words"),
     [((1, 2), "2 up and 1 right"), ((-1, 0), "1 left"), ((0, -3), "3 down"), ((0, 0), "here")],
 )
-def test_the_flag_is_described(walk: ModuleType, flag: tuple[int, int], words: str) -> None:
+def test_flag_is_described(walk: ModuleType, flag: tuple[int, int], words: str) -> None:
     assert walk.describe(*flag) == f"The flag is {words}. {walk.QUESTION}"
 
 
-def test_held_out_flags_stand_elsewhere() -> None:
+def test_held_out_flags_are_disjoint() -> None:
     train, held_out = (
         {tuple(line["flag"]) for line in lines_of(FOLDER, f"scenarios/{name}.jsonl")}
         for name in ("train", "validation")
@@ -62,16 +68,16 @@ def test_held_out_flags_stand_elsewhere() -> None:
     assert not train & held_out
 
 
-def test_the_data_is_what_the_script_writes(
+def test_data_is_reproducible(
     walk: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "agent", walk)
-    maker = module(FOLDER, "make_data")
-    assert_writes_its_data(monkeypatch, maker, FOLDER, tmp_path)
+    maker = load_module(FOLDER, "make_data")
+    assert_make_data_is_reproducible(monkeypatch, maker, FOLDER, tmp_path)
 
 
-def test_half_of_the_demonstrated_steps_are_blind() -> None:
-    """The walker is mediocre: it says every word, and is right in about three of four steps."""
+def test_demonstrated_walker_is_mediocre() -> None:
+    """The walker uses every word, and is right in about three of four steps."""
     words = [
         message["content"]
         for line in lines_of(FOLDER, "demonstrations.jsonl")

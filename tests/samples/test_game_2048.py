@@ -1,4 +1,4 @@
-"""The sample game_2048: honest rules, an agent that plays them, scenarios that stay apart."""
+"""Sample game_2048: rules, agent, and disjoint scenarios."""
 
 import asyncio
 import json
@@ -10,27 +10,33 @@ from typing import Any
 
 import pytest
 
-from tests.samples.conftest import SAMPLES, Scripted, assert_writes_its_data, lines_of, module
+from tests.samples.conftest import (
+    SAMPLES,
+    Scripted,
+    assert_make_data_is_reproducible,
+    lines_of,
+    load_module,
+)
 
 FOLDER = SAMPLES / "game_2048"
 
 
 @pytest.fixture(scope="module")
 def game() -> ModuleType:
-    return module(FOLDER, "agent")
+    return load_module(FOLDER, "agent")
 
 
 @pytest.fixture
 def maker(game: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "agent", game)
-    return module(FOLDER, "make_data")
+    return load_module(FOLDER, "make_data")
 
 
 def lines(name: str) -> list[dict[str, Any]]:
     return lines_of(FOLDER, name)
 
 
-# The rules
+# Rules
 
 
 @pytest.mark.parametrize(
@@ -45,13 +51,13 @@ def lines(name: str) -> list[dict[str, Any]]:
         ([4, 2, 2], [4, 4, 0], 4),
     ],
 )
-def test_tiles_merge_once_a_move(
+def test_tiles_merge_once_per_move(
     game: ModuleType, line: list[int], after: list[int], points: int
 ) -> None:
     assert game.merge(line) == (after, points)
 
 
-def test_slides_in_four_directions(game: ModuleType) -> None:
+def test_board_slides_in_four_directions(game: ModuleType) -> None:
     board = [[2, 0, 2], [0, 4, 0], [2, 4, 0]]
     assert game.slide(board, "left") == ([[4, 0, 0], [4, 0, 0], [2, 4, 0]], 4)
     assert game.slide(board, "right") == ([[0, 0, 4], [0, 0, 4], [0, 2, 4]], 4)
@@ -59,7 +65,7 @@ def test_slides_in_four_directions(game: ModuleType) -> None:
     assert game.slide(board, "down") == ([[0, 0, 0], [0, 0, 0], [4, 8, 2]], 12)
 
 
-def test_a_tile_appears_after_a_move_and_only_then(game: ModuleType) -> None:
+def test_tile_appears_only_after_a_valid_move(game: ModuleType) -> None:
     board = [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
     assert game.play(board, "left", 7, 0) == (board, 0, False)
     assert game.play(board, "jump", 7, 0) == (board, 0, False)
@@ -70,21 +76,21 @@ def test_a_tile_appears_after_a_move_and_only_then(game: ModuleType) -> None:
     assert board == [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
 
 
-def test_one_tile_in_ten_is_a_four(game: ModuleType) -> None:
+def test_one_new_tile_in_ten_is_a_four(game: ModuleType) -> None:
     luck = random.Random(0)
     drawn = [max(max(row) for row in game.spawn([[0, 0], [0, 0]], luck)) for _ in range(2000)]
     assert set(drawn) == {2, 4}
     assert 140 < drawn.count(4) < 260
 
 
-def test_a_cell_is_one_digit(game: ModuleType) -> None:
+def test_cell_is_shown_as_one_digit(game: ModuleType) -> None:
     assert game.show([[0, 2, 4], [8, 16, 0], [0, 0, 512]]) == "012\n340\n009"
 
 
-# The data
+# Data
 
 
-def test_scenarios_are_apart_and_the_best_score_is_right(
+def test_scenarios_are_disjoint_and_best_score_is_correct(
     game: ModuleType, maker: ModuleType
 ) -> None:
     train, held_out = lines("scenarios/train.jsonl"), lines("scenarios/validation.jsonl")
@@ -99,16 +105,16 @@ def test_scenarios_are_apart_and_the_best_score_is_right(
         assert maker.best_score(scenario["board"], scenario["seed"], 0) == scenario["best"]
 
 
-def test_the_data_is_what_the_script_writes(
+def test_data_is_reproducible(
     maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert_writes_its_data(monkeypatch, maker, FOLDER, tmp_path)
+    assert_make_data_is_reproducible(monkeypatch, maker, FOLDER, tmp_path)
 
 
-# The agent
+# Agent
 
 
-def test_the_agent_plays_a_game(
+def test_agent_plays_a_game(
     game: ModuleType, scripted: tuple[type[Scripted], SimpleNamespace]
 ) -> None:
     model, address = scripted
@@ -129,7 +135,7 @@ def test_the_agent_plays_a_game(
     assert model.asked[-1][3]["content"] == model.asked[-1][5]["content"]
 
 
-def test_a_perfect_game_is_worth_one(
+def test_perfect_game_has_reward_one(
     game: ModuleType, maker: ModuleType, scripted: tuple[type[Scripted], SimpleNamespace]
 ) -> None:
     model, address = scripted

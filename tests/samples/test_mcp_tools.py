@@ -1,4 +1,4 @@
-"""The sample mcp_tools: what its server says is what its scenarios ask for."""
+"""Sample mcp_tools: answers, tools and data agree with its server."""
 
 import json
 import shutil
@@ -36,29 +36,31 @@ def run(python: str, project: Path, code: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_every_answer_is_what_the_server_says(project: Path, python: str) -> None:
+def test_every_answer_comes_from_the_server(project: Path, python: str) -> None:
     code = (
         "import json, warehouse as w\n"
         "print(json.dumps({i: [w.stock(i), w.shelf(i), w.price(i)] for i in w.STOCK}))"
     )
-    said = run(python, project, code)
+    outputs = run(python, project, code)
     tools = ["stock", "shelf", "price"]
     for split in ("train", "validation"):
         for one in lines_of(FOLDER, f"scenarios/{split}.jsonl"):
-            (item,) = [item for item in said if item in one["question"]]
-            assert one["answer"] in said[item][tools.index(one["tool"])].split()
+            (item,) = [item for item in outputs if item in one["question"]]
+            assert one["answer"] in outputs[item][tools.index(one["tool"])].split()
 
 
 @pytest.mark.parametrize(
     ("said", "right"),
     [("37 pieces", True), ("There are 37.", True), ("137", False), ("37a", False), ("", False)],
 )
-def test_a_short_right_answer_is_right(project: Path, python: str, said: str, right: bool) -> None:
+def test_short_correct_answer_is_accepted(
+    project: Path, python: str, said: str, right: bool
+) -> None:
     code = f"import json, agent; print(json.dumps(agent.is_right({said!r}, '37')))"
     assert run(python, project, code) is right
 
 
-def test_the_files_are_what_the_maker_writes(project: Path, python: str, tmp_path: Path) -> None:
+def test_data_is_reproducible(project: Path, python: str, tmp_path: Path) -> None:
     folder = tmp_path / "sample"
     shutil.copytree(project, folder)
     for name in MADE:
@@ -68,9 +70,7 @@ def test_the_files_are_what_the_maker_writes(project: Path, python: str, tmp_pat
         assert (folder / name).read_bytes() == (FOLDER / name).read_bytes()
 
 
-def test_the_tools_of_the_demonstrations_are_those_of_the_server(
-    project: Path, python: str
-) -> None:
+def test_demonstrated_tools_equal_those_of_the_server(project: Path, python: str) -> None:
     code = (
         "import asyncio, json, servers\n"
         "from pathlib import Path\n"

@@ -1,4 +1,4 @@
-"""The sample summarizer: what a reader of the summary can answer is what it is worth."""
+"""Sample summarizer: the reward is the share of questions that the summary answers."""
 
 from pathlib import Path
 from types import ModuleType
@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.samples.conftest import SAMPLES, assert_writes_its_data, imported, lines_of, module
+from tests.samples.conftest import (
+    SAMPLES,
+    assert_make_data_is_reproducible,
+    lines_of,
+    load_importable,
+    load_module,
+)
 
 FOLDER = SAMPLES / "summarizer"
 SCENARIO = {
@@ -22,7 +28,7 @@ SCENARIO = {
 
 @pytest.fixture
 def agent() -> ModuleType:
-    return module(FOLDER, "agent")
+    return load_module(FOLDER, "agent")
 
 
 @pytest.mark.parametrize(
@@ -40,11 +46,11 @@ def agent() -> ModuleType:
         ("", 0.0),
     ],
 )
-def test_the_reader_answers_from_what_it_sees(agent: ModuleType, said: str, reward: float) -> None:
+def test_reward_of_a_summary(agent: ModuleType, said: str, reward: float) -> None:
     assert agent.judge(SCENARIO, said)["reward"] == pytest.approx(reward)
 
 
-def test_a_far_subject_is_none(agent: ModuleType) -> None:
+def test_answer_far_from_its_subject_does_not_count(agent: ModuleType) -> None:
     near, far = "visitors " + "so " * 4 + "536", "visitors " + "so " * 5 + "536"
     assert agent.judge(SCENARIO, near)["metrics"]["answered"] == 0.25
     assert agent.judge(SCENARIO, far)["metrics"]["answered"] == 0.0
@@ -55,7 +61,7 @@ def scenarios() -> list[dict[str, Any]]:
     return [one for name in names for one in lines_of(FOLDER, f"scenarios/{name}.jsonl")]
 
 
-def test_the_report_itself_answers_everything(
+def test_full_report_answers_every_question(
     agent: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "LIMIT", 1000)
@@ -64,13 +70,13 @@ def test_the_report_itself_answers_everything(
         assert agent.judge(one, one["report"])["reward"] == 1.0
 
 
-def test_its_beginning_does_not(agent: ModuleType) -> None:
-    """Copying is no summary: thirty words of the report answer a fifth of what is asked."""
+def test_beginning_of_the_report_is_no_summary(agent: ModuleType) -> None:
+    """The first thirty words of a report answer about a fifth of the questions."""
     rewards = [agent.judge(one, one["report"])["reward"] for one in scenarios()]
     assert 0.05 < sum(rewards) / len(rewards) < 0.3
 
 
-def test_the_colleague_keeps_half(agent: ModuleType) -> None:
+def test_demonstrations_are_disjoint_and_within_limit(agent: ModuleType) -> None:
     shown = [one["messages"] for one in lines_of(FOLDER, "demonstrations.jsonl")]
     reports = {one["report"] for one in scenarios()}
     assert not reports & {user["content"] for _, user, _ in shown}
@@ -79,8 +85,8 @@ def test_the_colleague_keeps_half(agent: ModuleType) -> None:
         assert len(agent.words(said["content"])) <= agent.LIMIT
 
 
-def test_the_data_is_what_the_script_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    imported(monkeypatch, FOLDER, "agent")
-    assert_writes_its_data(monkeypatch, module(FOLDER, "make_data"), FOLDER, tmp_path)
+def test_data_is_reproducible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_importable(monkeypatch, FOLDER, "agent")
+    assert_make_data_is_reproducible(
+        monkeypatch, load_module(FOLDER, "make_data"), FOLDER, tmp_path
+    )

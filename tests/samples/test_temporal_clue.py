@@ -1,4 +1,4 @@
-"""The sample temporal_clue: every case has one solution, found in two ways."""
+"""Sample temporal_clue: every case has one solution, confirmed by brute force."""
 
 import asyncio
 import itertools
@@ -13,10 +13,10 @@ import pytest
 from tests.samples.conftest import (
     SAMPLES,
     Scripted,
-    assert_writes_its_data,
-    imported,
+    assert_make_data_is_reproducible,
     lines_of,
-    module,
+    load_importable,
+    load_module,
 )
 
 FOLDER = SAMPLES / "temporal_clue"
@@ -30,17 +30,17 @@ OPTIONS = {
 
 @pytest.fixture
 def puzzle(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return imported(monkeypatch, FOLDER, "puzzle")
+    return load_importable(monkeypatch, FOLDER, "puzzle")
 
 
 @pytest.fixture
 def game(puzzle: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return imported(monkeypatch, FOLDER, "agent")
+    return load_importable(monkeypatch, FOLDER, "agent")
 
 
 @pytest.fixture
 def maker(game: ModuleType) -> ModuleType:
-    return module(FOLDER, "make_data")
+    return load_module(FOLDER, "make_data")
 
 
 def lines(name: str) -> list[dict[str, Any]]:
@@ -51,8 +51,8 @@ def scenarios() -> list[dict[str, Any]]:
     return lines("scenarios/train.jsonl") + lines("scenarios/validation.jsonl")
 
 
-def is_true(clue: list[str], case: dict[str, tuple[str, ...]]) -> bool:
-    """Of columns, not of visits: the place of a value in its column is its visit."""
+def clue_holds(clue: list[str], case: dict[str, tuple[str, ...]]) -> bool:
+    """Check a clue on columns: values with the same index belong to the same visit."""
     kind, a, b = clue
     first, second = (
         next(column.index(value) for column in case.values() if value in column) for value in (a, b)
@@ -64,20 +64,20 @@ def is_true(clue: list[str], case: dict[str, tuple[str, ...]]) -> bool:
     return {"before": gap > 0, "hour_before": gap == 1}[kind]
 
 
-def by_brute_force(
+def solve_by_brute_force(
     options: dict[str, list[str]], clues: list[list[str]]
 ) -> list[dict[str, tuple[str, ...]]]:
-    """Every way to line up rooms, hours and things with the people, and no cleverness at all."""
+    """Return all assignments of hours, rooms and things to people that satisfy the clues."""
     columns = itertools.product(*(itertools.permutations(options[role]) for role in options))
     people = tuple(options["who"])
     cases = (dict(zip(options, column, strict=True)) for column in columns)
-    return [c for c in cases if c["who"] == people and all(is_true(clue, c) for clue in clues)]
+    return [c for c in cases if c["who"] == people and all(clue_holds(clue, c) for clue in clues)]
 
 
-# The rules
+# Rules
 
 
-def test_the_solver_finds_what_brute_force_finds(puzzle: ModuleType) -> None:
+def test_solver_agrees_with_brute_force(puzzle: ModuleType) -> None:
     assert len(puzzle.solutions(OPTIONS, [])) == 6**3
     luck = random.Random(0)
     values = [(role, value) for role, column in OPTIONS.items() for value in column]
@@ -87,12 +87,12 @@ def test_the_solver_finds_what_brute_force_finds(puzzle: ModuleType) -> None:
             (role, a), (other, b) = luck.sample(values, 2)
             if role != other:
                 clues.append([luck.choice(("same", "not", "before", "hour_before")), a, b])
-        found = {frozenset(map(tuple, visits)) for visits in puzzle.solutions(OPTIONS, clues)}
+        solved = {frozenset(map(tuple, visits)) for visits in puzzle.solutions(OPTIONS, clues)}
         brute = {
             frozenset(zip(*(case[role] for role in puzzle.ORDER), strict=True))
-            for case in by_brute_force(OPTIONS, clues)
+            for case in solve_by_brute_force(OPTIONS, clues)
         }
-        assert found == brute
+        assert solved == brute
 
 
 @pytest.mark.parametrize(
@@ -106,37 +106,37 @@ def test_the_solver_finds_what_brute_force_finds(puzzle: ModuleType) -> None:
         (["hour_before", "hall", "Tom"], "Whoever was in the hall came an hour before Tom."),
     ],
 )
-def test_a_clue_in_words(puzzle: ModuleType, clue: list[str], words: str) -> None:
+def test_clue_is_written_as_a_sentence(puzzle: ModuleType, clue: list[str], words: str) -> None:
     assert puzzle.sentence(clue) == words
 
 
-# The data
+# Data
 
 
-def test_every_case_has_one_solution_and_needs_every_clue(puzzle: ModuleType) -> None:
+def test_every_case_has_one_solution_and_no_redundant_clue(puzzle: ModuleType) -> None:
     for line in scenarios():
         options, clues = line["options"], line["clues"]
-        found = puzzle.solutions(options, clues)
-        assert len(found) == 1, line["id"]
-        visit = next(v for v in found[0] if line["room"] in v)
-        told = dict(zip(puzzle.ORDER, visit, strict=True))
-        assert line["answers"] == {role: told[role] for role in ("who", "when", "what")}
+        solutions = puzzle.solutions(options, clues)
+        assert len(solutions) == 1, line["id"]
+        visit = next(v for v in solutions[0] if line["room"] in v)
+        solution = dict(zip(puzzle.ORDER, visit, strict=True))
+        assert line["answers"] == {role: solution[role] for role in ("who", "when", "what")}
         for clue in clues:
             others = [other for other in clues if other is not clue]
             assert len(puzzle.solutions(options, others)) > 1, (line["id"], clue)
 
 
-def test_brute_force_says_the_same(puzzle: ModuleType) -> None:
+def test_answers_agree_with_brute_force(puzzle: ModuleType) -> None:
     easy = [
         line for line in lines("scenarios/validation.jsonl") if len(line["options"]["who"]) == 3
     ]
     for line in easy[::16]:
-        (case,) = by_brute_force(line["options"], line["clues"])
+        (case,) = solve_by_brute_force(line["options"], line["clues"])
         visit = case["where"].index(line["room"])
         assert line["answers"] == {role: case[role][visit] for role in ("who", "when", "what")}
 
 
-def test_levels_are_graded_and_cases_apart(game: ModuleType) -> None:
+def test_levels_are_graded_and_cases_disjoint(game: ModuleType) -> None:
     train, held_out = lines("scenarios/train.jsonl"), lines("scenarios/validation.jsonl")
     texts = [game.questions(line)[0] for line in train + held_out]
     assert len(set(texts)) == len(texts)
@@ -150,21 +150,21 @@ def test_levels_are_graded_and_cases_apart(game: ModuleType) -> None:
     assert not shown & set(texts)
     for line in train + held_out:
         kinds = {clue[0] for clue in line["clues"]}
-        told = [clue for clue in line["clues"] if clue[0] == "same" and line["room"] in clue]
+        stated = [clue for clue in line["clues"] if clue[0] == "same" and line["room"] in clue]
         level = int(line["tag"].split()[1])
         assert len(line["options"]["who"]) == (4 if level == 4 else 3)
         assert (kinds == {"same"}) == (level < 3)
-        assert level > 1 or len(told) >= 2
+        assert level > 1 or len(stated) >= 2
         assert level == 4 or not kinds & {"before", "hour_before"}
 
 
-def test_the_data_is_what_the_script_writes(
+def test_data_is_reproducible(
     maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert_writes_its_data(monkeypatch, maker, FOLDER, tmp_path)
+    assert_make_data_is_reproducible(monkeypatch, maker, FOLDER, tmp_path)
 
 
-# The agent
+# Agent
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_the_data_is_what_the_script_writes(
         (["", "Hello there", "Carl"], 0.0, 0.0, 0.0),
     ],
 )
-def test_the_reward_is_the_share_of_right_answers(
+def test_reward_is_share_of_correct_answers(
     game: ModuleType,
     scripted: tuple[type[Scripted], SimpleNamespace],
     words: list[str],

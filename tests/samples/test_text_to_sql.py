@@ -1,4 +1,4 @@
-"""The sample text_to_sql: queries are executed, and only rows count."""
+"""Sample text_to_sql: queries are executed, and only their rows count."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.samples.conftest import SAMPLES, lines_of, module
+from tests.samples.conftest import SAMPLES, lines_of, load_module
 
 FOLDER = SAMPLES / "text_to_sql"
 RIGHT = "SELECT name FROM shops WHERE staff > 25"
@@ -18,13 +18,13 @@ RIGHT = "SELECT name FROM shops WHERE staff > 25"
 
 @pytest.fixture(scope="module")
 def shop() -> ModuleType:
-    return module(FOLDER, "shop")
+    return load_module(FOLDER, "shop")
 
 
 @pytest.fixture
 def agent(shop: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "shop", shop)
-    return module(FOLDER, "agent")
+    return load_module(FOLDER, "agent")
 
 
 def scenarios() -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ def scenarios() -> list[dict[str, Any]]:
     return [one for name in names for one in lines_of(FOLDER, f"scenarios/{name}.jsonl")]
 
 
-def test_every_question_has_an_answer(shop: ModuleType) -> None:
+def test_every_question_has_rows(shop: ModuleType) -> None:
     for one in scenarios():
         rows = shop.run(one["sql"])
         assert rows
@@ -54,37 +54,35 @@ def test_every_question_has_an_answer(shop: ModuleType) -> None:
         ("  ", 0.0),
     ],
 )
-def test_the_same_rows_are_right_however_they_are_asked_for(
-    agent: ModuleType, said: str, reward: float
-) -> None:
+def test_equal_rows_are_correct_for_any_query(agent: ModuleType, said: str, reward: float) -> None:
     assert agent.judge(RIGHT, said)["reward"] == reward
 
 
-def test_nothing_is_changed_and_nothing_takes_long(
+def test_queries_cannot_write_and_are_stopped(
     shop: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = shop.run("SELECT * FROM shops")
     monkeypatch.chdir(tmp_path)
-    for said in ("DROP TABLE shops", "DELETE FROM shops", "ATTACH 'x.db' AS x", "PRAGMA a=1"):
-        assert shop.run(said) is None
+    for statement in ("DROP TABLE shops", "DELETE FROM shops", "ATTACH 'x.db' AS x", "PRAGMA a=1"):
+        assert shop.run(statement) is None
     assert not list(tmp_path.iterdir())
     assert shop.run("SELECT * FROM shops") == before
-    begun = time.monotonic()
+    started_at = time.monotonic()
     forever = ", ".join(f"sales s{n}" for n in range(6))
     assert shop.run(f"SELECT COUNT(*) FROM {forever}") is None
     endless = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT MAX(n) FROM t"
     assert shop.run(endless) is None
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - started_at < 10
 
 
-def test_a_quarter_of_the_teacher_s_queries_slip(shop: ModuleType) -> None:
+def test_demonstrated_queries_run_and_questions_are_disjoint(shop: ModuleType) -> None:
     shown = lines_of(FOLDER, "demonstrations.jsonl")
-    asked = {one["question"] for one in scenarios()}
-    assert not asked & {one["messages"][1]["content"] for one in shown}
+    questions = {one["question"] for one in scenarios()}
+    assert not questions & {one["messages"][1]["content"] for one in shown}
     assert all(shop.run(one["messages"][2]["content"]) is not None for one in shown)
 
 
-def test_the_files_are_what_the_maker_writes(tmp_path: Path) -> None:
+def test_data_is_reproducible(tmp_path: Path) -> None:
     folder = tmp_path / "sample"
     shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("scenarios", "*.jsonl"))
     subprocess.run([sys.executable, "make_data.py"], cwd=folder, check=True)

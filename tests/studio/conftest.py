@@ -1,7 +1,5 @@
-"""Fixtures of studio tests:
-
-offscreen Qt, clean home, and checks for leftovers, warnings and stalls.
-"""
+"""Fixtures of studio tests: offscreen Qt, clean home, and checks for leftovers, warnings and
+stalls."""
 
 import asyncio
 import gc

@@ -1,8 +1,8 @@
-"""Starter of engine processes, which are forked from a process that has imported what they need.
+"""Starter of engine processes, forked from a process with all imports.
 
-An engine of its own imports the server for seconds, and torch and transformers anew for its first
-policy. Here one process a test session has imported them; for each engine it forks a process, which
-forks the engine's fork server and then runs the engine. Everything after that is as with any
+A separate engine imports the server for seconds, and torch and transformers again for its first
+policy. Here one process per test session has imported them; for each engine it forks a process,
+which forks the engine's fork server and then runs the engine. Everything else is as with any
 engine; `test_lifecycle` starts one by exec.
 """
 
@@ -28,10 +28,12 @@ ROOT = Path(__file__).parents[2]
 DESCRIPTORS = 2
 LARGEST = 2**17
 RATES = 1.5e11, 1.5e10
-"""Peak rates that the engines take as measured, which would cost each half a second;
-`test_worker` has them measured."""
+"""Peak rates that engines assume instead of measuring them, which would take half a second each.
+
+`test_worker` measures them.
+"""
 PADDING = "-" * 400
-"""Room in the command line for those of the engine and of a policy process."""
+"""Space in the command line for the command lines of engine and policy processes."""
 
 
 class Started:
@@ -65,7 +67,7 @@ class Started:
 
 
 class Starter:
-    """Client of the process that starts engines; it ends with this process."""
+    """Client of the process that starts engines; that process ends with this one."""
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -83,7 +85,7 @@ class Starter:
             )
 
     def fits(self) -> bool:
-        """Whether libraries would be loaded now as they were loaded then."""
+        """Whether libraries would still be loaded with the same variables."""
         return self._variables == _lasting(allowed_environment())
 
     def start(self, argv: Sequence[str], stderr: int) -> Started:
@@ -98,7 +100,7 @@ class Starter:
         return Started(self, answer["begun"], os.fdopen(read, "rb"))
 
     def ended(self, pid: int, timeout_s: float | None = 0) -> int | None:
-        """Exit code of an engine, as soon as it has one; None after the time."""
+        """Return the exit code of an engine as soon as it has one; None after the timeout."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._lock:
             while pid not in self._codes:
@@ -110,7 +112,7 @@ class Starter:
 
     def _answer(self) -> dict[str, int]:
         data = self._line.recv(LARGEST)
-        assert data, "the starter of engines has ended"
+        assert data, "the engine starter has ended"
         answer: dict[str, int] = json.loads(data)
         if "ended" in answer:
             self._codes[answer["ended"]] = answer["code"]
@@ -118,7 +120,7 @@ class Starter:
 
 
 def _lasting(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables without those of places, which every test sets anew."""
+    """Return the variables without folders, which every test sets."""
     return {k: v for k, v in variables.items() if not k.startswith("XDG_") and k != "HOME"}
 
 
@@ -126,7 +128,7 @@ _starter: Starter | None = None
 
 
 def starter() -> Starter | None:
-    """The session's starter, where engines fork their policies."""
+    """Return the session's starter on systems where engines fork their policies."""
     global _starter
     if _starter is None and sys.platform == "linux":
         _starter = Starter()
@@ -215,7 +217,7 @@ def become_engine(request: dict[str, Any], descriptors: list[int], preloaded: An
 
 
 def run_engine(argv: list[str], preloaded: Any) -> int:
-    """Do what `python -m engine …` does, under its command line."""
+    """Do what `python -m engine ...` does, with its command line."""
     from engine.cli.main import main as command_line
 
     peak_rates.update({(dtype, "", *TORCH): RATES for dtype in ("auto", "float32", "bfloat16")})

@@ -1,4 +1,4 @@
-"""Answers that no honest engine gives: general ones for any JSON, and special ones by message."""
+"""Responses that no honest engine sends: general ones for any JSON, and special ones by message."""
 
 import copy
 import json
@@ -22,7 +22,7 @@ VALUES: tuple[Any, ...] = (None, True, -1, 2**63, 1e308, [], {}, [[]], {"a": 1},
 
 
 def general(true: bytes) -> Iterator[Lie]:
-    """Lies for any JSON response: cut, deep, large, of other types, with fields missing or
+    """Yield lies for any JSON response: cut, deep, large, of other types, with fields missing or
     twice."""
     for body in (
         b"",
@@ -52,7 +52,7 @@ def general(true: bytes) -> Iterator[Lie]:
 
 
 def changed(true: bytes) -> Iterator[Lie]:
-    """Each field of the first record, missing or with another value."""
+    """Change each field of the first record: missing, or with another value."""
     try:
         value = json.loads(true)
     except ValueError:
@@ -90,7 +90,7 @@ def _with(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 
 
 def files(content: bytes, digest: str) -> Iterator[Lie]:
-    """Lists of files that should land elsewhere, or be something else."""
+    """Yield file lists with entries outside of the run, or with other content."""
     for path in (
         *TRAVERSALS,
         "../../agent.py",
@@ -112,7 +112,7 @@ def files(content: bytes, digest: str) -> Iterator[Lie]:
 
 
 def errands(run_ids: list[str], url: str, true_url: str) -> Iterator[Lie]:
-    """Questions that should take keys, money or calls."""
+    """Yield requests that should steal keys, money or calls."""
     question = {
         "key": "0" * 64,
         "model": "openai/scripted",
@@ -144,7 +144,7 @@ def errands(run_ids: list[str], url: str, true_url: str) -> Iterator[Lie]:
 
 
 def pages(true: bytes) -> Iterator[Lie]:
-    """Pages of changes: damaged, bombs, of other databases."""
+    """Yield pages of changes: damaged, bombs, from other databases."""
     bomb = zlib.compress(b"\0" * 2**28 + b"x", 9)
     for body in (b"", b"x", zlib.compress(b"no database"), bomb, true[:-4], true[::-1]):
         yield Lie(body)
@@ -156,7 +156,7 @@ def pages(true: bytes) -> Iterator[Lie]:
 
 
 def ticks() -> Iterator[Lie]:
-    """Signs of life: no line feed, no JSON, other events, endless ones."""
+    """Yield progress streams: no line feed, no JSON, other events, endless ones."""
     tick = '"kind":"progress.ticked","run_id":"x","step":1,"phase":"training","done":1,"total":2'
     yield Lie(b"", endless=b"x" * 2**16)
     yield Lie(b"data: ", endless=b"[" * 2**16)

@@ -1,4 +1,4 @@
-"""A bad network on loopback: a TCP proxy whose faults are switched while connections run."""
+"""Unreliable network on localhost: a TCP proxy with faults that can be switched at any time."""
 
 import asyncio
 import contextlib
@@ -10,15 +10,15 @@ from tests.support.loop_thread import InLoop
 
 
 class FaultProxy:
-    """Use it as a context; `port` leads to `target`. Everything may be called from any thread."""
+    """Context manager; `port` leads to `target`. All methods may be called from any thread."""
 
     def __init__(self, target: int) -> None:
         self.target = target
         self.port = 0
         self.one_byte = False
-        """Every byte is sent alone."""
+        """Send every byte separately."""
         self.delay_s = 0.0
-        """Before every piece, each way."""
+        """Delay before every piece in both directions."""
         self.passed_bytes = 0
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
         self._talks: set[asyncio.Task[None]] = set()
@@ -36,12 +36,14 @@ class FaultProxy:
         self._loop.end()
 
     def black_hole(self, on: bool = True) -> None:
-        """Nothing arrives any more, neither way, and nobody is told; what was sent meanwhile
-        arrives when it is lifted, as TCP would repeat it."""
+        """Hold back everything in both directions, without closing.
+
+        It arrives when lifted, like after TCP retransmission.
+        """
         self._loop.call(self._passable.clear if on else self._passable.set)
 
     def drop(self) -> None:
-        """All connections are closed, in good order."""
+        """Close all connections in good order."""
 
         async def work() -> None:
             for near, far in list(self._pairs):
@@ -51,7 +53,7 @@ class FaultProxy:
         self._loop.do(work())
 
     def half_close(self) -> None:
-        """The far side says nothing more; it still hears."""
+        """Close the sending direction of the target; it can still receive."""
 
         async def work() -> None:
             for near, _ in list(self._pairs):
@@ -61,7 +63,7 @@ class FaultProxy:
         self._loop.do(work())
 
     def reset(self) -> None:
-        """All connections end with RST."""
+        """End all connections with RST."""
 
         async def work() -> None:
             for near, far in list(self._pairs):
@@ -74,7 +76,7 @@ class FaultProxy:
         self._loop.do(work())
 
     def cut(self, seconds: float) -> None:
-        """All connections are reset, and new ones refused, for so long; returns at once."""
+        """Reset all connections and refuse new ones for `seconds`; returns immediately."""
         self._loop.do(self._refuse())
         self.reset()
 

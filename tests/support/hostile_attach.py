@@ -1,6 +1,7 @@
-"""Run `python ARGUMENTS`; where it names the port of an engine, name another and keep the true one.
+"""Run `python ARGUMENTS` and replace the engine's port in its output.
 
-`hostile_attach.py PYTHON PORT FILE ARGUMENTS…`: the standard library alone.
+`hostile_attach.py PYTHON PORT FILE ARGUMENTS...` prints PORT and writes the true port to FILE;
+standard library only.
 """
 
 import json
@@ -13,12 +14,12 @@ def main() -> int:
     python, port, port_file, *arguments = sys.argv[1:]
     done = subprocess.run([python, *arguments], stdout=subprocess.PIPE, check=False)
     for line in done.stdout.decode().splitlines():
-        said = line
+        output = line
         if line.startswith("{") and '"port"' in line:
-            reached = json.loads(line)
-            Path(port_file).write_text(str(reached["port"]))
-            said = json.dumps(reached | {"port": int(port)})
-        print(said)
+            handshake = json.loads(line)
+            Path(port_file).write_text(str(handshake["port"]))
+            output = json.dumps(handshake | {"port": int(port)})
+        print(output)
     return done.returncode
 
 

@@ -1,6 +1,5 @@
-"""An engine that lies to its home machine: a real one behind a proxy on loopback that changes its
-answers as a test says, and keeps everything that it was sent.
-"""
+"""Engine that lies to its home machine: a real engine behind a proxy on localhost, which changes
+its responses as a test defines, and records everything it receives."""
 
 import contextlib
 import http.client
@@ -30,22 +29,22 @@ KINDS: dict[str, str] = {
     r"GET /home-requests": "errands",
     r"POST /runs/\w+/command": "command",
 }
-"""Messages of the protocol between a home machine and a server, by method and path."""
+"""Messages of the protocol between home and server, by method and path."""
 
 
 @dataclass(frozen=True)
 class Lie:
-    """An answer in place of the true one; None keeps what is true."""
+    """Response in place of the true one; None keeps the true value."""
 
     body: bytes | None = None
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     endless: bytes = b""
-    """Repeated until nobody listens any more."""
+    """Repeated until the client disconnects."""
 
 
 Lies = Callable[[str, str, bytes], Lie | None]
-"""(kind, run id or path, true body) → what is said instead; None says what is true."""
+"""(kind, run id or path, true body) -> lie, or None for the true response."""
 
 
 def kind_of(method: str, path: str) -> str:
@@ -54,10 +53,10 @@ def kind_of(method: str, path: str) -> str:
 
 
 class HostileEngine:
-    """`lies` decides about every answer; `received` is every byte of every request."""
+    """Proxy; `lies` decides about every response, `received` has the bytes of every request."""
 
     def __init__(self, port_file: Path) -> None:
-        """`port_file` names the port of the engine behind it, once that was started."""
+        """Read the port of the engine behind the proxy from `port_file`, once it was started."""
         self._port_file = port_file
         self.lies: Lies = lambda kind, path, body: None
         self.received = bytearray()
@@ -65,52 +64,56 @@ class HostileEngine:
         self.port = self._serving.__enter__().port
 
     def stop(self) -> None:
-        """After the engine behind it has ended."""
+        """Stop the proxy, after the engine behind it has ended."""
         self._serving.__exit__(None, None, None)
 
     def _answer(self, asked: Asked) -> Said:
         self.received += f"{asked.method} {asked.target}\n{asked.headers}\n".encode() + asked.body
         kind = kind_of(asked.method, asked.path)
         if kind in WAITING and (lie := self.lies(kind, asked.path, b"")):
-            return _said(lie, b"", 200, {})
+            return _make_response(lie, b"", 200, {})
         port = int(self._port_file.read_text())
-        way = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         headers = {name: value for name, value in asked.headers if name.lower() not in OF_THE_WAY}
         try:
-            way.request(asked.method, asked.target, asked.body or None, headers)
-            true = way.getresponse()
+            connection.request(asked.method, asked.target, asked.body or None, headers)
+            true = connection.getresponse()
         except OSError:
-            way.close()
+            connection.close()
             return Said(status=502)
-        kept = {name: value for name, value in true.getheaders() if name.lower() in KEPT}
+        headers_kept = {name: value for name, value in true.getheaders() if name.lower() in KEPT}
         if kind in WAITING:
 
             def close() -> None:
                 true.close()
-                way.close()
+                connection.close()
 
             return Said(
                 status=true.status,
-                headers=kept,
-                stream=lambda out: _pass_on(true, out),
+                headers=headers_kept,
+                stream=lambda out: _forward(true, out),
                 close=close,
             )
-        with contextlib.closing(way), true:
+        with contextlib.closing(connection), true:
             try:
                 whole = true.read()
             except (OSError, http.client.HTTPException):
                 return Said(status=502)
         lie = self.lies(kind, asked.path, whole)
-        return _said(lie, whole, true.status, kept) if lie else Said(whole, true.status, kept)
+        return (
+            _make_response(lie, whole, true.status, headers_kept)
+            if lie
+            else Said(whole, true.status, headers_kept)
+        )
 
 
 OF_THE_WAY = {"host", "content-length", "transfer-encoding", "connection"}
 KEPT = {"content-type", "atelier-last-seq", "atelier-known-seq"}
 WAITING = {"ticks", "file", "errands", "changes"}
-"""Answers that come bit by bit or late: lies about them do not wait for what is true."""
+"""Streamed or late responses: lies about them do not wait for the true response."""
 
 
-def _said(lie: Lie, true: bytes, status: int, headers: dict[str, str]) -> Said:
+def _make_response(lie: Lie, true: bytes, status: int, headers: dict[str, str]) -> Said:
     def endless(out: BinaryIO) -> None:
         while True:
             out.write(lie.endless)
@@ -120,7 +123,7 @@ def _said(lie: Lie, true: bytes, status: int, headers: dict[str, str]) -> Said:
     return Said(body, lie.status or status, headers | lie.headers, stream)
 
 
-def _pass_on(true: http.client.HTTPResponse, out: BinaryIO) -> None:
+def _forward(true: http.client.HTTPResponse, out: BinaryIO) -> None:
     with contextlib.suppress(OSError, http.client.HTTPException):
         while block := true.read1(2**16):
             out.write(block)
@@ -133,8 +136,7 @@ exec "{python}" "{script}" "{python}" "{hostile}" "{port_file}" "$@"
 
 
 def lay_attach(python: Path, hostile_port: int, port_file: Path) -> None:
-    """Replace a server's Python by a script, so that an engine started there is reached through the
-    proxy."""
+    """Replace a server's Python by a script, so that its engine is reached through the proxy."""
     script = Path(__file__).with_name("hostile_attach.py")
     python.write_text(
         ATTACH.format(

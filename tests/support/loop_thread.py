@@ -1,4 +1,4 @@
-"""An asyncio loop in a thread of its own, for servers that several loops and processes talk to."""
+"""Asyncio loop in a thread of its own, for servers used by several loops and processes."""
 
 import asyncio
 import threading

@@ -1,5 +1,4 @@
-"""HTTP server on loopback in a thread of its own that gives the responses a test sets: an engine
-that lies."""
+"""HTTP server on localhost, in a thread of its own, with responses set by a test."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -24,26 +23,28 @@ class Asked:
     params: dict[str, str]
     body: bytes
     target: str = ""
-    """Path and query as they came."""
+    """Path and query as received."""
     headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Said:
-    """Response to send; `stream` writes a body without a length, until it returns or the client
-    disconnects."""
+    """Response to send.
+
+    `stream` writes a body without a length, until it returns or the client disconnects.
+    """
 
     body: bytes = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     stream: Callable[[BinaryIO], None] | None = None
     close: Callable[[], None] = lambda: None
-    """Called when the answer was sent, or could not be."""
+    """Called after the response was sent, or could not be sent."""
 
 
 @dataclass
 class LyingEngine:
-    """`asked` holds every request, oldest first."""
+    """Started server; `asked` holds every request, oldest first."""
 
     port: int
     asked: list[Asked] = field(default_factory=list)
@@ -58,7 +59,7 @@ def lying(reply: Reply) -> Iterator[LyingEngine]:
         protocol_version = "HTTP/1.1"
 
         def handle(self) -> None:
-            with suppress(ConnectionError):  # whoever asked has gone
+            with suppress(ConnectionError):  # the client has disconnected
                 super().handle()
 
         def _do(self) -> None:
@@ -90,7 +91,7 @@ def lying(reply: Reply) -> Iterator[LyingEngine]:
                 said.stream(self.wfile)  # type: ignore[arg-type]
 
         def _blocks(self) -> Iterator[bytes]:
-            """The body, in one piece or chunked."""
+            """Read the body, whole or chunked."""
             if self.headers.get("transfer-encoding") != "chunked":
                 yield self.rfile.read(int(self.headers.get("content-length", 0)))
                 return

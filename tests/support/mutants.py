@@ -1,5 +1,5 @@
-"""Pytest plugin for `bootstrap.py mutants`, in place of the conftest files: hypothesis takes the
-same examples for every mutant and does not shrink them."""
+"""Pytest plugin for `bootstrap.py mutants`, in place of the conftest files: hypothesis uses the
+same examples for every mutant, without shrinking."""
 
 from hypothesis import HealthCheck, Phase, settings
 

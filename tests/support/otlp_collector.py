@@ -1,4 +1,4 @@
-"""A collector of OTLP over HTTP in a thread: it takes traces, refuses them, or never answers."""
+"""OTLP collector over HTTP in a thread: accepts traces, rejects them, or never responds."""
 
 import base64
 import contextlib
@@ -24,26 +24,26 @@ for line in sys.stdin:
 
 @dataclass
 class Collector:
-    """`mood` holds for every request that comes: an HTTP status, or `silence`."""
+    """Started collector; `mood` is the HTTP status of every response, or `silence`."""
 
     url: str
     mood: int | str = 200
     reply: bytes = b""
     bodies: list[bytes] = field(default_factory=list)
-    """Of requests that were taken, decompressed."""
+    """Bodies of accepted requests, decompressed."""
     wrong_key: str = ""
-    """Who comes with this one is answered with 401."""
+    """Requests with this key get status 401."""
     most_bytes: int = 0
-    """What is larger is answered with 413; 0 for no limit."""
+    """Larger requests get status 413; 0 for no limit."""
     spoilt: bytes = b""
-    """What holds this is answered with 400."""
+    """Requests that contain this get status 400."""
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     asked: int = 0
     over: threading.Event = field(default_factory=threading.Event)
 
     def status(self, body: bytes) -> int:
-        """Of the answer to this request."""
+        """Return the response status of a request."""
         if self.most_bytes and len(body) > self.most_bytes:
             return 413
         if self.spoilt and self.spoilt in body:
@@ -51,8 +51,9 @@ class Collector:
         return int(self.mood)
 
     def spans(self, python: Path) -> list[dict[str, Any]]:
-        """All that was taken, as OpenTelemetry's own protobuf reads it (by a Python that has it),
-        with attributes as plain values."""
+        """Return all accepted spans with plain attributes, parsed by OpenTelemetry's protobuf
+        (with a Python that has it).
+        """
         lines = "".join(base64.b64encode(body).decode() + "\n" for body in self.bodies)
         argv = [str(python), "-c", READER]
         done = subprocess.run(argv, input=lines, capture_output=True, text=True, check=True)
@@ -80,7 +81,7 @@ def _value(value: dict[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def collecting() -> Iterator[Collector]:
+def run_collector() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -1,6 +1,5 @@
-"""An engine on the far side of an SSH connection, laid there without an installation: the checkout
-and its environment under the name that an installed one would have. And a home that knows the way.
-"""
+"""Engine on the server side of an SSH connection, without an installation: links to the checkout
+and its environment in the place of an installed one."""
 
 import os
 import sys
@@ -19,12 +18,12 @@ NAME = "box"
 
 
 def lay_engine(base: Path, kind: str = "engine-cpu") -> Path:
-    """What `hosts install` would leave in the folder of ours."""
+    """Write what `hosts install` would write."""
     home = base / "engines" / engine_id(kind)
     home.mkdir(parents=True)
     for part in PARTS:
         (home / part).symlink_to(ROOT / part)
-    # The environment itself, not a link to it: a Python finds its packages beside itself.
+    # a real folder, not a link: Python finds its packages relative to itself
     (home / ".venv" / "bin").mkdir(parents=True)
     python = home / ".venv" / "bin" / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -36,14 +35,16 @@ def lay_engine(base: Path, kind: str = "engine-cpu") -> Path:
 
 
 def link_environments(*bases: Path) -> Path:
-    """Environments beside the engines are installed once, where the person's own are; the folder of
-    these."""
-    kept = Path(platformdirs.user_cache_dir("atelier")) / "environments"
-    kept.mkdir(parents=True, exist_ok=True)
+    """Link the environments of engines to those of the user, so that they are installed once.
+
+    Return their folder.
+    """
+    environments = Path(platformdirs.user_cache_dir("atelier")) / "environments"
+    environments.mkdir(parents=True, exist_ok=True)
     for base in bases:
         (base / "cache" / "atelier").mkdir(parents=True)
-        (base / "cache" / "atelier" / "environments").symlink_to(kept)
-    return kept
+        (base / "cache" / "atelier" / "environments").symlink_to(environments)
+    return environments
 
 
 def spec_of(far: FarSide, name: str = NAME) -> HostSpec:
@@ -51,7 +52,7 @@ def spec_of(far: FarSide, name: str = NAME) -> HostSpec:
 
 
 def let_in(home: Path, far: FarSide) -> None:
-    """~/.ssh of a person who has been there before: key, and the server's key on record."""
+    """Write ~/.ssh of a user who has connected before: key, and the server's host key."""
     ssh = home / ".ssh"
     ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
     (ssh / "known_hosts").write_text(far.known())
@@ -63,7 +64,7 @@ def let_in(home: Path, far: FarSide) -> None:
 
 
 def yes(view: HostView) -> list[Answer]:
-    """To every question about a key."""
+    """Answer yes to every host key prompt."""
     return [Answer(question=one.id, value="yes") for one in view.questions]
 
 

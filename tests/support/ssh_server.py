@@ -1,7 +1,7 @@
-"""Servers to connect to: real SSH on loopback with keys made on the spot, and commands that run.
+"""SSH servers on localhost with fresh keys and real commands.
 
-`FarSide` is AsyncSSH's server in a thread of its own; `sshd.py` beside it has OpenSSH's. Both have
-a home, a user key that is let in, and lines for known_hosts.
+`FarSide` is AsyncSSH's server in a thread of its own; `sshd.py` has OpenSSH's. Both have a home,
+an authorized user key, and lines for known_hosts.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ USER = "trainer"
 
 @dataclass
 class Keys:
-    """Of a person: `ssh-keygen` files in a folder, made once for all tests."""
+    """Key files of a user, made by `ssh-keygen` once for all tests."""
 
     folder: Path
 
@@ -40,29 +40,32 @@ class Keys:
 
 @dataclass
 class Manners:
-    """How a server behaves; a test changes it, `FarSide.reset` undoes that."""
+    """Behaviour of a server; a test changes it, `FarSide.reset` restores it."""
 
     keys: bool = True
-    """It lets its authorized keys in."""
+    """Accept authorized keys."""
     password: str | None = None
     code: str | None = None
-    """It asks for both, interactively."""
+    """Ask for password and code interactively."""
     forwarding: bool = True
     tries: int | None = None
-    """How many keys it looks at before it has had enough."""
+    """Maximum number of keys tried before the server disconnects."""
     expired: str = ""
-    """What it says to everybody, and goes."""
+    """Banner shown to every user before disconnecting."""
 
 
 @dataclass
 class FarSide:
-    """`sessions` counts commands, `logins` connections that got in, `attempts` every user name
-    that was offered: nothing there means that nobody tried to authenticate."""
+    """SSH server.
+
+    `sessions` counts commands, `logins` authenticated connections, `attempts` has every user name
+    offered: empty if nobody tried to authenticate.
+    """
 
     folder: Path
     keys: Keys
     host_keys: list[str] = field(default_factory=lambda: ["host"])
-    """Names of `keys`; a certificate lies beside its key."""
+    """Names of `keys`; a certificate is stored next to its key."""
     manners: Manners = field(default_factory=Manners)
     port: int = 0
     sessions: int = 0
@@ -93,11 +96,11 @@ class FarSide:
 
     @property
     def name(self) -> str:
-        """In known_hosts."""
+        """Name in known_hosts."""
         return f"[127.0.0.1]:{self.port}"
 
     def known(self, *names: str) -> str:
-        """Lines for known_hosts: the keys it has, or those named."""
+        """Return lines for known_hosts: the server's host keys, or those named."""
         shown = [self.keys.public(one).split() for one in names or self.host_keys]
         return "".join(f"{self.name} {kind} {data}\n" for kind, data, *_ in shown)
 
@@ -113,19 +116,19 @@ class FarSide:
         self._loop = None
 
     def restart(self, *host_keys: str) -> None:
-        """On the same port, with other host keys where some are named."""
+        """Restart on the same port, optionally with other host keys."""
         assert self._loop
         self._loop.do(self._close())
         self.host_keys = list(host_keys) or self.host_keys
         self._loop.do(self._listen())
 
     def drop(self) -> None:
-        """All connections, at once and without a word."""
+        """Abort all connections."""
         assert self._loop
         self._loop.call(lambda: [one.abort() for one in list(self.connections)])
 
     def reset(self) -> None:
-        """As it was, for the next test; what still runs there ends."""
+        """Restore the initial state for the next test; end running commands."""
         assert self._loop
         self.drop()
         self._loop.do(self._end_processes())
@@ -193,7 +196,7 @@ class _Server(asyncssh.SSHServer):
         return self._far.manners.keys
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        """Asked of every key that is not among the authorized ones."""
+        """Reject a key that is not authorized, and disconnect after too many."""
         self._looked_at += 1
         tries = self._far.manners.tries
         if tries is not None and self._looked_at >= tries:
@@ -228,7 +231,7 @@ class _Server(asyncssh.SSHServer):
 
 
 class _Session(asyncssh.SSHServerSession[bytes]):
-    """One command, in a process group of its own, with the pipes that sshd would give it."""
+    """One command in a process group of its own, with pipes like those of sshd."""
 
     def __init__(self, far: FarSide) -> None:
         self._far = far
@@ -302,7 +305,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         process.stdin.close()
 
     async def _pass(self, pipe: asyncio.StreamReader, kind: int | None) -> None:
-        """To the end, also where nobody takes it any more."""
+        """Read to the end, even if the channel is closed."""
         while data := await pipe.read(1 << 15):
             if not self._channel.is_closing():
                 self._channel.write(data, kind)
@@ -310,7 +313,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
 
 
 def run_agent(folder: Path, *keys: Path) -> "subprocess.Popen[bytes]":
-    """A real ssh-agent on a socket in the folder that holds these keys."""
+    """Start a real ssh-agent on a socket in the folder with these keys."""
     socket = folder / "agent"
     process = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
     while not socket.exists():

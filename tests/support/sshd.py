@@ -1,7 +1,7 @@
-"""OpenSSH's own server on loopback, from the machine or from its package, never installed.
+"""OpenSSH's server on localhost, from the machine or from its package, without installation.
 
 As root it needs a user for privilege separation, a folder in /run and, for a home of its own,
-another line in /etc/passwd: all three in a mount namespace that nobody else sees.
+another line in /etc/passwd: all three in a private mount namespace.
 """
 
 import contextlib
@@ -25,13 +25,12 @@ SEPARATED = "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin"
 
 
 def find_sshd() -> tuple[str, Path | None]:
-    """The program and the folder of libraries that came with it; skips the test with a reason
-    where there is none."""
+    """Return the program and the folder of its libraries; skip the test if there is none."""
     if os.getuid() != 0 or not shutil.which("unshare"):
         pytest.skip("a server with a home of its own takes root and unshare")
-    found = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
-    if found:
-        return found, None
+    program = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+    if program:
+        return program, None
     cache = Path(platformdirs.user_cache_dir("atelier")) / "tests" / "sshd"
     if not (cache / "usr/sbin/sshd").exists():
         _unpack(cache)
@@ -43,11 +42,11 @@ def _unpack(cache: Path) -> None:
     scratch = cache.with_name(f"sshd.{os.getpid()}")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    wanted = [
+    packages = [
         name for name in PACKAGES if name != "libwrap0" or not ctypes.util.find_library("wrap")
     ]
     try:
-        for name in wanted:
+        for name in packages:
             _call(["apt-get", "download", name], scratch)
         for package in scratch.glob("*.deb"):
             _call(["dpkg-deb", "-x", package.name, "."], scratch)
@@ -57,7 +56,7 @@ def _unpack(cache: Path) -> None:
         pytest.skip(f"no sshd here, and its package cannot be had ({error})")
     try:
         scratch.rename(cache)
-    except OSError:  # another worker was quicker
+    except OSError:  # another worker was faster
         shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -67,12 +66,12 @@ def _call(command: list[str], folder: Path) -> None:
 
 @dataclass
 class Sshd:
-    """Reached as root with the key `user`, in a home that is a folder of the test's."""
+    """OpenSSH server, reached as root with the key `user`; its home is a folder of the test."""
 
     folder: Path
     keys: Keys
     settings: dict[str, str] = field(default_factory=dict)
-    """Of sshd_config, in place of ours."""
+    """Lines of sshd_config that replace the defaults."""
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -82,7 +81,7 @@ class Sshd:
 
     @property
     def pid(self) -> int:
-        """Of what listens."""
+        """PID of the listening process."""
         return self._process.pid if self._process else 0
 
     @property
@@ -133,7 +132,7 @@ class Sshd:
         return self
 
     def stop(self) -> None:
-        """End the server, its connections, and the commands that run in them."""
+        """End the server, its connections, and their commands."""
         if self._process is None:
             return
         self.drop()
@@ -141,10 +140,10 @@ class Sshd:
         self._process.wait()
 
     def drop(self) -> None:
-        """Kill all connections, and the commands that run in them.
+        """Kill all connections and their commands.
 
-        They are stopped first: a connection that is killed while it starts a command leaves
-        the command to nobody.
+        They are stopped first: a connection that is killed while it starts a command would leave
+        it running.
         """
         assert self._process
         listener = psutil.Process(self._process.pid)

@@ -1,8 +1,8 @@
-"""A checkout in small: our bootstrap and engine as they are, locks of packages made on the spot,
-and an index on loopback that serves them to pip.
+"""Small checkout: the real bootstrap and engine, locks of generated packages, and a local package
+index that serves them to pip.
 
-Its GPU engine is a whole one: fake torch, vLLM and Unsloth (with a package named studio, as the
-real one has), and beneath them the packages of the environment that the tests run in.
+Its GPU engine is complete: fake torch, vLLM and Unsloth (with a package named studio, like the
+real one), and beneath them the packages of the environment that runs the tests.
 """
 
 import base64
@@ -42,7 +42,7 @@ LOCKS: dict[str, tuple[str, ...]] = {"engine-gpu": GPU, "parquet": ("pyarrow", "
 
 
 class Index(ThreadingHTTPServer):
-    """PEP 503 over a folder; counts what was fetched, and can be slow or lie."""
+    """PEP 503 index of a folder; counts downloads, and can be slow or tamper with files."""
 
     daemon_threads = True
 
@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @dataclass
 class Checkout:
-    """`run("environments", "list")` is `atelier environments list` there."""
+    """Checkout; `run("environments", "list")` runs `atelier environments list` in it."""
 
     folder: Path
     index: Index
@@ -114,7 +114,7 @@ class Checkout:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def python(self, code: str) -> str:
-        """What a Python of the checkout prints."""
+        """Run code with the checkout's Python, and return its output."""
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=self.folder, env=self.variables,
             capture_output=True, text=True, timeout=120, check=True,
@@ -122,7 +122,7 @@ class Checkout:
         return done.stdout.strip()
 
     def size(self, name: str, download_mb: float, installed_mb: float) -> None:
-        """What the environment is believed to take."""
+        """Set the expected sizes of an environment."""
         file = self.folder / "packaging" / "locks" / "sizes.json"
         file.write_text(
             json.dumps({**json.loads(file.read_text()), name: [download_mb, installed_mb]})
@@ -153,18 +153,18 @@ def make_checkout(folder: Path) -> Checkout:
 
 
 def variables(folder: Path, index: Index) -> dict[str, str]:
-    """A home of its own; pip goes by its own configuration, which here is these variables."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    """Return variables for a home of its own; pip is configured by them."""
+    values = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     for name in ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME"):
         place = folder / "xdg" / name.lower()
         place.mkdir(parents=True, mode=0o700)
-        kept[f"XDG_{name}_{'DIR' if name == 'RUNTIME' else 'HOME'}"] = str(place)
-    return {**kept, "PIP_INDEX_URL": index.url, "PIP_CONFIG_FILE": os.devnull,
+        values[f"XDG_{name}_{'DIR' if name == 'RUNTIME' else 'HOME'}"] = str(place)
+    return {**values, "PIP_INDEX_URL": index.url, "PIP_CONFIG_FILE": os.devnull,
             "ATELIER_WORKSPACE": str(folder / "workspace")}  # fmt: skip
 
 
 def make_wheel(folder: Path, name: str, files: dict[str, str]) -> Path:
-    """A pure wheel, version 1.0 (PEP 427)."""
+    """Write a pure Python wheel, version 1.0 (PEP 427)."""
     plain = name.replace("-", "_")
     wheel = folder / f"{plain}-1.0-py3-none-any.whl"
     info = f"{plain}-1.0.dist-info"
@@ -196,16 +196,16 @@ def _digest(text: str) -> str:
 def until(condition: Callable[[], object], timeout_s: float = 40) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.01)
 
 
 def at_work(checkout: Checkout) -> list[psutil.Process]:
-    """Processes that were started for this checkout, ours aside."""
+    """Return the processes that were started for this checkout."""
     folder = str(checkout.folder.parent)
-    found = []
+    processes = []
     for process in psutil.process_iter(["cmdline", "status"]):
         words = " ".join(process.info["cmdline"] or [])
         if folder in words and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process)
-    return found
+            processes.append(process)
+    return processes

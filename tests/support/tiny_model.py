@@ -1,4 +1,4 @@
-"""A model folder that trains in milliseconds: real files, real tokenizer, random weights."""
+"""Model folder that trains in milliseconds: real files, real tokenizer, random weights."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,9 @@ TEMPLATE = (
 
 
 def make_tiny_model(folder: Path, layers: int = 2, seed: int = 0) -> Path:
-    """Llama, hidden 64, byte-level vocabulary of 259; head size 32, as every sampler can take."""
+    """Write a Llama with hidden size 64, a byte-level vocabulary of 259, and head size 32, which
+    every sampler supports.
+    """
     import torch
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE

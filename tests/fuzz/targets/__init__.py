@@ -1,1 +1,1 @@
-"""Modules of the fuzz targets, one each; their contract is in `tests.fuzz`."""
+"""Fuzz target modules; see `tests.fuzz` for their interface."""

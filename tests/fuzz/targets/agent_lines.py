@@ -50,21 +50,23 @@ def seeds() -> list[bytes]:
 
 
 def execute(data: bytes) -> None:
-    """Run every reader of agent data on its own; raises the last refusal where both parsers of
-    requests refuse."""
-    _said(data.decode(errors="surrogateescape"))
-    _line(data)
-    refusals = [error for read in (_chat, _response) if (error := _refused(read, data))]
+    """Run every reader of agent data separately.
+
+    Raise the last rejection if both request parsers reject.
+    """
+    _read_completion(data.decode(errors="surrogateescape"))
+    _read_line(data)
+    refusals = [error for read in (_read_chat, _read_response) if (error := _rejection(read, data))]
     if len(refusals) == 2:
         raise refusals[-1]
 
 
-def _said(text: str) -> None:
+def _read_completion(text: str) -> None:
     read = read_completion(text, True)
     json.dumps(read.tool_calls)
 
 
-def _line(data: bytes) -> None:
+def _read_line(data: bytes) -> None:
     try:
         answer = read_answer(data)
     except ValueError:
@@ -77,7 +79,7 @@ def _line(data: bytes) -> None:
         assert all(abs(one) <= 1e6 for one in (*sent.parts.values(), *sent.turns))
 
 
-def _refused(read: Any, data: bytes) -> Exception | None:
+def _rejection(read: Any, data: bytes) -> Exception | None:
     try:
         read(data)
     except ValidationError as error:
@@ -87,16 +89,16 @@ def _refused(read: Any, data: bytes) -> Exception | None:
     return None
 
 
-def _chat(data: bytes) -> None:
-    _recorded(parse_request(ChatRequest, data))
+def _read_chat(data: bytes) -> None:
+    _process_messages(parse_request(ChatRequest, data))
 
 
-def _response(data: bytes) -> None:
-    _recorded(chat_request(parse_request(ResponsesRequest, data), []))
+def _read_response(data: bytes) -> None:
+    _process_messages(chat_request(parse_request(ResponsesRequest, data), []))
 
 
-def _recorded(asked: ChatRequest) -> None:
-    """Process the messages as the engine does after parsing."""
+def _process_messages(asked: ChatRequest) -> None:
+    """Process the messages like the engine does after parsing."""
     for message in asked.messages:
         _normal(message)
         json.dumps(for_template(message), allow_nan=False)

@@ -14,7 +14,7 @@ from tests.fuzz.targets import events
 REFUSALS = (LaunchError, ValueError)
 MOST = 2**16
 MOST_PIECES = 2**14
-"""Each piece costs microseconds in httpx: more of them would measure httpx alone."""
+"""Each piece costs microseconds in httpx: more pieces would measure httpx only."""
 
 
 def seeds() -> list[bytes]:
@@ -26,7 +26,7 @@ def seeds() -> list[bytes]:
 
 
 def mutate(seed: bytes, rng: random.Random) -> bytes:
-    """The first byte says how it is cut into pieces."""
+    """The first byte determines the size of the pieces."""
     return bytes((rng.randrange(256),)) + change(seed, rng)
 
 
@@ -40,10 +40,12 @@ async def execute(data: bytes) -> None:
 
     request = httpx.Request("GET", "http://127.0.0.1/runs/x/ticks")
     response = httpx.Response(200, content=blocks(), request=request)
-    found = []
+    received = []
     async for line in lines_of(response, MOST):
         assert len(line) <= len(rest)
-        found.append(line)
+        received.append(line)
         if line.startswith("data:"):
             decode(line[5:].strip())
-    assert "\n".join(found).replace("\r", "") == rest.decode().removesuffix("\n").replace("\r", "")
+    assert "\n".join(received).replace("\r", "") == rest.decode().removesuffix("\n").replace(
+        "\r", ""
+    )

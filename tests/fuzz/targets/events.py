@@ -9,7 +9,7 @@ REFUSALS = (ValueError,)
 
 
 def seeds() -> list[bytes]:
-    """Sample lines of the event stream, one for each kind of event."""
+    """Return a sample line of the event stream for each kind of event."""
     lines = [line for file in sorted(GOLDEN.iterdir()) for line in file.read_bytes().splitlines()]
     return list({decode(line).kind: line for line in lines}.values())
 

@@ -1,4 +1,5 @@
-"""Files of attempts: JSON Lines of our form and of ART's, read whole or refused with a line."""
+"""Files of imported trajectories, in Atelier's and ART's JSON Lines: read completely or rejected
+with a line number."""
 
 import json
 import random
@@ -51,7 +52,7 @@ def mutate(seed: bytes, rng: random.Random) -> bytes:
 
 
 def execute(data: bytes, folder: Path) -> None:
-    """Read the file in our form and in ART's. It counts as refused where both refuse it."""
+    """Read the file in both formats; it counts as rejected if both reject it."""
     file = folder / "0001.jsonl"
     file.write_bytes(data)
     refusals = []

@@ -1,4 +1,4 @@
-"""Replies of a judge (`judge.reply`): scores are numbers from 0 to 1, of ids that were asked."""
+"""Replies of a judge (`judge.reply`): scores are numbers from 0 to 1, for requested ids."""
 
 import json
 
@@ -31,12 +31,12 @@ def seeds() -> list[bytes]:
 def execute(data: bytes) -> None:
     text = data.decode(errors="replace")
     for finish in ("", "length"):
-        for found in (
+        for reply in (
             read_reply(text, IDS, PLAIN, finish),
             read_reply(text, IDS, WEIGHTED, finish),
             read_art_reply(text, 3, finish),
         ):
-            assert set(found.opinions) <= {*IDS, "1", "2", "3"}
-            assert all(0 <= opinion.score <= 1 for opinion in found.opinions.values())
-            assert not (finish and found.opinions)
-            assert bool(found.complaint) == bool(found.fault)
+            assert set(reply.opinions) <= {*IDS, "1", "2", "3"}
+            assert all(0 <= opinion.score <= 1 for opinion in reply.opinions.values())
+            assert not (finish and reply.opinions)
+            assert bool(reply.complaint) == bool(reply.fault)

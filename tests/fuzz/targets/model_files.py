@@ -1,4 +1,4 @@
-"""A stranger's model folder (`model_files`): config, index, tokenizer, safetensors header."""
+"""Model folders from elsewhere (`model_files`): config, index, tokenizer, safetensors header."""
 
 import json
 import struct
@@ -29,21 +29,23 @@ def weights() -> bytes:
 
 
 def seeds() -> list[bytes]:
-    """The first byte says which file it becomes."""
+    """The first byte determines which file it becomes."""
     texts = [json.dumps(one).encode() for one in (CONFIG, TOKENIZER, INDEX)]
     return [bytes([n]) + content for n, content in enumerate((*texts, weights()))]
 
 
 def execute(data: bytes, folder: Path) -> None:
-    for name, known in zip(NAMES, (CONFIG, TOKENIZER, INDEX), strict=True):
-        (folder / name).write_text(json.dumps(known))
+    for name, content in zip(NAMES, (CONFIG, TOKENIZER, INDEX), strict=True):
+        (folder / name).write_text(json.dumps(content))
     (folder / "model.safetensors").write_bytes(weights())
     (folder / "tokenizer.json").write_text("{}")
     which = data[0] % 4 if data else 0
     (folder / (*NAMES, "model.safetensors")[which]).write_bytes(data[1:])
     if which == 3:
-        found = header(folder / "model.safetensors")
-        assert sum(entry["data_offsets"][1] - entry["data_offsets"][0] for entry in found.values())
+        entries = header(folder / "model.safetensors")
+        assert sum(
+            entry["data_offsets"][1] - entry["data_offsets"][0] for entry in entries.values()
+        )
     check_folder(folder, "fuzzed")
     counts = shape_counts(folder)
     assert all(0 <= count < 2**62 for count in counts.values())

@@ -1,4 +1,4 @@
-"""A project.toml: settings, or problems with their lines; files and addresses checked."""
+"""Project files: settings, or problems with their lines; files and addresses are checked."""
 
 from pathlib import Path
 
@@ -28,8 +28,8 @@ def execute(data: bytes, folder: Path) -> None:
     address_problems(config)
     for setting, name in named_files(config):
         try:
-            found = project_file(folder, name, setting)
+            file = project_file(folder, name, setting)
         except AtelierError:
             continue
-        assert found.is_relative_to(folder.resolve())
+        assert file.is_relative_to(folder.resolve())
     edit_text(read_toml(folder), {"train.steps": 4})

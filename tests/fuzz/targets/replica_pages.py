@@ -1,6 +1,6 @@
-"""Pages of changes of a run on a server, with mutated bytes, rows and bodies (`Replica.apply`).
+"""Pages of changes of a remote run, with mutated bytes, rows and bodies (`Replica.apply`).
 
-What is refused leaves the copy as it was; what is stored can be read.
+A rejected page leaves the copy unchanged; stored data can be read.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ BOMBS = (b"", zlib.compress(b""), zlib.compress(b"[" * 10**6), zlib.compress(b" 
 
 @cache
 def seeds() -> list[bytes]:
-    """Unpacked pages of runs in which several things have happened."""
+    """Return unpacked pages of runs with various events."""
     pages = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(3):
@@ -60,7 +60,7 @@ def seeds() -> list[bytes]:
 
 
 def mutate(seed: bytes, rng: random.Random) -> bytes:
-    """Bytes of the packed page, of the file within, or of a value in a row."""
+    """Change bytes of the packed page, of the file within, or of a value in a row."""
     chance = rng.random()
     if chance < 0.1:
         return change(zlib.compress(seed, 1), rng)
@@ -82,7 +82,7 @@ def _change_row(db: apsw.Connection, rng: random.Random) -> None:
     new: object
     if isinstance(value, bytes):
         body = b""
-        with contextlib.suppress(zlib.error):  # it was changed before
+        with contextlib.suppress(zlib.error):  # already changed
             body = zlib.decompress(value)
         new = rng.choice((change(value, rng), zlib.compress(change(body, rng)), *BOMBS))
     else:

@@ -1,4 +1,4 @@
-"""Rubrics with front matter: criteria, or a refusal."""
+"""Rubrics with front matter: criteria, or a rejection."""
 
 from engine.judge.prompting.rubric import parse_rubric
 from engine.protocol.problems import ConfigError

@@ -1,4 +1,4 @@
-"""Run folders of strangers and torn ones: listed, read and repaired (`library`, `store.repair`)."""
+"""Damaged or foreign run folders: listed, read and repaired (`library`, `store.repair`)."""
 
 import asyncio
 import tempfile
@@ -28,7 +28,7 @@ FILES = (DATABASE, SPEC, str(MANIFEST))
 
 @cache
 def whole() -> dict[str, bytes]:
-    """The files of a small run."""
+    """Return the files of a small run."""
     with tempfile.TemporaryDirectory(prefix="fuzz-run-") as place:
         folder = Path(place) / RUN
         folder.mkdir()
@@ -48,16 +48,19 @@ def whole() -> dict[str, bytes]:
     return files | {FILES[2]: b'{"files": {"adapter/a": {"bytes": 3, "sha256": "00"}}, "step": 3}'}
 
 
-whole()  # now, for nothing may be written while a target is executed
+whole()  # before the first execution, during which nothing may be written
 
 
 def seeds() -> list[bytes]:
-    """The first byte says which file it becomes."""
+    """The first byte determines which file it becomes."""
     return [bytes([number]) + whole()[name] for number, name in enumerate(FILES)]
 
 
 def mutate(seed: bytes, rng: Random) -> bytes:
-    """Bytes of a page, a page, or the end; the database stays large, so few changes hit much."""
+    """Change bytes of a page, a page, or the end.
+
+    The database stays large, so that few changes matter.
+    """
     data = bytearray(seed[1:])
     for _ in range(rng.randint(1, 4)):
         if not data:

@@ -1,4 +1,4 @@
-"""A person's SSH configuration, read by our reader and for its aliases; and addresses."""
+"""User's SSH configuration, read for settings and for aliases; and addresses."""
 
 import os
 import random
@@ -39,8 +39,10 @@ def seeds() -> list[bytes]:
 
 
 def mutate(seed: bytes, rng: random.Random) -> bytes:
-    """Change the configuration, and now and then the address; `exec` is replaced, since it runs
-    commands."""
+    """Change the configuration, and sometimes the address.
+
+    `exec` is replaced, because it runs commands.
+    """
     address, _, config = seed.partition(b"\n")
     if rng.random() < 0.3:
         address = change(address, rng).replace(b"\n", b"")
@@ -55,6 +57,8 @@ def execute(data: bytes, folder: Path) -> None:
     home = {"HOME": str(folder), "SSH_AUTH_SOCK": ""}
     with patch.dict(os.environ, home):
         config_hosts(file)
-        found = parse_address(address.decode(errors="replace"))
-        assert not set(found.host + (found.user or "")) & set("$`;|&<>'\"(){}\\ \n\0\x1b")
-        read_settings(found, file)
+        address_parts = parse_address(address.decode(errors="replace"))
+        assert not set(address_parts.host + (address_parts.user or "")) & set(
+            "$`;|&<>'\"(){}\\ \n\0\x1b"
+        )
+        read_settings(address_parts, file)

@@ -1,6 +1,6 @@
-"""Chat templates of strangers' models, rendered by the guarded renderer (`rollout.renderer`).
+"""Chat templates of foreign models, rendered by the guarded renderer (`rollout.renderer`).
 
-One renderer process loads one template after another, until one of them ends it.
+A renderer process loads one template after another until one of them ends it.
 """
 
 import json
@@ -17,7 +17,10 @@ from tests.support.tiny_model import TEMPLATE
 
 REFUSALS = (AtelierError,)
 SLOW_S = 2 * RENDER_S + 2
-"""Compiling and rendering have the limit each; what passes it is ended, and that is no hang."""
+"""Compiling and rendering have separate limits.
+
+Exceeding them ends the renderer and is not a hang.
+"""
 TALK = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Where is Ada?"},
@@ -39,7 +42,7 @@ def seeds() -> list[bytes]:
 
 @cache
 def tokenizer() -> str:
-    """A tokenizer of bytes, as a file."""
+    """Write a byte-level tokenizer to a file."""
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
 
@@ -52,7 +55,7 @@ def tokenizer() -> str:
     return str(file)
 
 
-tokenizer()  # now, for nothing may be written while a target is executed
+tokenizer()  # before the first execution, during which nothing may be written
 _clients: list[RenderClient] = []
 
 

@@ -1,4 +1,4 @@
-"""Messages between a home machine and a server: parsed, or refused by pydantic."""
+"""Messages between home engine and remote server: parsed, or rejected by pydantic."""
 
 import json
 import random
@@ -83,7 +83,7 @@ def seeds() -> list[bytes]:
 
 
 def mutate(seed: bytes, rng: random.Random) -> bytes:
-    """A bad path, hash or id in place of a good one half of the time."""
+    """Replace a valid path by an invalid one half of the time."""
     if rng.random() < 0.5:
         bad = change(FILE["path"].encode(), rng)  # type: ignore[attr-defined]
         text = json.dumps(bad.decode(errors="replace")).encode()
@@ -92,7 +92,7 @@ def mutate(seed: bytes, rng: random.Random) -> bytes:
 
 
 def execute(data: bytes) -> None:
-    """Every form reads it; paths that one accepts are safe, and what is accepted is said again."""
+    """Every form reads the data; accepted paths are safe, and accepted values can be serialized."""
     refused = 0
     for form in FORMS:
         try:
@@ -106,4 +106,4 @@ def execute(data: bytes) -> None:
             assert ".." not in file.path.split("/")
         form.dump_json(value)
     if refused == len(FORMS):
-        raise ValueError("no form reads it")
+        raise ValueError("no form accepts the data")

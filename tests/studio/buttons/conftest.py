@@ -1,7 +1,5 @@
-"""World of the button scenes:
-
-a real engine with a trained, an imported and a failed run, and a judge provider.
-"""
+"""World of the button scenes: a real engine with a trained, an imported and a failed run, and a
+judge provider."""
 
 import json
 import shutil

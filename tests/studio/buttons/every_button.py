@@ -24,11 +24,8 @@ def buttons_of(page: QWidget) -> list[QAbstractButton]:
 
 
 def name_of(button: QAbstractButton) -> str:
-    """Name a button:
-
-    `JudgeChoice._use` if an ancestor has it as an attribute, else `Owner: words`; shared widgets
-    get the suffix ` of ` and their place.
-    """
+    """Name a button: `JudgeChoice._use` if an ancestor has it as an attribute, else `Owner:
+    words`; shared widgets get the suffix ` of ` and their place."""
     owner = button.parentWidget()
     while owner is not None:
         if _ours(owner) and (attribute := _attribute(owner, button)):

@@ -60,7 +60,7 @@ GONE = Problem(
 
 
 class FakeAuthoring:
-    """Authoring routes;
+    """Authoring routes.
 
     `problem` ends the writing after `stop_after` scenarios, servers in `gone` fail.
     """

@@ -106,10 +106,8 @@ def view(name: str = "box", state: str = "away", **values: Any) -> HostView:
 
 
 class FakeHosts:
-    """Fake servers:
-
-    `change()` sets the state; `asks`, `meets` and `installed` define what a connection does.
-    """
+    """Fake servers: `change()` sets the state; `asks`, `meets` and `installed` define what a
+    connection does."""
 
     def __init__(self, summaries: dict[str, RunSummary], elsewhere: set[int]) -> None:
         self._summaries = summaries

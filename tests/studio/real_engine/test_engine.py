@@ -113,9 +113,9 @@ def test_run_of_killed_engine_is_stopped_and_resumes(
 def test_damaged_run_is_repaired_and_another_deleted(
     run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path
 ) -> None:
-    """Damaged runs are listed and opened without an event feed;
+    """Damaged runs are listed and opened without an event feed.
 
-    an unreadable project opens on Setup.
+    An unreadable project opens on Setup.
     """
     workspace = tmp_path / "workspace"
     project = make_project(workspace / "letters", tiny_model)

@@ -1,7 +1,4 @@
-"""Backend settings in the studio:
-
-selected in the form, shown on the run, changed after a failure.
-"""
+"""Backend settings: selected in the form, shown on the run, changed after a failure."""
 
 from typing import Any
 
