@@ -60,15 +60,15 @@ CASES = (
 
 
 def ours(values: list[float]) -> tuple[float, float]:
-    found, _ = difference_of(values)
-    assert found is not None
-    return found.low, found.high
+    difference, _ = difference_of(values)
+    assert difference is not None
+    return difference.low, difference.high
 
 
 def percentile(values: list[float]) -> tuple[float, float]:
-    found = interval(values)
-    assert found is not None
-    return found.low, found.high
+    bootstrap = interval(values)
+    assert bootstrap is not None
+    return bootstrap.low, bootstrap.high
 
 
 def student(values: list[float]) -> tuple[float, float]:

@@ -83,8 +83,8 @@ def compare(base: Path, folder: Path, arguments: argparse.Namespace) -> None:
     outputs = json.loads(done.stdout)
     report(
         "llama.cpp",
-        [cut(one, stops) for one in reference],
-        [cut(a, stops) for a in outputs["answers"]],
+        [without_stop_token(one, stops) for one in reference],
+        [without_stop_token(a, stops) for a in outputs["answers"]],
     )
     ours = [chat.encode(text) for text in TEXTS]
     equal = sum(a == b for a, b in zip(ours, outputs["tokens"], strict=True))
@@ -106,7 +106,7 @@ def report(who: str, reference: list[list[int]], answers: list[list[int]]) -> No
     print(f"{who}: {same} of {len(reference)} prompts answered alike ({same / len(reference):.0%})")
 
 
-def cut(tokens: list[int], stops: list[int]) -> list[int]:
+def without_stop_token(tokens: list[int], stops: list[int]) -> list[int]:
     """Remove the stop token, which llama.cpp does not return."""
     return tokens[:-1] if tokens and tokens[-1] in stops else tokens
 

@@ -41,7 +41,7 @@ from engine.storage.run_folder.run import write_spec
 from engine.storage.samples import create_project
 from studio.app import Studio
 from studio.pages.trajectories.page import COLUMNS, COMPARE, READER, TrajectoriesPage
-from tests.bench.store import fill
+from tests.bench.store import fill_store
 
 RUN, STEP, REPEATS, TURNS = "01JD5BENCHINSPECTOR0000000", 5000, 9, 12
 PROMISED = {"open a group of 8": 150, "next group": 80, "next attempt, reader": 80,
@@ -90,7 +90,7 @@ def make_run(workspace: Path, count: int) -> Path:
     spec = RunSpec(id=RUN, name="bench-run", project="bench", started_at=time.time(),
                    config=config, model_path="/none")  # fmt: skip
     write_spec(folder, spec)
-    fill(folder / "run.db", count)
+    fill_store(folder / "run.db", count)
     db = open_writer(folder / "run.db")
     events: list[Any] = [RunStarted(spec=spec)]
     with db:

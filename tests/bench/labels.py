@@ -20,7 +20,7 @@ from engine.protocol.records.runs import GroupSummary, RunSpec
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.run_folder.run import Run, write_spec
 from engine.training.labels.service import LabelService
-from tests.bench.store import fill
+from tests.bench.store import fill_store
 from tests.engine.storage.run_db.test_store import trajectory
 
 PROMISED_MS = 50
@@ -32,7 +32,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "project" / "runs" / "run"
         place.mkdir(parents=True)
-        fill(place / "run.db", count)
+        fill_store(place / "run.db", count)
         config = ProjectConfig()
         spec = RunSpec(id="run", name="r", project="p", started_at=0, config=config, model_path="")
         write_spec(place, spec)

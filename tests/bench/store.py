@@ -24,7 +24,7 @@ from tests.engine.storage.run_db.test_store import trajectory
 WORDS = ["garden", "invoice", "Lisbon", "flight", "search", "refund", "order", "board", "tile"]
 
 
-def fill(file: Path, count: int) -> None:
+def fill_store(file: Path, count: int) -> None:
     """Write trajectories the way the writer does, in one transaction."""
     db = open_writer(file)
     with db:
@@ -92,7 +92,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "run.db"
         started_at = time.monotonic()
-        fill(file, count)
+        fill_store(file, count)
         print(f"{count} trajectories in {time.monotonic() - started_at:.0f} s")
         for name, milliseconds in measure(file).items():
             print(f"{name:26} {milliseconds:8.1f} ms")

@@ -26,7 +26,7 @@ from engine.protocol.requests.runs import Command, StartRun
 from engine.remote.mirror.record import read_record
 from tests.engine_http.conftest import make_project, start_engine, stop_engine
 from tests.support.fault_proxy import FaultProxy
-from tests.support.remote_engine import NAME, lay_engine, let_in
+from tests.support.remote_engine import NAME, authorize_user, link_engine
 from tests.support.ssh_server import FarSide, Keys
 from tests.support.tiny_model import make_tiny_model
 
@@ -47,7 +47,7 @@ def measure(folder: Path, aborts: int, cut_s: float) -> int:
     """Return 0 if every event arrived once and in order."""
     (folder / "keys").mkdir()
     far = FarSide(folder / "far", Keys(folder / "keys")).start()
-    lay_engine(far.home / ".atelier-engine")
+    link_engine(far.home / ".atelier-engine")
     for name in ("CONFIG", "DATA", "STATE", "RUNTIME"):
         place = folder / "xdg" / name.lower()
         place.mkdir(parents=True, mode=0o700)
@@ -56,7 +56,7 @@ def measure(folder: Path, aborts: int, cut_s: float) -> int:
     model = make_tiny_model(folder / "model")
     project = make_project(folder / "workspace" / "letters", model)
     with FaultProxy(far.port) as proxy:
-        let_in(folder / "person", far)
+        authorize_user(folder / "person", far)
         known = folder / "person" / ".ssh" / "known_hosts"
         known.write_text(far.known().replace(str(far.port), str(proxy.port)))
         home = start_engine(folder / "workspace")

@@ -27,12 +27,12 @@ class ChatScript:
     url: str = ""
     over: threading.Event = field(default_factory=threading.Event)
 
-    def message(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def message(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return a tool call first, if there are tools, then text."""
-        has_result = any(message["role"] == "tool" for message in asked["messages"])
-        if not asked.get("tools") or has_result:
+        has_result = any(message["role"] == "tool" for message in body["messages"])
+        if not body.get("tools") or has_result:
             return {"role": "assistant", "content": self.says}
-        name = asked["tools"][0]["function"]["name"]
+        name = body["tools"][0]["function"]["name"]
         call = {"name": name, "arguments": json.dumps({"word": "seven"})}
         calls = [{"id": "call_1", "type": "function", "function": call}]
         return {"role": "assistant", "content": None, "tool_calls": calls}
@@ -43,9 +43,9 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         script = self.script
-        script.asked.append(asked)
+        script.asked.append(body)
         script.headers.append({name.lower(): value for name, value in self.headers.items()})
         mood = script.moods.pop(0) if script.moods else script.mood
         if mood == "wait":
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(200, {"choices": "none of them", "usage": 3})
         if mood != "good":
             return self._send(int(mood), {"error": {"message": "no", "type": "x", "code": None}})
-        message = script.message(asked)
+        message = script.message(body)
         finish = "tool_calls" if message.get("tool_calls") else "stop"
         usage = {
             "prompt_tokens": PROMPT_TOKENS,

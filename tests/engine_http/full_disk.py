@@ -47,12 +47,12 @@ def run_until_full(engine: Engine, folder: Path, model: Path) -> dict[str, objec
     written, more = -1, folder / "more"
     while written != (written := fill_disk(more)):  # the end of the run frees some bytes
         time.sleep(0.5)
-    tries = (label(engine, run) for _ in range(50))  # the first labels may fit into free pages
+    tries = (try_label(engine, run) for _ in range(50))  # the first labels may fit into free pages
     refused = next((code for code in tries if code), "")
     filler.unlink()
     more.unlink()
     after = stored_events(engine, run.id)
-    accepted = label(engine, run)
+    accepted = try_label(engine, run)
     done = max(e.step for e in read_events(engine, run) if isinstance(e, StepFinished))
     engine.call(lambda c: c.command(run.id, Command(action="resume", steps=done + 2)))
     finished = wait_for_end(engine, run)
@@ -98,7 +98,7 @@ def wait_for_end(engine: Engine, run: RunSummary) -> RunSummary:
     raise AssertionError("the run is still active")
 
 
-def label(engine: Engine, run: RunSummary) -> str:
+def try_label(engine: Engine, run: RunSummary) -> str:
     """Add a label; return the problem code, or an empty string if it was accepted."""
     trajectory = engine.call(lambda c: c.siblings(run.id, "train", 1, 0)).trajectories[0]
     word = Word(kind="note", trajectory_id=trajectory.id, text="x" * 100_000)

@@ -36,16 +36,16 @@ def engine(own_engine: Engine) -> Engine:
 
 
 @pytest.fixture
-def trained(engine: Engine, project: Path) -> RunSummary:
+def trained_run(engine: Engine, project: Path) -> RunSummary:
     run = engine.train(project, **{"train.steps": 2, "train.checkpoint_every": 1})
     engine.wait(run)
     return run
 
 
 def test_answers_are_streamed_stored_and_voted_on(
-    engine: Engine, project: Path, trained: RunSummary
+    engine: Engine, project: Path, trained_run: RunSummary
 ) -> None:
-    last, first = f"{trained.name}@2", f"{trained.name}@1"
+    last, first = f"{trained_run.name}@2", f"{trained_run.name}@1"
     ticks = ask(engine, project, ["base", last, last, first], max_tokens=24)
     assert ticks[0].names == ["base", last, f"{last} #2", first]
     texts = [text_of(ticks, place) for place in range(4)]

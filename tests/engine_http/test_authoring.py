@@ -42,11 +42,11 @@ class DraftWriter:
             return '{"scenarios": [{"input": "cut o'
         if '"system_prompt"' in question:
             return json.dumps(PLAN)
-        wanted = int(question.split("Write ")[1].split(" ")[0])
-        wanted += {"too few": -2, "too many": 3}.get(mood, 0)
-        entries: list[Any] = [self._entry() for _ in range(wanted)]
+        count = int(question.split("Write ")[1].split(" ")[0])
+        count += {"too few": -2, "too many": 3}.get(mood, 0)
+        entries: list[Any] = [self._entry() for _ in range(count)]
         if mood == "repeats":
-            entries = ["The same once more, word for word?"] * wanted
+            entries = ["The same once more, word for word?"] * count
         return json.dumps({"scenarios": entries})
 
     def _entry(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def describe_request(folder: Path, script: Script, **changes: Any) -> DescribeTa
     return DescribeTask(**{**values, **changes})
 
 
-def write(engine: Engine, request: DescribeTask) -> list[DraftTicked]:
+def generate_draft(engine: Engine, request: DescribeTask) -> list[DraftTicked]:
     async def collect(client: Any) -> list[DraftTicked]:
         return [one async for one in client.write_draft(request)]
 
@@ -79,7 +79,7 @@ def test_description_becomes_a_project_that_trains(
 ) -> None:
     script.writes = DraftWriter("good", "good", "refuses", "good", "repeats", "too many", "garbage")
     request = describe_request(workspace / "polite", script)
-    ticks = write(engine, request)
+    ticks = generate_draft(engine, request)
     last = ticks[-1]
     assert (last.ended, last.problem) == (True, None)
     assert (last.draft.title, last.draft.system) == ("Polite answers", "Be polite.")
@@ -95,7 +95,7 @@ def test_description_becomes_a_project_that_trains(
     assert "could not be used" in script.asked[3]["messages"][-1]["content"]
 
     questions = len(script.asked)
-    assert write(engine, request)[-1].draft == last.draft
+    assert generate_draft(engine, request)[-1].draft == last.draft
     assert len(script.asked) == questions, "answered questions are not repeated"
 
     view = engine.call(
@@ -138,7 +138,7 @@ def test_useless_writer_ends_draft_with_problem(
     engine: Engine, workspace: Path, script: Script, moods: tuple[str, ...], code: str
 ) -> None:
     script.writes = DraftWriter(*moods)
-    last = write(engine, describe_request(workspace / "refused", script))[-1]
+    last = generate_draft(engine, describe_request(workspace / "refused", script))[-1]
     assert last.problem is not None
     assert (last.ended, last.problem.code) == (True, code)
     request = FinishProject(
@@ -155,7 +155,7 @@ def test_draft_stays_within_budget_and_can_be_extended(
     script.writes = DraftWriter()
     writer = Writer(model="openai/scripted", base_url=script.url, budget_usd=0.1, **PRICE)
     request = describe_request(workspace / "dear", script, writer=writer, count=400)
-    last = write(engine, request)[-1]
+    last = generate_draft(engine, request)[-1]
     assert last.problem is not None
     assert last.problem.code == "authoring.budget"
     assert 12 <= len(last.draft.scenarios) < 400
@@ -163,9 +163,9 @@ def test_draft_stays_within_budget_and_can_be_extended(
     more = writer.model_copy(update={"budget_usd": 5.0})
     assert (
         len(
-            write(engine, describe_request(workspace / "dear", script, writer=more, count=100))[
-                -1
-            ].draft.scenarios
+            generate_draft(
+                engine, describe_request(workspace / "dear", script, writer=more, count=100)
+            )[-1].draft.scenarios
         )
         == 100
     )
@@ -177,7 +177,7 @@ def test_folder_with_other_files_is_rejected(
     (workspace / "mine").mkdir()
     (workspace / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(Refused, match="not empty"):
-        write(engine, describe_request(workspace / "mine", script))
+        generate_draft(engine, describe_request(workspace / "mine", script))
     assert [file.name for file in (workspace / "mine").iterdir()] == ["notes.txt"]
 
 
@@ -187,14 +187,14 @@ def test_finished_project_is_not_overwritten(
     script.writes = DraftWriter()
     folder = workspace / "mine"
     request = describe_request(folder, script, count=20)
-    draft = write(engine, request)[-1].draft
+    draft = generate_draft(engine, request)[-1].draft
     done = FinishProject(
         folder=str(folder), draft=draft, learner=str(tiny_model), judge=request.writer
     )
     engine.call(lambda client: client.finish_project(done))
     (folder / "rubric.md").write_text("My own words.\n")
     with pytest.raises(Refused, match="finished"):
-        write(engine, request)
+        generate_draft(engine, request)
     with pytest.raises(Refused, match="finished"):
         engine.call(lambda client: client.finish_project(done))
     assert (folder / "rubric.md").read_text() == "My own words.\n"

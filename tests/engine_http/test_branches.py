@@ -40,7 +40,9 @@ def steps(run: RunSummary) -> dict[int, StepFinished]:
 
 
 @pytest.fixture(scope="module")
-def trained(shared_engine: Engine, home: Path, tiny_model: Path) -> tuple[Engine, Path, RunSummary]:
+def trained_run(
+    shared_engine: Engine, home: Path, tiny_model: Path
+) -> tuple[Engine, Path, RunSummary]:
     """Engine, project and finished run of one step; no further training in it."""
     project = make_project(home / "letters", tiny_model)
     run = shared_engine.train(project, **{"train.steps": 1})
@@ -91,9 +93,9 @@ def test_branch_shares_parent_steps_and_replay_is_identical(engine: Engine, proj
 
 
 def test_branch_starts_from_external_adapter(
-    trained: tuple[Engine, Path, RunSummary], engine: Engine, project: Path, tmp_path: Path
+    trained_run: tuple[Engine, Path, RunSummary], engine: Engine, project: Path, tmp_path: Path
 ) -> None:
-    _, _, run = trained
+    _, _, run = trained_run
     toml = project / "project.toml"
     toml.write_text(toml.read_text().replace("rank = 4", "rank = 8\nalpha = 8"))
     adapter = tmp_path / "elsewhere"
@@ -123,9 +125,9 @@ def test_branch_starts_from_external_adapter(
     ],
 )
 def test_invalid_branch_is_rejected(
-    trained: tuple[Engine, Path, RunSummary], origin: str, more: dict[str, object], words: str
+    trained_run: tuple[Engine, Path, RunSummary], origin: str, more: dict[str, object], words: str
 ) -> None:
-    engine, project, run = trained
+    engine, project, run = trained_run
     with pytest.raises(AtelierError) as raised:
         branch(engine, project, origin.format(run=run.name), **more)
     assert words in str(raised.value)
@@ -142,9 +144,12 @@ def test_invalid_branch_is_rejected(
     ],
 )
 def test_unsupported_adapter_is_rejected(
-    trained: tuple[Engine, Path, RunSummary], tmp_path: Path, change: dict[str, object], words: str
+    trained_run: tuple[Engine, Path, RunSummary],
+    tmp_path: Path,
+    change: dict[str, object],
+    words: str,
 ) -> None:
-    engine, project, run = trained
+    engine, project, run = trained_run
     adapter = tmp_path / "elsewhere"
     shutil.copytree(folder_of(Path(run.path), 1) / "adapter", adapter)
     file = adapter / "adapter_config.json"

@@ -25,23 +25,23 @@ CUT = 100
 
 
 def run_sql(statement: str, *values: object) -> Callable[[Path], None]:
-    def spoil(run: Path) -> None:
+    def damage(run: Path) -> None:
         db = apsw.Connection(str(run / DATABASE))
         db.execute(statement, values)  # type: ignore[arg-type]
         db.close()
 
-    return spoil
+    return damage
 
 
 def overwrite(damaged_workspace: int, size: int, byte: int = 0) -> Callable[[Path], None]:
     """Overwrite bytes of the database."""
 
-    def spoil(run: Path) -> None:
+    def damage(run: Path) -> None:
         with (run / DATABASE).open("r+b") as file:
             file.seek(damaged_workspace)
             file.write(bytes([byte]) * size)
 
-    return spoil
+    return damage
 
 
 def write_spec(content: bytes) -> Callable[[Path], None]:

@@ -57,7 +57,7 @@ def wait_for_finish(engine: Engine, run: RunSummary) -> list[Event | UnknownEven
     return events
 
 
-def lines(project: Path) -> list[dict[str, Any]]:
+def stored_demonstrations(project: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (project / FILE).read_text().splitlines()]
 
 
@@ -81,7 +81,7 @@ def test_good_teacher_rollouts_become_demonstrations_and_are_paid_once(
         "at most $5.00 in total."
     )
     assert messages[-1].startswith("3 demonstrations in demonstrations.jsonl from 3 of 4 scenarios")
-    mine, *made = lines(project)
+    mine, *made = stored_demonstrations(project)
     assert mine == {"text": "mine"}, "existing lines stay"
     assert [one["source"]["scenario"] for one in made] == ["s1", "s2", "s3"]
     first = made[0]
@@ -114,7 +114,7 @@ def test_good_teacher_rollouts_become_demonstrations_and_are_paid_once(
     assert plan is not None
     assert (again.id != run.id, plan.scenarios) == (True, 1), "only the failed scenario is repeated"
     assert len(chat.asked) == number_of_calls + 4
-    assert len(lines(project)) == 1 + 6 + 2, "selected by the new rule"
+    assert len(stored_demonstrations(project)) == 1 + 6 + 2, "selected by the new rule"
     whole = (project / FILE).read_bytes()
     third = start_distillation(engine, project, "all")
     assert third.id == again.id
@@ -140,7 +140,7 @@ def test_budget_is_kept_and_larger_budget_requests_only_the_rest(
     )
     wait_for_finish(engine, more)
     assert len(chat.asked) - before == 2 * (4 - selection.kept)
-    assert len(lines(project)) == 4
+    assert len(stored_demonstrations(project)) == 4
 
 
 def test_stopped_distillation_is_resumed(engine: Engine, project: Path, chat: ChatScript) -> None:
@@ -154,7 +154,7 @@ def test_stopped_distillation_is_resumed(engine: Engine, project: Path, chat: Ch
     assert again.id == run.id
     wait_for_finish(engine, run)
     assert len(trajectories_of(engine, run)) == 8
-    assert len(lines(project)) == 4
+    assert len(stored_demonstrations(project)) == 4
 
 
 def stopped_distillation(
@@ -190,7 +190,7 @@ def test_new_budget_starts_new_run_and_reuses_results(
     assert read_spec(Path(second.path)).config.evaluate.budget_usd == 1.0
     both = [*scenario_ids(engine, first), *scenario_ids(engine, second)]
     assert sorted(both) == ["s0", "s1", "s2", "s3"], "successful rollouts are not paid twice"
-    assert len(lines(project)) == 4
+    assert len(stored_demonstrations(project)) == 4
     third = start_distillation(engine, project, attempts=1, overrides=lower)
     assert (third.id, third.state) == (second.id, "finished")
     higher = start_distillation(
@@ -243,7 +243,7 @@ def test_complete_results_of_stopped_run_need_no_request(
     assert done.returncode == 0, done.stderr
     assert "no request is needed" in done.stdout
     assert "Stopped" not in done.stdout
-    assert (len(chat.asked), len(lines(project))) == (number_of_calls, 4)
+    assert (len(chat.asked), len(stored_demonstrations(project))) == (number_of_calls, 4)
 
 
 def test_rollouts_of_imported_run_become_demonstrations(
@@ -270,7 +270,7 @@ def test_rollouts_of_imported_run_become_demonstrations(
     assert best.left_out == {"unscored: judge.unrewarded": 1, "not the best of its scenario": 3}
     good = demonstrate(folder, SelectDemonstrations(keep="above:0.4"))
     assert (good.kept, good.left_out["reward below 0.4"]) == (4, 3)
-    assert [one["messages"][1]["content"] for one in lines(project)] == [
+    assert [one["messages"][1]["content"] for one in stored_demonstrations(project)] == [
         "word 4", "word 5", "word 6", "word 7"
     ]  # fmt: skip
     request_sft = StartRun(project=str(project), kind="sft")

@@ -20,7 +20,7 @@ import pytest
 from engine.client import EngineClient
 from engine.protocol.problems import Refused
 from engine.protocol.records.environments import EnvironmentList, EnvironmentView
-from tests.support.tiny_environments import Checkout, at_work, make_checkout, until
+from tests.support.tiny_environments import Checkout, make_checkout, running_processes, until
 
 NAME = "engine-gpu"
 pytestmark = pytest.mark.long
@@ -67,7 +67,7 @@ class Started:
 
     def end(self, checkout: Checkout) -> None:
         self.call(lambda client: client.shut_down())
-        until(lambda: not at_work(checkout))
+        until(lambda: not running_processes(checkout))
 
 
 def gpu_environment(found: EnvironmentList) -> EnvironmentView:
@@ -110,7 +110,7 @@ def checkout_with_gpu_engine(checkout: Checkout) -> Checkout:
             wait_for_ready_mark(process, place)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        until(lambda: not at_work(checkout))
+        until(lambda: not running_processes(checkout))
         choice = checkout.python(TRY)
         assert choice in ("built-in built-in '' []", f"{NAME} {NAME} '' []"), choice
         engines_seen.add(choice.split()[0])
@@ -251,7 +251,7 @@ def test_installation_job_is_cancelled_and_resumed(checkout: Checkout) -> None:
     engine.act("install")
     until(lambda: engine.view().arrived > cancelled.arrived)
     subprocess.run(["kill", "-9", str(engine.pid)], check=True)
-    until(lambda: not at_work(checkout))
+    until(lambda: not running_processes(checkout))
     checkout.index.delay_s = 0.0
     engine = Started(checkout)
     try:

@@ -117,7 +117,7 @@ def use_provider(project: Path, chat: ChatScript, budget: float = 5.0) -> Path:
     return project
 
 
-def begin(engine: Engine, project: Path, *models: str, **more: object) -> RunSummary:
+def begin_evaluation(engine: Engine, project: Path, *models: str, **more: object) -> RunSummary:
     request = StartEvaluation(project=str(project), models=list(models), **more)  # type: ignore[arg-type]
     return engine.call(lambda client: client.start_evaluation(request))
 
@@ -141,7 +141,7 @@ def test_evaluation_survives_kill_and_equal_checkpoints_are_equal(
     (training,) = engine.call(lambda client: client.runs(str(letters)))
     name, again = f"{training.name}@2", f"{training.id[-6:].lower()}@best"
     slowly = {"agent.concurrency": 2}
-    run = begin(engine, letters, name, again, "base", attempts=2, overrides=slowly)
+    run = begin_evaluation(engine, letters, name, again, "base", attempts=2, overrides=slowly)
     while len(before := trajectories_of(engine, run)) < 20:
         time.sleep(0.02)
     engine.kill()
@@ -214,7 +214,7 @@ def check_rejections(engine: Engine, project: Path, run: RunSummary, training: R
         f"{training.name}@7": "no checkpoint .*@7",
     }.items():
         with pytest.raises(Refused, match=message):
-            begin(engine, project, wrong)
+            begin_evaluation(engine, project, wrong)
 
 
 def test_provider_model_uses_tools_and_is_billed(
@@ -225,7 +225,7 @@ def test_provider_model_uses_tools_and_is_billed(
     engine.call(lambda client: client.lend_keys({"openai": SECRET}))
     chat.moods = ["500"]
     systems = [SystemPrompt(name="curt", text="One word."), SystemPrompt(name="long", text="Tell.")]
-    run = begin(engine, letters, "openai/tool-model", systems=systems)
+    run = begin_evaluation(engine, letters, "openai/tool-model", systems=systems)
     events = engine.wait(run)
     evaluation = result_of(events)
     (remote,) = evaluation.standings
@@ -269,7 +269,7 @@ def test_failed_provider_calls_are_unscored_and_budget_holds(
     budget = 0.02
     use_provider(letters, chat, budget)
     chat.moods = ["401"] * 3
-    run = begin(engine, letters, "openai/tool-model", attempts=3)
+    run = begin_evaluation(engine, letters, "openai/tool-model", attempts=3)
     events = engine.wait(run)
     evaluation = result_of(events)
     problems = Counter(
@@ -289,7 +289,7 @@ def test_failed_provider_calls_are_unscored_and_budget_holds(
 def test_unknown_price_fails_before_any_rollout(
     engine: Engine, letters: Path, chat: ChatScript
 ) -> None:
-    run = begin(engine, letters, "base", "nobody/unheard-of")
+    run = begin_evaluation(engine, letters, "base", "nobody/unheard-of")
     last = engine.wait(run)[-1]
     assert isinstance(last, RunFailed)
     assert "evaluate.price_prompt" in str(last.problem)
@@ -304,7 +304,7 @@ def test_judge_compares_contestants_with_each_other(
         with (use_provider(letters, chat) / "project.toml").open("a") as file:
             file.write(toml)
         (letters / "rubric.md").write_text("More letters are better.\n")
-        run = begin(engine, letters, "openai/one", "openai/other", judge=True)
+        run = begin_evaluation(engine, letters, "openai/one", "openai/other", judge=True)
         evaluation = result_of(engine.wait(run))
     assert evaluation.judged
     assert [one.unscored for one in evaluation.standings] == [0, 0]

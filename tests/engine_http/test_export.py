@@ -32,7 +32,7 @@ def trained_run(shared_engine: Engine, home: Path, tiny_model: Path) -> RunSumma
     return run
 
 
-def exported(
+def export_checkpoint(
     engine: Engine, run: RunSummary, request: ExportCheckpoint, step: int | None = None
 ) -> list[ExportTicked | ExportReport]:
     async def work(client: EngineClient) -> list[ExportTicked | ExportReport]:
@@ -46,7 +46,7 @@ def test_export_is_verified_stored_and_served(
 ) -> None:
     out = tmp_path / "out"
     request = ExportCheckpoint(format="merged", out=str(out), prompts=4)
-    *ticks, report = exported(engine, trained_run, request, step=1)
+    *ticks, report = export_checkpoint(engine, trained_run, request, step=1)
     assert isinstance(report, ExportReport)
     assert report.parity.verdict == "equal", report.parity.failures
     assert report.step == 1
@@ -62,10 +62,10 @@ def test_export_is_verified_stored_and_served(
     assert isinstance(event, CheckpointExported)
     assert (event.path, event.verdict, event.bytes) == (str(out), "equal", report.bytes)
     with pytest.raises(Refused, match="exists and is not empty"):
-        exported(engine, trained_run, request)
+        export_checkpoint(engine, trained_run, request)
     other = request.model_copy(update={"out": str(tmp_path / "other")})
     with pytest.raises(Refused, match="no checkpoint of step 7"):
-        exported(engine, trained_run, other, step=7)
+        export_checkpoint(engine, trained_run, other, step=7)
     for address in serve_model(out):
         check_served_model(address)
 

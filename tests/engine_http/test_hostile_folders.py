@@ -36,22 +36,22 @@ SECRET = b"what is written here is nobody's business\n" * 8
 
 
 def run_sql(*statements: str) -> Callable[[Path, Path], None]:
-    def spoil(run: Path, outside: Path) -> None:
+    def damage(run: Path, outside: Path) -> None:
         db = apsw.Connection(str(run / DATABASE))
         for statement in statements:
             db.execute(statement)
         db.close()
 
-    return spoil
+    return damage
 
 
 def add_link(name: str, to: str) -> Callable[[Path, Path], None]:
     """Add a link in the run to something outside of it."""
 
-    def spoil(run: Path, outside: Path) -> None:
+    def damage(run: Path, outside: Path) -> None:
         clear_path(run, name).symlink_to(outside / to)
 
-    return spoil
+    return damage
 
 
 def clear_path(run: Path, name: str) -> Path:
@@ -241,9 +241,9 @@ def hostile_workspace(
     shutil.copyfile(mine / "project.toml", theirs / "project.toml")
     honest = copy_run(mine, template)
     runs = {}
-    for what, spoil in HOSTILE.items():
+    for what, damage in HOSTILE.items():
         runs[what] = copy_run(theirs, template)
-        spoil(runs[what], outside)
+        damage(runs[what], outside)
     os.mkfifo(outside / "pipe")
     file = tmp_path_factory.mktemp("stderr") / "stderr"
     with file.open("wb") as stderr:

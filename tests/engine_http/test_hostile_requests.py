@@ -24,7 +24,9 @@ ODD = ["\x00", "../../../etc/passwd", "/dev/zero", "/proc/self/mem", LONG, "~nob
 MANY_WORDS = " ".join(f"w{number}" for number in range(60_000))
 
 
-def ask(engine: Engine, method: str, route: str, body: Any = None, **params: Any) -> httpx.Response:
+def send_request(
+    engine: Engine, method: str, route: str, body: Any = None, **params: Any
+) -> httpx.Response:
     url = f"http://127.0.0.1:{engine.port}{route}"
     headers = {"Authorization": f"Bearer {engine.token}"}
     return httpx.request(method, url, headers=headers, json=body, params=params, timeout=30)
@@ -132,7 +134,7 @@ def test_out_of_range_values_are_rejected(
                         with httpx.stream(method, url, **options) as answer:  # type: ignore[arg-type]
                             status = answer.status_code
                 else:
-                    status = ask(engine, method, route, body, **params).status_code
+                    status = send_request(engine, method, route, body, **params).status_code
             except httpx.TransportError as error:
                 faults.append(f"{what}: {type(error).__name__}")
                 continue
@@ -161,10 +163,10 @@ def as_link(name: str) -> Damage:
 def parent_as_link(name: str, file: str) -> Damage:
     """Make a folder of the project a link to somebody else's."""
 
-    def spoil(project: Path, outside: Path) -> None:
+    def damage(project: Path, outside: Path) -> None:
         clear_path(project, name).symlink_to(outside)
 
-    return spoil
+    return damage
 
 
 def as_folder(name: str) -> Damage:
@@ -221,7 +223,7 @@ def test_project_with_pipes_and_links_is_read_without_hanging(
     for method, route, body, params in project_requests(str(project)):
         started_at = shared_engine.cpu_s()
         try:
-            answer = ask(shared_engine, method, route, body, **params)
+            answer = send_request(shared_engine, method, route, body, **params)
         except httpx.TimeoutException:
             faults.append(f"{method} {route} hangs")
             continue
@@ -249,12 +251,13 @@ def test_unread_streams_and_large_searches_do_not_block_others(
             streams.enter_context(httpx.stream("GET", f"{url}/events", headers=headers, timeout=60))
         body = {"search": MANY_WORDS}
         searches = [
-            pool.submit(ask, engine, "POST", f"/runs/{RUN}/trajectories", body) for _ in "x" * 8
+            pool.submit(send_request, engine, "POST", f"/runs/{RUN}/trajectories", body)
+            for _ in "x" * 8
         ]
         slowest = 0.0
         while not all(one.done() for one in searches):
             started_at = time.monotonic()
-            assert ask(engine, "GET", "/engine").status_code == 200
+            assert send_request(engine, "GET", "/engine").status_code == 200
             slowest = max(slowest, time.monotonic() - started_at)
         assert all(one.result().status_code < 500 for one in searches)
     print(f"slowest response meanwhile: {slowest:.2f} s")

@@ -33,8 +33,8 @@ from tests.engine_http.conftest import STAYING, Engine, make_project, stop_engin
 from tests.engine_http.test_hosts import ServerPair, start_home
 from tests.engine_http.test_judge import JUDGE, SECRET, UNREWARDED, letters
 from tests.support import false_answers
-from tests.support.hostile_engine import HostileEngine, Lie, lay_attach
-from tests.support.remote_engine import NAME, lay_engine, link_environments, spec_of
+from tests.support.hostile_engine import HostileEngine, Lie, write_attach_script
+from tests.support.remote_engine import NAME, link_engine, link_environments, spec_of
 from tests.support.ssh_server import FarSide, Keys
 
 EVIL = "evil"
@@ -143,12 +143,12 @@ def two_servers(
     far = FarSide(tmp_path_factory.mktemp("far"), ssh_keys).start()
     honest, evil = far.home / ".atelier-engine", far.home / ".evil"
     for base in (honest, evil):
-        lay_engine(base)
+        link_engine(base)
     environments = link_environments(honest, evil)
     port_file = tmp_path_factory.mktemp("hostile") / "port"
     hostile = HostileEngine(port_file)
     python = next(evil.glob("engines/*/.venv/bin/python"))
-    lay_attach(python, hostile.port, port_file)
+    write_attach_script(python, hostile.port, port_file)
     person = tmp_path_factory.mktemp("person")
     engine = start_home(home, environments, person, far)
     pair = ServerPair(engine, far, honest)

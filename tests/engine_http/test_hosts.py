@@ -35,7 +35,13 @@ from tests.engine_http.conftest import (
 from tests.engine_http.test_judge import JUDGE, SECRET, UNREWARDED, letters
 from tests.engine_http.test_tracking import agent_spans, stored_trajectories
 from tests.support.otlp_collector import run_collector
-from tests.support.remote_engine import NAME, lay_engine, let_in, link_environments, spec_of
+from tests.support.remote_engine import (
+    NAME,
+    authorize_user,
+    link_engine,
+    link_environments,
+    spec_of,
+)
 from tests.support.ssh_server import FarSide
 
 pytestmark = pytest.mark.long
@@ -51,8 +57,8 @@ class ServerPair:
     base: Path
 
     def view(self, name: str = NAME) -> HostView:
-        found = self.home.call(lambda client: client.hosts())
-        return next(one for one in found.hosts if one.spec.name == name)
+        listing = self.home.call(lambda client: client.hosts())
+        return next(one for one in listing.hosts if one.spec.name == name)
 
     def act(self, action: str) -> None:
         body = ActOnHost.model_validate({"action": action})
@@ -102,7 +108,7 @@ def _words(process: psutil.Process) -> list[str]:
 
 def start_home(home: Path, environments: Path, person: Path, far: FarSide) -> Engine:
     """Start a home engine with installed `environments`, for a user who can log in to `far`."""
-    let_in(person, far)
+    authorize_user(person, far)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(environments.parents[1]))
         patch.setenv("HOME", str(person))
@@ -115,7 +121,7 @@ def pair(
 ) -> Iterator[ServerPair]:
     """Home engine that is connected to a server with an engine of this checkout."""
     base = ssh_server.home / ".atelier-engine"
-    lay_engine(base)
+    link_engine(base)
     environments = link_environments(base)
     engine = start_home(home, environments, tmp_path_factory.mktemp("person"), ssh_server)
     both = ServerPair(engine, ssh_server, base)
@@ -347,7 +353,7 @@ def test_server_serves_one_home_at_a_time(
 ) -> None:
     """A second home gets an error, and may take over the server."""
     person = tmp_path / "person"
-    let_in(person, pair.far)
+    authorize_user(person, pair.far)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(person))
         patch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))

@@ -48,7 +48,7 @@ def run_engine(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
-def bring(engine: Engine, project: Path, source: Path) -> RunSummary:
+def import_source(engine: Engine, project: Path, source: Path) -> RunSummary:
     body = ImportRun(source=str(source))
     return engine.call(lambda client: client.import_run(str(project), body))
 
@@ -56,7 +56,7 @@ def bring(engine: Engine, project: Path, source: Path) -> RunSummary:
 def test_imported_run_is_labelled_and_label_undone(
     engine: Engine, project: Path, trajectories_file: Path
 ) -> None:
-    run = bring(engine, project, trajectories_file)
+    run = import_source(engine, project, trajectories_file)
     assert (run.kind, run.name, run.state, run.unscored) == ("imported", "talk", "finished", 1)
     assert [one.id for one in engine.call(lambda client: client.runs(str(project)))] == [run.id]
     before = table_rows(run, "trajectories", "groups")
@@ -81,7 +81,7 @@ def test_imported_run_is_judged(
 ) -> None:
     toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
     project = make_project(workspace / "lab", tiny_model, toml=toml)
-    run = bring(engine, project, trajectories_file)
+    run = import_source(engine, project, trajectories_file)
     engine.call(lambda client: client.lend_keys({"openai": "sk-x"}))
     body = TryJudge(source="More letters are better.")
 
@@ -122,7 +122,7 @@ def test_judge_command_scores_imported_unrewarded_trajectories(
 def test_art_folder_is_imported_completely(engine: Engine, project: Path, tmp_path: Path) -> None:
     home = tmp_path / ".art" / "shop" / "models" / "agent-001"
     subprocess.run([str(environment()), str(WRITER), str(home)], check=True)
-    run = bring(engine, project, tmp_path / ".art")
+    run = import_source(engine, project, tmp_path / ".art")
     assert (run.trajectories, run.unscored, run.step, run.steps) == (11, 1, 3, 3)
     assert isinstance(engine.wait(run)[-1], RunFinished)
     page = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery(search="blue")))
@@ -135,7 +135,7 @@ def test_invalid_line_rejects_import_without_leftovers(
     with trajectories_file.open("a") as file:
         file.write('{"nothing": 1}\n')
     with pytest.raises(Refused) as raised:
-        bring(engine, project, trajectories_file)
+        import_source(engine, project, trajectories_file)
     assert raised.value.problem.where == f"{trajectories_file}:4"
     done = run_engine("import", str(project), str(trajectories_file))
     assert (done.returncode, f"{trajectories_file}:4" in done.stderr) == (2, True)

@@ -39,13 +39,13 @@ def project(engine: Engine, workspace: Path, tiny_model: Path, script: Script) -
     return project
 
 
-def check(engine: Engine, project: Path) -> JudgeCheck:
+def run_check(engine: Engine, project: Path) -> JudgeCheck:
     return engine.call(lambda client: client.check_judges(str(project)))
 
 
 def test_each_check_sends_one_question(engine: Engine, project: Path, script: Script) -> None:
     for number in (1, 2):
-        checked = check(engine, project)
+        checked = run_check(engine, project)
         assert len(script.asked) == number
     assert [one.id for one in checked.attempts] == [MADE_UP, UNHELPFUL]
     assert all(one.made_up and one.text for one in checked.attempts)
@@ -68,7 +68,7 @@ def test_check_uses_latest_rollout_of_the_agent(engine: Engine, project: Path) -
 
     (trajectory,) = [one.trajectory for one in engine.call(run_agent) if one.trajectory]
     assert trajectory.turns == 1
-    checked = check(engine, project)
+    checked = run_check(engine, project)
     assert checked.title == trajectory.title
     assert [one.id for one in checked.attempts] == [trajectory.id, UNHELPFUL]
     assert not checked.attempts[0].made_up
@@ -82,7 +82,7 @@ def test_unusable_judge_reports_problem(
     engine: Engine, project: Path, script: Script, moods: list[str], code: str
 ) -> None:
     script.moods = list(moods)
-    (answer,) = check(engine, project).answers
+    (answer,) = run_check(engine, project).answers
     assert answer.problem is not None
     assert answer.problem.code == code
     assert len(script.asked) == len(moods)
@@ -94,9 +94,9 @@ def test_missing_rubric_or_scenarios_are_reported_before_any_call(
 ) -> None:
     (project / "rubric.md").unlink()
     with pytest.raises((ConfigError, Refused), match="rubric"):
-        check(engine, project)
+        run_check(engine, project)
     (project / "rubric.md").write_text("More letters are better.\n")
     (project / "scenarios" / "train.jsonl").write_text("")
     with pytest.raises((ConfigError, Refused), match="scenario"):
-        check(engine, project)
+        run_check(engine, project)
     assert script.asked == []

@@ -56,12 +56,12 @@ def table_rows(run: RunSummary, *tables: str) -> dict[str, list[tuple[Any, ...]]
         return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
 
 
-def cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
     argv = [sys.executable, "-m", "engine", *arguments]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
-def answer(engine: Engine, run: RunSummary, given: Label) -> None:
+def send_label(engine: Engine, run: RunSummary, given: Label) -> None:
     engine.call(lambda client: client.add_label(run.id, given))
 
 
@@ -95,9 +95,11 @@ def test_label_changes_advantages_as_previewed_and_undo_restores_rows(
     ]
     states = []
     for number, words_of_label in enumerate(words):
-        given = label((1, 0), *words_of_label, id=f"l{number}", why="because")
-        preview = engine.call(lambda client, given=given: client.preview_label(run.id, given))
-        done = engine.call(lambda client, given=given: client.add_label(run.id, given))
+        new_label = label((1, 0), *words_of_label, id=f"l{number}", why="because")
+        preview = engine.call(
+            lambda client, new_label=new_label: client.preview_label(run.id, new_label)
+        )
+        done = engine.call(lambda client, new_label=new_label: client.add_label(run.id, new_label))
         assert done.group.advantages == [one.new_advantage for one in preview.outcomes]
         assert done.group.rewards == [one.new_reward for one in preview.outcomes]
         assert preview.enters == "no step"
@@ -141,7 +143,7 @@ def test_invalid_label_is_rejected_with_reason(
     ]
     for given, words in wrong:
         with pytest.raises(Refused, match=words):
-            answer(engine, run, given)
+            send_label(engine, run, given)
 
 
 def test_label_for_another_run_or_without_run_is_rejected(
@@ -150,9 +152,9 @@ def test_label_for_another_run_or_without_run_is_rejected(
     """Trajectory ids are the same in every run: only the run's id distinguishes them."""
     run, _ = finished_run
     before = table_rows(run, "labels", "trajectories", "groups")
-    given = label((1, 0), score("t00001-000-000", 1))
+    new_label = label((1, 0), score("t00001-000-000", 1))
     for named in ("", "01JD5MAMBERKESTREL00000000"):
-        body = given.model_copy(update={"run_id": named}).model_dump(mode="json")
+        body = new_label.model_copy(update={"run_id": named}).model_dump(mode="json")
         for route in ("labels", "labels/preview"):
             refused = httpx.post(
                 f"http://127.0.0.1:{engine.port}/runs/{run.id}/{route}",
@@ -173,7 +175,7 @@ def score_by_letters(engine: Engine, run: RunSummary, step: int) -> None:
         ).trajectories
         replies = {one.id: one.messages[-1].content for one in trajectories}
         words = (score(n, sum(c.isalpha() for c in t) / max(len(t), 1)) for n, t in replies.items())
-        answer(engine, run, label((step, group.group), *words))
+        send_label(engine, run, label((step, group.group), *words))
 
 
 def test_run_trains_on_labels_without_judge_or_rules(
@@ -218,10 +220,12 @@ def test_relabelled_group_is_trained_again_and_resume_is_identical(
     run = engine.train(project, **{"train.steps": 3, "train.checkpoint_every": 1, **settings})
     engine.wait_for(run, "review.opened")
     first = "t00001-000-000"
-    given = label((1, 0), score(first, 0.0), Word(kind="gold", trajectory_id=first), effect="again")
-    preview = engine.call(lambda client: client.preview_label(run.id, given))
+    correction = label(
+        (1, 0), score(first, 0.0), Word(kind="gold", trajectory_id=first), effect="again"
+    )
+    preview = engine.call(lambda client: client.preview_label(run.id, correction))
     assert preview.enters == "the next step"
-    answer(engine, run, given)
+    send_label(engine, run, correction)
     assert first in (project / "gold.jsonl").read_text()
     engine.call(lambda client: client.command(run.id, Command(action="reviewed")))
     events = engine.wait(run)
@@ -232,12 +236,12 @@ def test_relabelled_group_is_trained_again_and_resume_is_identical(
     whole = adapter_bytes(run, 3)
     delete_checkpoints_after(run, 2)
     late = label((3, 0), Word(kind="veto", trajectory_id="t00003-000-000"))
-    answer(engine, run, late)  # added after the step's update: a repeated step must not see it
+    send_label(engine, run, late)  # added after the step's update: a repeated step must not see it
     engine.call(lambda client: client.command(run.id, Command(action="resume")))
     engine.wait(run)
     assert adapter_bytes(run, 3) == whole
-    assert cli("label", "undo", run.path).returncode == 0
-    done = cli("label", "undo", run.path)  # gold.jsonl follows
+    assert run_cli("label", "undo", run.path).returncode == 0
+    done = run_cli("label", "undo", run.path)  # gold.jsonl follows
     assert "undone" in done.stdout, done.stderr
     assert not (project / "gold.jsonl").exists()
 
@@ -252,19 +256,19 @@ def test_label_export_and_import_commands(
 ) -> None:
     run, _ = finished_run
     first, second = "t00001-000-000", "t00001-000-001"
-    given = label((1, 0), Word(kind="order", order=((first,), (second,))), why="clear")
-    answer(engine, run, given)
-    out = cli("label", "export", run.path)
+    new_label = label((1, 0), Word(kind="order", order=((first,), (second,))), why="clear")
+    send_label(engine, run, new_label)
+    out = run_cli("label", "export", run.path)
     file = tmp_path / "labels.jsonl"
     file.write_text(out.stdout)
     assert json.loads(out.stdout)["why"] == "clear"
-    assert cli("label", "undo", run.path).returncode == 0
-    assert cli("label", "export", run.path).stdout == ""
+    assert run_cli("label", "undo", run.path).returncode == 0
+    assert run_cli("label", "export", run.path).stdout == ""
     changed = json.loads(out.stdout) | {"id": "another"}
     file.write_text(json.dumps(changed))
-    imported = cli("label", "import", run.path, str(file))
+    imported = run_cli("label", "import", run.path, str(file))
     assert "group 1: order (in effect)" in imported.stdout, imported.stderr
     file.write_text("{}")
-    wrong = cli("label", "import", run.path, str(file))
+    wrong = run_cli("label", "import", run.path, str(file))
     assert (wrong.returncode, f"{file}:1" in wrong.stderr) == (2, True)
-    assert "No judge has scored" in cli("agreement", run.path).stdout
+    assert "No judge has scored" in run_cli("agreement", run.path).stdout

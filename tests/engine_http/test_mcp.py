@@ -30,7 +30,7 @@ from engine.protocol.requests.runs import TrajectoryQuery
 from tests.agents import REQUIREMENTS
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine, is_alive, until
-from tests.engine_http.test_authoring import DraftWriter, write
+from tests.engine_http.test_authoring import DraftWriter, generate_draft
 
 pytestmark = pytest.mark.usefixtures("installed_packages")
 SERVER = str(REQUIREMENTS.parent / "library_server.py")
@@ -238,7 +238,7 @@ def test_tool_project_is_created_over_http(engine: Engine, workspace: Path, scri
     description = DescribeTask(
         folder=folder, description=text, writer=writer, count=10, tools=tools
     )
-    last = write(engine, description)[-1]
+    last = generate_draft(engine, description)[-1]
     assert (last.problem, len(last.draft.scenarios)) == (None, 10)
     view = engine.call(lambda client: client.project(folder))
     assert view.toml.startswith(DRAFT_MARK), "the unfinished draft is marked"

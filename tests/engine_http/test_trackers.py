@@ -235,10 +235,10 @@ def test_mlflow_server_contains_stored_values(
     with mlflow_server(mlflow_python, tmp_path, port) as url:
         for _ in range(5):  # a new server may need longer than a feed's timeout
             own_engine.call(lambda client: client.track(run.id))
-            found = wait_for_trackers(own_engine, run, 120).trackers[0]
-            if found.state == "in_step":
+            current = wait_for_trackers(own_engine, run, 120).trackers[0]
+            if current.state == "in_step":
                 break
-        assert found.state == "in_step", found
+        assert current.state == "in_step", current
         [about, *rows] = read_lines("mlflow", MLFLOW_READER, url, "letters")
     stored_values = {(name, step): value for name, step, value in rows}
     assert len(stored_values) == len(rows)

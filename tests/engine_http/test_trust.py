@@ -36,7 +36,7 @@ def untrusted_project(folder: Path, model: Path, toml: str = "", agent: str = RU
     return folder
 
 
-def answer(
+def send_request(
     engine: Engine, method: str, route: str, body: Any = None, **params: str
 ) -> httpx.Response:
     url = f"http://127.0.0.1:{engine.port}{route}"
@@ -61,7 +61,7 @@ def test_untrusted_project_is_readable_but_does_not_run(
         ("POST", "/project/servers", None, {"path": str(project)}),
     ]
     for method, path, body, params in starts:
-        refused = answer(engine, method, path, body, **params)
+        refused = send_request(engine, method, path, body, **params)
         assert refused.status_code == 409, (path, refused.text)
         assert refused.json()["code"] == "project.untrusted"
     assert not (project / MARK).exists()
@@ -101,7 +101,7 @@ def test_queued_run_from_elsewhere_waits_for_trust(workspace: Path, tiny_model: 
     try:
         first = engine.train(project, **{"train.steps": 500})
         queue = {"project": str(project), "queue": True, "overrides": {"train.steps": 1}}
-        waiting = answer(engine, "POST", "/runs", queue).json()["id"]
+        waiting = send_request(engine, "POST", "/runs", queue).json()["id"]
         engine.call(lambda client: client.command(first.id, Command(action="pause")))
         engine.kill()
         shutil.copytree(project, workspace / "theirs")
@@ -140,7 +140,7 @@ def test_unconfirmed_judge_address_gets_neither_key_nor_text(
     project = make_project(workspace / "judged", tiny_model, toml=JUDGED.format(url=evil))
     (project / "rubric.md").write_text("x")
     engine.call(lambda client: client.lend_keys({"openai": "sk-planted"}))
-    refused = answer(engine, "POST", "/runs", {"project": str(project)})
+    refused = send_request(engine, "POST", "/runs", {"project": str(project)})
     assert (refused.status_code, refused.json()["code"]) == (422, "address.unconfirmed")
     assert evil in refused.json()["message"]
     codes = [one.code for one in engine.call(lambda client: client.project(str(project))).problems]
@@ -161,15 +161,15 @@ def test_file_outside_of_the_project_is_not_read(
         body = {"project": str(project), "overrides": {key: name}}
         if key == "sft.data":
             body["kind"] = "sft"
-        refused = answer(engine, "POST", "/runs", body)
+        refused = send_request(engine, "POST", "/runs", body)
         assert refused.status_code == 422
         assert refused.json()["code"] == "file.outside"
         assert "root:" not in refused.text
         FileConfirmation.model_validate_json(refused.json()["detail"])
     edit = {"values": {key: "/etc/passwd"}}
-    edited = answer(engine, "PUT", "/project", edit, path=str(project))
+    edited = send_request(engine, "PUT", "/project", edit, path=str(project))
     assert edited.status_code == 200, edited.text
-    texts = [answer(engine, "GET", path, path=str(project), split="train").text
+    texts = [send_request(engine, "GET", path, path=str(project), split="train").text
             for path in ("/project", "/rubric", "/scenarios")]  # fmt: skip
     assert not any("root:x" in text for text in texts)
     assert not any("/bin/bash" in text for text in texts)
@@ -188,7 +188,7 @@ def test_judge_address_of_a_request_must_be_confirmed(
     ]
     for trial in bad:
         body = trial.model_dump(mode="json")
-        refused = answer(engine, "POST", f"/runs/{run.id}/judge/price", body)
+        refused = send_request(engine, "POST", f"/runs/{run.id}/judge/price", body)
         assert refused.status_code == 422, refused.text
         assert refused.json()["code"] in ("address.unconfirmed", "model.bad_name")
     request = StartEvaluation(
@@ -216,7 +216,7 @@ def test_judging_a_foreign_run_needs_trust_and_sends_nothing(
         engine.call(lambda client: client.project(str(moved)))
         body = TryJudge(source="x").model_dump(mode="json")
         for path in ("judge/price", "judge/suggest"):
-            refused = answer(engine, "POST", f"/runs/{run.id}/{path}", body)
+            refused = send_request(engine, "POST", f"/runs/{run.id}/{path}", body)
             assert refused.json()["code"] == "project.untrusted", refused.text
         assert script.asked == []
         print(f"{len(script.asked)} requests reached the judge")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.tiny_environments import ROOT, Checkout, at_work, make_checkout, until
+from tests.support.tiny_environments import ROOT, Checkout, make_checkout, running_processes, until
 
 NAME = "parquet"
 pytestmark = pytest.mark.long
@@ -79,7 +79,7 @@ def test_interrupted_installation_is_resumed(checkout: Checkout) -> None:
     until(lambda: downloaded_wheels(checkout))
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    until(lambda: not at_work(checkout))
+    until(lambda: not running_processes(checkout))
     now = view(checkout)
     assert (now["state"], now["arrived"]) == ("partial", 1)
     checkout.index.delay_s = 0.0

@@ -28,20 +28,22 @@ def sample_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def post(sample_copy: Path) -> ModuleType:
+def inbox_module(sample_copy: Path) -> ModuleType:
     return load_module(sample_copy, "inbox")
 
 
 @pytest.fixture(scope="module")
-def database(post: ModuleType) -> Iterator[sqlite3.Connection]:
-    opened = post.inbox()
+def database(inbox_module: ModuleType) -> Iterator[sqlite3.Connection]:
+    opened = inbox_module.inbox()
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def agent(post: ModuleType, sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setitem(sys.modules, "inbox", post)
+def agent(
+    inbox_module: ModuleType, sample_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> ModuleType:
+    monkeypatch.setitem(sys.modules, "inbox", inbox_module)
     return load_module(sample_copy, "agent")
 
 
@@ -54,37 +56,37 @@ def questions() -> list[dict[str, Any]]:
 
 
 def test_inbox_is_created_once_with_3200_mails(
-    post: ModuleType, database: sqlite3.Connection
+    inbox_module: ModuleType, database: sqlite3.Connection
 ) -> None:
     assert database.execute("SELECT count(*) FROM mails").fetchone() == (3200,)
-    assert post.mails() == post.mails()
-    before = post.FILE.stat().st_mtime_ns
-    post.inbox().close()
-    assert post.FILE.stat().st_mtime_ns == before
+    assert inbox_module.mails() == inbox_module.mails()
+    before = inbox_module.FILE.stat().st_mtime_ns
+    inbox_module.inbox().close()
+    assert inbox_module.FILE.stat().st_mtime_ns == before
 
 
 def test_every_question_has_its_answer_in_one_mail(
-    post: ModuleType, database: sqlite3.Connection
+    inbox_module: ModuleType, database: sqlite3.Connection
 ) -> None:
     all_questions = questions()
     assert len({one["question"] for one in all_questions}) == len(all_questions)
     for one in all_questions:
-        _, _, _, body = post.read(database, one["mail"])
+        _, _, _, body = inbox_module.read(database, one["mail"])
         assert one["answer"] in body
 
 
 def test_search_ranks_mails_and_handles_any_query(
-    post: ModuleType, database: sqlite3.Connection
+    inbox_module: ModuleType, database: sqlite3.Connection
 ) -> None:
     one = questions()[0]
-    results = post.search(database, one["question"])
+    results = inbox_module.search(database, one["question"])
     assert one["mail"] in [number for number, _ in results]
-    assert len(results) == post.SHOWN
+    assert len(results) == inbox_module.SHOWN
     for words in ("", '"', "*", "…", "zzzzqqq"):
-        assert post.search(database, words) == []
+        assert inbox_module.search(database, words) == []
     for words in ("NEAR(", "a' OR 1=1 --", "subject:x", "AND", "invoice -"):
-        assert len(post.search(database, words)) <= post.SHOWN
-    assert post.read(database, 0) is None
+        assert len(inbox_module.search(database, words)) <= inbox_module.SHOWN
+    assert inbox_module.read(database, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -103,20 +105,22 @@ def test_search_ranks_mails_and_handles_any_query(
         ("one two three four five six seven eight nine ten eleven twelve 13:35", False),
     ],
 )
-def test_short_correct_answer_is_accepted(post: ModuleType, said: str, right: bool) -> None:
-    assert post.is_right(said, "13:35") is right
+def test_short_correct_answer_is_accepted(inbox_module: ModuleType, said: str, right: bool) -> None:
+    assert inbox_module.is_right(said, "13:35") is right
 
 
-def test_copied_mail_is_not_an_answer(post: ModuleType, database: sqlite3.Connection) -> None:
+def test_copied_mail_is_not_an_answer(
+    inbox_module: ModuleType, database: sqlite3.Connection
+) -> None:
     """Neither a part of it with both facts, nor a list of all possible answers."""
     for one in questions():
-        _, _, _, body = post.read(database, one["mail"])
-        assert not post.is_right(body, one["answer"])
-    assert post.is_right("in room 214", "214")
-    assert not post.is_right("at 9:30 in room 214", "214")
-    assert not post.is_right("at the market. The code is 2140", "market")
-    assert not post.is_right("42 euros. Please pay by 5 March", "5 March")
-    assert not post.is_right(" ".join(post.PLACES), "kiosk")
+        _, _, _, body = inbox_module.read(database, one["mail"])
+        assert not inbox_module.is_right(body, one["answer"])
+    assert inbox_module.is_right("in room 214", "214")
+    assert not inbox_module.is_right("at 9:30 in room 214", "214")
+    assert not inbox_module.is_right("at the market. The code is 2140", "market")
+    assert not inbox_module.is_right("42 euros. Please pay by 5 March", "5 March")
+    assert not inbox_module.is_right(" ".join(inbox_module.PLACES), "kiosk")
 
 
 def test_concurrent_first_calls_create_one_inbox(sample_copy: Path, tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ Lies = Callable[[str, str, bytes], Lie | None]
 
 
 def kind_of(method: str, path: str) -> str:
-    asked = f"{method} {path}"
-    return next((kind for form, kind in KINDS.items() if re.fullmatch(form, asked)), "")
+    message = f"{method} {path}"
+    return next((kind for form, kind in KINDS.items() if re.fullmatch(form, message)), "")
 
 
 class HostileEngine:
@@ -135,7 +135,7 @@ exec "{python}" "{script}" "{python}" "{hostile}" "{port_file}" "$@"
 """
 
 
-def lay_attach(python: Path, hostile_port: int, port_file: Path) -> None:
+def write_attach_script(python: Path, hostile_port: int, port_file: Path) -> None:
     """Replace a server's Python by a script, so that its engine is reached through the proxy."""
     script = Path(__file__).with_name("hostile_attach.py")
     python.write_text(

@@ -63,19 +63,19 @@ def lying(reply: Reply) -> Iterator[LyingEngine]:
                 super().handle()
 
         def _do(self) -> None:
-            found = urlsplit(self.path)
-            params = {name: values[0] for name, values in parse_qs(found.query).items()}
+            url = urlsplit(self.path)
+            params = {name: values[0] for name, values in parse_qs(url.query).items()}
             body = b"".join(self._blocks())
             headers = tuple(self.headers.items())
-            asked = Asked(self.command, found.path, params, body, self.path, headers)
-            engine.asked.append(asked)
-            said = reply(asked)
+            request = Asked(self.command, url.path, params, body, self.path, headers)
+            engine.asked.append(request)
+            response = reply(request)
             try:
-                self._send(said)
+                self._send(response)
             except OSError:
                 self.close_connection = True
             finally:
-                said.close()
+                response.close()
 
         def _send(self, said: Said) -> None:
             self.send_response(said.status)

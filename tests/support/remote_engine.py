@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 NAME = "box"
 
 
-def lay_engine(base: Path, kind: str = "engine-cpu") -> Path:
+def link_engine(base: Path, kind: str = "engine-cpu") -> Path:
     """Write what `hosts install` would write."""
     home = base / "engines" / engine_id(kind)
     home.mkdir(parents=True)
@@ -51,7 +51,7 @@ def spec_of(far: FarSide, name: str = NAME) -> HostSpec:
     return HostSpec(name=name, address=f"trainer@127.0.0.1:{far.port}", engine="engine-cpu")
 
 
-def let_in(home: Path, far: FarSide) -> None:
+def authorize_user(home: Path, far: FarSide) -> None:
     """Write ~/.ssh of a user who has connected before: key, and the server's host key."""
     ssh = home / ".ssh"
     ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def let_in(home: Path, far: FarSide) -> None:
         file.chmod(0o600)
 
 
-def yes(view: HostView) -> list[Answer]:
+def accept_host_keys(view: HostView) -> list[Answer]:
     """Answer yes to every host key prompt."""
     return [Answer(question=one.id, value="yes") for one in view.questions]
 

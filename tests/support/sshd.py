@@ -160,9 +160,9 @@ class Sshd:
 
     def _write(self) -> None:
         lines = Path("/etc/passwd").read_text().splitlines()
-        kept = [line for line in lines if not line.startswith(("root:", "sshd:"))]
+        other_users = [line for line in lines if not line.startswith(("root:", "sshd:"))]
         own = f"root:x:0:0:root:{self.home}:/bin/sh"
-        (self.folder / "passwd").write_text("\n".join([own, *kept, SEPARATED]) + "\n")
+        (self.folder / "passwd").write_text("\n".join([own, *other_users, SEPARATED]) + "\n")
         settings = {
             "Port": str(self.port), "ListenAddress": "127.0.0.1", "PidFile": "none",
             "HostKey": str(self.keys.path("host")), "AuthorizedKeysFile": str(self.authorized),

@@ -200,7 +200,7 @@ def until(condition: Callable[[], object], timeout_s: float = 40) -> None:
         time.sleep(0.01)
 
 
-def at_work(checkout: Checkout) -> list[psutil.Process]:
+def running_processes(checkout: Checkout) -> list[psutil.Process]:
     """Return the processes that were started for this checkout."""
     folder = str(checkout.folder.parent)
     processes = []

@@ -44,9 +44,9 @@ async def pair(stage: Stage) -> Any:
     """Select two local checkpoints."""
     page = await open_checkpoints(stage)
     chosen = [row.name for row in page._model.chosen()]
-    wanted = [row.name for row in page._model.rows if "/" not in row.name][:2]
-    for name in [one for one in chosen if one not in wanted] + [
-        n for n in wanted if n not in chosen
+    local_models = [row.name for row in page._model.rows if "/" not in row.name][:2]
+    for name in [one for one in chosen if one not in local_models] + [
+        n for n in local_models if n not in chosen
     ]:
         page._list.toggle_name(name)
     return page

@@ -99,11 +99,11 @@ class Stage:
 
     def buttons(self) -> list[QAbstractButton]:
         """Return the buttons of the window and of its dialogs."""
-        found = []
+        reachable = []
         for top in QApplication.topLevelWidgets():
             if top is self.studio.window or top.isVisible():
-                found += buttons_of(top)
-        unique = list(dict.fromkeys(found))
+                reachable += buttons_of(top)
+        unique = list(dict.fromkeys(reachable))
         self.seen_buttons.update({name_of(one): one.text() for one in unique})
         return unique
 
@@ -121,8 +121,10 @@ class Stage:
 
     async def press_when_reachable(self, words: str) -> None:
         """Click the button with this text as soon as the mouse can reach it."""
-        found = self.buttons
-        await self.until(lambda: any(words_of(b) == words and not obstacle(b) for b in found()))
+        all_buttons = self.buttons
+        await self.until(
+            lambda: any(words_of(b) == words and not obstacle(b) for b in all_buttons())
+        )
         self.press(words)
 
     def press(self, words: str, top: QWidget | None = None) -> None:

@@ -87,17 +87,17 @@ class FakeCheckpoints:
     async def _checkpoints(self, request: Request) -> list[KeptCheckpoint]:
         state = self._states(request.path_params["run"])
         tests = {one.step: one.reward for one in state.validations}
-        kept = [one for one in state.checkpoints if one.step not in self.dropped]
+        checkpoints = [one for one in state.checkpoints if one.step not in self.dropped]
         return [
             KeptCheckpoint(
                 checkpoint=one,
                 state="elsewhere" if one.step in self.elsewhere else "whole",
-                kept_by=self._why(one.step, place, len(kept)),
+                kept_by=self._why(one.step, place, len(checkpoints)),
                 note=self.pinned.get(one.step, ""),
                 validation=tests.get(one.step),
                 loss=one.metrics.get("validation/loss"),
             )
-            for place, one in enumerate(kept)
+            for place, one in enumerate(checkpoints)
         ]
 
     def _why(self, step: int, place: int, count: int) -> tuple[KeptBy, ...]:
@@ -127,10 +127,10 @@ class FakeCheckpoints:
         return Tally(run_id="01JD5ARENA", votes=self.votes, pairs=[pair] if self.votes else [])
 
     async def _export(self, request: Request) -> Response:
-        asked = ExportCheckpoint.model_validate(await request.json())
-        self.exports.append(asked)
+        body = ExportCheckpoint.model_validate(await request.json())
+        self.exports.append(body)
         step = request.path_params["step"]
-        return StreamingResponse(self._exporting(asked, step), media_type="application/x-ndjson")
+        return StreamingResponse(self._exporting(body, step), media_type="application/x-ndjson")
 
     async def _exporting(self, asked: ExportCheckpoint, step: int) -> AsyncIterator[bytes]:
         for place, phase in enumerate(("checking", "reference", "writing", "reading_back")):
@@ -140,9 +140,9 @@ class FakeCheckpoints:
         yield export_report(asked, step, self.verdict).model_dump_json().encode() + b"\n"
 
     async def _ask(self, request: Request) -> Response:
-        asked = AskArena.model_validate(await request.json())
-        self.asked.append(asked)
-        return StreamingResponse(self._answers(asked), media_type="application/x-ndjson")
+        body = AskArena.model_validate(await request.json())
+        self.asked.append(body)
+        return StreamingResponse(self._answers(body), media_type="application/x-ndjson")
 
     async def _answers(self, asked: AskArena) -> AsyncIterator[bytes]:
         ticks = [ArenaTicked(kind="begun", names=asked.models, run_id="01JD5ARENA")]

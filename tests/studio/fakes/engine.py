@@ -71,7 +71,7 @@ class FakeEngine:
         self.trials = FakeTrials(self._scored_groups)
         self.checkpoints = FakeCheckpoints(self._state_of, self._evaluate)
         self.tracking = FakeTracking()
-        self.environments = FakeEnvironments(self._living)
+        self.environments = FakeEnvironments(self._active_runs)
         self.authoring = FakeAuthoring(self.project_store)
         self.pid, self.notice = 0, ""
         self.labels: dict[str, FakeLabels] = {}
@@ -254,10 +254,10 @@ class FakeEngine:
             python="3.11.9",
             memory_bytes=4_100_000_000,
             memory_total_bytes=16_700_000_000,
-            living_runs=self._living(),
+            living_runs=self._active_runs(),
         )
 
-    def _living(self) -> int:
+    def _active_runs(self) -> int:
         return sum(s.state in ("running", "paused") for s in self.summaries.values())
 
     async def _shutdown(self, request: Request) -> Response:

@@ -90,7 +90,7 @@ class FakeLabels:
         made.say(e.GroupLabelled(label=label, undone=undone, group=group, trajectories=rows))
 
 
-def answer(labels: FakeLabels, verb: str, label: Label | None) -> Any:
+def call_label_route(labels: FakeLabels, verb: str, label: Label | None) -> Any:
     """Return the coroutine or value of the route `verb`: preview, add, undo, redo."""
     service: Any = labels.labeller
     calls = {"undo": service.undo, "redo": service.redo}

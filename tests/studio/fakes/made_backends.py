@@ -86,7 +86,7 @@ class BackendRun(Simulation):
         self.made.say(e.WorkerRestarted(worker="sampler", attempt=attempt, problem=GONE), 2.0)
 
 
-def living(name: str = "vllm", dtype: str = "float32", sampler: str = "float32") -> Made:
+def active_run(name: str = "vllm", dtype: str = "float32", sampler: str = "float32") -> Made:
     """Return a run that trains in its sixth step."""
     run = BackendRun(name, dtype, sampler, begun=time.time() - 700)
     run.begin()
@@ -98,7 +98,7 @@ def living(name: str = "vllm", dtype: str = "float32", sampler: str = "float32")
     return run.made
 
 
-def restarted() -> Made:
+def restarted_run() -> Made:
     run = BackendRun("restarted", begun=time.time() - 700)
     run.begin()
     for step in range(1, 6):
@@ -111,7 +111,7 @@ def restarted() -> Made:
     return run.made
 
 
-def failed(problem: Problem = NOT_STARTED, steps: int = 0) -> Made:
+def failed_run(problem: Problem = NOT_STARTED, steps: int = 0) -> Made:
     run = BackendRun("failed", begun=time.time() - 700)
     if steps:
         run.begin()
@@ -127,10 +127,10 @@ def failed(problem: Problem = NOT_STARTED, steps: int = 0) -> Made:
 def fill_backends(engine: FakeEngine) -> dict[str, str]:
     """Add a project with such a run for each screenshot name."""
     made = {
-        "vllm": living(),
-        "differs": living("differs", dtype="bfloat16"),
-        "restarted": restarted(),
-        "failed": failed(),
+        "vllm": active_run(),
+        "differs": active_run("differs", dtype="bfloat16"),
+        "restarted": restarted_run(),
+        "failed": failed_run(),
     }
     for name, run in made.items():
         engine.add_project(name)

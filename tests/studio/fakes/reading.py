@@ -18,7 +18,7 @@ from engine.storage.run_db.reader import RunReader
 from engine.storage.run_db.schema import open_writer
 from engine.storage.run_db.writer import trajectory_rows
 from tests.studio.fakes.judge import call_of, verdicts_of
-from tests.studio.fakes.labels import FakeLabels, answer
+from tests.studio.fakes.labels import FakeLabels, call_label_route
 from tests.studio.fakes.projects import refusal
 from tests.studio.fakes.rows import matching
 from tests.studio.fakes.simulated_run import Made, whole
@@ -115,7 +115,7 @@ class FakeReading:
         body = await request.body()
         label = Label.model_validate_json(body) if verb in ("add", "preview") else None
         try:
-            result = answer(labels, verb, label)
+            result = call_label_route(labels, verb, label)
             return result if verb == "preview" else await result
         except Refused as refused:
             return JSONResponse(refused.problem.model_dump(), 409)

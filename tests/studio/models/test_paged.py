@@ -51,11 +51,11 @@ def test_page_is_fetched_when_accessed(filled: FakeEngine, run: Run, qtmodeltest
     async def job(table: TrajectoryTableModel) -> None:
         assert table.rowCount() == 8 * 64
         assert table.record(0) is not None
-        asked = len(filled.asked)
+        requests = len(filled.asked)
         assert table.record(4 * PAGE + 3) is None
         assert table.data(table.index(4 * PAGE + 3, 0)) == "…"
         await until(lambda: table.record(4 * PAGE + 3))
-        assert len(filled.asked) == asked + 1
+        assert len(filled.asked) == requests + 1
         qtmodeltester.check(table)
         await until(lambda: not table._requested)
 
@@ -64,11 +64,11 @@ def test_page_is_fetched_when_accessed(filled: FakeEngine, run: Run, qtmodeltest
 
 def test_last_requested_page_is_fetched_first(filled: FakeEngine, run: Run) -> None:
     async def job(table: TrajectoryTableModel) -> None:
-        asked = len(filled.asked)
+        requests = len(filled.asked)
         for page in (4, 3, 2):  # scrolled up
             assert table.record(page * PAGE) is None
-        await until(lambda: len(filled.asked) == asked + 3)
-        assert [query.offset for query in filled.asked[asked:]] == [2 * PAGE, 3 * PAGE, 4 * PAGE]
+        await until(lambda: len(filled.asked) == requests + 3)
+        assert [query.offset for query in filled.asked[requests:]] == [2 * PAGE, 3 * PAGE, 4 * PAGE]
         await until(lambda: not table._requested)
 
     run(with_table(filled, job))
@@ -79,9 +79,9 @@ def test_sort_filter_and_search_are_sent_to_engine(filled: FakeEngine, run: Run)
         reward = [column.title for column in COLUMNS].index("Reward")
         table.sort(reward, Qt.SortOrder.AscendingOrder)
         await until(lambda: table.is_loaded)
-        asked = filled.asked[-1]
-        assert (asked.sort, asked.descending) == ("reward", False)
-        assert (asked.offset, asked.limit) == (0, PAGE)
+        query = filled.asked[-1]
+        assert (query.sort, query.descending) == ("reward", False)
+        assert (query.offset, query.limit) == (0, PAGE)
         table.set_query(TrajectoryQuery(state="unscored", search="nda"))
         await until(lambda: table.is_loaded)
         assert filled.asked[-1].search == "nda"

@@ -38,7 +38,7 @@ async def open_group(studio: Studio, page: Any, run_id: str, group: int) -> None
     await until(lambda: QApplication.focusWidget() is page._home())
 
 
-def stored(folder: Path) -> list[Label]:
+def stored_labels(folder: Path) -> list[Label]:
     """Read labels from a run's database like another program would."""
     reader = RunReader(folder / DATABASE)
     try:
@@ -91,7 +91,7 @@ def test_switching_runs_clears_pages_and_keeps_labels_apart(
             press(page, Key.Key_3)
             press(page, Key.Key_Return)
             session.select_run(first.id)  # while the label is being sent
-            await until(lambda: stored(Path(second.path)), SOON_S)
+            await until(lambda: stored_labels(Path(second.path)), SOON_S)
             (label,) = await labels_of(studio, second.id)
             assert label.run_id == second.id
             assert label.words[0].trajectory_id == names[2]

@@ -13,7 +13,7 @@ from engine.protocol.problems import Problem
 from tests.studio.fakes.drafts import FakeAuthoring
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.environments import AGENT, at_home
-from tests.studio.pages.new_project.test_wizard import PAID, fill
+from tests.studio.pages.new_project.test_wizard import PAID, fill_in_task
 from tests.studio.pages.tools.test_packages import FILE, setup_of
 from tests.studio.screenshots.pages import run_shots, settle, studio_on, take, wait_for
 
@@ -51,7 +51,7 @@ async def _wizard(studio: Any, engine: FakeEngine, folder: Path) -> None:
     sheet._press()
     await settle(0.2)
     await take(studio, folder, "describe-wrong")
-    fill(sheet)
+    fill_in_task(sheet)
     sheet.task.description.set_value(LONG)
     sheet.task.writer.unfold(True)
     await take(studio, folder, "describe-long")
@@ -85,7 +85,7 @@ async def _tools(studio: Any, engine: FakeEngine, folder: Path) -> None:
     writer: FakeAuthoring = engine.authoring
     studio.actions.trigger("project.describe")
     sheet = studio.describing.sheet
-    fill(sheet, "librarian")
+    fill_in_task(sheet, "librarian")
     sheet.task.tools.wanted.click()
     await settle(0.3)
     await take(studio, folder, "describe-tools-none")

@@ -48,7 +48,7 @@ def titles(dialog: HelpDialog) -> list[str]:
     return [row.data() for row in rows if row.flags() & Qt.ItemFlag.ItemIsSelectable]
 
 
-def shown(dialog: HelpDialog) -> str:
+def shown_text(dialog: HelpDialog) -> str:
     return dialog.findChild(GuideBrowser).toPlainText()
 
 
@@ -63,10 +63,10 @@ def test_navigation_lists_every_page_once_in_its_group() -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_page_has_one_title_and_plain_headings(path: str) -> None:
-    found = headings(PAGES[path])
-    assert [level for level, _ in found].count(1) == 1
-    assert found[0] == (1, PAGES[path].title)
-    for _, text in found:
+    page_headings = headings(PAGES[path])
+    assert [level for level, _ in page_headings].count(1) == 1
+    assert page_headings[0] == (1, PAGES[path].title)
+    for _, text in page_headings:
         assert not BANNED.search(text), text
     assert "{{" not in PAGES[path].text
 
@@ -102,7 +102,7 @@ def test_dialog_shows_every_page(dialog: HelpDialog) -> None:
     assert titles(dialog) == [page.title for page in PAGES.values()]
     for path, page in PAGES.items():
         dialog.show_path(path)
-        assert shown(dialog).startswith(page.title)
+        assert shown_text(dialog).startswith(page.title)
 
 
 def test_groups_cannot_be_selected_in_navigation(dialog: HelpDialog) -> None:
@@ -129,7 +129,7 @@ def test_every_studio_page_has_help(qtbot: QtBot, qapp) -> None:  # type: ignore
         opened = HelpDialog(None, path)  # type: ignore[arg-type]
         qtbot.addWidget(opened)
         assert opened.page.path == path
-        assert shown(opened).startswith(PAGES[path].title)
+        assert shown_text(opened).startswith(PAGES[path].title)
 
 
 def test_anchor_scrolls_to_heading(dialog: HelpDialog, qtbot: QtBot) -> None:
@@ -153,9 +153,9 @@ def test_search_filters_pages_and_highlights_matches(dialog: HelpDialog, qtbot: 
 def test_every_metric_is_documented(dialog: HelpDialog) -> None:
     dialog.show_path("reference/metrics.md")
     for metric in METRICS:
-        assert metric.key.replace("*", "NAME") in shown(dialog)
-        assert metric.words in shown(dialog)
-        assert metric.worry in shown(dialog)
+        assert metric.key.replace("*", "NAME") in shown_text(dialog)
+        assert metric.words in shown_text(dialog)
+        assert metric.worry in shown_text(dialog)
 
 
 def test_every_preset_is_documented() -> None:

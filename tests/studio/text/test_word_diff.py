@@ -86,11 +86,11 @@ texts = st.lists(st.sampled_from(["a", "b", "cat", " ", "\n", ".", "1.5"])).map(
 
 @given(texts, texts)
 def test_texts_are_equal_outside_of_differing_ranges(left: str, right: str) -> None:
-    kept = []
+    unmarked = []
     for text, ranges in zip((left, right), differing(left, right), strict=True):
         places = [place for one in ranges for place in one]
         assert places == sorted(set(places)), "ranges are disjoint, ordered and not empty"
         assert not places or (places[0] >= 0 and places[-1] <= len(text))
         starts, ends = [0, *places[1::2]], [*places[::2], len(text)]
-        kept.append("".join(text[a:b] for a, b in zip(starts, ends, strict=True)))
-    assert kept[0] == kept[1]
+        unmarked.append("".join(text[a:b] for a, b in zip(starts, ends, strict=True)))
+    assert unmarked[0] == unmarked[1]

@@ -18,7 +18,7 @@ from tests.studio.screenshots.pages import studio_on
 HOSTILE = '<img src="file:///nowhere.png"><b>bold</b>\nsecond & last'
 
 
-def shown(tip: str) -> str:
+def displayed_text(tip: str) -> str:
     """Return the text that Qt displays for a tooltip."""
     if not tip.startswith("<"):
         return tip
@@ -29,7 +29,7 @@ def shown(tip: str) -> str:
 
 def test_plain_tip_keeps_every_character(qapp: QApplication) -> None:
     for words in (HOSTILE, "a < b & c", "plain", "  two  spaces <", "&lt;b&gt;"):
-        assert shown(plain_tip(words)) == words
+        assert displayed_text(plain_tip(words)) == words
     assert "<img" not in plain_tip(HOSTILE)
     assert len(plain_tip("<" * 100_000)) < 20_000
 

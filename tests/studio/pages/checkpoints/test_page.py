@@ -127,8 +127,8 @@ def test_arena_streams_answers_and_blind_vote_is_stored_as_label(
             assert label.words[0].order == ((right.attempt.id,), (left.attempt.id,))
             assert arena._columns[0]._name.words() in ("base", selected_names(page)[1])
             assert not arena._left.isEnabled()
-            asked = with_checkpoints.checkpoints.asked[0]
-            assert asked.chats[0][-1]["content"] == "Until when?"
+            request = with_checkpoints.checkpoints.asked[0]
+            assert request.chats[0][-1]["content"] == "Until when?"
             QTest.keyClicks(arena._ask, "And then?")
             QTest.keyClick(arena._ask, Qt.Key.Key_Return)
             await until(lambda: len(with_checkpoints.checkpoints.asked) == 2)
@@ -218,10 +218,10 @@ def test_export_that_differs_needs_force(
             assert not sheet._commands.isVisible()
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
             await until(lambda: sheet._go.words() == "Open the folder")
-            asked = [
+            requests = [
                 (one.format, one.dtype, one.force) for one in with_checkpoints.checkpoints.exports
             ]
-            assert asked == [("gguf", "q8_0", False), ("gguf", "q8_0", True)]
+            assert requests == [("gguf", "q8_0", False), ("gguf", "q8_0", True)]
 
     run(job())
 
@@ -272,9 +272,9 @@ def test_branch_sheet_command_matches_its_request(
             )
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
             await until(lambda: bool(with_checkpoints.started))
-            asked = with_checkpoints.started[0]
-            assert (asked.origin, asked.replay) == ("amber-kestrel@4", False)
-            assert asked.overrides == {"train.steps": 12, "train.lr": 5e-5}
+            request = with_checkpoints.started[0]
+            assert (request.origin, request.replay) == ("amber-kestrel@4", False)
+            assert request.overrides == {"train.steps": 12, "train.lr": 5e-5}
             studio.actions.trigger("run.branch")
             sheet._way.set_index(1)
             sheet._refresh()

@@ -20,7 +20,7 @@ PAID = "Paid responses are stored"
 SPENT = Problem(code="authoring.budget", message="The budget is spent.", hint="Raise it.")
 
 
-def fill(sheet: Any, name: str = "shop", count: int = 60) -> None:
+def fill_in_task(sheet: Any, name: str = "shop", count: int = 60) -> None:
     """Fill in step 1 like a person."""
     task = sheet.task
     for field, words in ((task.name, name), (task.description, TASK)):
@@ -53,7 +53,7 @@ def test_description_becomes_project_by_keyboard(
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
             sheet = await open_wizard(studio)
-            fill(sheet)
+            fill_in_task(sheet)
             assert sheet._main.accessibleName() == "Generate, at most $1.00"
             press_key(
                 sheet.task.name.editor, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier
@@ -119,7 +119,7 @@ def test_cancelled_draft_resumes_and_keeps_edits(
         writer = engine.authoring
         async with studio_on(engine, qapp, tmp_path) as studio:
             sheet = await open_wizard(studio)
-            fill(sheet)
+            fill_in_task(sheet)
             writer.delay_s = 30.0
             writer.paid[str(engine.workspace / "shop")] = 12
             sheet._press()
@@ -161,7 +161,7 @@ def test_scenario_can_be_typed_while_others_arrive(
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
             sheet = await open_wizard(studio)
-            fill(sheet, count=24)
+            fill_in_task(sheet, count=24)
             engine.authoring.delay_s = 0.0
             sheet._press()
             await until(lambda: sheet.draft.whole and not sheet.writing)
@@ -194,7 +194,7 @@ def test_closing_wizard_cancels_writing_and_keeps_draft(
         writer = engine.authoring
         async with studio_on(engine, qapp, tmp_path) as studio:
             sheet = await open_wizard(studio)
-            fill(sheet)
+            fill_in_task(sheet)
             writer.delay_s = 30.0
             writer.paid[str(engine.workspace / "shop")] = 12
             sheet._press()
@@ -232,14 +232,14 @@ def test_problems_are_shown_at_their_fields(
             assert rows["name"].problem() == "Enter a name."
             assert "expected outputs" in rows["description"].problem()
             assert sheet.task.writer._rows["model"].problem() == "Select the model that writes."
-            fill(sheet, "taken")
+            fill_in_task(sheet, "taken")
             sheet.task.writer.model.line.setText("gpt")
             sheet._press()
             assert rows["name"].problem() == "A project named taken already exists."
             assert "PROVIDER/MODEL" in sheet.task.writer._rows["model"].problem()
             assert not engine.authoring.asked
 
-            fill(sheet)
+            fill_in_task(sheet)
             engine.refuse["/drafts"] = Problem(
                 code="judge.price_unknown", message="The price of it is not known."
             )
@@ -274,7 +274,7 @@ def test_scenarios_are_written_for_selected_tools(
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
             sheet = await open_wizard(studio)
-            fill(sheet, "librarian")
+            fill_in_task(sheet, "librarian")
             tools = sheet.task.tools
             press_key(tools.wanted, Qt.Key.Key_Space)
             sheet._press()

@@ -21,10 +21,10 @@ from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.made_backends import (
     BARE_CARD,
     NOT_STARTED,
-    failed,
+    active_run,
+    failed_run,
     fill_backends,
-    living,
-    restarted,
+    restarted_run,
 )
 from tests.studio.screenshots.pages import open_project, studio_on, wait_for
 
@@ -48,18 +48,18 @@ CODES = {
 @pytest.mark.parametrize(("code", "keys"), CODES.items())
 def test_failure_offers_remedies(code: str, keys: list[str]) -> None:
     problem = Problem(code=code, message="It stopped.", hint="Change something.")
-    state = RunState("r").fold(failed(problem, steps=2).events)
+    state = RunState("r").fold(failed_run(problem, steps=2).events)
     assert [way.remedy.key for way in ways(problem, state)] == keys
 
 
 def test_remedy_continues_from_last_checkpoint(engine: FakeEngine) -> None:
-    made = failed(steps=3)
+    made = failed_run(steps=3)
     summary, state = engine.add_run(made), RunState("r").fold(made.events)
     values = {"backend.sampler": "torch"}
     request = onwards(summary, state, values)
     assert request.origin == "failed@2"
     assert request.overrides == {**values, "train.steps": 12}
-    nothing = RunState("r").fold(failed().events)
+    nothing = RunState("r").fold(failed_run().events)
     assert onwards(summary, nothing, values).origin == ""  # the project has the values by then
 
 
@@ -145,13 +145,13 @@ def test_failed_start_continues_with_torch_by_one_click(
 def test_side_column_names_both_programs_and_marks_differences(qapp: QApplication) -> None:
     Theme.install(qapp, mode="dark")
     side = SideColumn()
-    for made, marked in ((living(), False), (living("differs", dtype="bfloat16"), True)):
+    for made, marked in ((active_run(), False), (active_run("differs", dtype="bfloat16"), True)):
         side.show_run(RunState("r").fold(made.events))
         assert "Sampler vLLM 0.31.0, float32" in side._machine._programs.accessibleName()
         assert side._machine._unlike.isHidden() is not marked
         facts = "".join(span.words for span in _facts(RunState("r").fold(made.events)))
         assert ("sampler in float32, trainer in bfloat16" in facts) is marked
-    state = RunState("r").fold(restarted().events)
+    state = RunState("r").fold(restarted_run().events)
     side.show_run(state)
     card = side._diagnoses[0]
     assert card.accessibleName().startswith("Notice: The sampler was restarted 2 times")
@@ -166,18 +166,18 @@ def test_side_column_names_both_programs_and_marks_differences(qapp: QApplicatio
 
 
 def test_phases_have_switch_bar_only_when_gpu_is_shared() -> None:
-    state = RunState("r").fold(living().events)
+    state = RunState("r").fold(active_run().events)
     bars = _phases(state, state.phase_at + 3.25)
     assert [bar.words for bar in bars] == ["Rollouts", "Switch", "Train", "Publish"]
     assert bars[1].share == 0.5
     assert _phases(state, state.phase_at + 30)[1].share == 1
-    plain = RunState("r").fold(failed().events)
+    plain = RunState("r").fold(failed_run().events)
     assert [bar.words for bar in _phases(plain, plain.at)] == ["Rollouts", "Train", "Publish"]
 
 
 def test_failed_start_states_that_sampling_had_not_started(qapp: QApplication) -> None:
     Theme.install(qapp, mode="light")
-    card = failure_card(NOT_STARTED, RunState("r").fold(failed().events))
+    card = failure_card(NOT_STARTED, RunState("r").fold(failed_run().events))
     assert "sampling had not started" in card.accessibleName()
     card.deleteLater()
 

@@ -15,8 +15,8 @@ from tests.studio.fakes.made_backends import (
     GPU_ENGINE,
     IDLE_CARD,
     PROCESSOR,
-    living,
-    restarted,
+    active_run,
+    restarted_run,
 )
 
 
@@ -49,15 +49,15 @@ def test_note_of_vllm_sampler_depends_on_engine(
 
 
 def test_impossible_settings_are_reported_before_training() -> None:
-    wanted = config(1, sampler="vllm", trainer="unsloth", weights="4bit", processes=2)
-    assert checks(notes(wanted, BARE_CARD)) == [
+    settings = config(1, sampler="vllm", trainer="unsloth", weights="4bit", processes=2)
+    assert checks(notes(settings, BARE_CARD)) == [
         ("bad", "vLLM is not installed"),
         ("bad", "Unsloth is not installed"),
         ("bad", "2 trainers, 1 GPU"),
     ]
-    assert checks(notes(wanted, PROCESSOR))[0] == ("bad", "Weights in 4 bits need a GPU")
-    assert checks(notes(wanted, GPU_ENGINE)) == []
-    assert summary(wanted) == "2 trainers · staleness 1"
+    assert checks(notes(settings, PROCESSOR))[0] == ("bad", "Weights in 4 bits need a GPU")
+    assert checks(notes(settings, GPU_ENGINE)) == []
+    assert summary(settings) == "2 trainers · staleness 1"
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_quantized_weights_require_unsloth() -> None:
 
 
 def test_programs_name_sampler_and_trainer_of_run() -> None:
-    state = RunState("r").fold(living().events)
+    state = RunState("r").fold(active_run().events)
     stack = programs(state)
     assert stack is not None
     assert (stack.sampler, stack.trainer) == ("vLLM 0.31.0, float32", "PyTorch 2.13.0, float32")
     assert stack.alike
     assert precision(state) == "float32"
-    other = RunState("r").fold(living("differs", dtype="float32", sampler="bfloat16").events)
+    other = RunState("r").fold(active_run("differs", dtype="float32", sampler="bfloat16").events)
     assert programs(other) is not None
     assert not programs(other).alike  # type: ignore[union-attr]
     assert precision(other) == "bfloat16"
@@ -103,7 +103,7 @@ def test_programs_name_sampler_and_trainer_of_run() -> None:
 
 
 def test_restarts_are_reported_with_reason() -> None:
-    state = RunState("r").fold(restarted().events)
+    state = RunState("r").fold(restarted_run().events)
     texts = restarts(state)
     assert texts is not None
     assert texts[0] == "The sampler was restarted 2 times"
