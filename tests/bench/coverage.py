@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 
 def pass_or_fail(chance: random.Random) -> float:
-    """One rollout each on a scenario with a success probability of its own."""
+    """Difference of one rollout each on a scenario with a success probability of its own."""
     solved = chance.betavariate(1, 1)
     return float(chance.random() < solved) - float(chance.random() < solved)
 
@@ -47,7 +47,7 @@ def continuous(chance: random.Random) -> float:
 
 
 def skewed(chance: random.Random) -> float:
-    """One contestant gains a little everywhere and much on few scenarios."""
+    """Skewed differences: one contestant gains a little everywhere and much on few scenarios."""
     return chance.expovariate(1.0)
 
 

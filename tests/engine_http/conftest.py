@@ -47,8 +47,8 @@ async def rollout(scenario, model):
             headers={"Authorization": f"Bearer {model.api_key}"},
             json={"model": model.name, "messages": [{"role": "user", "content": scenario["q"]}]},
         )
-    said = answer.raise_for_status().json()["choices"][0]["message"]["content"] or ""
-    return {"reward": sum(c.isalpha() for c in said) / 8, "metrics": {"length": len(said)}}
+    reply = answer.raise_for_status().json()["choices"][0]["message"]["content"] or ""
+    return {"reward": sum(c.isalpha() for c in reply) / 8, "metrics": {"length": len(reply)}}
 """
 """Agent of most projects here, without the OpenAI SDK, which takes a second to import."""
 

@@ -21,9 +21,9 @@ def rollout(scenario, model):
         {"Authorization": "Bearer " + model.api_key, "Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request) as answer:
-        said = json.load(answer)["choices"][0]["message"]["content"]
+        reply = json.load(answer)["choices"][0]["message"]["content"]
     print(sys.prefix)
-    return {"reward": len(said) / 8, "metrics": {"tools": tiny_tools.COUNT}}
+    return {"reward": len(reply) / 8, "metrics": {"tools": tiny_tools.COUNT}}
 """
 COMMAND = 'command = "python agent.py"\n'
 BY_COMMAND = """

@@ -37,8 +37,8 @@ print(json.dumps([endpoint.port, endpoint.token, endpoint.pid, endpoint.notice])
 TRY = """
 from engine.launcher.interpreters import read_choice
 from engine.launcher.interpreters import chosen_interpreters, why_broken
-engines, told = chosen_interpreters()
-print(read_choice().current.name, engines[0].name, repr(why_broken(engines[0])), told)
+engines, message = chosen_interpreters()
+print(read_choice().current.name, engines[0].name, repr(why_broken(engines[0])), message)
 """
 
 

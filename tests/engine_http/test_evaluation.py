@@ -60,15 +60,15 @@ async def rollout(scenario, model):
                 temperature=0.5, stop=["END"])
             return answer.choices[0].message
         try:
-            said = await ask()
-            if said.tool_calls:
-                messages.append(said.model_dump(exclude_none=True))
-                name = said.tool_calls[0].id
+            reply = await ask()
+            if reply.tool_calls:
+                messages.append(reply.model_dump(exclude_none=True))
+                name = reply.tool_calls[0].id
                 messages.append({"role": "tool", "tool_call_id": name, "content": "7"})
-                said = await ask()
+                reply = await ask()
         except openai.APIError:
             return 0.0
-    return {"reward": sum(c.isalpha() for c in said.content or "") / 8}
+    return {"reward": sum(c.isalpha() for c in reply.content or "") / 8}
 """
 PROVIDER = """
 [evaluate]

@@ -49,10 +49,10 @@ async def rollout(scenario, model):
     async with openai.AsyncOpenAI(**address, max_retries=0) as client:
         answer = await client.chat.completions.create(
             model=model.name, messages=[{{"role": "user", "content": scenario["q"]}}])
-    said = answer.choices[0].message.content or ""
+    reply = answer.choices[0].message.content or ""
     if scenario["id"] == "s1":
         {fault}
-    return {{"reward": sum(c.isalpha() for c in said) / 8}}
+    return {{"reward": sum(c.isalpha() for c in reply) / 8}}
 """
 
 
@@ -99,7 +99,7 @@ def test_failing_rollouts_are_unscored_with_their_reason(
 
 
 @pytest.mark.parametrize(
-    ("fault", "code", "said"),
+    ("fault", "code", "expected_message"),
     [
         ("time.sleep(60)", "agent.timeout", "timed out after 4 s"),
         ("os._exit(3)", "agent.died", "exit 3"),
@@ -107,7 +107,7 @@ def test_failing_rollouts_are_unscored_with_their_reason(
     ],
 )
 def test_rollout_that_ends_its_process_is_the_only_failure(
-    workspace: Path, tiny_model: Path, engine: Engine, fault: str, code: str, said: str
+    workspace: Path, tiny_model: Path, engine: Engine, fault: str, code: str, expected_message: str
 ) -> None:
     project = make_project(workspace / "faulty", tiny_model, BODY.format(fault=fault))
     run = engine.train(
@@ -120,7 +120,10 @@ def test_rollout_that_ends_its_process_is_the_only_failure(
     trajectories = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
     failed = [t for t in trajectories if t.reward is None]
     assert {t.scenario_id for t in failed} == {"s1"}
-    assert all(t.problem and t.problem.code == code and said in t.problem.message for t in failed)
+    assert all(
+        t.problem and t.problem.code == code and expected_message in t.problem.message
+        for t in failed
+    )
     assert len([t for t in trajectories if t.scenario_id == "s1"]) == len(failed) > 0
     steps = [e for e in events if isinstance(e, StepFinished)]
     assert sum(s.metrics["unscored"] for s in steps) == len(failed)
@@ -165,7 +168,7 @@ def test_shell_command_as_agent(workspace: Path, tiny_model: Path, engine: Engin
 
 
 @pytest.mark.parametrize(
-    ("agent", "said"),
+    ("agent", "expected_message"),
     [
         ("import nothing_like_this", "agent.py does not import: ModuleNotFoundError"),
         ("x = 1", "no function `rollout"),
@@ -173,12 +176,12 @@ def test_shell_command_as_agent(workspace: Path, tiny_model: Path, engine: Engin
     ],
 )
 def test_broken_agent_fails_run_with_one_sentence(
-    workspace: Path, tiny_model: Path, engine: Engine, agent: str, said: str
+    workspace: Path, tiny_model: Path, engine: Engine, agent: str, expected_message: str
 ) -> None:
     run = engine.train(make_project(workspace / "broken", tiny_model, agent))
     last = engine.wait(run)[-1]
     assert isinstance(last, RunFailed)
-    assert said in last.problem.message
+    assert expected_message in last.problem.message
     assert "agent.py" in str(last.problem)
 
 

@@ -21,7 +21,7 @@ from tests.engine_http.conftest import AGENT, ROOT, Engine, make_project, start_
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 SECRET = "sk-planted-0123456789"
-UNREWARDED = AGENT.replace('"reward": sum(c.isalpha() for c in said) / 8, ', "")
+UNREWARDED = AGENT.replace('"reward": sum(c.isalpha() for c in reply) / 8, ', "")
 """Agent that leaves the reward to the judge."""
 JUDGE = """
 [judge]

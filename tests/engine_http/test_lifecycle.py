@@ -142,7 +142,7 @@ def test_groups_without_signal_change_no_weight(
     engine: Engine, project: Path, tiny_model: Path
 ) -> None:
     agent = (project / "agent.py").read_text()
-    same = agent.replace("sum(c.isalpha() for c in said) / 8", "0.3")
+    same = agent.replace("sum(c.isalpha() for c in reply) / 8", "0.3")
     (project / "agent.py").write_text(same)
     run = engine.train(project, **{"train.steps": 2, "train.checkpoint_every": 1})
     events = engine.wait(run)

@@ -47,10 +47,10 @@ threading.Thread(target=lambda: (sys.stdin.read(), stopped.set()), daemon=True).
 connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
 waits = []
 while not stopped.is_set():
-    begun = time.perf_counter()
+    request_start = time.perf_counter()
     connection.request("GET", "/nothing", headers={"Authorization": "Bearer " + token})
     connection.getresponse().read()
-    waits.append(time.perf_counter() - begun)
+    waits.append(time.perf_counter() - request_start)
     time.sleep(0.005)
 print(max(waits), len(waits))
 """

@@ -18,7 +18,9 @@ from engine.protocol.requests.runs import Command, TrajectoryQuery
 from tests.engine_http.conftest import AGENT, Engine, delete_checkpoints_after, make_project
 
 ALGORITHM = "train.algorithm"
-OFTEN_TIED = AGENT.replace("sum(c.isalpha() for c in said) / 8", "float(said[:1] in 'aeiouAEIOU')")
+OFTEN_TIED = AGENT.replace(
+    "sum(c.isalpha() for c in reply) / 8", "float(reply[:1] in 'aeiouAEIOU')"
+)
 
 
 def checkpoint_files(run: RunSummary, step: int) -> dict[str, bytes]:
@@ -95,7 +97,7 @@ def test_refills_replace_groups_without_signal_and_resume_identically(
 
 def test_groups_without_signal_train_the_value_head(engine: Engine, project: Path) -> None:
     agent = project / "agent.py"
-    agent.write_text(agent.read_text().replace("sum(c.isalpha() for c in said) / 8", "0.3"))
+    agent.write_text(agent.read_text().replace("sum(c.isalpha() for c in reply) / 8", "0.3"))
     run = engine.train(
         project, **{"train.steps": 2, f"{ALGORITHM}.preset": "ppo", f"{ALGORITHM}.updates": 1}
     )

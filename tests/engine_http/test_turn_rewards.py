@@ -19,10 +19,10 @@ async def rollout(scenario, model):
             # the second question begins anew: another branch
             asked = [{"role": "user", "content": "Another."}] if number == 1 else messages
             answer = await client.chat.completions.create(model=model.name, messages=asked)
-            said = answer.choices[0].message.content or ""
-            turns.append(sum(c.isalpha() for c in said) % 10 + 10 * number)
+            reply = answer.choices[0].message.content or ""
+            turns.append(sum(c.isalpha() for c in reply) % 10 + 10 * number)
             if number != 1:
-                messages += [{"role": "assistant", "content": said},
+                messages += [{"role": "assistant", "content": reply},
                              {"role": "user", "content": "More."}]
     return {"reward": 1.0, "turn_rewards": RETURNED}
 """

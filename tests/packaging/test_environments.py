@@ -269,7 +269,7 @@ def test_environment_key_includes_referenced_files(
 
 
 def test_agent_environments_are_independent(checkout: Checkout, tmp_path: Path) -> None:
-    """One environment is removed while another's agent is running.
+    """Removing one environment leaves a running agent's environment alone.
 
     An environment of a file as it was before an edit is listed and removed by its key.
     """

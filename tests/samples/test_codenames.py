@@ -70,7 +70,7 @@ def test_word_table_is_large_and_consistent(words: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reward", "metrics"),
+    ("reply", "reward", "metrics"),
     [
         (["dog", " Cat.", "song", "piano\n"], 1.0, (0.0, 1.0, 1.0)),
         (["dog", "rain", "song", "piano"], 0.75, (0.0, 1.0, 0.75)),
@@ -85,12 +85,12 @@ def test_word_table_is_large_and_consistent(words: ModuleType) -> None:
 def test_reward_and_metrics_of_a_game(
     game: ModuleType,
     scripted: tuple[type[Scripted], SimpleNamespace],
-    said: list[str],
+    reply: list[str],
     reward: float,
     metrics: tuple[float, float, float],
 ) -> None:
     model, address = scripted
-    model.words = said
+    model.words = reply
     result = asyncio.run(game.rollout(DEALT, address))
     assert result["reward"] == reward
     names = ("assassin", "on_table", "found")

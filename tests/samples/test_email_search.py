@@ -90,7 +90,7 @@ def test_search_ranks_mails_and_handles_any_query(
 
 
 @pytest.mark.parametrize(
-    ("said", "right"),
+    ("reply", "right"),
     [
         ("13:35", True),
         ("At 13:35.", True),
@@ -105,8 +105,10 @@ def test_search_ranks_mails_and_handles_any_query(
         ("one two three four five six seven eight nine ten eleven twelve 13:35", False),
     ],
 )
-def test_short_correct_answer_is_accepted(inbox_module: ModuleType, said: str, right: bool) -> None:
-    assert inbox_module.is_right(said, "13:35") is right
+def test_short_correct_answer_is_accepted(
+    inbox_module: ModuleType, reply: str, right: bool
+) -> None:
+    assert inbox_module.is_right(reply, "13:35") is right
 
 
 def test_copied_mail_is_not_an_answer(
@@ -140,8 +142,8 @@ def test_concurrent_first_calls_create_one_inbox(sample_copy: Path, tmp_path: Pa
 
 
 def test_reward_counts_finding_and_reading_the_mail(agent: ModuleType) -> None:
-    def reward(said: str, listed: list[int], opened: list[int]) -> float:
-        return float(agent.judge(SCENARIO, said, {"listed": listed, "read": opened})["reward"])
+    def reward(reply: str, listed: list[int], opened: list[int]) -> float:
+        return float(agent.judge(SCENARIO, reply, {"listed": listed, "read": opened})["reward"])
 
     assert reward("13:35", [7], [7]) == 1.0
     assert reward("9:00", [7], [7]) == agent.READ

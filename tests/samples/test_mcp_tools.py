@@ -50,13 +50,13 @@ def test_every_answer_comes_from_the_server(project: Path, python: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "right"),
+    ("reply", "right"),
     [("37 pieces", True), ("There are 37.", True), ("137", False), ("37a", False), ("", False)],
 )
 def test_short_correct_answer_is_accepted(
-    project: Path, python: str, said: str, right: bool
+    project: Path, python: str, reply: str, right: bool
 ) -> None:
-    code = f"import json, agent; print(json.dumps(agent.is_right({said!r}, '37')))"
+    code = f"import json, agent; print(json.dumps(agent.is_right({reply!r}, '37')))"
     assert run(python, project, code) is right
 
 

@@ -32,7 +32,7 @@ def agent() -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    ("said", "reward"),
+    ("reply", "reward"),
     [
         ("536 visitors, main pump broke at 18:13, Dario begins Monday, scarf in room 105", 0.75),
         ("536 visitors came. The pump broke at 18:13.", 0.5),
@@ -46,8 +46,8 @@ def agent() -> ModuleType:
         ("", 0.0),
     ],
 )
-def test_reward_of_a_summary(agent: ModuleType, said: str, reward: float) -> None:
-    assert agent.judge(SCENARIO, said)["reward"] == pytest.approx(reward)
+def test_reward_of_a_summary(agent: ModuleType, reply: str, reward: float) -> None:
+    assert agent.judge(SCENARIO, reply)["reward"] == pytest.approx(reward)
 
 
 def test_answer_far_from_its_subject_does_not_count(agent: ModuleType) -> None:
@@ -81,8 +81,8 @@ def test_demonstrations_are_disjoint_and_within_limit(agent: ModuleType) -> None
     reports = {one["report"] for one in scenarios()}
     assert not reports & {user["content"] for _, user, _ in shown}
     assert {system["content"] for system, _, _ in shown} == {agent.SYSTEM}
-    for _, _, said in shown:
-        assert len(agent.words(said["content"])) <= agent.LIMIT
+    for _, _, reply in shown:
+        assert len(agent.words(reply["content"])) <= agent.LIMIT
 
 
 def test_data_is_reproducible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_every_question_has_rows(shop: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reward"),
+    ("reply", "reward"),
     [
         (RIGHT, 1.0),
         ("select shops.name from shops where not staff <= 25;", 1.0),
@@ -54,8 +54,8 @@ def test_every_question_has_rows(shop: ModuleType) -> None:
         ("  ", 0.0),
     ],
 )
-def test_equal_rows_are_correct_for_any_query(agent: ModuleType, said: str, reward: float) -> None:
-    assert agent.judge(RIGHT, said)["reward"] == reward
+def test_equal_rows_are_correct_for_any_query(agent: ModuleType, reply: str, reward: float) -> None:
+    assert agent.judge(RIGHT, reply)["reward"] == reward
 
 
 def test_queries_cannot_write_and_are_stopped(

@@ -231,7 +231,7 @@ class _Server(asyncssh.SSHServer):
 
 
 class _Session(asyncssh.SSHServerSession[bytes]):
-    """One command in a process group of its own, with pipes like those of sshd."""
+    """Runs one command in a process group of its own, with pipes like those of sshd."""
 
     def __init__(self, far: FarSide) -> None:
         self._far = far

@@ -33,8 +33,8 @@ from tests.engine_http.test_judge import JUDGE, letters
 from tests.engine_http.test_trials import RUBRIC, trajectories_file
 
 EVEN = (
-    "sum(c.isalpha() for c in said)",
-    "(scenario['id'] != 's0') * sum(c.isalpha() for c in said)",
+    "sum(c.isalpha() for c in reply)",
+    "(scenario['id'] != 's0') * sum(c.isalpha() for c in reply)",
 )
 """Reward that is equal for every rollout of scenario s0, so that its group has no signal."""
 RAISES = """

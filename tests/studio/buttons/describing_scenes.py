@@ -18,8 +18,8 @@ async def open_wizard(stage: Stage) -> Any:
 
 
 async def task(stage: Stage) -> None:
-    shown = await open_wizard(stage)
-    fill_in_first_step(stage, shown.task, "first")
+    wizard = await open_wizard(stage)
+    fill_in_first_step(stage, wizard.task, "first")
 
 
 def fill_in_first_step(stage: Stage, step: Any, name: str) -> None:
@@ -37,16 +37,16 @@ def fill_in_first_step(stage: Stage, step: Any, name: str) -> None:
 
 async def draft_written(stage: Stage) -> Any:
     """Show a whole draft in the second step."""
-    shown = await open_wizard(stage)
+    wizard = await open_wizard(stage)
     stage.backend.script.writes = DraftWriter()
-    if shown._at == "task":
-        fill_in_first_step(stage, shown.task, "second")
-        shown._press()
-    elif shown._at == "finish":
-        shown._step_back()
-    await stage.until(lambda: shown._at == "draft" and not shown.writing, 40)
-    shown.draft.scenarios.table.selectRow(0)
-    return shown
+    if wizard._at == "task":
+        fill_in_first_step(stage, wizard.task, "second")
+        wizard._press()
+    elif wizard._at == "finish":
+        wizard._step_back()
+    await stage.until(lambda: wizard._at == "draft" and not wizard.writing, 40)
+    wizard.draft.scenarios.table.selectRow(0)
+    return wizard
 
 
 async def draft(stage: Stage) -> None:
@@ -55,7 +55,7 @@ async def draft(stage: Stage) -> None:
 
 async def writing(stage: Stage) -> None:
     """The provider is slow: drafts are still being written."""
-    shown = await open_wizard(stage)
+    wizard = await open_wizard(stage)
     pen = DraftWriter()
 
     def slowly(messages: list[dict[str, str]]) -> str:
@@ -63,33 +63,33 @@ async def writing(stage: Stage) -> None:
         return pen(messages)
 
     stage.backend.script.writes = slowly
-    if not shown.writing:
-        if shown._at != "task":
-            shown._step_back()
-        fill_in_first_step(stage, shown.task, "third")
-        shown.task.count.set_value(60)
-        shown._press()
-    await stage.until(lambda: shown.writing and shown.draft.has_content)
+    if not wizard.writing:
+        if wizard._at != "task":
+            wizard._step_back()
+        fill_in_first_step(stage, wizard.task, "third")
+        wizard.task.count.set_value(60)
+        wizard._press()
+    await stage.until(lambda: wizard.writing and wizard.draft.has_content)
 
 
 async def cut_off(stage: Stage) -> None:
     """Show a draft whose writing was cancelled."""
-    shown = await open_wizard(stage)
-    await stage.until(lambda: not shown.writing)
+    wizard = await open_wizard(stage)
+    await stage.until(lambda: not wizard.writing)
 
 
 async def back_at_task(stage: Stage) -> None:
-    shown = await open_wizard(stage)
-    if shown._at != "task":
-        shown._step_back()
+    wizard = await open_wizard(stage)
+    if wizard._at != "task":
+        wizard._step_back()
 
 
 async def finish(stage: Stage) -> None:
-    shown = await open_wizard(stage)
-    if shown._at != "finish":
+    wizard = await open_wizard(stage)
+    if wizard._at != "finish":
         await draft_written(stage)
-        shown._press()
-    shown.finish.learner.set_value(str(stage.backend.model))
+        wizard._press()
+    wizard.finish.learner.set_value(str(stage.backend.model))
 
 
 DESCRIBING = [

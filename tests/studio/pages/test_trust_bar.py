@@ -25,10 +25,10 @@ JUDGE = f'\n[judge]\nenabled = true\nmodels = ["openai/x"]\nbase_url = "{ADDRESS
 async def click_answer(words: str) -> str:
     """Click a button of the open dialog and return the dialog's title."""
     await until(lambda: isinstance(QApplication.activeModalWidget(), Question))
-    shown = QApplication.activeModalWidget()
-    assert isinstance(shown, Question)
-    title = shown.windowTitle()
-    button = next(one for one in shown.findChildren(Button) if one.words() == words)
+    active_dialog = QApplication.activeModalWidget()
+    assert isinstance(active_dialog, Question)
+    title = active_dialog.windowTitle()
+    button = next(one for one in active_dialog.findChildren(Button) if one.words() == words)
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
     return title
 

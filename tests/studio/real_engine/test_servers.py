@@ -23,8 +23,8 @@ SOON_S = 30.0
 
 
 def dialog() -> Any:
-    shown = QApplication.activeModalWidget()
-    return shown if isinstance(shown, Question) else None
+    prompt = QApplication.activeModalWidget()
+    return prompt if isinstance(prompt, Question) else None
 
 
 async def wait_for_dialog(title: str) -> Any:
@@ -59,16 +59,16 @@ def test_unknown_server_with_password_is_surveyed(
             await until(lambda: wizard._form.address.choices() == ["box"], SOON_S)
             QTest.keyClicks(wizard._form.address.line, "box")
             QTest.keyClick(wizard._form.address.line, Qt.Key.Key_Return)
-            shown = await wait_for_dialog("Verify the host key of box")
-            assert shown.field.fingerprint.words().startswith("SHA256:")
-            trust = next(b for b in shown.findChildren(Button) if b.words() == "Trust and connect")
+            prompt = await wait_for_dialog("Verify the host key of box")
+            assert prompt.field.fingerprint.words().startswith("SHA256:")
+            trust = next(b for b in prompt.findChildren(Button) if b.words() == "Trust and connect")
             QTest.keyClick(trust, Qt.Key.Key_Return)
-            shown = await wait_for_dialog("Password for box")
-            QTest.keyClicks(shown.field.line, "sesame")
-            QTest.keyClick(shown.field.line, Qt.Key.Key_Return)
-            shown = await wait_for_dialog("box asks for a code")
-            QTest.keyClicks(shown.field.editor, "123456")
-            QTest.keyClick(shown.field.editor, Qt.Key.Key_Return)
+            prompt = await wait_for_dialog("Password for box")
+            QTest.keyClicks(prompt.field.line, "sesame")
+            QTest.keyClick(prompt.field.line, Qt.Key.Key_Return)
+            prompt = await wait_for_dialog("box asks for a code")
+            QTest.keyClicks(prompt.field.editor, "123456")
+            QTest.keyClick(prompt.field.editor, Qt.Key.Key_Return)
             await until(lambda: wizard._shown == "report", SOON_S)
             view = studio.session.hosts.view("box")
             assert view is not None

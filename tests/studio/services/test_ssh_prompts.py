@@ -53,8 +53,8 @@ def servers(engine: FakeEngine) -> Any:
 
 
 def dialog() -> Any:
-    shown = QApplication.activeModalWidget()
-    return shown if isinstance(shown, Question) else None
+    prompt = QApplication.activeModalWidget()
+    return prompt if isinstance(prompt, Question) else None
 
 
 async def wait_for_dialog(title: str) -> Any:
@@ -62,8 +62,8 @@ async def wait_for_dialog(title: str) -> Any:
     return dialog()
 
 
-def button(shown: Any, words: str) -> Button:
-    return next(b for b in shown.findChildren(Button) if b.words() == words)
+def button(prompt: Any, words: str) -> Button:
+    return next(b for b in prompt.findChildren(Button) if b.words() == words)
 
 
 def test_prompts_are_shown_one_after_another(
@@ -79,18 +79,18 @@ def test_prompts_are_shown_one_after_another(
         async with studio_on(engine, qapp, tmp_path) as studio:
             await until(lambda: studio.session.hosts.all)
             studio.session.hosts.act("box", "connect")
-            shown = await wait_for_dialog("Verify the host key of box")
-            assert shown.field.fingerprint.words() == HOST_KEY.detail.partition(" ")[2]
-            QTest.keyClick(button(shown, "Copy"), Qt.Key.Key_Space)
+            prompt = await wait_for_dialog("Verify the host key of box")
+            assert prompt.field.fingerprint.words() == HOST_KEY.detail.partition(" ")[2]
+            QTest.keyClick(button(prompt, "Copy"), Qt.Key.Key_Space)
             assert QApplication.clipboard().text() == HOST_KEY.detail.partition(" ")[2]
-            button(shown, "Trust and connect").setFocus()
-            QTest.keyClick(button(shown, "Trust and connect"), Qt.Key.Key_Return)
-            shown = await wait_for_dialog("Passphrase for box")
-            QTest.keyClicks(shown.field.line, "sesame")
-            QTest.keyClick(shown.field.line, Qt.Key.Key_Return)
-            shown = await wait_for_dialog("box asks for a code")
-            QTest.keyClicks(shown.field.editor, "123456")
-            QTest.keyClick(shown.field.editor, Qt.Key.Key_Return)
+            button(prompt, "Trust and connect").setFocus()
+            QTest.keyClick(button(prompt, "Trust and connect"), Qt.Key.Key_Return)
+            prompt = await wait_for_dialog("Passphrase for box")
+            QTest.keyClicks(prompt.field.line, "sesame")
+            QTest.keyClick(prompt.field.line, Qt.Key.Key_Return)
+            prompt = await wait_for_dialog("box asks for a code")
+            QTest.keyClicks(prompt.field.editor, "123456")
+            QTest.keyClick(prompt.field.editor, Qt.Key.Key_Return)
             await until(lambda: studio.session.hosts.connected("box"))
         assert [value for _, value in servers.answers] == ["yes", "sesame", "123456"]
         assert not ring.passwords, "nothing is stored unless asked for"
@@ -111,8 +111,8 @@ def test_escape_stops_connecting(
         async with studio_on(engine, qapp, tmp_path) as studio:
             await until(lambda: studio.session.hosts.all)
             studio.session.hosts.act("box", "connect")
-            shown = await wait_for_dialog("Passphrase for box")
-            QTest.keyClick(shown, Qt.Key.Key_Escape)
+            prompt = await wait_for_dialog("Passphrase for box")
+            QTest.keyClick(prompt, Qt.Key.Key_Escape)
             await until(lambda: servers.views["box"].state == "stopped")
         assert servers.answers == [("q2.0", None)]
 
@@ -133,17 +133,17 @@ def test_stored_secret_is_used_silently_and_deleted_when_wrong(
             hosts = studio.session.hosts
             await until(lambda: hosts.all)
             hosts.act("box", "connect")
-            shown = await wait_for_dialog("Passphrase for box")
-            QTest.keyClicks(shown.field.line, "wrong")
-            shown.field._keep.click()
-            QTest.keyClick(shown.field.line, Qt.Key.Key_Return)
+            prompt = await wait_for_dialog("Passphrase for box")
+            QTest.keyClicks(prompt.field.line, "wrong")
+            prompt.field._keep.click()
+            QTest.keyClick(prompt.field.line, Qt.Key.Key_Return)
             await until(lambda: len(servers.answers) == 1)
-            await until(lambda: (now := dialog()) is not None and now is not shown)
+            await until(lambda: (now := dialog()) is not None and now is not prompt)
             assert not ring.passwords, "only a correct secret is stored"
-            shown = dialog()
-            QTest.keyClicks(shown.field.line, "sesame")
-            shown.field._keep.click()
-            QTest.keyClick(shown.field.line, Qt.Key.Key_Return)
+            prompt = dialog()
+            QTest.keyClicks(prompt.field.line, "sesame")
+            prompt.field._keep.click()
+            QTest.keyClick(prompt.field.line, Qt.Key.Key_Return)
             await until(lambda: hosts.connected("box"))
             await until(lambda: ring.passwords == {key_name("box", PASSPHRASE): "sesame"})
             hosts.act("box", "disconnect")
@@ -156,9 +156,9 @@ def test_stored_secret_is_used_silently_and_deleted_when_wrong(
             await until(lambda: not hosts.connected("box"))
             servers.asks["box"] = [(PASSPHRASE, "changed")]
             hosts.act("box", "connect")
-            shown = await wait_for_dialog("Passphrase for box")
+            prompt = await wait_for_dialog("Passphrase for box")
             assert not ring.passwords
-            QTest.keyClick(shown, Qt.Key.Key_Escape)
+            QTest.keyClick(prompt, Qt.Key.Key_Escape)
             await until(lambda: servers.views["box"].state == "stopped")
 
     run(job())

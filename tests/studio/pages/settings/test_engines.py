@@ -40,24 +40,24 @@ def row(
     return row_of(environments.views[name], listing)
 
 
-def verbs(shown: Row) -> list[str]:
-    return [f"{one.words}{' (refused)' if one.refused else ''}" for one in shown.offers]
+def verbs(engine_row: Row) -> list[str]:
+    return [f"{one.words}{' (refused)' if one.refused else ''}" for one in engine_row.offers]
 
 
 def test_missing_engine_shows_size_and_missing_requirements() -> None:
-    shown = row()
-    assert shown.chip[0] == "not installed"
-    assert shown.facts.startswith("4.1 GB to download · 9.4 GB on disk · for Linux")
-    assert shown.warning == NO_CARD
-    assert verbs(shown) == ["Install"]
+    engine_row = row()
+    assert engine_row.chip[0] == "not installed"
+    assert engine_row.facts.startswith("4.1 GB to download · 9.4 GB on disk · for Linux")
+    assert engine_row.warning == NO_CARD
+    assert verbs(engine_row) == ["Install"]
     assert row(unfit="It is made for Linux.").offers == ()
 
 
 def test_running_installation_can_only_be_cancelled() -> None:
     tick = EnvironmentTicked(stage="installing", words="numpy", done=100, total=228, share=0.7)
-    shown = row(action="install", tick=tick)
-    assert shown.progress == ("Installing · numpy", 0.7)
-    assert verbs(shown) == ["Cancel"]
+    engine_row = row(action="install", tick=tick)
+    assert engine_row.progress == ("Installing · numpy", 0.7)
+    assert verbs(engine_row) == ["Cancel"]
     assert row(action="install").progress == ("Starting", 0.0)
     other_process = row(elsewhere=True)
     assert other_process.offers == ()
@@ -65,9 +65,9 @@ def test_running_installation_can_only_be_cancelled() -> None:
 
 
 def test_partial_installation_can_be_resumed_or_discarded() -> None:
-    shown = row(state="partial", arrived=107)
-    assert shown.facts.startswith("107 of 228 packages installed")
-    assert verbs(shown) == ["Resume", "Discard"]
+    engine_row = row(state="partial", arrived=107)
+    assert engine_row.facts.startswith("107 of 228 packages installed")
+    assert verbs(engine_row) == ["Resume", "Discard"]
 
 
 def test_engine_in_use_cannot_be_removed() -> None:
@@ -83,9 +83,9 @@ def test_engine_in_use_cannot_be_removed() -> None:
 
 
 def test_damaged_engine_offers_repair_first() -> None:
-    shown = row(**{**at_home(GPU), "state": "broken", "wrong": ["torch.py is gone."]})
-    assert (shown.chip[0], shown.problem) == ("damaged", "torch.py is gone.")
-    assert verbs(shown) == ["Repair", "Remove"]
+    engine_row = row(**{**at_home(GPU), "state": "broken", "wrong": ["torch.py is gone."]})
+    assert (engine_row.chip[0], engine_row.problem) == ("damaged", "torch.py is gone.")
+    assert verbs(engine_row) == ["Repair", "Remove"]
     assert row(problem=DAMAGED).problem == f"{DAMAGED.message} {DAMAGED.hint}"
 
 
@@ -97,11 +97,11 @@ def test_built_in_engine_can_be_selected_again() -> None:
 
 
 def button(studio: Studio, name: str, words: str) -> Button | None:
-    shown = studio.pages["settings"]._engines._rows.get(name)  # type: ignore[attr-defined]
-    if shown is None:
+    engine_row = studio.pages["settings"]._engines._rows.get(name)  # type: ignore[attr-defined]
+    if engine_row is None:
         return None
     return next(
-        (b for b in shown.findChildren(Button) if b.words() == words and b.isVisible()), None
+        (b for b in engine_row.findChildren(Button) if b.words() == words and b.isVisible()), None
     )
 
 

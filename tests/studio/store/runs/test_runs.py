@@ -36,11 +36,11 @@ def test_folded_events_update_summary() -> None:
     run.step(1)
     store.replace([summary("a")])
     store.fold("a", run.made.events)
-    shown = store.summary("a")
-    assert shown is not None
-    assert shown.step == 1
-    assert shown.trajectories == 12
-    assert len(shown.rewards) == 1
+    stored_summary = store.summary("a")
+    assert stored_summary is not None
+    assert stored_summary.step == 1
+    assert stored_summary.trajectories == 12
+    assert len(stored_summary.rewards) == 1
     assert [r.id for r in store.active()] == ["a"]
 
 
@@ -53,10 +53,10 @@ def test_replay_does_not_revert_newer_summary() -> None:
     seq = run.made.events[-1].seq
     store.replace([summary("a", step=2, state="finished", changed_at=late, seq=seq)])
     store.fold("a", run.made.events[:10])
-    shown = store.summary("a")
-    assert shown is not None
-    assert shown.state == "finished"
-    assert shown.step == 2
+    stored_summary = store.summary("a")
+    assert stored_summary is not None
+    assert stored_summary.state == "finished"
+    assert stored_summary.step == 2
 
 
 def test_new_run_is_listed_first() -> None:
@@ -105,9 +105,9 @@ def test_listed_state_overrides_replayed_events() -> None:
     store.replace([summary("a", step=1, state="stopped", changed_at=last.at, seq=last.seq)])
     for replayed in (events[4:9], events[9:]):
         state = store.fold("a", replayed)
-        shown = store.summary("a")
-        assert shown is not None
-        assert (shown.state, state.status, state.active, state.phase) == (
+        stored_summary = store.summary("a")
+        assert stored_summary is not None
+        assert (stored_summary.state, state.status, state.active, state.phase) == (
             "stopped",
             "stopped",
             False,
@@ -116,9 +116,9 @@ def test_listed_state_overrides_replayed_events() -> None:
     assert not store.active()
     run.made.say(e.RunStarted(spec=run.made.spec, resumed_from=1))
     store.fold("a", run.made.events[-1:])
-    shown = store.summary("a")
-    assert shown is not None
-    assert shown.state == "running", "events newer than the list override it"
+    stored_summary = store.summary("a")
+    assert stored_summary is not None
+    assert stored_summary.state == "running", "events newer than the list override it"
 
 
 @pytest.mark.parametrize("log", sorted(path.name for path in GOLDEN.glob("*.jsonl")))
@@ -135,7 +135,7 @@ def test_replay_of_golden_log_keeps_listed_state(log: str, engine_says: str) -> 
     after.fold("a", events)
     after.replace([row])
     for store in (before, after):
-        shown = store.summary("a")
-        assert shown is not None
-        assert shown.state == engine_says
+        stored_summary = store.summary("a")
+        assert stored_summary is not None
+        assert stored_summary.state == engine_says
         assert store.state("a").status == engine_says

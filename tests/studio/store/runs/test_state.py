@@ -139,9 +139,9 @@ def test_eta_is_estimated_from_steps_and_validations() -> None:
     assert list(usual_phases(state)) == ["rolling_out", "training", "publishing"]
     list(run.rollouts(3))
     state.fold(run.made.events[state.seq :])
-    left = remaining_seconds(state, state.at)
-    assert left is not None
-    assert left < 4 * usual + 18 - 70
+    remaining = remaining_seconds(state, state.at)
+    assert remaining is not None
+    assert remaining < 4 * usual + 18 - 70
 
 
 def test_added_groups_are_shown_in_flight() -> None:
