@@ -1,8 +1,6 @@
 """A teacher's attempts become demonstrations; what failed is counted, and nothing is paid twice."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +21,9 @@ from tests.engine_http.chat_provider import (
     ChatScript,
     chat_provider,
 )
-from tests.engine_http.conftest import ROOT, Engine, until
+from tests.engine_http.conftest import Engine, until
 from tests.engine_http.test_evaluation import rows, with_provider
+from tests.support.engine_starter import run_command
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 TEACHER = "openai/teacher"
@@ -227,10 +226,10 @@ def test_nothing_is_asked_where_a_run_that_was_cut_off_has_an_answer_to_all(
     cut_off(engine, project, chat, scored=7, attempts=2)
     asked = len(chat.asked)
     distill = [
-        sys.executable, "-m", "engine", "distill", str(project), "--teacher", TEACHER,
+        "distill", str(project), "--teacher", TEACHER,
         "--attempts", "2", "--budget", "1", "--workspace", str(engine.workspace),
     ]  # fmt: skip
-    done = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = run_command(*distill)
     assert done.returncode == 0, done.stderr
     assert "no request is needed" in done.stdout
     assert "Stopped" not in done.stdout
@@ -272,26 +271,20 @@ def test_from_the_terminal(
     engine: Engine, project: Path, workspace: Path, chat: ChatScript
 ) -> None:
     with_provider(project, chat)
-    command = [sys.executable, "-m", "engine"]
     distill = [
-        *command, "distill", str(project), "--teacher", TEACHER, "--keep", "best:0.5",
+        "distill", str(project), "--teacher", TEACHER, "--keep", "best:0.5",
         "--budget", "1", "--workspace", str(engine.workspace),
     ]  # fmt: skip
-    done = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = run_command(*distill)
     assert done.returncode == 0, done.stderr
     assert "at most $1.00 in total" in done.stdout
     assert "4 demonstrations in demonstrations.jsonl from 4 of 4 scenarios" in done.stdout
     asked = len(chat.asked)
-    again = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
+    again = run_command(*distill)
     assert "no request is needed" in again.stdout
     assert (again.returncode, len(chat.asked)) == (0, asked)
-    check = subprocess.run(
-        [*command, "sft", str(project), "--check"],
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
+    check = run_command("sft", str(project), "--check")
     assert check.returncode == 1, "the tiny model's template knows no tools"
     assert "line 4: The model's chat template leaves out the tool calls" in check.stdout
-    wrong = subprocess.run(
-        [*distill, "--teacher", "gpt"], capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    wrong = run_command(*distill, "--teacher", "gpt")
     assert wrong.returncode == 2

@@ -22,6 +22,7 @@ from engine.protocol.requests.runs import Command
 from engine.storage.checkpoints.checkpoint import verify
 from tests.engine.export.make_run import make_run
 from tests.engine_http.conftest import ROOT, Engine, make_project, until
+from tests.support.engine_starter import run_command
 
 
 @pytest.fixture(scope="module")
@@ -138,11 +139,8 @@ def test_hanging_up_leaves_nothing_and_the_run_can_go_on(
 
 
 def command_line(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "engine", "export", *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
-        env={k: v for k, v in os.environ.items() if k != "HF_TOKEN"},
-    )  # fmt: skip
+    environment = {k: v for k, v in os.environ.items() if k != "HF_TOKEN"}
+    return run_command("export", *arguments, environment=environment)
 
 
 def test_the_command_line_exports_without_an_engine(tiny_model: Path, tmp_path: Path) -> None:

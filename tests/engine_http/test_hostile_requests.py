@@ -27,7 +27,9 @@ MANY_WORDS = " ".join(f"w{number}" for number in range(60_000))
 def ask(engine: Engine, method: str, route: str, body: Any = None, **params: Any) -> httpx.Response:
     url = f"http://127.0.0.1:{engine.port}{route}"
     headers = {"Authorization": f"Bearer {engine.token}"}
-    return httpx.request(method, url, headers=headers, json=body, params=params, timeout=30)
+    return httpx.request(
+        method, url, headers=headers, json=body, params=params, timeout=30, verify=False
+    )
 
 
 Asked = tuple[str, str, Any, dict[str, Any]]
@@ -126,7 +128,12 @@ def test_values_that_fit_nowhere_are_refused(
                     with contextlib.suppress(httpx.ReadTimeout):
                         url = f"http://127.0.0.1:{engine.port}{route}"
                         headers = {"Authorization": f"Bearer {engine.token}"}
-                        kept = {"headers": headers, "params": params, "timeout": 0.5}
+                        kept = {
+                            "headers": headers,
+                            "params": params,
+                            "timeout": 0.5,
+                            "verify": False,
+                        }
                         with httpx.stream(method, url, **kept) as answer:  # type: ignore[arg-type]
                             status = answer.status_code
                 else:
@@ -244,7 +251,9 @@ def test_many_streams_that_nobody_reads_hold_nobody_else(
     url = f"http://127.0.0.1:{engine.port}/runs/{RUN}"
     with contextlib.ExitStack() as streams, concurrent.futures.ThreadPoolExecutor(8) as pool:
         for _ in range(40):
-            streams.enter_context(httpx.stream("GET", f"{url}/events", headers=headers, timeout=60))
+            streams.enter_context(
+                httpx.stream("GET", f"{url}/events", headers=headers, timeout=60, verify=False)
+            )
         body = {"search": MANY_WORDS}
         asked = [
             pool.submit(ask, engine, "POST", f"/runs/{RUN}/trajectories", body) for _ in "x" * 8

@@ -3,8 +3,6 @@
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from engine.protocol.requests.runs import Command, TrajectoryQuery
 from engine.storage.run_folder.run import is_locked
 from engine.trust.projects import trust_project
 from tests.engine_http.conftest import (
-    ROOT,
     Engine,
     forget_after,
     make_project,
@@ -28,6 +25,7 @@ from tests.engine_http.conftest import (
     stop_engine,
     until,
 )
+from tests.support.engine_starter import run_command
 
 MUTE = """
 import openai
@@ -54,11 +52,6 @@ def rows(run: RunSummary, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
     """Everything that these tables hold, as it lies in the file."""
     with sqlite3.connect(f"file:{run.path}/run.db?mode=ro", uri=True) as db:
         return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
-
-
-def cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    argv = [sys.executable, "-m", "engine", *arguments]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
 def answer(engine: Engine, run: RunSummary, given: Label) -> None:
@@ -158,6 +151,7 @@ def test_a_label_for_another_run_or_for_none_is_refused(
                 f"http://127.0.0.1:{engine.port}/runs/{run.id}/{route}",
                 json=body,
                 headers={"Authorization": f"Bearer {engine.token}"},
+                verify=False,
             )
             assert refused.status_code == 409
             assert refused.json()["code"] == "label.other_run"
@@ -236,8 +230,9 @@ def test_a_corrected_group_is_trained_on_again_and_replays_to_the_byte(
     engine.call(lambda client: client.command(run.id, Command(action="resume")))
     engine.wait(run)
     assert adapter(run, 3) == whole
-    assert cli("label", "undo", run.path).returncode == 0
-    done = cli("label", "undo", run.path)  # the file follows
+    until(lambda: not is_locked(Path(run.path)))
+    assert run_command("label", "undo", run.path).returncode == 0
+    done = run_command("label", "undo", run.path)  # the file follows
     assert "undone" in done.stdout, done.stderr
     assert not (project / "gold.jsonl").exists()
 
@@ -254,17 +249,17 @@ def test_labels_go_out_and_in_by_the_terminal(
     first, second = "t00001-000-000", "t00001-000-001"
     given = label((1, 0), Word(kind="order", order=((first,), (second,))), why="clear")
     answer(engine, run, given)
-    out = cli("label", "export", run.path)
+    out = run_command("label", "export", run.path)
     file = tmp_path / "labels.jsonl"
     file.write_text(out.stdout)
     assert json.loads(out.stdout)["why"] == "clear"
-    assert cli("label", "undo", run.path).returncode == 0
-    assert cli("label", "export", run.path).stdout == ""
+    assert run_command("label", "undo", run.path).returncode == 0
+    assert run_command("label", "export", run.path).stdout == ""
     changed = json.loads(out.stdout) | {"id": "another"}
     file.write_text(json.dumps(changed))
-    told = cli("label", "import", run.path, str(file))
+    told = run_command("label", "import", run.path, str(file))
     assert "group 1: order (in effect)" in told.stdout, told.stderr
     file.write_text("{}")
-    wrong = cli("label", "import", run.path, str(file))
+    wrong = run_command("label", "import", run.path, str(file))
     assert (wrong.returncode, f"{file}:1" in wrong.stderr) == (2, True)
-    assert "No judge has scored" in cli("agreement", run.path).stdout
+    assert "No judge has scored" in run_command("agreement", run.path).stdout

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,9 @@ from engine.protocol.requests.drafts import (
 from engine.protocol.requests.runs import TrajectoryQuery
 from tests.agents import REQUIREMENTS
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import ROOT, Engine, is_alive, until
+from tests.engine_http.conftest import Engine, is_alive, until
 from tests.engine_http.test_authoring import Pen, write
+from tests.support.engine_starter import run_command
 
 pytestmark = pytest.mark.usefixtures("installed")
 SERVER = str(REQUIREMENTS.parent / "library_server.py")
@@ -54,18 +54,13 @@ def script() -> Iterator[Script]:
         yield script
 
 
-def typed(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "engine", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-
-
 @pytest.fixture
 def written(workspace: Path, script: Script, tiny_model: Path) -> Path:
     """A project that was written for the tools of a server."""
     file = workspace / "servers.json"
     file.write_text(json.dumps({"mcpServers": {"library": LIBRARY}}))
     folder = workspace / "librarian"
-    done = typed(
+    done = run_command(
         "new", str(folder), "--mcp", str(file), "--model", "openai/scripted",
         "--base-url", script.url,
         "--describe", "People ask a librarian where books stand, and want to lend them.",
@@ -263,25 +258,25 @@ def test_a_project_is_begun_for_tools_and_written_over_http(
 
 def test_the_terminal_adds_chooses_and_removes(begun: Path) -> None:
     project = str(begun)
-    assert typed("mcp", "add", project, "more", "--", "python", SERVER).returncode == 0
-    assert typed("mcp", "choose", project, "more", "find_book").returncode == 0
-    done = typed("mcp", "choose", project, "more", "find_book", "find_bok")
+    assert run_command("mcp", "add", project, "more", "--", "python", SERVER).returncode == 0
+    assert run_command("mcp", "choose", project, "more", "find_book").returncode == 0
+    done = run_command("mcp", "choose", project, "more", "find_book", "find_bok")
     assert done.returncode == 1
     assert "more has no tool find_bok. Did you mean find_book?" in done.stderr
-    done = typed("mcp", "tools", project)
+    done = run_command("mcp", "tools", project)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("x find_book") == 2
     assert done.stdout.count("x lend_book") == 1
     listed = json.loads((begun / "mcp.json").read_text())
     listed["mcpServers"]["more"]["tools"] = ["find_bok"]
     (begun / "mcp.json").write_text(json.dumps(listed))
-    done = typed("mcp", "tools", project)
+    done = run_command("mcp", "tools", project)
     assert done.returncode == 1
     assert "more has no tool find_bok" in done.stderr
-    assert typed("mcp", "remove", project, "library").returncode == 0
-    assert list(json.loads(typed("mcp", "list", project, "--json").stdout)) == ["more"]
-    assert typed("mcp", "add", project, "bad name", "--", "python").returncode == 2
+    assert run_command("mcp", "remove", project, "library").returncode == 0
+    assert list(json.loads(run_command("mcp", "list", project, "--json").stdout)) == ["more"]
+    assert run_command("mcp", "add", project, "bad name", "--", "python").returncode == 2
     (begun / "mcp.json").write_text("{")
-    done = typed("mcp", "list", project)
+    done = run_command("mcp", "list", project)
     assert done.returncode == 2
     assert "mcp.json, line 1" in done.stderr

@@ -41,7 +41,9 @@ def answer(
 ) -> httpx.Response:
     url = f"http://127.0.0.1:{engine.port}{route}"
     headers = {"Authorization": f"Bearer {engine.token}"}
-    return httpx.request(method, url, headers=headers, json=body, params=params, timeout=30)
+    return httpx.request(
+        method, url, headers=headers, json=body, params=params, timeout=30, verify=False
+    )
 
 
 def test_an_untrusted_project_is_read_and_not_run(

@@ -21,6 +21,7 @@ from engine.protocol.requests.exports import ExportCheckpoint, ExportReport, Exp
 from engine.storage.checkpoints.checkpoint import MANIFEST, verify
 from tests.engine.export.make_run import RUBRIC
 from tests.engine_http.conftest import until
+from tests.support.engine_starter import forking
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,7 +43,12 @@ class Listener:
 
 def export(run: Path, step: int | None = None, **asked: Any) -> tuple[ExportReport, Listener]:
     listener = Listener()
-    return asyncio.run(listener.export(run, step, **asked)), listener
+
+    async def forked() -> ExportReport:
+        async with forking():
+            return await listener.export(run, step, **asked)
+
+    return asyncio.run(forked()), listener
 
 
 def test_what_cannot_be_exported_is_said_at_once(
@@ -108,15 +114,16 @@ def test_cancelling_leaves_nothing(run: Path, tmp_path: Path) -> None:
     async def cancel_at(phase: str) -> None:
         listener = Listener()
         out = str(tmp_path / "made" / "out")
-        job = asyncio.create_task(listener.export(run, format="merged", out=out))
-        await asyncio.to_thread(until, lambda: any(t.phase == phase for t in listener.ticks))
-        if phase == "checking":
-            await asyncio.sleep(0.3)
-        job.cancel()
-        begun = time.monotonic()
-        with pytest.raises(asyncio.CancelledError):
-            await job
-        assert time.monotonic() - begun < 5
+        async with forking():
+            job = asyncio.create_task(listener.export(run, format="merged", out=out))
+            await asyncio.to_thread(until, lambda: any(t.phase == phase for t in listener.ticks))
+            if phase == "checking":
+                await asyncio.sleep(0.3)
+            job.cancel()
+            begun = time.monotonic()
+            with pytest.raises(asyncio.CancelledError):
+                await job
+            assert time.monotonic() - begun < 5
         assert not (tmp_path / "made").exists()
         assert listener.events == []
 

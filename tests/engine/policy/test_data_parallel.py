@@ -20,10 +20,11 @@ from engine.policy.base import (
     TrainItem,
 )
 from engine.policy.data_parallel import ParallelPolicy, partition_sequences
-from engine.policy.worker import TorchPolicy
 from engine.protocol.config.algorithm import Algorithm, Gspo
 from engine.protocol.config.project import ModelConfig
 from engine.runtime.child import ChildDied
+from engine.runtime.closing import closing
+from tests.support.engine_starter import forked_policy
 
 STEM = [1, 70, 71, 72, 73, 74]
 
@@ -62,13 +63,16 @@ def moments(folder: Path) -> dict[str, float]:
     return {k: v for k, v in saved.items() if k.endswith("exp_avg")}
 
 
-def test_the_gradient_of_two_is_that_of_one(tiny_model: Path, tmp_path: Path) -> None:
+def test_two_processes_match_one_in_gradient_scores_samples_and_gspo_ratios(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     async def work() -> None:
         log = tmp_path / "log"
-        policies: list[Policy] = [
-            await TorchPolicy.start(log, "tiny"), await ParallelPolicy.start(log, "tiny", 2)
-        ]  # fmt: skip
-        try:
+        async with (
+            forked_policy(log) as one_process,
+            closing(await ParallelPolicy.start(log, "tiny", 2)) as two_processes,
+        ):
+            policies: list[Policy] = [one_process, two_processes]
             await asyncio.gather(*(policy.load(spec(tiny_model)) for policy in policies))
             for number, taught in enumerate((batch(), batch(1))):
                 told = [
@@ -92,10 +96,17 @@ def test_the_gradient_of_two_is_that_of_one(tiny_model: Path, tmp_path: Path) ->
                 for policy in policies
             ]
             assert drawn[0] == drawn[1]
-        finally:
-            await asyncio.gather(*(policy.close() for policy in policies))
+            await sequence_ratios(policies)
 
     asyncio.run(work())
+
+
+async def sequence_ratios(policies: list[Policy]) -> None:
+    """GSPO looks at whole sequences, and none is divided between processes."""
+    sequences = batch().model_copy(update={"algorithm": Algorithm(loss=Gspo())})
+    one, two = [await policy.forward_backward(sequences) for policy in policies]
+    assert two["loss"] == pytest.approx(one["loss"], abs=1e-6)
+    assert two["ratio/p99"] == pytest.approx(one["ratio/p99"], rel=1e-4)
 
 
 STEADY = ("loss", "entropy", "ratio/mean", "ratio/p99", "logprob_gap/max", "grad_norm")
@@ -103,25 +114,6 @@ STEADY = ("loss", "entropy", "ratio/mean", "ratio/p99", "logprob_gap/max", "grad
 
 async def tokens_of(policy: Policy, request: SampleRequest) -> list[int]:
     return [token.token async for part in policy.sample(request) for token in part]
-
-
-def test_sequence_ratios_do_not_mix_over_the_shares(tiny_model: Path, tmp_path: Path) -> None:
-    """GSPO looks at whole sequences: those of another share are others."""
-    algorithm = Algorithm(loss=Gspo())
-    taught = batch().model_copy(update={"algorithm": algorithm})
-
-    async def work() -> None:
-        one = await TorchPolicy.start(tmp_path / "log", "tiny")
-        two = await ParallelPolicy.start(tmp_path / "log", "tiny", 2)
-        try:
-            await asyncio.gather(one.load(spec(tiny_model)), two.load(spec(tiny_model)))
-            told = [await policy.forward_backward(taught) for policy in (one, two)]
-            assert told[1]["loss"] == pytest.approx(told[0]["loss"], abs=1e-6)
-            assert told[1]["ratio/p99"] == pytest.approx(told[0]["ratio/p99"], rel=1e-4)
-        finally:
-            await asyncio.gather(one.close(), two.close())
-
-    asyncio.run(work())
 
 
 def test_a_killed_rank_ends_the_step_for_all(tiny_model: Path, tmp_path: Path) -> None:

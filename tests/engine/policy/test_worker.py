@@ -7,13 +7,12 @@ import pytest
 
 from engine.policy import worker
 from engine.policy.base import PolicyInfo, PolicySpec
-from engine.policy.worker import TorchPolicy
-from engine.runtime.closing import closing
 from tests.engine.policy.test_data_parallel import spec
+from tests.support.engine_starter import forked_policy
 
 
 async def loaded(asked: PolicySpec, log: Path) -> PolicyInfo:
-    async with closing(await TorchPolicy.start(log, "tiny")) as policy:
+    async with forked_policy(log) as policy:
         return await policy.load(asked)
 
 

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 from engine.policy.base import SampleRequest
-from engine.policy.worker import TorchPolicy
 from tests.engine.policy.test_data_parallel import STEM, spec, tokens_of
+from tests.support.engine_starter import forked_policy
 
 
 def test_what_is_held_stands_still_and_goes_on(tiny_model: Path, tmp_path: Path) -> None:
@@ -14,8 +14,7 @@ def test_what_is_held_stands_still_and_goes_on(tiny_model: Path, tmp_path: Path)
     ]  # fmt: skip
 
     async def work() -> None:
-        policy = await TorchPolicy.start(tmp_path / "log", "tiny")
-        try:
+        async with forked_policy(tmp_path / "log") as policy:
             await policy.load(spec(tiny_model))
             alone = [await tokens_of(policy, request) for request in asked]
             sampling = asyncio.gather(*(tokens_of(policy, request) for request in asked))
@@ -26,7 +25,5 @@ def test_what_is_held_stands_still_and_goes_on(tiny_model: Path, tmp_path: Path)
             await policy.go_on()
             assert await sampling == alone
             assert policy.away_s >= 1.5
-        finally:
-            await policy.close()
 
     asyncio.run(work())

@@ -71,7 +71,7 @@ def encoded(value: Any) -> bytes:
 def post(served: Served, path: str, body: bytes) -> httpx.Response:
     headers = {"Authorization": f"Bearer {served.key}", "content-type": "application/json"}
     url = str(served.client.base_url).rstrip("/") + path
-    return httpx.post(url, content=body, headers=headers, timeout=30, trust_env=False)
+    return httpx.post(url, content=body, headers=headers, timeout=30, verify=False)
 
 
 @pytest.mark.parametrize(("field", "changes"), ATTACKS)

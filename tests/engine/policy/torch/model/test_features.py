@@ -10,11 +10,11 @@ from transformers import AutoModelForCausalLM
 from engine.policy.base import Pair, PolicySpec, TrainItem
 from engine.policy.torch.model.features import features
 from engine.policy.torch.model.model import LoraModel
-from engine.policy.worker import TorchPolicy
 from engine.protocol.config.project import ModelConfig
 from tests.engine.policy.conftest import load
 from tests.engine.policy.torch.sampling.test_recurrent import hybrid  # noqa: F401 - a fixture
 from tests.engine.policy.torch.test_score import items
+from tests.support.engine_starter import forked_policy
 
 
 def adapted(folder: Path) -> LoraModel:
@@ -79,8 +79,7 @@ def test_the_process_says_the_same(tiny_model: Path, tmp_path: Path) -> None:
     )
 
     async def asked() -> None:
-        policy = await TorchPolicy.start(tmp_path / "log", "tiny")
-        try:
+        async with forked_policy(tmp_path / "log") as policy:
             await policy.load(spec)
             assert await policy.features([]) == []
             rows = await policy.features(items())
@@ -88,7 +87,5 @@ def test_the_process_says_the_same(tiny_model: Path, tmp_path: Path) -> None:
             model = await policy.fit_preferences(rows, [Pair(0, 1, 0), Pair(0, 3, 1)])
             assert len(model.weights) == len(rows[0])
             assert model.count == 2
-        finally:
-            await policy.close()
 
     asyncio.run(asked())
