@@ -87,24 +87,24 @@ def test_a_project_for_the_tools_of_a_server_trains(
     assert "find_book: The shelf on which a book stands." in question
     assert "requests of a person" in question
     small = {
-        "train.steps": 2, "train.groups": 2, "train.group_size": 4, "train.max_tokens": 12,
+        "train.steps": 1, "train.groups": 2, "train.group_size": 2, "train.max_tokens": 12,
         "model.max_context": 400, "model.dtype": "float32", "judge.passes": 1,
         "train.validate_every": 0, "judge.canary_every": 0,
     }  # fmt: skip
     events = engine.wait(engine.train(written, **small))
     assert isinstance(events[-1], RunFinished), events[-1]
     steps = [event for event in events if isinstance(event, StepFinished)]
-    assert [step.metrics["unscored"] for step in steps] == [0, 0]
+    assert [step.metrics["unscored"] for step in steps] == [0]
 
     def change(server: dict[str, Any]) -> ServerViews:
         request = SetServer(name="library", server=server)
         return engine.call(lambda client: client.set_server(str(written), request))
 
     change({**LIBRARY, "args": ["-c", "raise SystemExit('no licence')"]})
-    run = engine.train(written, **small | {"train.steps": 1})
+    run = engine.train(written, **small)
     events = engine.wait(run)
     steps = [event for event in events if isinstance(event, StepFinished)]
-    assert (steps[0].skipped, steps[0].metrics["unscored"]) == (True, 8)
+    assert (steps[0].skipped, steps[0].metrics["unscored"]) == (True, 4)
     query = TrajectoryQuery(split="train")
     found = engine.call(lambda client: client.trajectories(run.id, query))
     for one in found.items:
