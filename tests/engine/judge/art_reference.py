@@ -1,4 +1,4 @@
-"""What ART's own `ruler` asks. Run by the Python of the benchmark environment, which has its files.
+"""Record the messages that ART's own `ruler` sends. Run by the benchmark environment's Python.
 
 stdin: a JSON list of {"message_lists", "rubric", "tools"}; stdout: the messages it sent for each.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Sent(Exception):
-    """Raised in place of an answer: only the question matters."""
+    """Raised in place of a completion: only the request matters."""
 
 
 def load_ruler() -> tuple[Any, list[Any]]:
