@@ -107,8 +107,8 @@ BAD_EVENTS = {
 
 
 @pytest.mark.parametrize("damage", BAD_EVENTS)
-def test_bad_event_ends_the_run_before_it(run: Path, tmp_path: Path, what: str) -> None:
-    corrupt_row(run, "UPDATE events SET body = ? WHERE seq = 100", BAD_EVENTS[what])
+def test_bad_event_ends_the_run_before_it(run: Path, tmp_path: Path, damage: str) -> None:
+    corrupt_row(run, "UPDATE events SET body = ? WHERE seq = 100", BAD_EVENTS[damage])
     repaired = repair(run)
     assert (repaired.events, repaired.broken) == (99, True)
     compare(run, 98, tmp_path)
@@ -229,8 +229,8 @@ CORRUPTIONS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", CORRUPTIONS)
-def test_every_damage_raises_a_store_error(run: Path, what: str) -> None:
-    CORRUPTIONS[what](run)
+def test_every_damage_raises_a_store_error(run: Path, damage: str) -> None:
+    CORRUPTIONS[damage](run)
     with pytest.raises(StoreError) as raised:
         summarise(run)
     assert raised.value.problem.code in ("store.damaged", "store.unreadable")
