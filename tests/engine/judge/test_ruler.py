@@ -288,9 +288,9 @@ def test_position_bias_is_detected_and_reduced_by_passes(harness: JudgeHarness) 
     noise: dict[tuple[int, str], float] = {}
 
     def biased(position: int, text: str) -> float:
-        value = float(text.rsplit("worth=", 1)[1].split()[0])
+        true_score = float(text.rsplit("worth=", 1)[1].split()[0])
         jitter = noise.setdefault((position, text), rng.uniform(0, 0.02))
-        return min(1.0, max(0.0, 0.35 * value + 0.6 * (1 - position / 8) + jitter))
+        return min(1.0, max(0.0, 0.35 * true_score + 0.6 * (1 - position / 8) + jitter))
 
     harness.script.grade = biased
     taus: dict[int, list[float]] = {1: [], 9: []}

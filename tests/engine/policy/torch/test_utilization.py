@@ -130,9 +130,7 @@ def test_goodput_counts_shared_tokens_once_and_no_padding(tiny_model: Path) -> N
     assert metrics["hardware/train"] == pytest.approx(done / 2)
 
 
-def test_splitting_a_group_raises_the_sharing_ratio(
-    tiny_model: Path,
-) -> None:
+def test_splitting_a_group_raises_the_sharing_ratio(tiny_model: Path) -> None:
     model = load(tiny_model)
     completion = [[50 + n] * 5 for n in range(6)]
     whole = forward_backward(model, batch(completion), 999, lambda done, total: None)

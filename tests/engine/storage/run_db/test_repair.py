@@ -22,7 +22,7 @@ from engine.server.services.summaries import summarise
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_db.writer import RunWriter
 from engine.storage.run_folder.run import DATABASE, SPEC, read_spec, write_spec
-from tests.engine.remote.mirror.story import Story, contents
+from tests.engine.remote.mirror.story import RunSimulator, contents
 
 RUN = "01JD5MAMBERKESTREL00000000"
 MOVES = 160
@@ -43,7 +43,7 @@ def make(folder: Path, moves: int, seed: int = 3) -> Path:
     async def fill() -> None:
         writer = RunWriter(folder / DATABASE, RUN)
         await writer.say(RunStarted(spec=spec))
-        await Story(Random(seed)).go_on(writer, moves)
+        await RunSimulator(Random(seed)).perform(writer, moves)
         writer.close()
 
     asyncio.run(fill())
@@ -166,10 +166,10 @@ def tear_and_repair(undamaged: Path, tmp_path: Path, seed: int, codes: list[str]
     assert summarise(run).state == "stopped"
     with pytest.raises(Refused, match="not damaged"):
         repair(run)
-    undamaged = contents(undamaged / DATABASE)["events"]
+    expected_events = contents(undamaged / DATABASE)["events"]
     ours = contents(run / DATABASE)["events"]
     count = repaired.events or len(ours)
-    assert ours[1:count] == undamaged[1:count]  # the first event may be rebuilt from run.json
+    assert ours[1:count] == expected_events[1:count]  # the first event may be rebuilt from run.json
 
 
 @pytest.mark.parametrize(
