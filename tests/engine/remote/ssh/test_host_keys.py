@@ -105,7 +105,7 @@ def test_strict_checking_rejects_unknown_keys_without_a_question(
     assert far.attempts == []
 
 
-@pytest.mark.parametrize("silent", ["no", "accept-new"])
+@pytest.mark.parametrize("value", ["no", "accept-new"])
 def test_permissive_strict_checking_values_still_ask(
     trusted_client: SshClient, known_hosts: Path, far: FarSide, value: str
 ) -> None:

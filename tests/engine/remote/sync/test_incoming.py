@@ -65,7 +65,7 @@ def test_committed_folder_equals_its_source(
     after: dict[str, bytes],
     cut: int,
 ) -> None:
-    """Files are removed, added, changed, replaced by folders; runs stay, no partial file is left."""
+    """Files are removed, added, changed, replaced by folders; runs stay, no part is left."""
     scratch = tmp_path_factory.mktemp("sync")
     home, workspace = scratch / "home", scratch / "workspace"
     incoming = Incoming(workspace, {"workspace": workspace})
