@@ -244,7 +244,7 @@ def test_search_text_ends_at_the_real_end_of_messages() -> None:
     content = '],"branches":[ lisbon'
     message = Message(role="assistant", content=content, tool_calls=[{"function": arguments}])
     long = Message(role="user", content=f"{'refund ' * 9000} garden")
-    one = RunSimulator(Random(1)).attempt(("train", 1, 0), 0)
+    one = RunSimulator(Random(1)).trajectory(("train", 1, 0), 0)
     for number, messages in enumerate(([message], [long, message], [message, long], [long])):
         named = one.model_copy(update={"id": str(number), "messages": messages})
         body = zlib.compress(named.model_dump_json().encode(), 1)
