@@ -1,4 +1,4 @@
-"""Names as they are typed → contestants, with the weights that they had."""
+"""Resolution of typed names to contestants with their model weights."""
 
 import os
 from pathlib import Path
@@ -33,7 +33,7 @@ def found(project: Path, config: ProjectConfig, name: str) -> Contestant:
     return find_contestants(project, config, [name])[0]
 
 
-def test_a_checkpoint_has_the_shape_of_its_run(
+def test_checkpoint_contestant_has_the_shape_of_its_run(
     project: Path, config: ProjectConfig, run: RunSpec
 ) -> None:
     one = found(project, config, "amber-kestrel@4")
@@ -46,7 +46,7 @@ def test_a_checkpoint_has_the_shape_of_its_run(
     assert (start.kind, start.adapter, start.model_path) == ("base", "", "/m")
 
 
-def test_base_provider_and_the_default(
+def test_find_contestants_resolves_base_provider_and_default(
     project: Path, config: ProjectConfig, run: RunSpec, tiny_model: Path
 ) -> None:
     base, best = find_contestants(project, config, [])
@@ -64,7 +64,7 @@ def test_equal_names_are_numbered(project: Path, config: ProjectConfig) -> None:
     assert found == ["base", "base #2", "openai/x"]
 
 
-def test_other_weights_in_its_place_are_refused(
+def test_missing_adapter_weights_are_rejected(
     project: Path, config: ProjectConfig, run: RunSpec
 ) -> None:
     one = found(project, config, "amber-kestrel@4")

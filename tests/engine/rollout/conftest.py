@@ -1,4 +1,4 @@
-"""A gateway on a loopback port, and a policy that says what it is told to."""
+"""Fixtures: a gateway on a loopback port and a scripted policy."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ ASK: Any = [{"role": "user", "content": "Where is Ada?"}]
 
 
 class Script:
-    """A policy that says what it is told to, token by token, and remembers what it was asked."""
+    """Policy that samples a fixed reply token by token and records the requests."""
 
     def __init__(self, chat: ChatFormat) -> None:
         self.chat = chat
@@ -40,7 +40,7 @@ class Script:
 
 
 class Served:
-    """A gateway on a loopback port, with one open session."""
+    """Gateway on a loopback port with one open session and an openai client."""
 
     def __init__(self, chat: ChatFormat) -> None:
         self.policy = Script(chat)
