@@ -198,13 +198,13 @@ def test_vocabulary_rule_follows_the_pre_tokenizer(model: Path, tmp_path: Path) 
     from engine.export.torch import vocabulary
 
     split = pre_tokenizers.Split
-    bare = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    byte_level_without_regex = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     for steps, name in (
         ([byte_level], "gpt-2"),
         ([pre_tokenizers.Digits(individual_digits=True), byte_level], "smollm"),
         *(
-            ([split(Regex(pattern), "isolated"), bare], name)
+            ([split(Regex(pattern), "isolated"), byte_level_without_regex], name)
             for (pattern, *rest), name in vocabulary.RULES.items()
             if not rest and pattern != "bytes"
         ),

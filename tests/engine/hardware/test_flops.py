@@ -48,8 +48,8 @@ def test_attention_pairs_are_causal_and_limited_by_the_window() -> None:
     assert SHAPE.pairs(0, 4) == (10 + 10 + (1 + 2 + 3 + 3)) / 3
     assert SHAPE.pairs(2, 4) == (3 + 4 + 3 + 4 + 3 + 3) / 3
     assert SHAPE.pairs(5, 5) == 0
-    whole = SHAPE.pairs(0, 9)
-    assert whole == pytest.approx(SHAPE.pairs(0, 6) + SHAPE.pairs(6, 9))
+    total = SHAPE.pairs(0, 9)
+    assert total == pytest.approx(SHAPE.pairs(0, 6) + SHAPE.pairs(6, 9))
 
 
 def test_decoding_is_bound_by_memory_or_by_compute() -> None:

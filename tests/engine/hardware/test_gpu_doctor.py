@@ -26,8 +26,8 @@ CARD = Card(
 def checks(
     tmp_path: Path, own: TorchBuild | None = CUDA, gpu: TorchBuild | None = None, **card: object
 ) -> dict[str, Check]:
-    found = Found((CARD.model_copy(update=card),))
-    return {check.name: check for check in examine_graphics(found, own, gpu, tmp_path)}
+    survey = Found((CARD.model_copy(update=card),))
+    return {check.name: check for check in examine_graphics(survey, own, gpu, tmp_path)}
 
 
 def test_machine_without_gpu_has_one_good_check(tmp_path: Path) -> None:

@@ -51,9 +51,9 @@ def test_all_gpu_properties_are_read(library: Path) -> None:
     assert first.capability == (8, 9)
     assert (first.driver, first.cuda) == ("580.65.06", (13, 0))
     assert first.processes is not None
-    (stranger,) = first.strangers
-    assert (stranger.pid, stranger.name, stranger.ours) == (4242424, "trainer", False)
-    assert stranger.bytes == 6_000_000_000
+    (process,) = first.strangers
+    assert (process.pid, process.name, process.ours) == (4242424, "trainer", False)
+    assert process.bytes == 6_000_000_000
     assert first.others_bytes == 6_100_000_000
 
 

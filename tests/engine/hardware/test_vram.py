@@ -222,13 +222,13 @@ def test_vllm_parts_match_hand_computed_values(
     }
 
 
-@pytest.mark.parametrize(("sleep", "left"), [("off", 0), ("cache", 18_102), ("all", 18_102)])
-def test_sleeping_vllm_caches_in_the_trainers_memory(sleep: vram.Sleep, left: int) -> None:
+@pytest.mark.parametrize(("sleep", "extra_cache"), [("off", 0), ("cache", 18_102), ("all", 18_102)])
+def test_sleeping_vllm_caches_in_the_trainers_memory(sleep: vram.Sleep, extra_cache: int) -> None:
     """Training takes 18 102 bytes more than sampling."""
     job = TINY._replace(sampler="vllm", sleep=sleep, context=10_000)
     sampling = GB + 4600 + 2800 + SERVER + GRAPHS
     least, room = 480_000, sampling + 18_102 + 500_000
-    assert parts(job, room)[vram.CACHE][0] == 500_000 + left
+    assert parts(job, room)[vram.CACHE][0] == 500_000 + extra_cache
     assert parts(job, sampling)[vram.CACHE][0] == least
 
 

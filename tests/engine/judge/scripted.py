@@ -24,8 +24,8 @@ Grade = Callable[[int, str], float]
 
 
 def score_in_text(position: int, text: str) -> float:
-    found = WORTH.findall(text)
-    return float(found[-1]) if found else 0.5
+    scores = WORTH.findall(text)
+    return float(scores[-1]) if scores else 0.5
 
 
 @dataclass
@@ -83,11 +83,11 @@ class Handler(BaseHTTPRequestHandler):
             return self.script.suggestion
         if "You prepare the training" in messages[0]["content"]:
             return self.script.writes(messages)
-        found = ATTEMPT.findall(messages[1]["content"])
+        attempts = ATTEMPT.findall(messages[1]["content"])
         entries = [
             {"id": name, "score": self.script.grade(position, text), "reason": f"I see {name}.",
              "quotes": [text.split("\n")[-1][:40], "words that are nowhere"]}
-            for position, (name, text) in enumerate(found)
+            for position, (name, text) in enumerate(attempts)
         ]  # fmt: skip
         match mood:
             case "one missing":

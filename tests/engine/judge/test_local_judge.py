@@ -162,8 +162,8 @@ def test_features_are_requested_only_for_sampled_branches() -> None:
     one = trajectory(70, 0, 10)
     other = Branch(tokens=[7, 40, 0], spans=[(1, 3)], logprobs=[-1.0, -1.0])
     unsampled = Branch(tokens=[7, 40, 0], spans=[], logprobs=[])
-    both = one.model_copy(update={"branches": [*one.branches, unsampled, other]})
-    asyncio.run(judge.judge([both]))
+    two_branches = one.model_copy(update={"branches": [*one.branches, unsampled, other]})
+    asyncio.run(judge.judge([two_branches]))
     assert len(policy.requested) == 48 + 2
 
 

@@ -49,7 +49,7 @@ def batch(count: int = 7) -> TrainBatch:
 
 
 async def gradient(policy: Policy, folder: Path, train_batch: TrainBatch) -> dict[str, float]:
-    """One step, saved: the first moment of AdamW is a tenth of the gradient."""
+    """Train one step and save it; the first moment of AdamW is a tenth of the gradient."""
     metrics = await policy.forward_backward(train_batch)
     metrics |= await policy.optim_step(AdamStep(lr=1e-2, max_grad_norm=1e9))
     folder.mkdir()

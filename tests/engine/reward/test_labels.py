@@ -101,12 +101,12 @@ def test_score_label_without_judge_becomes_the_reward() -> None:
 def test_order_label_rewards_otherwise_unscored_trajectories() -> None:
     """A run without judge and rules: the label is the only source of reward."""
     nothing = Problem(code="reward.none", message="?")
-    bare = [
+    unscored = [
         one.model_copy(update={"reward": None, "parts": {}, "problem": nothing})
         for one in ruled(0, 0, 0)
     ]
     new_label = label(word("order", order=(("t0-2",), ("t0-0",))))
-    result = apply_labels(RULES, bare, [new_label], NO_PAIRS)
+    result = apply_labels(RULES, unscored, [new_label], NO_PAIRS)
     assert result[2].reward is not None
     assert result[0].reward is not None
     assert result[2].reward > result[0].reward
@@ -288,8 +288,8 @@ def test_removing_all_labels_restores_the_trajectories(scores, new_label, with_j
     before = judged(*scores)
     labels = [label(*(word(k, i, value=v) for k, i, v in one)) for one in new_label]
     after = apply_labels(config, before, labels, LENIENT)
-    again = [without_labels(one).model_dump_json() for one in after]
-    assert again == [one.model_dump_json() for one in before]
+    restored = [without_labels(one).model_dump_json() for one in after]
+    assert restored == [one.model_dump_json() for one in before]
     assert apply_labels(config, after, [], LENIENT) == before
     assert apply_labels(config, after, labels, LENIENT) == after
 

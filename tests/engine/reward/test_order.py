@@ -48,10 +48,10 @@ def test_judge_to_person_is_monotone(pairs, one, other):  # type: ignore[no-unty
 
 
 @given(st.lists(shares, min_size=2, max_size=8), st.randoms())
-def test_scores_in_order_keep_the_gap_within_bounds(values, chance):  # type: ignore[no-untyped-def]
+def test_scores_in_order_keep_the_gap_within_bounds(values, rng):  # type: ignore[no-untyped-def]
     scores = {f"t{n}": value for n, value in enumerate(values)}
     names = list(scores)
-    chance.shuffle(names)
+    rng.shuffle(names)
     result = scores_in_order(scores, [[name] for name in names])
     gap = min(GAP, 1 / (len(names) - 1))
     for better, worse in itertools.pairwise(names):

@@ -120,10 +120,10 @@ class WriteGate:
         monkeypatch.setattr(completions, "write_lines", self)
         monkeypatch.setattr(completions, "LEAST_SPENT", 0)
 
-    def __call__(self, file: Path, kept: Iterable[Completion]) -> None:
+    def __call__(self, file: Path, completions_: Iterable[Completion]) -> None:
         self.started.set()
         assert self.opened.wait(20)
-        self._write(file, kept)
+        self._write(file, completions_)
 
 
 def partly_forgotten_store(file: Path) -> Completions:

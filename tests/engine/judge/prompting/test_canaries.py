@@ -30,8 +30,8 @@ def verdict(name: str, score: float | None, judge: str = "a") -> Verdict:
 @pytest.mark.parametrize("kind", KINDS)
 def test_canary_keeps_the_prompt_and_replaces_the_answer(kind: str) -> None:
     real = group("the answer", "another")
-    *kept, canary = with_canary(real, kind)  # type: ignore[arg-type]
-    assert kept == real
+    *unchanged, canary = with_canary(real, kind)  # type: ignore[arg-type]
+    assert unchanged == real
     assert canary.id == ID
     assert canary.messages[0] == real[0].messages[0]
     assert "the answer" not in canary.messages[-1].content
@@ -75,8 +75,8 @@ def test_canary_is_caught_at_or_below_the_median() -> None:
     assert [c.caught for c in canary_results([*real, verdict(ID, 0.6)])] == [False]
     assert [c.caught for c in canary_results([*real, verdict(ID, None)])] == [True]
     assert canary_results([verdict(ID, 1.0)]) == []
-    both = [*real, verdict(ID, 0.1), verdict("t0", 0.4, "b"), verdict(ID, 0.8, "b")]
-    assert [(c.judge, c.caught) for c in canary_results(both)] == [("a", True), ("b", False)]
+    two_judges = [*real, verdict(ID, 0.1), verdict("t0", 0.4, "b"), verdict(ID, 0.8, "b")]
+    assert [(c.judge, c.caught) for c in canary_results(two_judges)] == [("a", True), ("b", False)]
 
 
 @pytest.mark.parametrize("obeys", [False, True])
@@ -98,13 +98,13 @@ def test_judge_that_obeys_injected_text_fails_the_canary(
         verdicts = await panel.judge(trajectories)
         return verdicts, run.reader.events_of("canary.judged"), panel.metrics(), panel.metrics()
 
-    verdicts, events, metrics, again = harness.run(work)
+    verdicts, events, metrics, next_metrics = harness.run(work)
     assert [v.score for v in verdicts] == [0.2, 0.6, 0.4]  # real scores are unchanged
     (event,) = events
     assert isinstance(event, CanaryJudged)
     assert (event.what, event.caught) == ("flattery", not obeys)
     assert metrics == {"judge/canaries": float(not obeys)}
-    assert again == {}
+    assert next_metrics == {}
 
 
 def test_panel_adds_no_canary_when_none_is_due(harness: JudgeHarness) -> None:

@@ -70,8 +70,8 @@ def test_boundary_depends_on_all_texts_and_prevents_injection() -> None:
 def test_trajectory_ids_are_deterministic_and_hide_position() -> None:
     texts = [f"attempt {n}" for n in range(20)]
     first, ids = relative_messages(texts, RUBRIC, "", "")
-    again, same = relative_messages(texts, RUBRIC, "", "")
-    assert (first, ids) == (again, same)
+    repeated, repeated_ids = relative_messages(texts, RUBRIC, "", "")
+    assert (first, ids) == (repeated, repeated_ids)
     assert len(set(ids)) == 20
     assert ids != sorted(ids)
     _, others = relative_messages(texts[::-1], RUBRIC, "", "")

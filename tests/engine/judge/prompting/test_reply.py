@@ -172,8 +172,8 @@ def test_is_quoted_requires_the_quote_in_the_text() -> None:
     assert not is_quoted("  ", "anything")
 
 
-def entries(*given: object) -> str:
-    return json.dumps({"attempts": given})
+def entries(*items: object) -> str:
+    return json.dumps({"attempts": items})
 
 
 def test_entry_keeps_score_reason_and_string_quotes() -> None:
@@ -200,7 +200,7 @@ def test_reasons_and_quotes_are_truncated(
 
 
 @pytest.mark.parametrize(
-    ("given", "complaint"),
+    ("items", "complaint"),
     [
         ([{"id": "BC"}], "BC: its score is not a number from 0 to 1"),
         ([], "BC is missing"),
@@ -214,8 +214,8 @@ def test_reasons_and_quotes_are_truncated(
         ([{"id": "BC"}, {"id": "BC"}], "BC: its score is not a number from 0 to 1"),
     ],
 )
-def test_complaint_names_every_fault(given: list[object], complaint: str) -> None:
-    reading = read_reply(entries(*given), ["BC"], PLAIN)
+def test_complaint_names_every_fault(items: list[object], complaint: str) -> None:
+    reading = read_reply(entries(*items), ["BC"], PLAIN)
     assert reading.complaint == f"The answer is invalid: {complaint}."
     assert reading.fault == "form"
     assert set(reading.opinions) <= {"BC"}

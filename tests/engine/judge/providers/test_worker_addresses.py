@@ -1,4 +1,4 @@
-"""Which addresses receive provider keys, with the real judge process and servers on loopback."""
+"""Provider keys and their addresses, with the real judge process and servers on loopback."""
 
 import threading
 from collections.abc import Iterator

@@ -109,10 +109,10 @@ def test_gradient_equals_the_reference(model: LoraModel) -> None:
 def test_gradient_is_independent_of_micro_batches(model: LoraModel) -> None:
     batch = TrainBatch(items=items(model), normaliser=100)
     forward_backward(model, batch, 10_000, lambda done, total: None)
-    whole = gradients(model)
+    unsplit = gradients(model)
     forward_backward(model, batch, 40, lambda done, total: None)
     for name, gradient in gradients(model).items():
-        assert torch.allclose(gradient, whole[name], atol=1e-6)
+        assert torch.allclose(gradient, unsplit[name], atol=1e-6)
 
 
 def test_sampler_and_trainer_log_probs_agree(model: LoraModel) -> None:
@@ -127,8 +127,8 @@ def test_seed_determines_tokens_in_any_batch(model: LoraModel) -> None:
     sample_requests = requests()
     batched = sample(model, sample_requests)
     for number in (0, 5, 11):
-        alone = sample(model, [sample_requests[number]])[0]
-        assert [t.token for t in alone] == [t.token for t in batched[number]]
+        single = sample(model, [sample_requests[number]])[0]
+        assert [t.token for t in single] == [t.token for t in batched[number]]
 
 
 def test_sampling_follows_the_distribution(model: LoraModel) -> None:

@@ -82,7 +82,7 @@ def bundled_zeros(model: LoraModel) -> int:
 
 
 def test_training_flops_match_the_formula(folder: Path) -> None:
-    """One sequence, no padding. Without the flash kernel attention is two plain products forward
+    """Single sequence, no padding. Without the flash kernel attention is two plain products forward
     and four backward, over the whole square."""
     model = load(folder)
     assert model.limits.peak > 0
@@ -133,10 +133,10 @@ def test_goodput_counts_shared_tokens_once_and_no_padding(tiny_model: Path) -> N
 def test_splitting_a_group_raises_the_sharing_ratio(tiny_model: Path) -> None:
     model = load(tiny_model)
     completion = [[50 + n] * 5 for n in range(6)]
-    whole = forward_backward(model, batch(completion), 999, lambda done, total: None)
+    unsplit = forward_backward(model, batch(completion), 999, lambda done, total: None)
     split = forward_backward(model, batch(completion), 50, lambda done, total: None)
-    assert split["sharing/train"] > whole["sharing/train"]
-    for metrics in (whole, split):
+    assert split["sharing/train"] > unsplit["sharing/train"]
+    for metrics in (unsplit, split):
         assert 0 < metrics["goodput/train"] < metrics["hardware/train"]
 
 

@@ -174,7 +174,7 @@ def test_held_server_pauses_and_resumes_sampling(served: Served) -> None:
 
 @pytest.mark.parametrize("number", FAULTS)
 def test_server_death_or_hang_loses_no_token(served: Served, number: signal.Signals) -> None:
-    """One server process is killed or stopped while sixteen completions run. A kill during a whole
+    """A server process is killed or stopped while sixteen completions run. A kill during a whole
     run is tested elsewhere (engine_http/test_backend.py)."""
 
     async def work() -> None:

@@ -8,15 +8,15 @@ from engine.protocol.config.algorithm import Clipped, TokenCap
 from engine.protocol.config.project import ProjectConfig
 
 
-def sections(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[type[BaseModel]]:
-    if model in seen:
-        return seen
-    seen.add(model)
+def sections(model: type[BaseModel], visited: set[type[BaseModel]]) -> set[type[BaseModel]]:
+    if model in visited:
+        return visited
+    visited.add(model)
     for field in model.model_fields.values():
         for option in (field.annotation, *_arguments(field.annotation)):
             if isinstance(option, type) and issubclass(option, BaseModel):
-                sections(option, seen)
-    return seen
+                sections(option, visited)
+    return visited
 
 
 def _arguments(annotation: Any) -> tuple[Any, ...]:

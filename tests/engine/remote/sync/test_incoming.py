@@ -96,10 +96,10 @@ def test_damaged_content_is_rejected(tmp_path: Path) -> None:
     incoming = Incoming(tmp_path, {"workspace": tmp_path})
     digest = hashlib.sha256(b"right").hexdigest()
 
-    async def wrong() -> AsyncIterator[bytes]:
+    async def wrong_content() -> AsyncIterator[bytes]:
         yield b"wrong"
 
-    asyncio.run(incoming.take(digest, 0, wrong()))
+    asyncio.run(incoming.take(digest, 0, wrong_content()))
     with pytest.raises(Refused, match="damaged"):
         incoming.finish(digest, 5)
     assert incoming.received_bytes(digest) == 0
@@ -141,14 +141,14 @@ def test_path_outside_the_folder_is_rejected(tmp_path: Path, path: str) -> None:
 
 def test_existing_link_is_not_followed(tmp_path: Path) -> None:
     """A folder that was replaced by a link is restored without following it."""
-    home, workspace, elsewhere = (tmp_path / name for name in ("home", "workspace", "elsewhere"))
-    elsewhere.mkdir()
+    home, workspace, outside = (tmp_path / name for name in ("home", "workspace", "elsewhere"))
+    outside.mkdir()
     (workspace / "p").mkdir(parents=True)
-    (workspace / "p" / "folder").symlink_to(elsewhere)
+    (workspace / "p" / "folder").symlink_to(outside)
     incoming = Incoming(workspace, {"workspace": workspace})
     write(home, {"folder/a": b"one"})
     upload(incoming, home, SyncFolder(folder="p", manifest=manifest(home)))
-    assert not list(elsewhere.iterdir())
+    assert not list(outside.iterdir())
     assert (workspace / "p" / "folder" / "a").read_bytes() == b"one"
 
 

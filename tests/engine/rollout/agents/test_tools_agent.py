@@ -76,10 +76,10 @@ def test_wrong_tool_calls_are_reported_to_the_model(
     script_replies(served, *wrong_calls, "I give up.")
     result = run_agent(served, project, AgentConfig(python=python))
     assert result.metrics == {"tool_calls": 3, "wrong_calls": 3}
-    missing, unknown, refused = results(served)
+    missing, unknown, invalid = results(served)
     assert "Field required" in missing
     assert unknown == "There is no tool burn_book."
-    assert "lend_book" in refused
+    assert "lend_book" in invalid
 
 
 def test_only_the_selected_tools_are_offered(served: Served, project: Path, python: str) -> None:

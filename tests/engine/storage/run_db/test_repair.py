@@ -210,9 +210,9 @@ def test_whole_run_is_not_repaired_and_empty_one_is_unrecoverable(run: Path) -> 
 def test_remove_deletes_a_run_and_refuses_other_paths(run: Path, tmp_path: Path) -> None:
     link = tmp_path / "runs" / "link"
     link.symlink_to(run)
-    for wrong in (link, tmp_path):
+    for path in (link, tmp_path):
         with pytest.raises(Refused):
-            remove(wrong)
+            remove(path)
     remove(run)
     assert not run.exists()
 

@@ -69,8 +69,8 @@ def test_gold_is_trained_and_validation_file_is_only_measured(
     plan = plan_of(changed_config(config, {"sft.epochs": 2, "sft.batch_size": 4}), data)
     assert (plan.updates, plan.train.examples, plan.held_out.examples) == (4, 6, 3)
     assert plan.train.trained == 6 * len("A0") + 6, "each should include its end token"
-    alone = collect(tmp_path, changed_config(config, {"sft.gold": False}), chat)
-    assert len(alone.train) == 4
+    without_gold = collect(tmp_path, changed_config(config, {"sft.gold": False}), chat)
+    assert len(without_gold.train) == 4
 
 
 def test_bad_lines_are_named_and_counted(tmp_path: Path, chat: ChatFormat) -> None:

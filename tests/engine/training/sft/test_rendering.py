@@ -119,8 +119,8 @@ def test_weight_0_messages_are_tokenized_and_not_trained(folder: Path) -> None:
 def test_unmarked_template_trains_up_to_the_end_token(tiny_model: Path) -> None:
     plain = [m for m in MESSAGES if m["role"] != "tool" and "tool_calls" not in m]
     (item,) = render_line({"messages": plain}, tiny_model)
-    whole = tokenizer_of(tiny_model).apply_chat_template(plain, return_dict=True)["input_ids"]
-    assert item.tokens == whole[: len(item.tokens)]
+    full_tokens = tokenizer_of(tiny_model).apply_chat_template(plain, return_dict=True)["input_ids"]
+    assert item.tokens == full_tokens[: len(item.tokens)]
     chat = ChatFormat(tiny_model)
     trained_texts = [chat.decode(item.tokens[start:end]) for start, end in item.spans]
     assert trained_texts == ["It is 4 – vier ✓.<|im_end|>", "Yes.<|im_end|>"]
@@ -139,8 +139,10 @@ def test_template_that_drops_thinking_gives_several_sequences(
     items = render_line({"messages": conversation}, folder)
     tokenizer = tokenizer_of(folder)
     for item, end in zip(items, (2, 4), strict=True):
-        whole = tokenizer.apply_chat_template(conversation[:end], return_dict=True)["input_ids"]
-        assert item.tokens == whole[: len(item.tokens)]
+        full_tokens = tokenizer.apply_chat_template(conversation[:end], return_dict=True)[
+            "input_ids"
+        ]
+        assert item.tokens == full_tokens[: len(item.tokens)]
     trained_texts = [ChatFormat(folder).decode(i.tokens[slice(*i.spans[0])]) for i in items]
     assert trained_texts == [m["content"] + "<|im_end|>" for m in conversation[1::2]]
 

@@ -34,7 +34,7 @@ SUMMARIES = [
 
 
 @pytest.mark.parametrize(
-    ("rule", "kept", "reasons"),
+    ("rule", "kept_ids", "reasons"),
     [
         ("best", "bd", {"not the best of its scenario": 2}),
         ("best:0.5", "b", {"not the best of its scenario": 1, "reward below 0.5": 2}),
@@ -44,10 +44,10 @@ SUMMARIES = [
     ],
 )
 def test_selection_rule_keeps_trajectories_and_counts_reasons(
-    rule: str, kept: str, reasons: dict[str, int]
+    rule: str, kept_ids: str, reasons: dict[str, int]
 ) -> None:
     selected, left_out = choose(SUMMARIES, read_rule(rule))
-    assert "".join(one.id for one in selected) == kept
+    assert "".join(one.id for one in selected) == kept_ids
     never = {
         "cut off by a token limit": 1,
         "unscored: agent.timeout": 1,
@@ -74,7 +74,7 @@ def test_best_rule_handles_negative_rewards() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "split", "kept"),
+    ("kind", "split", "kept_ids"),
     [
         ("train", None, ["s1"]),
         ("outside", None, ["s1"]),
@@ -84,7 +84,7 @@ def test_best_rule_handles_negative_rewards() -> None:
     ],
 )
 def test_validation_trajectories_of_training_runs_are_excluded(
-    tmp_path: Path, kind: RunKind, split: Split | None, kept: list[str]
+    tmp_path: Path, kind: RunKind, split: Split | None, kept_ids: list[str]
 ) -> None:
     spec = make_run(tmp_path, "one", {}).model_copy(update={"kind": kind})
     folder = tmp_path / "runs" / spec.id
@@ -96,5 +96,5 @@ def test_validation_trajectories_of_training_runs_are_excluded(
     )
     selected = demonstrate(folder, SelectDemonstrations(keep="all", split=split))
     lines = (tmp_path / "demonstrations.jsonl").read_text().splitlines()
-    assert [json.loads(line)["source"]["scenario"] for line in lines] == kept
-    assert (selected.kept, selected.of) == (len(kept), len(kept))
+    assert [json.loads(line)["source"]["scenario"] for line in lines] == kept_ids
+    assert (selected.kept, selected.of) == (len(kept_ids), len(kept_ids))

@@ -33,7 +33,7 @@ def plain(folder: Path, item: TrainItem) -> torch.Tensor:
     tokens = torch.tensor([item.tokens[:end]])
     states = base(input_ids=tokens, output_hidden_states=True).hidden_states
     depth = len(states) - 1
-    positions = [place for span in item.spans for place in range(*span)]
+    positions = [position for span in item.spans for position in range(*span)]
     mean = states[round(depth / 2)][0, positions].mean(0)
     return torch.cat([mean, states[round(2 * depth / 3)][0, end - 1]])
 

@@ -30,16 +30,16 @@ with device_lock(cards, "quiet-fox of hello"):
 """
 
 
-def card(uuid: str = "GPU-a", index: int = 0, busy_card: int = 0) -> Card:
+def card(uuid: str = "GPU-a", index: int = 0, used: int = 0) -> Card:
     return Card(
         index=index,
         uuid=uuid,
         name="NVIDIA L40S",
         total_bytes=48 * GB,
-        used_bytes=busy_card,
-        free_bytes=48 * GB - busy_card,
+        used_bytes=used,
+        free_bytes=48 * GB - used,
         capability=(8, 9),
-        processes=(CardProcess(pid=4242, bytes=busy_card, name="python"),) if busy_card else (),
+        processes=(CardProcess(pid=4242, bytes=used, name="python"),) if used else (),
     )
 
 
@@ -99,7 +99,7 @@ def test_gpu_in_use_by_others_is_refused_with_numbers(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_memory, "PAUSE_S", 0.0)
-    busy_card = card(held=30 * GB)
+    busy_card = card(used=30 * GB)
     monkeypatch.setattr(gpu_memory, "cards_of", lambda backend: (busy_card,))
     config = ProjectConfig()
     with pytest.raises(Refused) as error:
@@ -109,7 +109,7 @@ def test_gpu_in_use_by_others_is_refused_with_numbers(
     assert "this run needs about" in message
     share = changed_config(config, {"backend.share_card": True})
     asyncio.run(gpu_memory.require_gpu_memory(share, model, [busy_card]))
-    asyncio.run(gpu_memory.require_gpu_memory(config, model, [card(held=GB)]))
+    asyncio.run(gpu_memory.require_gpu_memory(config, model, [card(used=GB)]))
 
 
 def test_memory_check_waits_for_ended_processes(
@@ -117,7 +117,7 @@ def test_memory_check_waits_for_ended_processes(
 ) -> None:
     monkeypatch.setattr(gpu_memory, "PAUSE_S", 0.0)
     monkeypatch.setattr(gpu_memory, "cards_of", lambda backend: (card(),))
-    asyncio.run(gpu_memory.require_gpu_memory(ProjectConfig(), model, [card(held=30 * GB)]))
+    asyncio.run(gpu_memory.require_gpu_memory(ProjectConfig(), model, [card(used=30 * GB)]))
 
 
 def test_out_of_memory_advice_names_a_setting_and_number(
