@@ -68,7 +68,7 @@ def rows(seed: int, count: int = 6) -> dict[str, Any]:
     }
 
 
-def ours(tensors: dict[str, Any], algorithm: Algorithm, normaliser: float) -> dict[str, Any]:
+def our_loss(tensors: dict[str, Any], algorithm: Algorithm, normaliser: float) -> dict[str, Any]:
     """Loss and gradient by our functions, called as the trainer calls them."""
     mask = torch.tensor(tensors["mask"]).bool()
     logprobs = torch.tensor(tensors["logprobs"], dtype=torch.double, requires_grad=True)
@@ -146,7 +146,7 @@ def test_losses_and_gradients_equal_trl(reference):
             tensors = rows(seed)
             cases.append({"library": "trl", "settings": settings, "tensors": tensors})
             divisor = normaliser(tensors["mask"], algorithm.average)
-            expected.append((f"{name} {seed}", ours(tensors, algorithm, divisor)))
+            expected.append((f"{name} {seed}", our_loss(tensors, algorithm, divisor)))
     for (name, result), expected_ in zip(expected, reference(cases), strict=True):
         assert max_difference(result, expected_) <= TOLERANCE, name
 
@@ -165,7 +165,7 @@ def test_art_loss_equals_art(reference):
         packed["sequences"] = [[0] * LONGEST]
         cases.append({"library": "art", "settings": {}, "tensors": packed})
         # ART adds 1e-6 to the number of tokens
-        expected.append(ours(packed, Algorithm(preset="art"), sum(packed["mask"][0]) + 1e-6))
+        expected.append(our_loss(packed, Algorithm(preset="art"), sum(packed["mask"][0]) + 1e-6))
     for result, expected_ in zip(expected, reference(cases), strict=True):
         assert max_difference(result, expected_) <= TOLERANCE
 
@@ -181,7 +181,9 @@ def test_non_finite_logprobs_have_no_weight(non_finite, tensor_name):
     for _, algorithm in TRL.values():
         if algorithm.kl or isinstance(algorithm.loss, Gspo) or algorithm.average == "sequences":
             continue
-        assert max_difference(ours(tensors, algorithm, 50), ours(masked, algorithm, 50)) == 0
+        assert (
+            max_difference(our_loss(tensors, algorithm, 50), our_loss(masked, algorithm, 50)) == 0
+        )
 
 
 GROUPS = [
@@ -214,12 +216,12 @@ def test_advantages_equal_trl(reference):
     kind = GroupStd(floor=0.0)
     for number, group in enumerate(GROUPS):
         index = slice(4 * number, 4 * number + 4)
-        ours = {
+        pairs = {
             "plain": (advantages(GroupMean(), group), plain[index]),
             "scaled": (advantages(kind, group), scaled[index]),
             "left out": (advantages(LeaveOneOut(), group), leave_one_out[index]),
         }
-        for name, (result, expected_) in ours.items():
+        for name, (result, expected_) in pairs.items():
             factor = 1.0
             if name == "scaled" and any(own_i for own_i in result):
                 factor = (spread(group, 0) + kind.epsilon) / (spread(group, 1) + 1e-4)
@@ -235,9 +237,9 @@ def test_non_finite_logprob_affects_only_its_sequence(non_finite, tensor_name, n
     """With sequence-level losses, the gradients of other sequences are unchanged."""
     tensors = rows(0)
     tensors[tensor_name][4][tensors["mask"][4].index(1)] = non_finite
-    plain, with_non_finite = rows(0), ours(tensors, TRL[name][1], 6)
+    plain, with_non_finite = rows(0), our_loss(tensors, TRL[name][1], 6)
     assert math.isfinite(with_non_finite["loss"])
-    without_non_finite = ours(plain, TRL[name][1], 6)
+    without_non_finite = our_loss(plain, TRL[name][1], 6)
     for row in (0, 1, 2, 3, 5):
         assert with_non_finite["gradient"][row] == pytest.approx(
             without_non_finite["gradient"][row], abs=1e-12

@@ -152,10 +152,10 @@ def test_identical_request_is_billed_once_across_processes(harness: JudgeHarness
 
 
 def test_concurrent_identical_groups_are_billed_once(harness: JudgeHarness) -> None:
-    async def both(ruler, run):  # type: ignore[no-untyped-def]
+    async def judge_all(ruler, run):  # type: ignore[no-untyped-def]
         return await asyncio.gather(*(ruler.judge(graded_group(0.1, 0.9)) for _ in range(4)))
 
-    assert [scores(verdicts) for verdicts in harness.run(both)] == [[0.1, 0.9]] * 4
+    assert [scores(verdicts) for verdicts in harness.run(judge_all)] == [[0.1, 0.9]] * 4
     assert len(harness.script.asked) == 1
 
 
@@ -178,7 +178,7 @@ def test_cost_never_exceeds_the_budget(harness: JudgeHarness) -> None:
 def test_concurrent_ledgers_of_one_run_share_the_budget(harness: JudgeHarness) -> None:
     """Two ledgers over one run: total cost within the budget, identical requests sent once."""
 
-    async def both(ruler, run):  # type: ignore[no-untyped-def]
+    async def judge_all(ruler, run):  # type: ignore[no-untyped-def]
         other = Ruler(ruler._config, ruler._rubric, other_ledger(ruler, run), seed=0)
         trajectories = [group(f"{n} worth=0.1", f"{n} worth=0.9") for n in range(12)]
         await asyncio.gather(*(r.judge(a) for a in trajectories for r in (ruler, other)))
@@ -187,7 +187,7 @@ def test_concurrent_ledgers_of_one_run_share_the_budget(harness: JudgeHarness) -
     def other_ledger(ruler: Ruler, run: Run) -> Ledger:
         return Ledger(run, ruler._ledger._provider, ruler._config)
 
-    assert harness.run(both, budget_usd=0.03, max_tokens=200) <= 0.03
+    assert harness.run(judge_all, budget_usd=0.03, max_tokens=200) <= 0.03
     assert len(harness.script.asked) == len(set(harness.script.billed))
 
 

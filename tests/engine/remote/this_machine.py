@@ -8,7 +8,7 @@ from engine.protocol.problems import Problem
 from engine.remote.ssh.base import Done
 
 
-class ThisMachine:
+class LocalConnection:
     """Connection to this machine; `home` is the login's home folder, `path` its PATH."""
 
     server = "me@here:22"

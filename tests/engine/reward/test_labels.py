@@ -45,7 +45,7 @@ def label(*words: Word, **fields: Any) -> Label:
     return Label(id="x", step=1, group=0, words=words, **fields)
 
 
-def judged(*scores: float | None, rules: float | None = None) -> list[Trajectory]:
+def judged_group(*scores: float | None, rules: float | None = None) -> list[Trajectory]:
     own = {} if rules is None else {"rules": rules}
     return [
         one.model_copy(
@@ -60,7 +60,7 @@ def judged(*scores: float | None, rules: float | None = None) -> list[Trajectory
     ]
 
 
-def ruled(*rewards: float) -> list[Trajectory]:
+def ruled_group(*rewards: float) -> list[Trajectory]:
     return [
         one.model_copy(update={"awaits_judge": False, "reward": reward, "parts": {"rules": reward}})
         for one, reward in zip(group(*map(str, rewards)), rewards, strict=True)
@@ -73,7 +73,7 @@ def rewards(trajectories: list[Trajectory]) -> list[float | None]:
 
 def test_score_label_replaces_judge_score_and_maps_group() -> None:
     new_label = label(word("score", 0, value=0.9))
-    result = apply_labels(JUDGED, judged(0.1, 0.5, None), [new_label], LENIENT)
+    result = apply_labels(JUDGED, judged_group(0.1, 0.5, None), [new_label], LENIENT)
     assert rewards(result) == [0.9, pytest.approx(0.7), None]
     assert [one.parts for one in result[:2]] == [{PART: 0.9}, {RULER: pytest.approx(0.7)}]
     assert result[0].labels == ("score",)
@@ -85,7 +85,7 @@ def test_score_label_replaces_only_the_judge_part() -> None:
         judge=JUDGED.judge, reward=RewardConfig(weights={RULER: 2.0}, required=(RULER, "rules"))
     )
     new_label = label(word("score", 0, value=0.9))
-    result = apply_labels(config, judged(0.1, 0.5, rules=0.25), [new_label], NO_PAIRS)
+    result = apply_labels(config, judged_group(0.1, 0.5, rules=0.25), [new_label], NO_PAIRS)
     assert result[0].parts == {"rules": 0.25, PART: 0.9}
     assert result[0].reward == pytest.approx(0.25 + 2 * 0.9)
 
@@ -93,7 +93,7 @@ def test_score_label_replaces_only_the_judge_part() -> None:
 def test_score_label_without_judge_becomes_the_reward() -> None:
     config = ProjectConfig(reward=RewardConfig(required=("rules",)))
     new_label = label(word("score", 1, value=0.2))
-    result = apply_labels(config, ruled(3.0, 5.0), [new_label], NO_PAIRS)
+    result = apply_labels(config, ruled_group(3.0, 5.0), [new_label], NO_PAIRS)
     assert rewards(result) == [3.0, 0.2]
     assert result[1].parts == {PART: 0.2}
 
@@ -103,7 +103,7 @@ def test_order_label_rewards_otherwise_unscored_trajectories() -> None:
     nothing = Problem(code="reward.none", message="?")
     unscored = [
         one.model_copy(update={"reward": None, "parts": {}, "problem": nothing})
-        for one in ruled(0, 0, 0)
+        for one in ruled_group(0, 0, 0)
     ]
     new_label = label(word("order", order=(("t0-2",), ("t0-0",))))
     result = apply_labels(RULES, unscored, [new_label], NO_PAIRS)
@@ -117,25 +117,25 @@ def test_constraint_still_applies_to_labelled_reward() -> None:
     constraint = Constraint(part="rules", below=0.5, effect="penalty", value=0.3)
     config = ProjectConfig(reward=RewardConfig(constraints=(constraint,)))
     new_label = label(word("score", 0, value=1.0))
-    assert apply_labels(config, ruled(0.2, 0.9), [new_label], NO_PAIRS)[0].reward == pytest.approx(
-        0.7
-    )
+    assert apply_labels(config, ruled_group(0.2, 0.9), [new_label], NO_PAIRS)[
+        0
+    ].reward == pytest.approx(0.7)
 
 
 def test_later_score_label_wins() -> None:
     labels = [label(word("score", 0, value=0.2)), label(word("score", 0, value=0.8))]
-    assert apply_labels(JUDGED, judged(0.5, 0.6), labels, NO_PAIRS)[0].reward == 0.8
+    assert apply_labels(JUDGED, judged_group(0.5, 0.6), labels, NO_PAIRS)[0].reward == 0.8
 
 
 def test_best_label_raises_trajectory_and_marks_moved_ones() -> None:
-    result = apply_labels(JUDGED, judged(0.5, 0.9, 0.2), [label(word("best", 0))], NO_PAIRS)
+    result = apply_labels(JUDGED, judged_group(0.5, 0.9, 0.2), [label(word("best", 0))], NO_PAIRS)
     assert rewards(result) == [pytest.approx(0.725), pytest.approx(0.675), 0.2]
     assert [PART in one.parts for one in result] == [True, True, False]
     assert result[0].labels == ("best",)
 
 
 def test_worst_label_lowers_trajectory_and_marks_moved_ones() -> None:
-    result = apply_labels(JUDGED, judged(0.5, 0.1, 0.8), [label(word("worst", 0))], NO_PAIRS)
+    result = apply_labels(JUDGED, judged_group(0.5, 0.1, 0.8), [label(word("worst", 0))], NO_PAIRS)
     assert rewards(result) == [pytest.approx(0.275), pytest.approx(0.325), 0.8]
     assert [PART in one.parts for one in result] == [True, True, False]
     assert result[0].labels == ("worst",)
@@ -148,25 +148,29 @@ def test_worst_label_lowers_trajectory_and_marks_moved_ones() -> None:
 )
 def test_label_gap_scales_with_reward_span_above_1(new_label: Word) -> None:
     """The span is [0, 3]: the gap is a twentieth of it, 0.15."""
-    result = apply_labels(RULES, ruled(3.0, 3.0), [label(new_label)], NO_PAIRS)
+    result = apply_labels(RULES, ruled_group(3.0, 3.0), [label(new_label)], NO_PAIRS)
     assert rewards(result) == [3.0, pytest.approx(2.85)]
 
 
 def test_order_label_moves_judge_part_instead_of_reward() -> None:
     """Judge scores 0.4 and 0.5; rewards with rules 0.6 and 0.7."""
     new_label = label(word("order", order=(("t0-0",), ("t0-1",))))
-    result = apply_labels(JUDGED, judged(0.4, 0.5, rules=0.2), [new_label], NO_PAIRS)
+    result = apply_labels(JUDGED, judged_group(0.4, 0.5, rules=0.2), [new_label], NO_PAIRS)
     assert [one.parts[PART] for one in result] == [pytest.approx(0.475), pytest.approx(0.425)]
     assert rewards(result) == [pytest.approx(0.675), pytest.approx(0.625)]
 
 
 def test_without_judge_other_rewards_are_not_mapped() -> None:
-    result = apply_labels(RULES, ruled(0.1, 0.5), [label(word("score", 0, value=0.9))], LENIENT)
+    result = apply_labels(
+        RULES, ruled_group(0.1, 0.5), [label(word("score", 0, value=0.9))], LENIENT
+    )
     assert rewards(result) == [0.9, 0.5]
 
 
 def test_score_label_rewards_trajectory_unscored_by_judge() -> None:
-    result = apply_labels(JUDGED, judged(None, 0.5), [label(word("score", 0, value=0.9))], NO_PAIRS)
+    result = apply_labels(
+        JUDGED, judged_group(None, 0.5), [label(word("score", 0, value=0.9))], NO_PAIRS
+    )
     assert (result[0].reward, result[0].problem) == (0.9, None)
     assert result[0].unlabelled == Unlabelled(
         reward=None, parts={}, problem=Problem(code="judge.no_score", message="?")
@@ -175,7 +179,9 @@ def test_score_label_rewards_trajectory_unscored_by_judge() -> None:
 
 def test_missing_required_part_leaves_labelled_trajectory_unscored() -> None:
     config = ProjectConfig(judge=JUDGED.judge, reward=RewardConfig(required=("tests",)))
-    result = apply_labels(config, judged(0.1, 0.5), [label(word("score", 0, value=0.9))], NO_PAIRS)
+    result = apply_labels(
+        config, judged_group(0.1, 0.5), [label(word("score", 0, value=0.9))], NO_PAIRS
+    )
     assert (result[0].reward, result[0].parts) == (None, {PART: 0.9})
     assert result[0].problem is not None
     assert result[0].problem.code.startswith("reward.")
@@ -202,23 +208,26 @@ def test_score_label_equal_to_judge_counts_as_human() -> None:
 
 def test_order_label_marks_only_the_ordered_trajectories() -> None:
     new_label = label(word("order", order=(("t0-2",), ("t0-0",))), word("flag", 2))
-    result = apply_labels(JUDGED, judged(0.5, 0.6, 0.7), [new_label], NO_PAIRS)
+    result = apply_labels(JUDGED, judged_group(0.5, 0.6, 0.7), [new_label], NO_PAIRS)
     assert [one.labels for one in result] == [("order",), (), ("flag", "order")]
 
 
 def test_veto_label_gives_zero_or_the_lowest_reward() -> None:
     new_label = label(word("veto", 1), word("best", 1))
-    assert rewards(apply_labels(JUDGED, judged(0.5, 0.6), [new_label], NO_PAIRS)) == [0.5, 0.0]
+    assert rewards(apply_labels(JUDGED, judged_group(0.5, 0.6), [new_label], NO_PAIRS)) == [
+        0.5,
+        0.0,
+    ]
     new_label = label(word("veto", 1))
-    result = apply_labels(RULES, ruled(-2.0, 1.0), [new_label], NO_PAIRS)[1]
+    result = apply_labels(RULES, ruled_group(-2.0, 1.0), [new_label], NO_PAIRS)[1]
     assert (result.reward, result.parts, result.problem) == (-2.0, {PART: -2.0}, None)
-    result = apply_labels(JUDGED, judged(None, None), [new_label], NO_PAIRS)[1]
+    result = apply_labels(JUDGED, judged_group(None, None), [new_label], NO_PAIRS)[1]
     assert (result.reward, result.parts, result.problem) == (0.0, {PART: 0.0}, None)
 
 
 def test_excluded_trajectory_is_unscored_and_leaves_statistics() -> None:
     new_label = label(word("exclude", 1))
-    before = judged(0.2, 0.9, 0.4)
+    before = judged_group(0.2, 0.9, 0.4)
     after = apply_labels(JUDGED, before, [new_label], NO_PAIRS)
     assert after[1].problem is not None
     assert after[1].problem.code == "label.excluded"
@@ -234,7 +243,7 @@ def test_excluded_trajectory_is_unscored_and_leaves_statistics() -> None:
 
 def test_outcomes_use_the_configured_advantage() -> None:
     config = JUDGED.model_copy(update={"train": TrainConfig(algorithm=PLAIN)})
-    before = judged(0.25, 0.75)
+    before = judged_group(0.25, 0.75)
     assert [one.advantage for one in outcomes(config, before, before)] == [0.25, 0.75]
 
 
@@ -261,12 +270,14 @@ def test_may_be_scored_depends_on_the_original_problem(
         return None if code is None else Problem(code=code, message="?")
 
     before = Unlabelled(reward=None, parts={}, problem=named(problem)) if now else None
-    one = judged(0.5)[0].model_copy(update={"problem": named(now or problem), "unlabelled": before})
+    one = judged_group(0.5)[0].model_copy(
+        update={"problem": named(now or problem), "unlabelled": before}
+    )
     assert may_be_scored(one) is scored
 
 
 def test_label_without_effect_only_marks_trajectories() -> None:
-    before = judged(0.2, 0.9)
+    before = judged_group(0.2, 0.9)
     new_label = label(word("best", 0), word("flag", 1), effect="none")
     after = apply_labels(JUDGED, before, [new_label], LENIENT)
     assert rewards(after) == rewards(before)
@@ -285,7 +296,7 @@ words = st.tuples(kinds, st.integers(0, 3), st.floats(0, 1))
 )
 def test_removing_all_labels_restores_the_trajectories(scores, new_label, with_judge):  # type: ignore[no-untyped-def]
     config = JUDGED if with_judge else RULES
-    before = judged(*scores)
+    before = judged_group(*scores)
     labels = [label(*(word(k, i, value=v) for k, i, v in one)) for one in new_label]
     after = apply_labels(config, before, labels, LENIENT)
     restored = [without_labels(one).model_dump_json() for one in after]

@@ -34,7 +34,7 @@ def read(file: Path) -> list[list[Trajectory]]:
 
 def test_exceptions_become_unscored_trajectories(tmp_path: Path) -> None:
     error = {"type": "<class 'app.Fallen'>", "message": "over", "traceback": "line 1"}
-    attempt = {
+    trajectory = {
         "messages_and_choices": [PROMPT, reply("ye", finish_reason="length", logprobs=LOGPROBS)],
         "reward": 0.5,
         "metrics": {"n": 2},
@@ -42,7 +42,7 @@ def test_exceptions_become_unscored_trajectories(tmp_path: Path) -> None:
         "initial_policy_version": 3,
         "additional_histories": [{"messages_and_choices": [PROMPT, reply("aside")]}],
     }
-    groups = [[{"exceptions": [error], "metadata": {"scenario_id": "x"}}, [attempt]], [{}, []]]
+    groups = [[{"exceptions": [error], "metadata": {"scenario_id": "x"}}, [trajectory]], [{}, []]]
     ((one, failed),) = read(write_file(tmp_path / "0007.parquet", groups))
     assert (one.id, one.reward, one.metrics) == ("t00007-000-000", 0.5, {"n": 2})
     assert (one.truncated, one.policy_version, one.scenario_id) == (True, 3, "x")
@@ -85,7 +85,7 @@ def test_captured_calls_become_conversations(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "words"),
+    ("trajectory", "words"),
     [
         ({"messages_and_choices": [PROMPT]}, "reward"),
         ({"messages_and_choices": ["hm"], "reward": 1}, "attribute"),
@@ -93,9 +93,11 @@ def test_captured_calls_become_conversations(tmp_path: Path) -> None:
         ({"reward": 1, "exchanges": {"responses": [{}]}}, "API of responses"),
     ],
 )
-def test_invalid_row_is_reported_with_its_number(tmp_path: Path, attempt: Any, words: str) -> None:
+def test_invalid_row_is_reported_with_its_number(
+    tmp_path: Path, trajectory: Any, words: str
+) -> None:
     valid = {"messages_and_choices": [PROMPT], "reward": 1}
-    file = write_file(tmp_path / "a.parquet", [[{}, [valid, attempt]]])
+    file = write_file(tmp_path / "a.parquet", [[{}, [valid, trajectory]]])
     with pytest.raises(ConfigError) as error:
         read(file)
     assert error.value.problem.where == f"{file}, row 2"

@@ -77,20 +77,20 @@ def roll_out(model: LoraModel, step: int, algorithm: Algorithm) -> list[list[Tra
 def train_step(
     model: LoraModel, optimizer: Optimizer, groups: list[list[Trajectory]], train: TrainConfig
 ) -> None:
-    def quiet(done: int, total: int) -> None:
+    def ignore_progress(done: int, total: int) -> None:
         pass
 
     training_rows = rows(groups, train.algorithm)
     score_batch = required_scores(training_rows, train)
-    scores = score(model, score_batch, 4096, quiet) if score_batch else []
+    scores = score(model, score_batch, 4096, ignore_progress) if score_batch else []
     for batch in split_into_batches(
         groups, training_rows, train_items(training_rows, train.algorithm, scores), train
     ):
-        forward_backward(model, batch, 4096, quiet)
+        forward_backward(model, batch, 4096, ignore_progress)
         optimizer.step(AdamStep(lr=LR))
         if model.value_head:
             model.value_head.step(1.0)
-    assert score(model, ScoreBatch(items=[]), 4096, quiet) == []
+    assert score(model, ScoreBatch(items=[]), 4096, ignore_progress) == []
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -45,7 +45,7 @@ def items() -> list[TrainItem]:
     ]
 
 
-def quiet(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     pass
 
 
@@ -59,13 +59,15 @@ def plain(model: LoraModel, item: TrainItem) -> list[float]:
 @pytest.mark.parametrize("budget", [1, 1000])
 def test_scores_equal_plain_rows(tiny_model: Path, budget: int) -> None:
     model, batch = load(tiny_model), items()
-    scores_ = score(model, ScoreBatch(items=batch, reference=True, values=True), budget, quiet)
+    scores_ = score(
+        model, ScoreBatch(items=batch, reference=True, values=True), budget, ignore_progress
+    )
     for item, item_scores in zip(batch, scores_, strict=True):
         assert item_scores.logprobs == pytest.approx(plain(model, item), abs=1e-4)
         assert item_scores.values == [0.0] * len(item_scores.logprobs)
         with model.trained.disable_adapter():
             assert item_scores.reference == pytest.approx(plain(model, item), abs=1e-4)
-    logprob_scores = score(model, ScoreBatch(items=batch), budget, quiet)
+    logprob_scores = score(model, ScoreBatch(items=batch), budget, ignore_progress)
     assert [b.logprobs for b in logprob_scores] == [f.logprobs for f in scores_]
     assert not any(b.reference or b.values for b in logprob_scores)
     assert all(p.grad is None for p in model.adapter.values())
@@ -74,7 +76,7 @@ def test_scores_equal_plain_rows(tiny_model: Path, budget: int) -> None:
 def test_training_reproduces_the_scores(tiny_model: Path) -> None:
     """With the scores as sampler and old log-probs, every ratio is 1."""
     model = load(tiny_model)
-    scores = score(model, ScoreBatch(items=items()), 1000, quiet)
+    scores = score(model, ScoreBatch(items=items()), 1000, ignore_progress)
     batch = [
         item.model_copy(
             update={
@@ -85,12 +87,12 @@ def test_training_reproduces_the_scores(tiny_model: Path) -> None:
         )
         for item, item_scores in zip(items(), scores, strict=True)
     ]
-    metrics = forward_backward(model, TrainBatch(items=batch, normaliser=9), 1000, quiet)
+    metrics = forward_backward(model, TrainBatch(items=batch, normaliser=9), 1000, ignore_progress)
     assert metrics["logprob_gap/max"] <= 1e-6
 
 
 def value_batch(model: LoraModel, target: float) -> TrainBatch:
-    scores = score(model, ScoreBatch(items=items(), values=True), 64, quiet)
+    scores = score(model, ScoreBatch(items=items(), values=True), 64, ignore_progress)
     batch = [
         item.model_copy(
             update={
@@ -106,7 +108,7 @@ def value_batch(model: LoraModel, target: float) -> TrainBatch:
 
 
 def update(model: LoraModel, optimizer: Optimizer, target: float = 0.5) -> dict[str, float]:
-    metrics = forward_backward(model, value_batch(model, target), 64, quiet)
+    metrics = forward_backward(model, value_batch(model, target), 64, ignore_progress)
     optimizer.step(AdamStep(lr=1e-2))
     assert model.value_head
     model.value_head.step(1.0)
@@ -156,4 +158,4 @@ def test_values_without_a_value_head_are_rejected(tiny_model: Path) -> None:
     model = load(tiny_model, value_lr=None)
     assert model.value_head is None
     with pytest.raises(PolicyError, match="without a value head"):
-        score(model, ScoreBatch(items=items(), values=True), 64, quiet)
+        score(model, ScoreBatch(items=items(), values=True), 64, ignore_progress)

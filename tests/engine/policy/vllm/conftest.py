@@ -24,7 +24,7 @@ ROWS = 16
 
 
 @dataclass
-class Served:
+class VllmHarness:
     """Loaded vLLM policy and access to its event loop."""
 
     policy: VllmPolicy
@@ -38,7 +38,7 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmHarness]:
     log = tmp_path_factory.mktemp("vllm") / "run.log"
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -74,7 +74,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     try:
         policy, info = wait(start_policy())
         try:
-            yield Served(policy, info, loop, log, restarts)
+            yield VllmHarness(policy, info, loop, log, restarts)
         finally:
             wait(stop_policy(policy))
     finally:
@@ -86,5 +86,5 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture
 def may_stay(request: pytest.FixtureRequest) -> Callable[[psutil.Process], bool]:
     """Allow the vLLM server's processes, also after a restart."""
-    served: Served = request.getfixturevalue("served")
-    return lambda process: process.pid in served.policy.pids
+    harness: VllmHarness = request.getfixturevalue("harness")
+    return lambda process: process.pid in harness.policy.pids

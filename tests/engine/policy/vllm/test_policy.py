@@ -23,7 +23,7 @@ from engine.policy.base import (
 from engine.policy.vllm.policy import VllmPolicy
 from engine.protocol.problems import PolicyError
 from engine.runtime.child import ChildDied
-from tests.engine.policy.vllm.conftest import Served
+from tests.engine.policy.vllm.conftest import VllmHarness
 
 pytestmark = pytest.mark.long
 PROMPT = [1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198]
@@ -81,9 +81,9 @@ async def update(
     return await policy.publish(version)
 
 
-def test_vllm_sampler_and_trainer_agree_through_updates(served: Served) -> None:
+def test_vllm_sampler_and_trainer_agree_through_updates(harness: VllmHarness) -> None:
     async def work() -> None:
-        policy = served.policy
+        policy = harness.policy
         gaps = []
         for version in range(1, 4):
             completed = await completions(policy, 8)
@@ -96,13 +96,13 @@ def test_vllm_sampler_and_trainer_agree_through_updates(served: Served) -> None:
         print(f"largest gap after 0, 1, 2, 3 updates: {[f'{g:.1e}' for g in gaps]} nats")
         assert max(gaps) <= TOLERANCE
 
-    served.run(work())
+    harness.run(work())
 
 
-def test_sampling_parameters_are_respected(served: Served) -> None:
+def test_sampling_parameters_are_respected(harness: VllmHarness) -> None:
     async def work() -> None:
-        policy = served.policy
-        eos = served.info.eos_tokens
+        policy = harness.policy
+        eos = harness.info.eos_tokens
         greedy = await complete(policy, temperature=0, max_tokens=200)
         assert greedy[-1].token in eos
         longer = await complete(policy, temperature=0, max_tokens=len(greedy) + 9, ignore_eos=True)
@@ -121,14 +121,14 @@ def test_sampling_parameters_are_respected(served: Served) -> None:
         with pytest.raises(PolicyError, match="context length"):
             await complete(policy, tokens=[5] * 300)
 
-    served.run(work())
+    harness.run(work())
 
 
 def test_stale_adapter_raises_policy_error(
-    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    harness: VllmHarness, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The server is pointed to a folder with the weights of the previous update."""
-    policy, start = served.policy, time.monotonic()
+    policy, start = harness.policy, time.monotonic()
     save = policy._trainer.save_adapter
     old = tmp_path / "old"
 
@@ -149,37 +149,37 @@ def test_stale_adapter_raises_policy_error(
         await policy.publish(4)
         assert await gap(policy, await completions(policy, 4)) <= TOLERANCE
 
-    served.run(work())
+    harness.run(work())
     assert time.monotonic() - start < 30
 
 
-def test_held_server_pauses_and_resumes_sampling(served: Served) -> None:
+def test_held_server_pauses_and_resumes_sampling(harness: VllmHarness) -> None:
     async def work() -> None:
-        policy, held_before = served.policy, served.policy.away_s
+        policy, held_before = harness.policy, harness.policy.away_s
         sampling = asyncio.gather(
             *(complete(policy, seed=n, max_tokens=100, ignore_eos=True) for n in range(8))
         )
         await asyncio.sleep(1.0)
         await policy.hold()
         done, _ = await asyncio.wait({sampling}, timeout=4.0)
-        assert not done, "it was held"
+        assert not done, "sampling should be paused"
         await policy.go_on()
         completed = await sampling
         assert [len(tokens) for tokens in completed] == [100] * 8
         assert policy.away_s - held_before >= 4.0
         assert await gap(policy, completed) <= TOLERANCE
 
-    served.run(work())
+    harness.run(work())
 
 
 @pytest.mark.parametrize("number", FAULTS)
-def test_server_death_or_hang_loses_no_token(served: Served, number: signal.Signals) -> None:
+def test_server_death_or_hang_loses_no_token(harness: VllmHarness, number: signal.Signals) -> None:
     """A server process is killed or stopped while sixteen completions run. A kill during a whole
     run is tested elsewhere (engine_http/test_backend.py)."""
 
     async def work() -> None:
-        policy, restart_count = served.policy, len(served.restarts)
-        before, held_before = policy.pids, served.policy.away_s
+        policy, restart_count = harness.policy, len(harness.restarts)
+        before, held_before = policy.pids, harness.policy.away_s
         sampling = asyncio.gather(
             *(complete(policy, seed=n, max_tokens=120, ignore_eos=True) for n in range(16))
         )
@@ -188,7 +188,7 @@ def test_server_death_or_hang_loses_no_token(served: Served, number: signal.Sign
         victim = random.Random(number).choice(candidates)
         victim.send_signal(number)
         fault_time = time.monotonic()
-        while len(served.restarts) == restart_count:  # noqa: ASYNC110
+        while len(harness.restarts) == restart_count:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         noticed_s = time.monotonic() - fault_time
         completed = await sampling
@@ -202,7 +202,7 @@ def test_server_death_or_hang_loses_no_token(served: Served, number: signal.Sign
         assert len(ended_pids) >= 3
         assert not any(psutil.pid_exists(pid) for pid in ended_pids)
 
-    served.run(work())
+    harness.run(work())
 
 
 def _computes(process: psutil.Process) -> bool:
@@ -218,22 +218,22 @@ def _command_line(process: psutil.Process) -> str:
         return ""
 
 
-def test_close_ends_requests_that_wait_for_a_server(served: Served) -> None:
+def test_close_ends_requests_that_wait_for_a_server(harness: VllmHarness) -> None:
     """Last test of this server: it is killed, and the policy closed while another starts."""
 
     async def work() -> None:
-        policy = served.policy
+        policy = harness.policy
         sampler = policy._served
         sampling = [
             asyncio.create_task(complete(policy, seed=n, max_tokens=150, ignore_eos=True))
             for n in range(4)
         ]
         await asyncio.sleep(1.5)
-        restart_count = len(served.restarts)
+        restart_count = len(harness.restarts)
         for pid in sampler.pids:
             if _computes(psutil.Process(pid)):
                 psutil.Process(pid).kill()
-        while len(served.restarts) == restart_count:  # noqa: ASYNC110
+        while len(harness.restarts) == restart_count:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         await asyncio.sleep(2.0)
         starting = psutil.Process().children(recursive=True)
@@ -245,4 +245,4 @@ def test_close_ends_requests_that_wait_for_a_server(served: Served) -> None:
         remaining = [p for p in starting if "vllm" in _command_line(p)]
         assert not remaining
 
-    served.run(work())
+    harness.run(work())

@@ -193,7 +193,7 @@ def test_host_key_alias_is_used(trusted_client: SshClient, far: FarSide, ssh_key
 
 
 @pytest.fixture
-def certified(far: FarSide, ssh_keys: Keys) -> Iterator[FarSide]:
+def certified_server(far: FarSide, ssh_keys: Keys) -> Iterator[FarSide]:
     sign_host(ssh_keys, "127.0.0.1")
     far.restart("certified")
     yield far
@@ -201,20 +201,20 @@ def certified(far: FarSide, ssh_keys: Keys) -> Iterator[FarSide]:
 
 
 def test_key_signed_by_a_known_authority_is_accepted(
-    trusted_client: SshClient, known_hosts: Path, certified: FarSide, ssh_keys: Keys
+    trusted_client: SshClient, known_hosts: Path, certified_server: FarSide, ssh_keys: Keys
 ) -> None:
     known_hosts.write_text(entry(ssh_keys, "ca", "[127.0.0.1]:*", "@cert-authority"))
-    assert trusted_client.run_command(certified.address) == "hello\n"
+    assert trusted_client.run_command(certified_server.address) == "hello\n"
 
 
 def test_key_signed_by_an_unknown_authority_is_confirmed(
-    trusted_client: SshClient, known_hosts: Path, certified: FarSide, ssh_keys: Keys
+    trusted_client: SshClient, known_hosts: Path, certified_server: FarSide, ssh_keys: Keys
 ) -> None:
     known_hosts.write_text(entry(ssh_keys, "other", "*", "@cert-authority"))
     prompter = ScriptedPrompter({"host_key": ["no"]})
-    assert trusted_client.problem(certified.address, prompter).code == "ssh.host_key_refused"
+    assert trusted_client.problem(certified_server.address, prompter).code == "ssh.host_key_refused"
     assert prompter.questions[0].detail == f"ED25519 {fingerprint(ssh_keys, 'certified')}"
-    assert certified.attempts == []
+    assert certified_server.attempts == []
 
 
 def test_plain_key_under_a_known_authority_is_confirmed(
@@ -227,12 +227,12 @@ def test_plain_key_under_a_known_authority_is_confirmed(
 
 
 def test_certificate_of_a_revoked_authority_is_rejected(
-    trusted_client: SshClient, known_hosts: Path, certified: FarSide, ssh_keys: Keys
+    trusted_client: SshClient, known_hosts: Path, certified_server: FarSide, ssh_keys: Keys
 ) -> None:
     lines = [entry(ssh_keys, "ca", "*", marker) for marker in ("@cert-authority", "@revoked")]
     known_hosts.write_text("".join(lines))
-    assert trusted_client.problem(certified.address).code == "ssh.host_key_revoked"
-    assert certified.attempts == []
+    assert trusted_client.problem(certified_server.address).code == "ssh.host_key_revoked"
+    assert certified_server.attempts == []
 
 
 @pytest.mark.parametrize("transport", ["asyncssh"], indirect=True)

@@ -14,7 +14,7 @@ from engine.remote.install.survey import refuse_unfit, survey
 from engine.remote.install.uploads import upload_file
 from engine.remote.ssh.base import Done
 from engine.remote.tunnel.shell import Shell
-from tests.engine.remote.this_machine import ThisMachine
+from tests.engine.remote.this_machine import LocalConnection
 
 CARDS = """#!/bin/sh
 echo 'NVIDIA H200, 143771, {driver}'
@@ -23,7 +23,7 @@ echo 'NVIDIA H200, 143771, {driver}'
 
 
 def shell_in(folder: Path) -> Shell:
-    shell = Shell(ThisMachine(folder), "")
+    shell = Shell(LocalConnection(folder), "")
     asyncio.run(shell.find_base(""))
     return shell
 
@@ -33,7 +33,7 @@ def with_cards(folder: Path, driver: str) -> Shell:
     programs.mkdir()
     (programs / "nvidia-smi").write_text(CARDS.format(driver=driver))
     (programs / "nvidia-smi").chmod(0o755)
-    machine = ThisMachine(folder, f"{programs}:{os.environ['PATH']}")
+    machine = LocalConnection(folder, f"{programs}:{os.environ['PATH']}")
     shell = Shell(machine, "")
     asyncio.run(shell.find_base(""))
     return shell
@@ -49,12 +49,12 @@ def with_cards(folder: Path, driver: str) -> Shell:
     ],
 )
 def test_base_folder_is_taken_literally(tmp_path: Path, folder: str, expected: str) -> None:
-    shell = Shell(ThisMachine(tmp_path), "")
+    shell = Shell(LocalConnection(tmp_path), "")
     assert asyncio.run(shell.find_base(folder)) == expected.format(home=tmp_path)
 
 
 def test_output_of_the_login_shell_is_ignored(tmp_path: Path) -> None:
-    class NoisyShell(ThisMachine):
+    class NoisyShell(LocalConnection):
         async def run(self, command: str, *more: object) -> Done:
             done = await super().run(command)
             return Done(done.code, b"Welcome!\nos=Windows\n" + done.out, done.err)
@@ -91,7 +91,7 @@ def test_old_driver_is_rejected_before_installation(tmp_path: Path) -> None:
 
 
 def test_full_disk_is_rejected_before_installation(tmp_path: Path) -> None:
-    class FullDisk(ThisMachine):
+    class FullDisk(LocalConnection):
         async def run(self, command: str, *more: object) -> Done:
             done = await super().run(command)
             out = re.sub(rb"free_kb=\d+", b"free_kb=1000000", done.out)

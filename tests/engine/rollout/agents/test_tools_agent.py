@@ -12,7 +12,7 @@ from engine.environments.bootstrap import OF_AGENT
 from engine.protocol.config.project import AgentConfig
 from engine.protocol.problems import RolloutError
 from tests.agents import REQUIREMENTS
-from tests.engine.rollout.conftest import Served
+from tests.engine.rollout.conftest import GatewayHarness
 from tests.engine.rollout.gateway.test_frameworks import run_agent, script_replies
 
 SERVER = REQUIREMENTS.parent / "library_server.py"
@@ -33,8 +33,8 @@ def project(tmp_path: Path, python: str) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def large_context(served: Served) -> None:
-    served.session.max_context = 4000
+def large_context(harness: GatewayHarness) -> None:
+    harness.session.max_context = 4000
 
 
 def serve(project: Path, python: str, **more: object) -> None:
@@ -46,49 +46,51 @@ def call(tool: str, **arguments: object) -> str:
     return f"<tool_call>{json.dumps({'name': tool, 'arguments': arguments})}</tool_call>"
 
 
-def results(served: Served) -> list[str]:
-    messages = served.session.conversation.messages
+def results(harness: GatewayHarness) -> list[str]:
+    messages = harness.session.conversation.messages
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
 def test_tool_calls_reach_the_server_and_results_the_model(
-    served: Served, project: Path, python: str
+    harness: GatewayHarness, project: Path, python: str
 ) -> None:
     script_replies(
-        served, call("find_book", title="Dune"), call("lend_book", title="Dune", days=9), "Done."
+        harness, call("find_book", title="Dune"), call("lend_book", title="Dune", days=9), "Done."
     )
-    result = run_agent(served, project, AgentConfig(python=python))
+    result = run_agent(harness, project, AgentConfig(python=python))
     assert result.parts == {}
     assert result.metrics == {"tool_calls": 2, "wrong_calls": 0}
-    assert results(served) == ["Dune stands on shelf 7", "Dune is yours for 9 days"]
-    (branch,) = served.session.conversation.branches()
+    assert results(harness) == ["Dune stands on shelf 7", "Dune is yours for 9 days"]
+    (branch,) = harness.session.conversation.branches()
     assert len(branch.spans) == 3
 
 
 def test_wrong_tool_calls_are_reported_to_the_model(
-    served: Served, project: Path, python: str
+    harness: GatewayHarness, project: Path, python: str
 ) -> None:
     wrong_calls = [
         call("find_book", name="Dune"),
         call("burn_book"),
         call("lend_book", title="D", days=99),
     ]
-    script_replies(served, *wrong_calls, "I give up.")
-    result = run_agent(served, project, AgentConfig(python=python))
+    script_replies(harness, *wrong_calls, "I give up.")
+    result = run_agent(harness, project, AgentConfig(python=python))
     assert result.metrics == {"tool_calls": 3, "wrong_calls": 3}
-    missing, unknown, invalid = results(served)
+    missing, unknown, invalid = results(harness)
     assert "Field required" in missing
     assert unknown == "There is no tool burn_book."
     assert "lend_book" in invalid
 
 
-def test_only_the_selected_tools_are_offered(served: Served, project: Path, python: str) -> None:
+def test_only_the_selected_tools_are_offered(
+    harness: GatewayHarness, project: Path, python: str
+) -> None:
     serve(project, python, tools=["find_book"])
-    script_replies(served, call("lend_book", title="Dune", days=1), "Done.")
-    run_agent(served, project, AgentConfig(python=python))
-    offered = served.session.conversation.tools
+    script_replies(harness, call("lend_book", title="Dune", days=1), "Done.")
+    run_agent(harness, project, AgentConfig(python=python))
+    offered = harness.session.conversation.tools
     assert [tool["function"]["name"] for tool in offered] == ["find_book"]
-    assert results(served) == ["There is no tool lend_book."]
+    assert results(harness) == ["There is no tool lend_book."]
 
 
 @pytest.mark.parametrize(
@@ -103,9 +105,14 @@ def test_only_the_selected_tools_are_offered(served: Served, project: Path, pyth
     ],
 )
 def test_server_failure_leaves_the_rollout_unscored(
-    served: Served, project: Path, python: str, reply: str, changes: dict[str, object], words: str
+    harness: GatewayHarness,
+    project: Path,
+    python: str,
+    reply: str,
+    changes: dict[str, object],
+    words: str,
 ) -> None:
     serve(project, python, **changes)
-    script_replies(served, reply, "Never sent.")
+    script_replies(harness, reply, "Never sent.")
     with pytest.raises(RolloutError, match=words):
-        run_agent(served, project, AgentConfig(python=python))
+        run_agent(harness, project, AgentConfig(python=python))

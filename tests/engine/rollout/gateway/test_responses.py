@@ -8,64 +8,64 @@ import pytest
 
 from engine.protocol.problems import Problem
 from engine.rollout.gateway.sessions import RemoteSession
-from tests.engine.rollout.conftest import ASK, TOOL, Served
+from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness
 from tests.engine.rollout.gateway.test_sessions import ScriptedProvider
 
 CALL = '<tool_call>{"name": "find", "arguments": {"who": "Ada"}}</tool_call>'
 FIND: Any = {"type": "function", "name": "find", "parameters": {"type": "object"}, "strict": False}
 
 
-def ask(served: Served, **options: Any) -> Any:
-    return served.client.responses.create(
+def ask(harness: GatewayHarness, **options: Any) -> Any:
+    return harness.client.responses.create(
         **{"model": "policy", "input": "Where is Ada?", **options}
     )
 
 
-def sampled_counts(served: Served) -> list[int]:
-    return [branch.sampled for branch in served.session.conversation.branches()]
+def sampled_counts(harness: GatewayHarness) -> list[int]:
+    return [branch.sampled for branch in harness.session.conversation.branches()]
 
 
-def test_response_contains_the_sampled_text(served: Served) -> None:
-    answer = ask(served, instructions="Be short.")
+def test_response_contains_the_sampled_text(harness: GatewayHarness) -> None:
+    answer = ask(harness, instructions="Be short.")
     assert answer.output_text == "In the garden."
     assert (answer.status, answer.usage.output_tokens) == ("completed", len("In the garden.") + 1)
-    messages = served.session.conversation.messages
+    messages = harness.session.conversation.messages
     assert [m["role"] for m in messages] == ["system", "user", "assistant"]
-    assert sampled_counts(served) == [len("In the garden.") + 1]
+    assert sampled_counts(harness) == [len("In the garden.") + 1]
 
 
-def test_prompt_equals_that_of_a_chat_completion(served: Served) -> None:
-    ask(served, instructions="Be short.", tools=[FIND])
+def test_prompt_equals_that_of_a_chat_completion(harness: GatewayHarness) -> None:
+    ask(harness, instructions="Be short.", tools=[FIND])
     messages = [{"role": "system", "content": "Be short."}, *ASK]
-    served.ask(messages=messages, tools=[TOOL])
-    first, second = served.policy.asked
+    harness.ask(messages=messages, tools=[TOOL])
+    first, second = harness.policy.asked
     assert first.tokens == second.tokens
 
 
 @pytest.mark.parametrize("by_id", [True, False])
-def test_turns_with_tool_calls_stay_one_branch(served: Served, by_id: bool) -> None:
-    served.policy.says = f"Let me look. {CALL}"
-    first = ask(served, tools=[FIND])
+def test_turns_with_tool_calls_stay_one_branch(harness: GatewayHarness, by_id: bool) -> None:
+    harness.policy.says = f"Let me look. {CALL}"
+    first = ask(harness, tools=[FIND])
     kinds = [item.type for item in first.output]
     assert kinds == ["message", "function_call"]
     call = first.output[1]
     assert (call.name, json.loads(call.arguments)) == ("find", {"who": "Ada"})
     tool_output = {"type": "function_call_output", "call_id": call.call_id, "output": "Garden"}
-    served.policy.says = "In the garden."
+    harness.policy.says = "In the garden."
     if by_id:
-        second = ask(served, input=[tool_output], previous_response_id=first.id, tools=[FIND])
+        second = ask(harness, input=[tool_output], previous_response_id=first.id, tools=[FIND])
     else:
         history = [{"role": "user", "content": "Where is Ada?"}]
         history += [item.model_dump(exclude_none=True) for item in first.output]
-        second = ask(served, input=[*history, tool_output], tools=[FIND])
+        second = ask(harness, input=[*history, tool_output], tools=[FIND])
     assert second.output_text == "In the garden."
-    assert len(served.session.conversation.branches()) == 1
-    assert len(served.session.conversation.branches()[0].spans) == 2
+    assert len(harness.session.conversation.branches()) == 1
+    assert len(harness.session.conversation.branches()[0].spans) == 2
 
 
-def test_stream_ends_with_the_same_response(served: Served) -> None:
-    served.policy.says = f"Let me look. {CALL}"
-    with served.client.responses.stream(
+def test_stream_ends_with_the_same_response(harness: GatewayHarness) -> None:
+    harness.policy.says = f"Let me look. {CALL}"
+    with harness.client.responses.stream(
         model="policy", input="Where is Ada?", tools=[FIND]
     ) as stream:
         kinds = [event.type for event in stream]
@@ -76,11 +76,11 @@ def test_stream_ends_with_the_same_response(served: Served) -> None:
     assert final.output[1].name == "find"  # type: ignore[union-attr]
 
 
-def test_truncated_response_is_incomplete(served: Served) -> None:
-    answer = ask(served, max_output_tokens=4)
+def test_truncated_response_is_incomplete(harness: GatewayHarness) -> None:
+    answer = ask(harness, max_output_tokens=4)
     assert (answer.status, answer.output_text) == ("incomplete", "In t")
     assert answer.incomplete_details.reason == "max_output_tokens"
-    events = [event.type for event in ask(served, max_output_tokens=4, stream=True)]
+    events = [event.type for event in ask(harness, max_output_tokens=4, stream=True)]
     assert events[-1] == "response.incomplete"
 
 
@@ -105,27 +105,27 @@ def test_truncated_response_is_incomplete(served: Served) -> None:
     ],
 )
 def test_unsupported_options_are_rejected_with_a_message(
-    served: Served, options: dict[str, Any], words: str
+    harness: GatewayHarness, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(openai.BadRequestError, match=words):
-        ask(served, **options)
+        ask(harness, **options)
 
 
-def test_response_ids_of_another_session_are_unknown(served: Served) -> None:
-    first = ask(served)
-    other = served.gateway.open(served.open())
+def test_response_ids_of_another_session_are_unknown(harness: GatewayHarness) -> None:
+    first = ask(harness)
+    other = harness.gateway.open(harness.open())
     with pytest.raises(openai.BadRequestError, match="no response"):
-        served.client.with_options(api_key=other).responses.create(
+        harness.client.with_options(api_key=other).responses.create(
             model="policy", input="And?", previous_response_id=first.id
         )
 
 
-def test_remote_session_answers_both_apis(served: Served) -> None:
+def test_remote_session_answers_both_apis(harness: GatewayHarness) -> None:
     problem = Problem(code="provider.key", message="The provider rejected the key.")
     session = RemoteSession(
         "t1", ScriptedProvider({"content": "Hi"}, {"content": "Ho"}, problem), 3
     )
-    client = served.client.with_options(api_key=served.gateway.open(session))
+    client = harness.client.with_options(api_key=harness.gateway.open(session))
     answer = client.responses.create(model="policy", input="Hello")
     assert answer.output_text == "Hi"
     stream_chunks = client.chat.completions.create(model="policy", messages=ASK, stream=True)

@@ -10,10 +10,10 @@ import pytest
 
 from engine.rollout.rendering.chat import read_completion
 from engine.runtime.text import MOST_DEPTH
-from tests.engine.rollout.conftest import Served
+from tests.engine.rollout.conftest import GatewayHarness
 
 
-def nested(depth: int) -> Any:
+def nested_list(depth: int) -> Any:
     value: Any = []
     for _ in range(depth):
         value = [value]
@@ -39,8 +39,8 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
     ("tools.0.function", {"tools": [{"type": "function"}]}),
     ("tools.0.function.parameters", {"tools": [{"function": {"name": "f", "parameters": 5}}]}),
     ("body: it is nested", {"tools": [
-        {"function": {"name": "f", "parameters": {"x": nested(MOST_DEPTH)}}}]}),
-    ("body: it is nested", {"messages": [{**USER, "extra": nested(20_000)}]}),
+        {"function": {"name": "f", "parameters": {"x": nested_list(MOST_DEPTH)}}}]}),
+    ("body: it is nested", {"messages": [{**USER, "extra": nested_list(20_000)}]}),
     ("body: NaN", {"temperature": float("nan")}),
     ("body: Infinity", {"messages": [{**USER, "score": float("inf")}]}),
     ("temperature", {"temperature": -1}),
@@ -68,21 +68,23 @@ def encode(value: Any) -> bytes:
         return with_marker.replace('"@"', "[" * count + "]" * count).encode()
 
 
-def post(served: Served, path: str, body: bytes) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {served.key}", "content-type": "application/json"}
-    url = str(served.client.base_url).rstrip("/") + path
+def post(harness: GatewayHarness, path: str, body: bytes) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {harness.key}", "content-type": "application/json"}
+    url = str(harness.client.base_url).rstrip("/") + path
     return httpx.post(url, content=body, headers=headers, timeout=30, trust_env=False)
 
 
 @pytest.mark.parametrize(("field", "changes"), ATTACKS)
-def test_invalid_chat_field_is_named(served: Served, field: str, changes: dict[str, Any]) -> None:
-    answer = post(served, "/chat/completions", encode({"messages": [USER], **changes}))
+def test_invalid_chat_field_is_named(
+    harness: GatewayHarness, field: str, changes: dict[str, Any]
+) -> None:
+    answer = post(harness, "/chat/completions", encode({"messages": [USER], **changes}))
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
     assert error["message"].startswith(field), error
     assert error["type"] == error["code"] == "gateway.bad_request"
-    assert served.session.failure is None
-    assert served.ask().choices[0].message.content == "In the garden."
+    assert harness.session.failure is None
+    assert harness.ask().choices[0].message.content == "In the garden."
 
 
 @pytest.mark.parametrize(
@@ -98,21 +100,21 @@ def test_invalid_chat_field_is_named(served: Served, field: str, changes: dict[s
     ],
 )
 def test_invalid_response_field_is_named(
-    served: Served, field: str, changes: dict[str, Any]
+    harness: GatewayHarness, field: str, changes: dict[str, Any]
 ) -> None:
-    answer = post(served, "/responses", json.dumps(changes).encode())
+    answer = post(harness, "/responses", json.dumps(changes).encode())
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["message"].startswith(field), answer.text
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"messages": "\xff"}', b"null"])
-def test_non_object_body_is_rejected(served: Served, body: bytes) -> None:
-    answer = post(served, "/chat/completions", body)
+def test_non_object_body_is_rejected(harness: GatewayHarness, body: bytes) -> None:
+    answer = post(harness, "/chat/completions", body)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "gateway.bad_request"
 
 
-def test_unknown_fields_and_non_json_arguments_are_accepted(served: Served) -> None:
+def test_unknown_fields_and_non_json_arguments_are_accepted(harness: GatewayHarness) -> None:
     deep = "[" * 5000 + "]" * 5000
     call = {**CALL, "function": {"name": "f", "arguments": deep}}
     messages = [
@@ -120,17 +122,17 @@ def test_unknown_fields_and_non_json_arguments_are_accepted(served: Served) -> N
         {"role": "assistant", "content": None, "tool_calls": [call]},
     ]
     body = {"messages": messages, "frequency_penalty": 0.5, "whatever": {"a": 1}}
-    assert post(served, "/chat/completions", json.dumps(body).encode()).status_code == 200
+    assert post(harness, "/chat/completions", json.dumps(body).encode()).status_code == 200
 
 
-def test_text_like_a_placeholder_is_kept_as_text(served: Served) -> None:
-    first = served.ask().choices[0].message
+def test_text_like_a_placeholder_is_kept_as_text(harness: GatewayHarness) -> None:
+    first = harness.ask().choices[0].message
     lookalike = {"role": "user", "content": "\u2402turn0\u2403 \u24020\u2403"}
-    served.ask(
+    harness.ask(
         messages=[{"role": "user", "content": "Where is Ada?"}, first.model_dump(), lookalike]
     )
-    (branch,) = served.session.conversation.branches()
-    text = served.policy.chat.decode(branch.tokens)
+    (branch,) = harness.session.conversation.branches()
+    text = harness.policy.chat.decode(branch.tokens)
     assert text.count("In the garden.") == 3 - 1
     assert "\u2402turn0\u2403" in text
 

@@ -73,14 +73,14 @@ def test_checkpoint_record_has_adapter_hash_and_detects_truncation(tmp_path: Pat
 
 
 def test_full_disk_error_leaves_no_partial_checkpoint(tmp_path: Path) -> None:
-    class Full(Policy):
+    class FullDiskPolicy(Policy):
         async def save(self, folder: Path) -> None:
             await super().save(folder)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     intact = save_step(tmp_path, 1)
     with pytest.raises(StoreError) as raised:
-        asyncio.run(save(tmp_path, 2, Full(), {}, {}))  # type: ignore[arg-type]
+        asyncio.run(save(tmp_path, 2, FullDiskPolicy(), {}, {}))  # type: ignore[arg-type]
     assert raised.value.problem.code == "store.disk_full"
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
     assert newest(tmp_path, [intact]) == intact
