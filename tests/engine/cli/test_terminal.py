@@ -69,7 +69,7 @@ def test_visible_leaves_no_control_characters(text: str) -> None:
     assert "\n" not in visible(text, lines=False)
 
 
-def test_cli_writes_to_terminals_in_one_module() -> None:
+def test_cli_writes_to_terminals_only_in_known_modules() -> None:
     """Only `terminal` writes to it; handshakes are lines for programs."""
     files = {
         file.name

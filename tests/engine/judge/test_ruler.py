@@ -94,7 +94,7 @@ def test_untrusted_reply_leaves_the_group_unscored_with_its_reason(
     assert len(harness.script.asked) == 2
 
 
-def test_negative_usage_counts_as_maximum_cost(harness: JudgeHarness) -> None:
+def test_negative_usage_still_counts_as_cost(harness: JudgeHarness) -> None:
     harness.script.moods = ["negative usage"]
 
     async def cost(ruler: Ruler, run: Run) -> float:

@@ -80,7 +80,7 @@ def test_canary_is_caught_at_or_below_the_median() -> None:
 
 
 @pytest.mark.parametrize("obeys", [False, True])
-def test_judge_that_obeys_injected_text_fails_the_canary(
+def test_canary_detects_a_judge_that_obeys_injected_text(
     harness: JudgeHarness, obeys: bool
 ) -> None:
     """Step 30 has the canary that asks for the highest score."""

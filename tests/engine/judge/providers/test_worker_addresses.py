@@ -78,7 +78,7 @@ def test_unconfirmed_address_is_rejected(harness: JudgeHarness) -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
-def test_a_redirect_is_not_followed(harness: JudgeHarness, provider: str) -> None:
+def test_redirect_is_not_followed(harness: JudgeHarness, provider: str) -> None:
     """A confirmed server redirects: neither key nor prompt is sent to the target."""
     with (
         server() as (target_url, redirected),

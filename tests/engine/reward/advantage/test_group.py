@@ -76,7 +76,7 @@ def test_interval_contains_its_mean_and_stays_in_range(means: list[float]) -> No
     assert result == interval(means)
 
 
-def test_interval_covers_the_true_mean_in_95_of_100() -> None:
+def test_interval_covers_the_true_mean_in_about_95_of_100() -> None:
     rng = random.Random(1)
     covered = 0
     for _ in range(200):
