@@ -218,11 +218,11 @@ def test_setup_says_what_is_wrong_under_the_control(
             setup: SetupPage = page(studio, "setup")
             form = setup._form
             form.edited.emit("train.group_size", 1)
-            await until(lambda: form._rows["train.group_size"].problem())
+            await until(lambda: form._advanced.rows["train.group_size"].problem())
             form.edited.emit("train.group_size", 4)
             path = str(filled.workspace / "inbox-scout")
             await until(lambda: filled.homes.projects[path].config.train.group_size == 4)  # type: ignore[union-attr]
-            await until(lambda: not form._rows["train.group_size"].problem())
+            await until(lambda: not form._advanced.rows["train.group_size"].problem())
             setup._choose(1)
             setup._toml.editor.setPlainText("[train]\nlearning_rat = 1\n")
             setup.save()
@@ -250,14 +250,16 @@ def test_a_preset_fills_the_form_and_what_differs_is_said(
             await until(lambda: "in entropy" in card._differs.words())
             card.preset_chosen.emit("dapo")
             await until(lambda: card._choice.value() == "dapo" and card._own.isHidden())
-            assert form._rows["train.algorithm.refills"].field.value() == 3
+            assert form._advanced.rows["train.algorithm.refills"].field.value() == 3
             form.edited.emit("train.algorithm.refills", 1)
             await until(lambda: card._differs.words() == "Differs from DAPO in refills.")
-            assert form._rows["train.algorithm.refills"]._note.words() == "DAPO uses 3"
+            assert form._advanced.rows["train.algorithm.refills"]._note.words() == "DAPO uses 3"
             card._back.click()
             await until(lambda: card._own.isHidden())
             form.edited.emit("train.algorithm.kl_in", "advantage")
-            await until(lambda: "set kl above 0" in form._rows["train.algorithm.kl_in"].problem())
+            await until(
+                lambda: "set kl above 0" in form._advanced.rows["train.algorithm.kl_in"].problem()
+            )
 
     run(job())
 

@@ -79,7 +79,7 @@ def test_a_field_that_moves_is_priced_before_it_is_saved(
             setup: Any = studio.pages["setup"]
             await wait_for(lambda: bool(engine.homes.forecasts))
             engine.homes.forecasts.clear()
-            field = setup._form._rows["train.batch_tokens"].field
+            field = setup._form._advanced.rows["train.batch_tokens"].field
             engine.delay_s = 0.4  # the file is written later than the price is asked
             for value in (3000, 4000, 5000):
                 field.edited.emit(value)
@@ -87,7 +87,7 @@ def test_a_field_that_moves_is_priced_before_it_is_saved(
             assert len(engine.homes.forecasts) <= 2  # not one for each move
             await wait_for(lambda: engine.homes.forecasts[-1] == {})
             field.edited.emit(1)  # refused
-            await wait_for(lambda: bool(setup._form._rows["train.batch_tokens"].problem()))
+            await wait_for(lambda: bool(setup._form._advanced.rows["train.batch_tokens"].problem()))
             assert setup._forecast is not None
             assert setup._edits.under_way() == {}
 

@@ -67,11 +67,11 @@ def test_a_number_is_written_as_it_was_typed_whatever_is_answered_meanwhile(
         async with setting_up(engine, qapp, tmp_path) as (_, setup):
             form = setup._form
             form._advanced.unfold(True)
-            row = form._rows[LR]
+            row = form._advanced.rows[LR]
             begin(row, "2e-")
             for size in (4, 8):
                 form.edited.emit("train.group_size", size)
-                await until(lambda: form._rows["train.group_size"].field.value() == size)  # noqa: B023
+                await until(lambda: form._advanced.rows["train.group_size"].field.value() == size)  # noqa: B023
                 assert row.field.text() == "2e-"
             QTest.keyClicks(row.field.editor, "6")
             QTest.keyClick(row.field.editor, Qt.Key.Key_Return)
@@ -89,7 +89,7 @@ def test_train_begins_with_what_is_just_being_typed(
         async with setting_up(engine, qapp, tmp_path) as (studio, setup):
             form = setup._form
             form._advanced.unfold(True)
-            begin(form._rows[LR], "3e-6")
+            begin(form._advanced.rows[LR], "3e-6")
             engine.held.add("PUT /project")
             studio.actions.trigger("run.train")
             await until(lambda: studio.session._writing)
@@ -113,10 +113,10 @@ def test_a_path_is_written_when_it_is_finished(
             line.setCursorPosition(0)
             QTest.keyClicks(line, "my_")
             form.edited.emit("train.group_size", 4)
-            await until(lambda: form._rows["train.group_size"].field.value() == 4)
+            await until(lambda: form._advanced.rows["train.group_size"].field.value() == 4)
             assert line.cursorPosition() == 3, "an answer does not move the cursor"
             QTest.keyClicks(line, "own_")
-            form._rows[LR].field.editor.setFocus()
+            form._advanced.rows[LR].field.editor.setFocus()
             form._advanced._fold.setFocus()
             await until(lambda: config_of(engine, "first").agent.file == "my_own_agent.py")
 
@@ -130,7 +130,7 @@ def test_a_refused_setting_stays_where_it_was_entered(
         async with setting_up(engine, qapp, tmp_path) as (_, setup):
             form, tab = setup._form, setup._demonstrations
             form._advanced.unfold(True)
-            own = form._rows[LR]
+            own = form._advanced.rows[LR]
             begin(own, "0")
             form._advanced._fold.setFocus()
             await until(own.problem)
@@ -141,10 +141,10 @@ def test_a_refused_setting_stays_where_it_was_entered(
             begin(row, "0")
             tab._again.setFocus()
             await until(row.problem)
-            assert form._rows[SFT_LR].problem() == "", "nothing was entered there"
+            assert form._advanced.rows[SFT_LR].problem() == "", "nothing was entered there"
 
             form.edited.emit("train.group_size", 4)
-            await until(lambda: form._rows["train.group_size"].field.value() == 4)
+            await until(lambda: form._advanced.rows["train.group_size"].field.value() == 4)
             assert (own.field.text(), own.problem()) == ("0", said)
             assert row.field.text() == "0"
             assert row.problem()
@@ -153,7 +153,7 @@ def test_a_refused_setting_stays_where_it_was_entered(
             tab._again.setFocus()
             await until(lambda: config_of(engine, "first").sft.lr == 0.001)
             await until(lambda: not row.problem())
-            await until(lambda: form._rows[SFT_LR].field.value() == 0.001)
+            await until(lambda: form._advanced.rows[SFT_LR].field.value() == 0.001)
 
     run(work())
 
@@ -164,7 +164,7 @@ def test_what_is_typed_is_written_into_the_project_it_was_typed_for(
     async def work() -> None:
         async with setting_up(engine, qapp, tmp_path) as (studio, setup):
             setup._form._advanced.unfold(True)
-            row = setup._form._rows[LR]
+            row = setup._form._advanced.rows[LR]
             begin(row, "0.5")
             engine.held.add("PUT /project")
             second = engine.homes.projects[path_of(engine, "second")]
