@@ -218,6 +218,7 @@ def test_setup_says_what_is_wrong_under_the_control(
             setup: SetupPage = page(studio, "setup")
             form = setup._form
             form.edited.emit("train.group_size", 1)
+            await until(lambda: form._advanced.rows)  # a problem unfolds them
             await until(lambda: form._advanced.rows["train.group_size"].problem())
             form.edited.emit("train.group_size", 4)
             path = str(filled.workspace / "inbox-scout")
@@ -246,6 +247,7 @@ def test_a_preset_fills_the_form_and_what_differs_is_said(
             studio.window.show_page("setup")
             setup: SetupPage = page(studio, "setup")
             form, card = setup._form, setup._form._method
+            form._advanced.unfold(True)
             form.edited.emit("train.algorithm.entropy", 0.01)
             await until(lambda: "in entropy" in card._differs.words())
             card.preset_chosen.emit("dapo")

@@ -79,6 +79,7 @@ def test_a_field_that_moves_is_priced_before_it_is_saved(
             setup: Any = studio.pages["setup"]
             await wait_for(lambda: bool(engine.homes.forecasts))
             engine.homes.forecasts.clear()
+            setup._form._advanced.unfold(True)
             field = setup._form._advanced.rows["train.batch_tokens"].field
             engine.delay_s = 0.4  # the file is written later than the price is asked
             for value in (3000, 4000, 5000):

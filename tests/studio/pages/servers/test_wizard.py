@@ -103,7 +103,7 @@ def test_wrong_entries_are_said_below_and_nothing_is_sent(
             await until(lambda: studio.session.hosts.all)
             wizard = opened(studio)
             click(wizard._main)
-            rows = wizard._form._advanced.rows
+            rows = wizard._form._rows
             assert "user@" in rows["address"].problem()
             assert rows["name"].problem()
             wizard._form.address.set_value("mara@box")

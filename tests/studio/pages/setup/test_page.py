@@ -108,6 +108,7 @@ def test_a_path_is_written_when_it_is_finished(
     async def work() -> None:
         async with setting_up(engine, qapp, tmp_path) as (_, setup):
             form = setup._form
+            form._advanced.unfold(True)
             line = form._agent.editor
             line.setFocus()
             line.setCursorPosition(0)
