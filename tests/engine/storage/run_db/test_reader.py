@@ -1,8 +1,8 @@
 """Queries of RunReader against one small run."""
 
 import asyncio
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -537,14 +537,15 @@ def test_damaged_row_raises_store_error(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_reader_is_thread_safe(reader: RunReader) -> None:
-    results: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: results.extend(reader.last_seq() for _ in range(50)))
-        for _ in range(4)
+def test_reader_answers_different_queries_from_several_threads(reader: RunReader) -> None:
+    queries: list[Callable[[], object]] = [
+        reader.last_seq,
+        reader.events,
+        lambda: reader.trajectories(TrajectoryQuery()),
+        lambda: reader.groups(TrajectoryQuery()),
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [reader.last_seq()] * 200
+    expected = [query() for query in queries]
+    with ThreadPoolExecutor(len(queries)) as pool:
+        answers = [[pool.submit(query) for query in queries] for _ in range(50)]
+        for row in answers:
+            assert [answer.result() for answer in row] == expected
