@@ -59,6 +59,7 @@ class Script:
             json=body,
             headers={"Authorization": f"Bearer {self.key}"},
             timeout=60,
+            verify=False,
         )
 
     def play(self, task: str, turns: int = 2, **options: Any) -> list[dict[str, Any]]:

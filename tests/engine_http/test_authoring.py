@@ -3,8 +3,6 @@ provider.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,8 @@ from engine.protocol.problems import Refused
 from engine.protocol.requests.drafts import DescribeTask, DraftTicked, FinishProject, Writer
 from engine.protocol.requests.runs import StartRun
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import ROOT, Engine
+from tests.engine_http.conftest import Engine
+from tests.support.engine_starter import run_command
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 PLAN = {"title": "Polite answers", "system_prompt": "Be polite.", "rubric": "- politeness\n"}
@@ -205,14 +204,12 @@ def test_new_stops_at_budget_and_accepts_partial_draft(
 ) -> None:
     script.writes = DraftWriter()
     folder = workspace / "short"
-    command = [sys.executable, "-m", "engine", "new", str(folder), "--describe", TASK]
+    command = ["new", str(folder), "--describe", TASK]
     command += ["--model", "openai/scripted", "--base-url", script.url, "--count", "60"]
     command += ["--learner", str(tiny_model), "--price", "10", "20"]
 
     def run_new(*more: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=120
-        )
+        done = run_command(*command, *more)
         return done.returncode, done.stdout
 
     code, output = run_new("--budget", "0.1")
@@ -232,16 +229,14 @@ def test_new_writes_whole_project_from_command_line(
 ) -> None:
     script.writes = DraftWriter("good", "too few")
     folder = workspace / "typed"
-    command = [sys.executable, "-m", "engine", "new", str(folder), "--describe", TASK]
+    command = ["new", str(folder), "--describe", TASK]
     command += ["--model", "openai/scripted", "--base-url", script.url, "--count", "20"]
     command += ["--learner", str(tiny_model), "--price", "10", "20"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = run_command(*command)
     assert done.returncode == 0, done.stderr
     assert "16 training scenarios, 4 for validation" in done.stdout
     assert len((folder / "scenarios" / "train.jsonl").read_text().splitlines()) == 16
     config = (folder / "project.toml").read_text()
     assert "openai/scripted" in config
-    done = subprocess.run(
-        [*command[:6], "short"], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    done = run_command(*command[:3], "short")
     assert done.returncode == 2

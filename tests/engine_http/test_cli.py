@@ -14,12 +14,18 @@ import pytest
 from engine.launcher.local import find
 from engine.protocol.events.run import RunFailed, RunFinished, RunStopped, decode
 from engine.protocol.records.runs import Trajectory
-from tests.engine_http.conftest import ROOT
+from tests.engine_http.conftest import ROOT, Engine
+from tests.support.engine_starter import run_command
 
 
 def run(*arguments: str, workspace: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "engine", *arguments],
+    environment = {**os.environ, "ATELIER_WORKSPACE": str(workspace)}
+    return run_command(*arguments, environment=environment, timeout_s=200)
+
+
+def test_train_json_prints_only_events_and_run_is_readable(project: Path, workspace: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "engine", "train", str(project), "--steps", "2", "--json"],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -27,10 +33,6 @@ def run(*arguments: str, workspace: Path) -> "subprocess.CompletedProcess[str]":
         env={**os.environ, "ATELIER_WORKSPACE": str(workspace)},
         check=False,
     )
-
-
-def test_train_json_prints_only_events_and_run_is_readable(project: Path, workspace: Path) -> None:
-    done = run("train", str(project), "--steps", "2", "--json", workspace=workspace)
     events = [decode(line) for line in done.stdout.splitlines()]
     assert isinstance(events[-1], RunFinished)
     assert done.returncode == 0
@@ -68,17 +70,17 @@ def test_closed_pipe_ends_with_code_141(project: Path, workspace: Path) -> None:
     assert done.stderr == b""
 
 
-def test_train_prints_summary(project: Path, workspace: Path) -> None:
-    done = run("train", str(project), "--steps", "1", "--seed", "3", workspace=workspace)
+def test_train_prints_summary(engine: Engine, project: Path) -> None:
+    done = run("train", str(project), "--steps", "1", "--seed", "3", workspace=engine.workspace)
     assert "step   1 of 1  reward" in done.stdout
     assert "validation" in done.stdout
     assert str(project / "runs") in done.stdout
     assert done.returncode == 0
 
 
-def test_failed_run_exits_1_and_invalid_usage_2(project: Path, workspace: Path) -> None:
+def test_failed_run_exits_1_and_invalid_usage_2(engine: Engine, project: Path) -> None:
     (project / "agent.py").write_text("raise RuntimeError('no')")
-    failed = run("train", str(project), "--json", workspace=workspace)
+    failed = run("train", str(project), "--json", workspace=engine.workspace)
     assert isinstance(decode(failed.stdout.splitlines()[-1]), RunFailed)
     assert failed.returncode == 1
     for arguments in (
@@ -88,20 +90,20 @@ def test_failed_run_exits_1_and_invalid_usage_2(project: Path, workspace: Path) 
         ["train", str(project), "--steps", "0"],
         ["fly"],
     ):
-        done = run(*arguments, workspace=workspace)
+        done = run(*arguments, workspace=engine.workspace)
         assert done.returncode == 2, arguments
         assert len(done.stderr.strip().splitlines()) == 1
         assert "Traceback" not in done.stderr
 
 
-def test_interrupt_stops_after_step_with_exit_code_3(project: Path, workspace: Path) -> None:
+def test_interrupt_stops_after_step_with_exit_code_3(engine: Engine, project: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "engine", "train", str(project), "--steps", "60", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "ATELIER_WORKSPACE": str(workspace)},
+        env={**os.environ, "ATELIER_WORKSPACE": str(engine.workspace)},
     )
     assert process.stdout is not None
     with process.stdout as lines:
@@ -112,9 +114,8 @@ def test_interrupt_stops_after_step_with_exit_code_3(project: Path, workspace: P
         rest = [decode(line) for line in lines]
     assert isinstance(rest[-1], RunStopped)
     assert process.wait(timeout=60) == 3
-    again = run(
-        "train", str(project), "--resume", rest[-1].run_id, "--steps", "2", workspace=workspace
-    )
+    resume = ("train", str(project), "--resume", rest[-1].run_id, "--steps", "2")
+    again = run(*resume, workspace=engine.workspace)
     assert "resumes after step" in again.stdout
 
 

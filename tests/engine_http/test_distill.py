@@ -2,8 +2,6 @@
 twice."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,8 +22,9 @@ from tests.engine_http.chat_provider import (
     ChatScript,
     chat_provider,
 )
-from tests.engine_http.conftest import ROOT, Engine, until
+from tests.engine_http.conftest import Engine, until
 from tests.engine_http.test_evaluation import trajectories_of, use_provider
+from tests.support.engine_starter import run_command
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 TEACHER = "openai/teacher"
@@ -236,10 +235,10 @@ def test_complete_results_of_stopped_run_need_no_request(
     stopped_distillation(engine, project, chat, scored=7, attempts=2)
     number_of_calls = len(chat.asked)
     distill = [
-        sys.executable, "-m", "engine", "distill", str(project), "--teacher", TEACHER,
+        "distill", str(project), "--teacher", TEACHER,
         "--attempts", "2", "--budget", "1", "--workspace", str(engine.workspace),
     ]  # fmt: skip
-    done = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = run_command(*distill)
     assert done.returncode == 0, done.stderr
     assert "no request is needed" in done.stdout
     assert "Stopped" not in done.stdout
@@ -279,26 +278,20 @@ def test_rollouts_of_imported_run_become_demonstrations(
 
 def test_distill_command(engine: Engine, project: Path, workspace: Path, chat: ChatScript) -> None:
     use_provider(project, chat)
-    command = [sys.executable, "-m", "engine"]
     distill = [
-        *command, "distill", str(project), "--teacher", TEACHER, "--keep", "best:0.5",
+        "distill", str(project), "--teacher", TEACHER, "--keep", "best:0.5",
         "--budget", "1", "--workspace", str(engine.workspace),
     ]  # fmt: skip
-    done = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = run_command(*distill)
     assert done.returncode == 0, done.stderr
     assert "at most $1.00 in total" in done.stdout
     assert "4 demonstrations in demonstrations.jsonl from 4 of 4 scenarios" in done.stdout
     number_of_calls = len(chat.asked)
-    again = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
+    again = run_command(*distill)
     assert "no request is needed" in again.stdout
     assert (again.returncode, len(chat.asked)) == (0, number_of_calls)
-    check = subprocess.run(
-        [*command, "sft", str(project), "--check"],
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
+    check = run_command("sft", str(project), "--check")
     assert check.returncode == 1, "the tiny model's template does not support tools"
     assert "line 4: The model's chat template leaves out the tool calls" in check.stdout
-    wrong = subprocess.run(
-        [*distill, "--teacher", "gpt"], capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    wrong = run_command(*distill, "--teacher", "gpt")
     assert wrong.returncode == 2

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -33,15 +31,8 @@ from engine.trust.addresses import confirm_address
 from engine.trust.projects import trust_project
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.chat_provider import ChatScript, chat_provider
-from tests.engine_http.conftest import (
-    AGENT,
-    ROOT,
-    Engine,
-    make_project,
-    start_engine,
-    stop_engine,
-    until,
-)
+from tests.engine_http.conftest import AGENT, Engine, make_project, start_engine, stop_engine, until
+from tests.support.engine_starter import run_command
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 SECRET = "sk-planted-9876543210"
@@ -315,11 +306,11 @@ def test_judge_compares_contestants_with_each_other(
     assert "openai/" not in json.dumps(script.asked)  # without model names
 
 
-def test_eval_command_prints_one_json_object(letters: Path) -> None:
-    command = [sys.executable, "-m", "engine", "eval", str(letters), "--json", "--seed", "5"]
-    command += ["--workspace", str(letters.parent), "--no-judge", "--model", "base"]
+def test_eval_command_prints_one_json_object(engine: Engine, letters: Path) -> None:
+    command = ["eval", str(letters), "--json", "--seed", "5"]
+    command += ["--workspace", str(engine.workspace), "--no-judge", "--model", "base"]
     command += ["--scenarios", str(letters / "scenarios/train.jsonl")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = run_command(*command)
     assert done.returncode == 0, done.stderr
     evaluation = EvaluationResult.model_validate_json(done.stdout)
     assert (evaluation.scenarios, evaluation.seed, len(evaluation.standings)) == (4, 5, 1)

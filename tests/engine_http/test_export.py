@@ -21,6 +21,7 @@ from engine.protocol.requests.runs import Command
 from engine.storage.checkpoints.checkpoint import verify
 from tests.engine.export.make_run import make_run
 from tests.engine_http.conftest import ROOT, Engine, make_project, until
+from tests.support.engine_starter import run_command
 
 
 @pytest.fixture(scope="module")
@@ -137,11 +138,8 @@ def test_client_disconnect_cancels_export_and_run_resumes(
 
 
 def run_export(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "engine", "export", *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
-        env={k: v for k, v in os.environ.items() if k != "HF_TOKEN"},
-    )  # fmt: skip
+    environment = {k: v for k, v in os.environ.items() if k != "HF_TOKEN"}
+    return run_command("export", *arguments, environment=environment)
 
 
 def test_export_command_works_without_engine(tiny_model: Path, tmp_path: Path) -> None:

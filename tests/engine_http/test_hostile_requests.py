@@ -29,7 +29,9 @@ def send_request(
 ) -> httpx.Response:
     url = f"http://127.0.0.1:{engine.port}{route}"
     headers = {"Authorization": f"Bearer {engine.token}"}
-    return httpx.request(method, url, headers=headers, json=body, params=params, timeout=30)
+    return httpx.request(
+        method, url, headers=headers, json=body, params=params, timeout=30, verify=False
+    )
 
 
 Asked = tuple[str, str, Any, dict[str, Any]]
@@ -130,7 +132,12 @@ def test_out_of_range_values_are_rejected(
                     with contextlib.suppress(httpx.ReadTimeout):
                         url = f"http://127.0.0.1:{engine.port}{route}"
                         headers = {"Authorization": f"Bearer {engine.token}"}
-                        options = {"headers": headers, "params": params, "timeout": 0.5}
+                        options = {
+                            "headers": headers,
+                            "params": params,
+                            "timeout": 0.5,
+                            "verify": False,
+                        }
                         with httpx.stream(method, url, **options) as answer:  # type: ignore[arg-type]
                             status = answer.status_code
                 else:
@@ -248,7 +255,9 @@ def test_unread_streams_and_large_searches_do_not_block_others(
     url = f"http://127.0.0.1:{engine.port}/runs/{RUN}"
     with contextlib.ExitStack() as streams, concurrent.futures.ThreadPoolExecutor(8) as pool:
         for _ in range(40):
-            streams.enter_context(httpx.stream("GET", f"{url}/events", headers=headers, timeout=60))
+            streams.enter_context(
+                httpx.stream("GET", f"{url}/events", headers=headers, timeout=60, verify=False)
+            )
         body = {"search": MANY_WORDS}
         searches = [
             pool.submit(send_request, engine, "POST", f"/runs/{RUN}/trajectories", body)

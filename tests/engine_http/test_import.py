@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ from engine.protocol.records.runs import RunSummary
 from engine.protocol.requests.runs import Command, ImportRun, TrajectoryQuery, TryJudge
 from engine.storage.run_db.reader import RunReader
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import ROOT, Engine, make_project
+from tests.engine_http.conftest import Engine, make_project
 from tests.engine_http.test_judge import JUDGE, letters
 from tests.engine_http.test_labels import table_rows
+from tests.support.engine_starter import run_command
 
 WRITER = Path(__file__).parents[1] / "engine" / "integrations" / "importers" / "art_writer.py"
 pytestmark = pytest.mark.usefixtures("real_cache")
@@ -41,11 +41,6 @@ def trajectories_file(tmp_path: Path) -> Path:
     file = tmp_path / "talk.jsonl"
     file.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return file
-
-
-def run_engine(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "engine", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 def import_source(engine: Engine, project: Path, source: Path) -> RunSummary:
@@ -98,12 +93,12 @@ def test_judge_command_scores_imported_unrewarded_trajectories(
     project: Path, trajectories_file: Path, tmp_path: Path, script: Script
 ) -> None:
     (tmp_path / "rubric.md").write_text("More letters are better.")
-    done = run_engine("import", str(project), str(trajectories_file), "--json")
+    done = run_command("import", str(project), str(trajectories_file), "--json")
     run = RunSummary.model_validate_json(done.stdout)
     command = ["judge", run.path, "--rubric", str(tmp_path / "rubric.md"), "--passes", "1"]
     command += ["--judge", "openai/scripted", "--base-url", script.url]
     for _ in range(2):  # the second time from the ledger, without changes
-        done = run_engine(*command)
+        done = run_command(*command)
         assert done.returncode == 0, done.stderr
         reader = RunReader(Path(run.path) / "run.db")
         trajectories, group = reader.stored("train", 1, 0), reader.group("train", 1, 0)
@@ -137,14 +132,14 @@ def test_invalid_line_rejects_import_without_leftovers(
     with pytest.raises(Refused) as raised:
         import_source(engine, project, trajectories_file)
     assert raised.value.problem.where == f"{trajectories_file}:4"
-    done = run_engine("import", str(project), str(trajectories_file))
+    done = run_command("import", str(project), str(trajectories_file))
     assert (done.returncode, f"{trajectories_file}:4" in done.stderr) == (2, True)
     assert not (project / "runs").exists()
     assert engine.call(lambda client: client.runs(str(project))) == []
 
 
 def test_import_command(project: Path, trajectories_file: Path) -> None:
-    done = run_engine("import", str(project), str(trajectories_file), "--json")
+    done = run_command("import", str(project), str(trajectories_file), "--json")
     assert done.returncode == 0, done.stderr
     run = RunSummary.model_validate_json(done.stdout)
     assert (run.kind, run.trajectories, run.unscored) == ("imported", 3, 1)

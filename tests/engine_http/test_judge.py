@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,8 @@ from engine.protocol.records.judging import PART
 from engine.protocol.requests.runs import Command, TrajectoryQuery
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import AGENT, ROOT, Engine, make_project, start_engine, stop_engine
+from tests.engine_http.conftest import AGENT, Engine, make_project, start_engine, stop_engine
+from tests.support.engine_starter import run_command
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 SECRET = "sk-planted-0123456789"
@@ -121,11 +120,11 @@ def test_judge_command_scores_trajectory_file(tmp_path: Path, script: Script) ->
     ]
     (tmp_path / "attempts.jsonl").write_text("\n".join(lines) + "\n")
     (tmp_path / "rubric.md").write_text("More letters are better.")
-    command = [sys.executable, "-m", "engine", "judge", str(tmp_path / "attempts.jsonl")]
+    command = ["judge", str(tmp_path / "attempts.jsonl")]
     command += ["--rubric", str(tmp_path / "rubric.md"), "--judge", "openai/scripted"]
     command += ["--base-url", script.url, "--passes", "1", "--json"]
     for _ in range(2):
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        done = run_command(*command)
         assert done.returncode == 0, done.stderr
         verdicts = [json.loads(line) for line in done.stdout.splitlines()]
         assert [v["score"] for v in verdicts] == [1.0, 0.0, 0.5]

@@ -3,8 +3,6 @@
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from engine.protocol.requests.runs import Command, TrajectoryQuery
 from engine.storage.run_folder.run import is_locked
 from engine.trust.projects import trust_project
 from tests.engine_http.conftest import (
-    ROOT,
     Engine,
     delete_checkpoints_after,
     make_project,
@@ -28,6 +25,7 @@ from tests.engine_http.conftest import (
     stop_engine,
     until,
 )
+from tests.support.engine_starter import run_command
 
 MUTE = """
 import openai
@@ -54,11 +52,6 @@ def table_rows(run: RunSummary, *tables: str) -> dict[str, list[tuple[Any, ...]]
     """Return all rows of these tables from the database file."""
     with sqlite3.connect(f"file:{run.path}/run.db?mode=ro", uri=True) as db:
         return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
-
-
-def run_cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    argv = [sys.executable, "-m", "engine", *arguments]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
 def send_label(engine: Engine, run: RunSummary, given: Label) -> None:
@@ -160,6 +153,7 @@ def test_label_for_another_run_or_without_run_is_rejected(
                 f"http://127.0.0.1:{engine.port}/runs/{run.id}/{route}",
                 json=body,
                 headers={"Authorization": f"Bearer {engine.token}"},
+                verify=False,
             )
             assert refused.status_code == 409
             assert refused.json()["code"] == "label.other_run"
@@ -240,8 +234,9 @@ def test_relabelled_group_is_trained_again_and_resume_is_identical(
     engine.call(lambda client: client.command(run.id, Command(action="resume")))
     engine.wait(run)
     assert adapter_bytes(run, 3) == whole
-    assert run_cli("label", "undo", run.path).returncode == 0
-    done = run_cli("label", "undo", run.path)  # gold.jsonl follows
+    until(lambda: not is_locked(Path(run.path)))
+    assert run_command("label", "undo", run.path).returncode == 0
+    done = run_command("label", "undo", run.path)  # gold.jsonl follows
     assert "undone" in done.stdout, done.stderr
     assert not (project / "gold.jsonl").exists()
 
@@ -258,17 +253,17 @@ def test_label_export_and_import_commands(
     first, second = "t00001-000-000", "t00001-000-001"
     new_label = label((1, 0), Word(kind="order", order=((first,), (second,))), why="clear")
     send_label(engine, run, new_label)
-    out = run_cli("label", "export", run.path)
+    out = run_command("label", "export", run.path)
     file = tmp_path / "labels.jsonl"
     file.write_text(out.stdout)
     assert json.loads(out.stdout)["why"] == "clear"
-    assert run_cli("label", "undo", run.path).returncode == 0
-    assert run_cli("label", "export", run.path).stdout == ""
+    assert run_command("label", "undo", run.path).returncode == 0
+    assert run_command("label", "export", run.path).stdout == ""
     changed = json.loads(out.stdout) | {"id": "another"}
     file.write_text(json.dumps(changed))
-    imported = run_cli("label", "import", run.path, str(file))
+    imported = run_command("label", "import", run.path, str(file))
     assert "group 1: order (in effect)" in imported.stdout, imported.stderr
     file.write_text("{}")
-    wrong = run_cli("label", "import", run.path, str(file))
+    wrong = run_command("label", "import", run.path, str(file))
     assert (wrong.returncode, f"{file}:1" in wrong.stderr) == (2, True)
-    assert "No judge has scored" in run_cli("agreement", run.path).stdout
+    assert "No judge has scored" in run_command("agreement", run.path).stdout

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,9 @@ from engine.protocol.requests.drafts import (
 from engine.protocol.requests.runs import TrajectoryQuery
 from tests.agents import REQUIREMENTS
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import ROOT, Engine, is_alive, until
+from tests.engine_http.conftest import Engine, is_alive, until
 from tests.engine_http.test_authoring import DraftWriter, generate_draft
+from tests.support.engine_starter import run_command
 
 pytestmark = pytest.mark.usefixtures("installed_packages")
 SERVER = str(REQUIREMENTS.parent / "library_server.py")
@@ -54,18 +54,13 @@ def script() -> Iterator[Script]:
         yield script
 
 
-def run_engine(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "engine", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-
-
 @pytest.fixture
 def tool_project(workspace: Path, script: Script, tiny_model: Path) -> Path:
     """Project generated for the tools of a server."""
     file = workspace / "servers.json"
     file.write_text(json.dumps({"mcpServers": {"library": LIBRARY}}))
     folder = workspace / "librarian"
-    done = run_engine(
+    done = run_command(
         "new", str(folder), "--mcp", str(file), "--model", "openai/scripted",
         "--base-url", script.url,
         "--describe", "People ask a librarian where books stand, and want to lend them.",
@@ -90,24 +85,24 @@ def test_project_with_mcp_tools_trains(engine: Engine, tool_project: Path, scrip
     assert "find_book: The shelf on which a book stands." in question
     assert "requests of a person" in question
     small = {
-        "train.steps": 2, "train.groups": 2, "train.group_size": 4, "train.max_tokens": 12,
+        "train.steps": 1, "train.groups": 2, "train.group_size": 2, "train.max_tokens": 12,
         "model.max_context": 400, "model.dtype": "float32", "judge.passes": 1,
         "train.validate_every": 0, "judge.canary_every": 0,
     }  # fmt: skip
     events = engine.wait(engine.train(tool_project, **small))
     assert isinstance(events[-1], RunFinished), events[-1]
     steps = [event for event in events if isinstance(event, StepFinished)]
-    assert [step.metrics["unscored"] for step in steps] == [0, 0]
+    assert [step.metrics["unscored"] for step in steps] == [0]
 
     def change(server: dict[str, Any]) -> ServerViews:
         request = SetServer(name="library", server=server)
         return engine.call(lambda client: client.set_server(str(tool_project), request))
 
     change({**LIBRARY, "args": ["-c", "raise SystemExit('no licence')"]})
-    run = engine.train(tool_project, **small | {"train.steps": 1})
+    run = engine.train(tool_project, **small)
     events = engine.wait(run)
     steps = [event for event in events if isinstance(event, StepFinished)]
-    assert (steps[0].skipped, steps[0].metrics["unscored"]) == (True, 8)
+    assert (steps[0].skipped, steps[0].metrics["unscored"]) == (True, 4)
     query = TrajectoryQuery(split="train")
     page = engine.call(lambda client: client.trajectories(run.id, query))
     for one in page.items:
@@ -261,25 +256,25 @@ def test_tool_project_is_created_over_http(engine: Engine, workspace: Path, scri
 
 def test_mcp_commands_add_choose_and_remove_servers(new_tool_project: Path) -> None:
     project = str(new_tool_project)
-    assert run_engine("mcp", "add", project, "more", "--", "python", SERVER).returncode == 0
-    assert run_engine("mcp", "choose", project, "more", "find_book").returncode == 0
-    done = run_engine("mcp", "choose", project, "more", "find_book", "find_bok")
+    assert run_command("mcp", "add", project, "more", "--", "python", SERVER).returncode == 0
+    assert run_command("mcp", "choose", project, "more", "find_book").returncode == 0
+    done = run_command("mcp", "choose", project, "more", "find_book", "find_bok")
     assert done.returncode == 1
     assert "more has no tool find_bok. Did you mean find_book?" in done.stderr
-    done = run_engine("mcp", "tools", project)
+    done = run_command("mcp", "tools", project)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("x find_book") == 2
     assert done.stdout.count("x lend_book") == 1
     listed = json.loads((new_tool_project / "mcp.json").read_text())
     listed["mcpServers"]["more"]["tools"] = ["find_bok"]
     (new_tool_project / "mcp.json").write_text(json.dumps(listed))
-    done = run_engine("mcp", "tools", project)
+    done = run_command("mcp", "tools", project)
     assert done.returncode == 1
     assert "more has no tool find_bok" in done.stderr
-    assert run_engine("mcp", "remove", project, "library").returncode == 0
-    assert list(json.loads(run_engine("mcp", "list", project, "--json").stdout)) == ["more"]
-    assert run_engine("mcp", "add", project, "bad name", "--", "python").returncode == 2
+    assert run_command("mcp", "remove", project, "library").returncode == 0
+    assert list(json.loads(run_command("mcp", "list", project, "--json").stdout)) == ["more"]
+    assert run_command("mcp", "add", project, "bad name", "--", "python").returncode == 2
     (new_tool_project / "mcp.json").write_text("{")
-    done = run_engine("mcp", "list", project)
+    done = run_command("mcp", "list", project)
     assert done.returncode == 2
     assert "mcp.json, line 1" in done.stderr

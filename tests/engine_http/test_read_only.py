@@ -42,6 +42,7 @@ def test_read_only_project_is_readable_and_writes_are_rejected(
         base_url=f"http://127.0.0.1:{engine.port}",
         headers={"Authorization": f"Bearer {engine.token}"},
         timeout=30,
+        verify=False,
     ) as http:
         view = http.get("/project", params=where)
         assert view.json()["runs"][0]["state"] == "finished", view.text

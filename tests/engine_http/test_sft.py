@@ -5,8 +5,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,8 @@ from engine.protocol.requests.runs import Command, StartRun
 from engine.storage.checkpoints.checkpoint import folder_of
 from engine.storage.checkpoints.references import find_checkpoint
 from engine.storage.run_folder.run import read_spec
-from tests.engine_http.conftest import ROOT, Engine, start_engine, stop_engine, until
+from tests.engine_http.conftest import Engine, start_engine, stop_engine, until
+from tests.support.engine_starter import run_command
 
 FAST = {"sft.lr": 1e-2, "sft.epochs": 3, "sft.batch_size": 4, "sft.validate_every": 4}
 
@@ -195,7 +194,7 @@ def test_without_held_out_lines_step_0_is_not_saved(engine: Engine, project: Pat
 def test_sft_check_lists_every_invalid_line(project: Path) -> None:
     with write_demonstrations(project, 2).open("a") as more:
         more.write("nonsense\n" * 120)
-    done = run_command([sys.executable, "-m", "engine", "sft", str(project), "--check"])
+    done = run_command("sft", str(project), "--check")
     assert done.returncode == 1
     named = [line for line in done.stdout.splitlines() if "It is not valid JSON" in line]
     assert [line.split(":")[0] for line in named] == [f"  line {n}" for n in range(3, 123)]
@@ -203,14 +202,14 @@ def test_sft_check_lists_every_invalid_line(project: Path) -> None:
 
 def test_sft_command(engine: Engine, project: Path) -> None:
     write_demonstrations(project, 12, "mine.jsonl")
-    command = [sys.executable, "-m", "engine", "sft", str(project), "--data", "mine.jsonl"]
+    command = ["sft", str(project), "--data", "mine.jsonl"]
     for key, value in FAST.items():
         command += ["--set", f"{key}={value}"]
     command += ["--workspace", str(engine.workspace)]
-    checked = run_command([*command, "--check"])
+    checked = run_command(*command, "--check")
     assert checked.returncode == 0, checked.stderr
     assert "mine.jsonl (train): 12 demonstrations" in checked.stdout
-    done = run_command(command)
+    done = run_command(*command)
     assert done.returncode == 0, done.stderr
     assert "trains on 11 demonstrations" in done.stdout
     assert "Finished 9 updates" in done.stdout
@@ -218,15 +217,9 @@ def test_sft_command(engine: Engine, project: Path) -> None:
     assert f"train {project} --from " in done.stdout
     with (project / "mine.jsonl").open("a") as more:
         more.write("nonsense\n")
-    refused = run_command(command)
+    refused = run_command(*command)
     assert refused.returncode == 1
     assert "line 13: It is not valid JSON" in refused.stderr
-
-
-def run_command(command: list[str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
 
 
 def test_resume_after_kill_is_bit_identical(

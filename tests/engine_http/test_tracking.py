@@ -2,8 +2,6 @@
 
 import base64
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE
 from engine.trust.addresses import confirm_address
 from tests.engine_http.conftest import AGENT, Engine, until
+from tests.support.engine_starter import run_command
 from tests.support.otlp_collector import Collector, run_collector
 
 pytestmark = pytest.mark.usefixtures("real_cache")
@@ -257,9 +256,8 @@ def test_track_command_sends_an_untracked_run_once(
     with pytest.raises(Refused, match="No tracker is enabled"):
         engine.call(lambda client: client.track(run.id))
     to_otel(project, collector)
-    argv = [sys.executable, "-m", "engine", "track", run.path, "--workspace", str(engine.workspace)]
     for _ in range(2):
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        done = run_command("track", run.path, "--workspace", str(engine.workspace))
         assert (done.returncode, done.stdout) == (0, "  OpenTelemetry: up to date\n"), done.stderr
         assert len(agent_spans(collector.spans(otel_python))) == len(
             stored_trajectories(run)

@@ -41,7 +41,9 @@ def send_request(
 ) -> httpx.Response:
     url = f"http://127.0.0.1:{engine.port}{route}"
     headers = {"Authorization": f"Bearer {engine.token}"}
-    return httpx.request(method, url, headers=headers, json=body, params=params, timeout=30)
+    return httpx.request(
+        method, url, headers=headers, json=body, params=params, timeout=30, verify=False
+    )
 
 
 def test_untrusted_project_is_readable_but_does_not_run(

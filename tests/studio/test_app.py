@@ -219,11 +219,12 @@ def test_setup_shows_problem_at_its_control(
             setup: SetupPage = page(studio, "setup")
             form = setup._form
             form.edited.emit("train.group_size", 1)
-            await until(lambda: form._rows["train.group_size"].problem())
+            await until(lambda: form._advanced.rows)  # a problem unfolds them
+            await until(lambda: form._advanced.rows["train.group_size"].problem())
             form.edited.emit("train.group_size", 4)
             path = str(filled.workspace / "inbox-scout")
             await until(lambda: filled.project_store.projects[path].config.train.group_size == 4)  # type: ignore[union-attr]
-            await until(lambda: not form._rows["train.group_size"].problem())
+            await until(lambda: not form._advanced.rows["train.group_size"].problem())
             setup._choose(1)
             setup._toml.editor.setPlainText("[train]\nlearning_rat = 1\n")
             setup.save()
@@ -247,18 +248,21 @@ def test_preset_fills_form_and_differences_are_shown(
             studio.window.show_page("setup")
             setup: SetupPage = page(studio, "setup")
             form, card = setup._form, setup._form._method
+            form._advanced.unfold(True)
             form.edited.emit("train.algorithm.entropy", 0.01)
             await until(lambda: "in entropy" in card._differs.words())
             card.preset_chosen.emit("dapo")
             await until(lambda: card._choice.value() == "dapo" and card._own.isHidden())
-            assert form._rows["train.algorithm.refills"].field.value() == 3
+            assert form._advanced.rows["train.algorithm.refills"].field.value() == 3
             form.edited.emit("train.algorithm.refills", 1)
             await until(lambda: card._differs.words() == "Differs from DAPO in refills.")
-            assert form._rows["train.algorithm.refills"]._note.words() == "DAPO uses 3"
+            assert form._advanced.rows["train.algorithm.refills"]._note.words() == "DAPO uses 3"
             card._back.click()
             await until(lambda: card._own.isHidden())
             form.edited.emit("train.algorithm.kl_in", "advantage")
-            await until(lambda: "set kl above 0" in form._rows["train.algorithm.kl_in"].problem())
+            await until(
+                lambda: "set kl above 0" in form._advanced.rows["train.algorithm.kl_in"].problem()
+            )
 
     run(job())
 

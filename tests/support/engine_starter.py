@@ -1,4 +1,4 @@
-"""Starter of engine processes, forked from a process with all imports.
+"""Starter of engines and commands, forked from a process with all imports.
 
 A separate engine imports the server for seconds, and torch and transformers again for its first
 policy. Here one process per test session has imported them; for each engine it forks a process,
@@ -6,6 +6,7 @@ which forks the engine's fork server and then runs the engine. Everything else i
 engine; `test_lifecycle` starts one by exec.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -13,15 +14,19 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from engine.policy import fork_server
 from engine.policy.fork_server import INHERITED
-from engine.policy.worker import TORCH, VARIABLES, peak_rates
+from engine.policy.worker import TORCH, VARIABLES, TorchPolicy, peak_rates
+from engine.runtime.closing import closing
+from engine.runtime.life_pipe import adopt_orphans
 from engine.runtime.variables import allowed_environment
 
 ROOT = Path(__file__).parents[2]
@@ -88,10 +93,14 @@ class Starter:
         """Whether libraries would still be loaded with the same variables."""
         return self._variables == _lasting(allowed_environment())
 
-    def start(self, argv: Sequence[str], stderr: int) -> Started:
-        """Start an engine with the variables of this process; its stdout is a pipe."""
+    def start(
+        self, argv: Sequence[str], stderr: int, environment: Mapping[str, str] | None = None
+    ) -> Started:
+        """Start `python -m engine …`, usually with the variables of this process; its stdout is a
+        pipe."""
         read, write = os.pipe()
-        request = json.dumps({"argv": list(argv), "environment": dict(os.environ)})
+        variables = dict(os.environ if environment is None else environment)
+        request = json.dumps({"argv": list(argv), "environment": variables})
         with self._lock:
             socket.send_fds(self._line, [request.encode()], [write, stderr])
             os.close(write)
@@ -99,8 +108,20 @@ class Starter:
                 pass
         return Started(self, answer["begun"], os.fdopen(read, "rb"))
 
+    def fork_server(self) -> str:
+        """Start a fork server as a child of this process; returns the value of `INHERITED`."""
+        adopt_orphans()
+        requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        life, ours = os.pipe()
+        with self._lock, theirs:
+            socket.send_fds(self._line, [b"{}"], [theirs.fileno(), life])
+            os.close(life)
+            while "server" not in (answer := self._answer()):
+                pass
+        return f"{requests.detach()},{ours},{answer['server']}"
+
     def ended(self, pid: int, timeout_s: float | None = 0) -> int | None:
-        """Return the exit code of an engine as soon as it has one; None after the timeout."""
+        """Exit code of an engine, as soon as it has one; None after the time."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._lock:
             while pid not in self._codes:
@@ -139,6 +160,47 @@ def starter_pid() -> int | None:
     return _starter.process.pid if _starter else None
 
 
+@contextlib.asynccontextmanager
+async def forking() -> AsyncIterator[None]:
+    """Fork torch processes during the block, from a process that has imported torch already."""
+    if found := starter():
+        os.environ[INHERITED] = found.fork_server()
+    async with fork_server.forking():
+        yield
+
+
+@contextlib.asynccontextmanager
+async def forked_policy(log: Path) -> AsyncIterator[TorchPolicy]:
+    """Policy process without a model, forked where that is possible."""
+    async with forking():
+        started = await TorchPolicy.start(log, "tiny", start=fork_server.launcher())
+        async with closing(started) as policy:
+            yield policy
+
+
+def run_command(
+    *arguments: str, environment: Mapping[str, str] | None = None, timeout_s: float = 120
+) -> "subprocess.CompletedProcess[str]":
+    """Run `python -m engine ARGUMENTS` to its end, forked where that is possible."""
+    argv = [sys.executable, "-m", "engine", *arguments]
+    ready = starter()
+    if ready is None:
+        return subprocess.run(
+            argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, env=environment
+        )
+    with tempfile.TemporaryFile("w+") as errors:
+        process = ready.start(argv, errors.fileno(), environment)
+        late = threading.Timer(timeout_s, process.kill)
+        late.start()
+        with process.stdout as output:
+            text = output.read().decode()
+        code = process.wait(timeout_s)
+        late.cancel()
+        late.join()
+        errors.seek(0)
+        return subprocess.CompletedProcess(argv, code, text, errors.read())
+
+
 def main() -> None:
     """Start an engine for each request, and report the exit code of each."""
     import engine.cli.commands.serve  # noqa: F401 - what an engine imports, before the fork
@@ -159,17 +221,25 @@ def main() -> None:
             data, descriptors, _, _ = socket.recv_fds(line, LARGEST, DESCRIPTORS)
             if not data:
                 return
+            request = json.loads(data)
+            read, write = os.pipe()
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                os.close(ended)
-                os.close(wake)
+                for descriptor in (ended, wake, read):
+                    os.close(descriptor)
                 line.close()
-                become_engine(json.loads(data), descriptors, preloaded)
-            for descriptor in descriptors:
+                if not request:
+                    become_fork_server(descriptors, write, preloaded)
+                os.close(write)
+                become_engine(request, descriptors, preloaded)
+            for descriptor in (write, *descriptors):
                 os.close(descriptor)
-            line.send(json.dumps({"begun": pid}).encode())
+            with os.fdopen(read) as answer:
+                server = answer.read()  # at once the end of the file, if it becomes an engine
+            started = {"begun": pid} if request else {"server": int(server)}
+            line.send(json.dumps(started).encode())
 
 
 def report_ended(line: socket.socket) -> None:
@@ -181,30 +251,30 @@ def report_ended(line: socket.socket) -> None:
         return
 
 
+def become_fork_server(descriptors: list[int], pid: int, preloaded: Any) -> NoReturn:
+    """Leave a fork server behind, an orphan for the test process, with its PID in the pipe."""
+    requests, life = descriptors
+    if server := os.fork():
+        os.write(pid, str(server).encode())
+        os._exit(0)
+    os.close(pid)
+    os.setsid()
+    preloaded.serve_forks(socket.socket(fileno=requests), life)
+    os._exit(0)
+
+
 def become_engine(request: dict[str, Any], descriptors: list[int], preloaded: Any) -> NoReturn:
-    """Fork the engine's fork server, then run the engine in this process, as its parent."""
+    """Run the engine or command in this process; an engine is the parent of its fork server."""
     code = 1
     try:
         stdout, stderr = descriptors
         os.dup2(stderr, 2)
         os.close(stderr)
-        requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        life, ours = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.setsid()
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            for descriptor in (stdout, ours):
-                os.close(descriptor)
-            requests.close()
-            preloaded.serve_forks(theirs, life)
-            os._exit(0)
+        inherited = start_fork_server(stdout, preloaded) if "serve" in request["argv"] else {}
         os.dup2(stdout, 1)
-        for descriptor in (stdout, theirs.detach(), life):
-            os.close(descriptor)
+        os.close(stdout)
         os.environ.clear()
-        os.environ.update(request["environment"])
-        os.environ[INHERITED] = f"{requests.detach()},{ours},{pid}"
+        os.environ.update(request["environment"] | inherited)
         code = run_engine(request["argv"], preloaded)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
@@ -214,6 +284,24 @@ def become_engine(request: dict[str, Any], descriptors: list[int], preloaded: An
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def start_fork_server(stdout: int, preloaded: Any) -> dict[str, str]:
+    """Fork the fork server of this engine; returns the variable that describes it."""
+    requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    life, ours = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        for descriptor in (stdout, ours):
+            os.close(descriptor)
+        requests.close()
+        preloaded.serve_forks(theirs, life)
+        os._exit(0)
+    for descriptor in (theirs.detach(), life):
+        os.close(descriptor)
+    return {INHERITED: f"{requests.detach()},{ours},{pid}"}
 
 
 def run_engine(argv: list[str], preloaded: Any) -> int:

@@ -28,7 +28,7 @@ USUAL = (
 
 async def find_judges(servers: tuple[Server, ...] = USUAL) -> list[JudgeOption]:
     """Return every model that an LLM server on loopback offers, as a possible judge."""
-    async with httpx.AsyncClient(timeout=PATIENCE_S, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE_S, trust_env=False, verify=False) as http:
         found = await asyncio.gather(*(_ask(http, server) for server in servers))
     return [option for options in found for option in options]
 

@@ -1,4 +1,4 @@
-"""What can be used of a writer's answer, and what is said of the rest."""
+"""Parsing of the writer model's replies, and the complaints about invalid ones."""
 
 import json
 from typing import Any
@@ -10,14 +10,14 @@ from engine.autorl.replies import read_plan, read_scenarios
 PLAN = {"title": "Polite refusals", "system_prompt": "Refuse politely.", "rubric": "- polite"}
 
 
-def said(entries: list[Any]) -> str:
+def scenarios_reply(entries: list[Any]) -> str:
     return json.dumps({"scenarios": entries})
 
 
 @pytest.mark.parametrize(
     "text", [json.dumps(PLAN), f"Here it is:\n```json\n{json.dumps(PLAN)}\n```\nGood luck!"]
 )
-def test_a_plan_is_found_in_prose_too(text: str) -> None:
+def test_plan_is_extracted_from_prose(text: str) -> None:
     plan = read_plan(text)
     assert plan == ("Polite refusals", "Refuse politely.", "- polite\n", "")
 
@@ -32,15 +32,15 @@ def test_a_plan_is_found_in_prose_too(text: str) -> None:
         (json.dumps({"title": 3}), "no text for title, system_prompt, rubric"),
     ],
 )
-def test_what_is_no_plan_is_said(text: str, complaint: str) -> None:
+def test_invalid_plan_gives_a_complaint(text: str, complaint: str) -> None:
     plan = read_plan(text)
     assert complaint in plan.complaint
     assert plan[:3] == ("", "", "")
 
 
-def test_entries_are_read_one_by_one() -> None:
-    found = read_scenarios(
-        said(
+def test_scenario_entries_are_parsed_one_by_one() -> None:
+    reply = read_scenarios(
+        scenarios_reply(
             [
                 {"input": " One ", "difficulty": 3},
                 "Two",
@@ -54,14 +54,14 @@ def test_entries_are_read_one_by_one() -> None:
             ]
         )
     )
-    assert [(one.input, one.difficulty) for one in found.items] == [
+    assert [(one.input, one.difficulty) for one in reply.items] == [
         ("One", 3), ("Two", None), ("Three", None), ("Four", None), ("Five", None),
     ]  # fmt: skip
-    assert found.left_out == {"without an input": 3, "longer than 8000 characters": 1}
-    assert found.complaint == ""
+    assert reply.left_out == {"without an input": 3, "longer than 8000 characters": 1}
+    assert reply.complaint == ""
 
 
-def test_the_only_list_is_the_list() -> None:
+def test_single_list_of_any_name_is_accepted() -> None:
     assert len(read_scenarios('{"tasks": ["a", "b"]}').items) == 2
     assert read_scenarios('{"tasks": ["a"], "more": ["b"]}').complaint
 
@@ -76,6 +76,6 @@ def test_the_only_list_is_the_list() -> None:
         ('{"scenarios": [{"input": "cut o', "not a JSON object"),
     ],
 )
-def test_an_answer_without_scenarios_is_said(text: str, complaint: str) -> None:
-    found = read_scenarios(text)
-    assert (found.items, complaint in found.complaint) == ([], True)
+def test_reply_without_scenarios_gives_a_complaint(text: str, complaint: str) -> None:
+    reply = read_scenarios(text)
+    assert (reply.items, complaint in reply.complaint) == ([], True)

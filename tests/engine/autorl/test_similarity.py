@@ -1,4 +1,4 @@
-"""Near duplicates, and who is held out."""
+"""Near-duplicate detection, and the split into training and validation."""
 
 import random
 
@@ -42,11 +42,11 @@ def scenario(text: str, difficulty: int | None = None) -> DraftScenario:
         ("12345", "12346", False),
     ],
 )
-def test_the_same_in_other_words(one: str, other: str, same: bool) -> None:
+def test_similarity_detects_rephrased_scenarios(one: str, other: str, same: bool) -> None:
     assert similarity(shingles(one), shingles(other)) is same
 
 
-def test_the_first_of_two_likes_stays() -> None:
+def test_without_duplicates_keeps_the_first() -> None:
     kept = [scenario("Where is my order 1234?")]
     new = [
         scenario("where is my order 1234"),
@@ -56,9 +56,9 @@ def test_the_first_of_two_likes_stays() -> None:
     assert [one.input for one in without_duplicates(kept, new)] == ["Cancel it, please."]
 
 
-def test_every_difficulty_is_tested() -> None:
-    draw = random.Random(3)
-    scenarios = [scenario(f"s{n}", draw.choice([1, 2, 3, 4, 5, None])) for n in range(100)]
+def test_validation_split_covers_every_difficulty() -> None:
+    rng = random.Random(3)
+    scenarios = [scenario(f"s{n}", rng.choice([1, 2, 3, 4, 5, None])) for n in range(100)]
     held_out = [one for one in split(scenarios, 0) if one.split == "validation"]
     assert len(held_out) == 20
     counts = [sum(one.difficulty == grade for one in held_out) for grade in (1, 2, 3, 4, 5, None)]
@@ -67,7 +67,7 @@ def test_every_difficulty_is_tested() -> None:
     assert split(scenarios, 0) == split(scenarios, 0) != split(scenarios, 1)
 
 
-def test_few_have_two_for_the_test() -> None:
+def test_small_set_has_two_validation_scenarios() -> None:
     few = split([scenario(f"{n}") for n in range(8)], 0)
     assert sum(one.split == "validation" for one in few) == 2
     assert split([], 0) == []

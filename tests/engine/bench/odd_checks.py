@@ -1,4 +1,4 @@
-"""Checks that go wrong in every way that there is; `test_gpu_check` has them run."""
+"""GPU checks that fail in every possible way, run by `test_gpu_check`."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
-"""TRL's and ART's own losses and advantages on given tensors. Run by the Python of the benchmark
-environment.
+"""Compute TRL's and ART's own losses and advantages on given tensors. Run by the Python of the
+benchmark environment.
 
-stdin: one JSON list of cases; stdout: one of answers, the loss and its gradient by log-prob, or the
+stdin: one JSON list of cases; stdout: a list of results: loss and gradient by log-prob, or the
 advantages.
 """
 
@@ -40,7 +40,7 @@ def main() -> None:
 def trl_advantages(
     trainer: str, scale_rewards: str, rewards: list[float | None], size: int
 ) -> list[float]:
-    """The statements of `_generate_and_score_completions` from the rewards to the advantages."""
+    """Advantages by the statements of `_generate_and_score_completions`."""
     from trl import GRPOTrainer, RLOOTrainer
     from trl.trainer.utils import nanstd
 
@@ -68,13 +68,13 @@ def trl_advantages(
             normalize_advantages=False,
         ),
     }
-    exec("\n".join(words[first : last + 1]), names)  # the reference itself
-    found: list[float] = names["advantages"].tolist()
-    return found
+    exec("\n".join(words[first : last + 1]), names)  # run the reference code
+    result: list[float] = names["advantages"].tolist()
+    return result
 
 
 def trl_loss(tensors: dict[str, Tensor], settings: dict[str, Any]) -> Tensor:
-    """`GRPOTrainer._compute_loss` with everything around the formula set to one process."""
+    """Loss by `GRPOTrainer._compute_loss`, with its surroundings set to one process."""
     from trl import GRPOTrainer
 
     mask = tensors["mask"]
@@ -130,7 +130,7 @@ def trl_loss(tensors: dict[str, Tensor], settings: dict[str, Any]) -> Tensor:
 
 
 def art_loss(tensors: dict[str, Tensor], settings: dict[str, Any]) -> Tensor:
-    """`art.loss.loss_fn` on one packed row; its module alone is loaded."""
+    """Loss by `art.loss.loss_fn` on one packed row; only its module is loaded."""
     files = importlib.metadata.files("openpipe-art") or []
     init = next(file for file in files if str(file) == "art/__init__.py")
     home = Path(str(init.locate())).parent
@@ -146,18 +146,18 @@ def art_loss(tensors: dict[str, Tensor], settings: dict[str, Any]) -> Tensor:
     sys.modules["art"].dev = sys.modules["art.dev"]  # type: ignore[attr-defined]
     from art.loss import loss_fn  # type: ignore[import-not-found]
 
-    def before(row: Tensor, pad: float) -> Tensor:
-        """ART reads what belongs to a token one place later."""
+    def shift_right(row: Tensor, pad: float) -> Tensor:
+        """Shift a row by one: ART stores the values of a token one position later."""
         first = torch.full((1, 1), pad, dtype=row.dtype)
         return torch.cat([first, row], 1)
 
     logprobs = torch.cat([tensors["logprobs"], torch.zeros(1, 1, dtype=torch.double)], 1)
     inputs = {
-        "logprobs": before(tensors["old"].double(), float("nan")),
-        "advantages": before(tensors["advantages"].double(), 0.0),
-        "assistant_mask": before(tensors["mask"], 0).bool(),
-        "weights": before(tensors["weights"].double(), 0.0),
-        "group_ids": before(tensors["sequences"], 0),
+        "logprobs": shift_right(tensors["old"].double(), float("nan")),
+        "advantages": shift_right(tensors["advantages"].double(), 0.0),
+        "assistant_mask": shift_right(tensors["mask"], 0).bool(),
+        "weights": shift_right(tensors["weights"].double(), 0.0),
+        "group_ids": shift_right(tensors["sequences"], 0),
     }
     reference = None
     if "reference" in tensors:

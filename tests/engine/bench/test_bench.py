@@ -1,4 +1,4 @@
-"""`atelier bench`, as a person types it."""
+"""Command `atelier bench`."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.long
-def test_trl_does_the_same_update_and_both_are_timed(tiny_model):
+def test_trl_gradients_agree_and_both_are_timed(tiny_model):
     done = bench(
         *("--against", "trl", "--model", str(tiny_model), "--shape", "24,6,4,2"),
         *("--dtype", "float32", "--repeats", "1", "--no-growth", "--json"),
@@ -36,20 +36,20 @@ def test_trl_does_the_same_update_and_both_are_timed(tiny_model):
 
 
 @pytest.mark.parametrize("shape", ["256,64", "a,b,c,d", "256,64,1,2", "0,1,2,3"])
-def test_a_shape_that_is_none_gets_one_sentence(shape):
+def test_invalid_shape_is_reported_in_one_sentence(shape):
     done = bench("--shape", shape)
     assert done.returncode == 2
     assert repr(shape) in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_shapes_are_read_and_said():
+def test_shape_is_parsed_and_printed():
     assert parse_shape("256,64,8,2").words == "256/64/8/2"
 
 
-def test_one_row_per_turn_trains_the_same_tokens():
-    attempts = multi_turn(100, base=10, turns=3, answer=4, observation=5, group=2, seed=0)
-    trees, rows = items_of(attempts), per_turn(attempts)
+def test_per_turn_rows_train_the_same_tokens():
+    trajectories = multi_turn(100, base=10, turns=3, answer=4, observation=5, group=2, seed=0)
+    trees, rows = items_of(trajectories), per_turn(trajectories)
     assert len(trees) == 2
     assert len(rows) == 6
     assert [len(row.tokens) for row in rows[:3]] == [14, 23, 32]

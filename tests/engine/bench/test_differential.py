@@ -1,4 +1,4 @@
-"""Our losses beside TRL's and ART's own functions, on random tensors, in their own environment."""
+"""Losses and advantages against TRL's and ART's own functions on random tensors."""
 
 import json
 import math
@@ -48,28 +48,28 @@ def reference():
 
 
 def rows(seed: int, count: int = 6) -> dict[str, Any]:
-    """Sequences of several lengths with holes, ties and an empty one among the masks."""
-    chance = random.Random(seed)
+    """Random sequences of several lengths, with holes in masks, ties and an empty sequence."""
+    rng = random.Random(seed)
 
     def numbers(low: float, high: float) -> list[list[float]]:
-        return [[chance.uniform(low, high) for _ in range(LONGEST)] for _ in range(count)]
+        return [[rng.uniform(low, high) for _ in range(LONGEST)] for _ in range(count)]
 
     logprobs = numbers(-4, 0)
-    masks = [[int(chance.random() < 0.8) for _ in range(LONGEST)] for _ in range(count)]
+    masks = [[int(rng.random() < 0.8) for _ in range(LONGEST)] for _ in range(count)]
     masks[0] = [1] + [0] * (LONGEST - 1)
-    advantages = [chance.uniform(-1, 1) for _ in range(count)]
+    advantages = [rng.uniform(-1, 1) for _ in range(count)]
     advantages[1:4] = [0.5, 0.5, 0.0][: max(count - 1, 0)]
     return {
         "logprobs": logprobs,
-        "old": [[x + chance.gauss(0, 0.3) for x in row] for row in logprobs],
-        "reference": [[x + chance.gauss(0, 0.5) for x in row] for row in logprobs],
+        "old": [[x + rng.gauss(0, 0.3) for x in row] for row in logprobs],
+        "reference": [[x + rng.gauss(0, 0.5) for x in row] for row in logprobs],
         "mask": masks,
         "advantages": advantages,
     }
 
 
-def ours(tensors: dict[str, Any], algorithm: Algorithm, normaliser: float) -> dict[str, Any]:
-    """The same work through our functions, as the trainer calls them."""
+def our_loss(tensors: dict[str, Any], algorithm: Algorithm, normaliser: float) -> dict[str, Any]:
+    """Loss and gradient by our functions, called as the trainer calls them."""
     mask = torch.tensor(tensors["mask"]).bool()
     logprobs = torch.tensor(tensors["logprobs"], dtype=torch.double, requires_grad=True)
     sequences = torch.arange(len(mask))[:, None].expand(mask.shape)[mask]
@@ -84,8 +84,8 @@ def ours(tensors: dict[str, Any], algorithm: Algorithm, normaliser: float) -> di
     )
     losses = policy_gradient(tokens, algorithm)
     if algorithm.kl:
-        asked = torch.tensor(tensors["reference"], dtype=torch.double)[mask]
-        losses = losses + algorithm.kl * k3(tokens.logprobs_M, asked)
+        reference_logprobs = torch.tensor(tensors["reference"], dtype=torch.double)[mask]
+        losses = losses + algorithm.kl * k3(tokens.logprobs_M, reference_logprobs)
     counts = mask.sum(1)[sequences] if algorithm.average == "sequences" else 1
     weights = (
         torch.tensor(tensors["weights"], dtype=torch.double)[mask] if "weights" in tensors else 1
@@ -96,7 +96,7 @@ def ours(tensors: dict[str, Any], algorithm: Algorithm, normaliser: float) -> di
     return {"loss": loss.item(), "gradient": logprobs.grad.tolist()}
 
 
-def apart(one: dict[str, Any], other: dict[str, Any]) -> float:
+def max_difference(one: dict[str, Any], other: dict[str, Any]) -> float:
     gradients = torch.tensor(one["gradient"]) - torch.tensor(other["gradient"])
     return max(abs(one["loss"] - other["loss"]), gradients.abs().max().item())
 
@@ -139,49 +139,51 @@ def normaliser(masks: list[list[int]], average: str) -> float:
 
 
 @pytest.mark.long
-def test_losses_and_gradients_are_those_of_trl(reference):
+def test_losses_and_gradients_equal_trl(reference):
     cases, expected = [], []
     for name, (settings, algorithm) in TRL.items():
         for seed in range(8):
             tensors = rows(seed)
             cases.append({"library": "trl", "settings": settings, "tensors": tensors})
             divisor = normaliser(tensors["mask"], algorithm.average)
-            expected.append((f"{name} {seed}", ours(tensors, algorithm, divisor)))
-    for (name, own), theirs in zip(expected, reference(cases), strict=True):
-        assert apart(own, theirs) <= TOLERANCE, name
+            expected.append((f"{name} {seed}", our_loss(tensors, algorithm, divisor)))
+    for (name, result), expected_ in zip(expected, reference(cases), strict=True):
+        assert max_difference(result, expected_) <= TOLERANCE, name
 
 
 @pytest.mark.long
-def test_the_loss_of_art_is_that_of_art(reference):
+def test_art_loss_equals_art(reference):
     cases, expected = [], []
     for seed in range(8):
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         packed = rows(seed, count=1)
         del packed["reference"]
-        packed["old"] = [[x + chance.gauss(0, 1.5) for x in packed["logprobs"][0]]]
-        packed["advantages"] = [[chance.uniform(-2, 2) for _ in range(LONGEST)]]
-        packed["weights"] = [[chance.uniform(0, 2) for _ in range(LONGEST)]]
-        packed["mask"] = [[1, 1, *(int(chance.random() < 0.8) for _ in range(LONGEST - 2))]]
+        packed["old"] = [[x + rng.gauss(0, 1.5) for x in packed["logprobs"][0]]]
+        packed["advantages"] = [[rng.uniform(-2, 2) for _ in range(LONGEST)]]
+        packed["weights"] = [[rng.uniform(0, 2) for _ in range(LONGEST)]]
+        packed["mask"] = [[1, 1, *(int(rng.random() < 0.8) for _ in range(LONGEST - 2))]]
         packed["sequences"] = [[0] * LONGEST]
         cases.append({"library": "art", "settings": {}, "tensors": packed})
         # ART adds 1e-6 to the number of tokens
-        expected.append(ours(packed, Algorithm(preset="art"), sum(packed["mask"][0]) + 1e-6))
-    for own, theirs in zip(expected, reference(cases), strict=True):
-        assert apart(own, theirs) <= TOLERANCE
+        expected.append(our_loss(packed, Algorithm(preset="art"), sum(packed["mask"][0]) + 1e-6))
+    for result, expected_ in zip(expected, reference(cases), strict=True):
+        assert max_difference(result, expected_) <= TOLERANCE
 
 
-@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan])
-@pytest.mark.parametrize("whose", ["logprobs", "old"])
-def test_numbers_that_are_none_weigh_nothing_and_leave_the_others_alone(odd, whose):
+@pytest.mark.parametrize("non_finite", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("tensor_name", ["logprobs", "old"])
+def test_non_finite_logprobs_have_no_weight(non_finite, tensor_name):
     tensors = rows(0)
-    place = tensors["mask"][4].index(1)
-    tensors[whose][4][place] = odd
-    without = {**tensors, "mask": [list(row) for row in tensors["mask"]]}
-    without["mask"][4][place] = 0
+    index = tensors["mask"][4].index(1)
+    tensors[tensor_name][4][index] = non_finite
+    masked = {**tensors, "mask": [list(row) for row in tensors["mask"]]}
+    masked["mask"][4][index] = 0
     for _, algorithm in TRL.values():
         if algorithm.kl or isinstance(algorithm.loss, Gspo) or algorithm.average == "sequences":
             continue
-        assert apart(ours(tensors, algorithm, 50), ours(without, algorithm, 50)) == 0
+        assert (
+            max_difference(our_loss(tensors, algorithm, 50), our_loss(masked, algorithm, 50)) == 0
+        )
 
 
 GROUPS = [
@@ -193,49 +195,53 @@ GROUPS = [
     [0.0, 0.0, 0.0, 1e-3],
     [3.0, -1.0, None, 3.0],
 ]
-"""Differences, ties, unscored ones, one alone, nobody."""
+"""Groups with differences, ties, unscored rewards, one reward, and none."""
 
 
 def spread(rewards: list[float | None], ddof: int) -> float:
-    known = [reward for reward in rewards if reward is not None]
-    mean = sum(known) / len(known)
-    return math.sqrt(sum((r - mean) ** 2 for r in known) / max(len(known) - ddof, 1))
+    scored = [reward for reward in rewards if reward is not None]
+    mean = sum(scored) / len(scored)
+    return math.sqrt(sum((r - mean) ** 2 for r in scored) / max(len(scored) - ddof, 1))
 
 
 @pytest.mark.long
-def test_advantages_are_those_of_trl(reference):
-    """TRL divides by the sample's deviation + 1e-4, we by the population's."""
+def test_advantages_equal_trl(reference):
+    """TRL divides by the sample standard deviation + 1e-4, we by the population's."""
     trainers = [("grpo", "none"), ("grpo", "group"), ("rloo", "none")]
-    everyone = [reward for group in GROUPS for reward in group]
+    all_rewards = [reward for group in GROUPS for reward in group]
     cases = [
-        {"trainer": t, "scale_rewards": s, "rewards": everyone, "size": 4} for t, s in trainers
+        {"trainer": t, "scale_rewards": s, "rewards": all_rewards, "size": 4} for t, s in trainers
     ]
-    plain, scaled, left_out = reference(cases)
+    plain, scaled, leave_one_out = reference(cases)
     kind = GroupStd(floor=0.0)
     for number, group in enumerate(GROUPS):
-        place = slice(4 * number, 4 * number + 4)
-        ours = {
-            "plain": (advantages(GroupMean(), group), plain[place]),
-            "scaled": (advantages(kind, group), scaled[place]),
-            "left out": (advantages(LeaveOneOut(), group), left_out[place]),
+        index = slice(4 * number, 4 * number + 4)
+        pairs = {
+            "plain": (advantages(GroupMean(), group), plain[index]),
+            "scaled": (advantages(kind, group), scaled[index]),
+            "left out": (advantages(LeaveOneOut(), group), leave_one_out[index]),
         }
-        for name, (own, theirs) in ours.items():
+        for name, (result, expected_) in pairs.items():
             factor = 1.0
-            if name == "scaled" and any(own_i for own_i in own):
+            if name == "scaled" and any(own_i for own_i in result):
                 factor = (spread(group, 0) + kind.epsilon) / (spread(group, 1) + 1e-4)
-            assert [(a or 0.0) * factor for a in own] == pytest.approx(theirs, abs=TOLERANCE), name
+            assert [(a or 0.0) * factor for a in result] == pytest.approx(
+                expected_, abs=TOLERANCE
+            ), name
 
 
-@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan])
-@pytest.mark.parametrize("whose", ["logprobs", "old"])
+@pytest.mark.parametrize("non_finite", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("tensor_name", ["logprobs", "old"])
 @pytest.mark.parametrize("name", ["grpo", "gspo"])
-def test_a_number_that_is_none_stays_in_its_sequence(odd, whose, name):
-    """Where a sequence is a unit, the others' gradients are what they were."""
+def test_non_finite_logprob_affects_only_its_sequence(non_finite, tensor_name, name):
+    """With sequence-level losses, the gradients of other sequences are unchanged."""
     tensors = rows(0)
-    tensors[whose][4][tensors["mask"][4].index(1)] = odd
-    plain, broken = rows(0), ours(tensors, TRL[name][1], 6)
-    assert math.isfinite(broken["loss"])
-    whole = ours(plain, TRL[name][1], 6)
+    tensors[tensor_name][4][tensors["mask"][4].index(1)] = non_finite
+    plain, with_non_finite = rows(0), our_loss(tensors, TRL[name][1], 6)
+    assert math.isfinite(with_non_finite["loss"])
+    without_non_finite = our_loss(plain, TRL[name][1], 6)
     for row in (0, 1, 2, 3, 5):
-        assert broken["gradient"][row] == pytest.approx(whole["gradient"][row], abs=1e-12)
-    assert all(math.isfinite(slope) for slope in broken["gradient"][4])
+        assert with_non_finite["gradient"][row] == pytest.approx(
+            without_non_finite["gradient"][row], abs=1e-12
+        )
+    assert all(math.isfinite(slope) for slope in with_non_finite["gradient"][4])

@@ -1,4 +1,4 @@
-"""`atelier bench --gpu`, on the processor: what is measured, skipped, and survived."""
+"""Command `atelier bench --gpu` on the CPU: measured, skipped and failing checks."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from engine.policy.torch.training.prefix_tree import grow
 from engine.protocol.records.hardware import Card
 
 ROOT = Path(__file__).parents[3]
-ODD = "tests.engine.bench.odd_checks"
+ODD_CHECKS = "tests.engine.bench.odd_checks"
 WHOLE = Survey(
     executable="python",
     python="3.11.7",
@@ -37,26 +37,30 @@ WHOLE = Survey(
 
 def bench(*arguments: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "engine", "bench", *arguments]
-    own = {"XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+    variables_ = {"XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **own, **variables}
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables_, **variables},
     )
 
 
 @pytest.mark.long
-def test_a_quick_check_on_the_processor(tiny_model: Path, tmp_path: Path) -> None:
+def test_quick_check_runs_on_the_cpu(tiny_model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    only = ("machine", "gradients", "hello-torch-torch", "hello-unsloth-torch-4bit")
+    selected = ("machine", "gradients", "hello-torch-torch", "hello-unsloth-torch-4bit")
     done = bench(
         *("--gpu", "--processor", "--quick", "--json", "--model", str(tiny_model)),
-        *("--out", str(out), *(word for name in only for word in ("--only", name))),
+        *("--out", str(out), *(word for name in selected for word in ("--only", name))),
         folder=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     report = GpuReport.model_validate_json(done.stdout)
     assert report == GpuReport.model_validate_json((out / "gpu-report.json").read_text())
     assert {c.name: c.state for c in report.checks} == {
-        **dict.fromkeys(only, "passed"),
+        **dict.fromkeys(selected, "passed"),
         "hello-unsloth-torch-4bit": "skipped",
     }
     machine, gradients, run, skipped = report.checks
@@ -73,24 +77,22 @@ def test_a_quick_check_on_the_processor(tiny_model: Path, tmp_path: Path) -> Non
     assert f"--model {tiny_model}" in text
 
 
-def test_a_check_that_breaks_is_reported_and_the_others_go_on(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_failing_checks_are_reported_and_others_continue(tiny_model: Path, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    every = [
-        Check("dies", "", "machine", f"{ODD}:dies", packages=()),
-        Check("breaks", "", "machine", f"{ODD}:breaks", packages=()),
-        Check("refuses", "", "machine", f"{ODD}:refuses", packages=()),
-        Check("hangs", "", "machine", f"{ODD}:hangs", {"pid": str(pid)}, packages=()),
-        Check("needs", "", "machine", f"{ODD}:works", packages=("unheard_of",)),
-        Check("works", "", "machine", f"{ODD}:works", packages=()),
+    all_checks = [
+        Check("dies", "", "machine", f"{ODD_CHECKS}:dies", packages=()),
+        Check("breaks", "", "machine", f"{ODD_CHECKS}:breaks", packages=()),
+        Check("refuses", "", "machine", f"{ODD_CHECKS}:refuses", packages=()),
+        Check("hangs", "", "machine", f"{ODD_CHECKS}:hangs", {"pid": str(pid)}, packages=()),
+        Check("needs", "", "machine", f"{ODD_CHECKS}:works", packages=("unheard_of",)),
+        Check("works", "", "machine", f"{ODD_CHECKS}:works", packages=()),
     ]
-    said: list[str] = []
-    told: list[CheckReport] = []
-    common: dict[str, Any] = {"on_processor": True, "quick": True, "say": said.append}
+    messages: list[str] = []
+    reported: list[CheckReport] = []
+    common: dict[str, Any] = {"on_processor": True, "quick": True, "say": messages.append}
     shared = Bench(own_interpreter(), WHOLE, tiny_model, tmp_path, **common, limit_s=4)
-    reports = asyncio.run(run_checks(shared, every, told.append))
-    assert told == reports
+    reports = asyncio.run(run_checks(shared, all_checks, reported.append))
+    assert reported == reports
     words = {report.name: (report.state, report.words) for report in reports}
     assert words == {
         "dies": ("failed", "The check's process was killed: it probably ran out of memory."),
@@ -101,8 +103,8 @@ def test_a_check_that_breaks_is_reported_and_the_others_go_on(
         "works": ("passed", "It works."),
     }
     assert reports[2].detail == "where"
-    assert "works: at it" in said
-    assert not any("libraries print" in line for line in said)
+    assert "works: at it" in messages
+    assert not any("libraries print" in line for line in messages)
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
@@ -122,12 +124,12 @@ def test_bad_usage_is_one_sentence(arguments: tuple[str, ...], words: str, tmp_p
     assert not done.stdout
 
 
-def test_what_is_missing_is_named() -> None:
-    every = {check.name: check for check in checks()}
-    assert len(every) == len(checks())
+def test_missing_requirements_are_named() -> None:
+    all_checks = {check.name: check for check in checks()}
+    assert len(all_checks) == len(checks())
 
     def missing(name: str, on_processor: bool = False, **changes: Any) -> str:
-        return lacks(every[name], WHOLE.model_copy(update=changes), on_processor)
+        return lacks(all_checks[name], WHOLE.model_copy(update=changes), on_processor)
 
     assert missing("machine") == ""
     assert missing("hello-torch-vllm") == ""
@@ -136,29 +138,32 @@ def test_what_is_missing_is_named() -> None:
     assert "python3.11-dev" in missing("2048-torch-vllm", headers=False)
     assert missing("cards") == "This check needs 2 GPUs; CUDA shows 1."
     assert missing("cards", on_processor=True) == ""
-    bare = {"packages": {"torch": "1", "transformers": "1", "peft": "1"}}
-    assert missing("gradients", **bare) == ""
-    assert "openai" in missing("hello-torch-torch", **bare)
-    beside = {"environments": {"vllm-cpu": "python", "bench": "python"}, **bare}
-    assert "vllm" in missing("hello-torch-vllm", **beside)
-    assert "vllm" not in missing("hello-torch-vllm", on_processor=True, **beside)
-    assert missing("trl-live", **beside) == ""
+    basic_packages = {"packages": {"torch": "1", "transformers": "1", "peft": "1"}}
+    assert missing("gradients", **basic_packages) == ""
+    assert "openai" in missing("hello-torch-torch", **basic_packages)
+    with_environments = {
+        "environments": {"vllm-cpu": "python", "bench": "python"},
+        **basic_packages,
+    }
+    assert "vllm" in missing("hello-torch-vllm", **with_environments)
+    assert "vllm" not in missing("hello-torch-vllm", on_processor=True, **with_environments)
+    assert missing("trl-live", **with_environments) == ""
 
 
-def test_checks_are_chosen_by_how_their_names_begin() -> None:
+def test_checks_are_selected_by_name_prefix() -> None:
     names = [check.name for check in chosen(checks(), ["trl", "2048-torch"])]
     assert names == ["2048-torch-torch", "2048-torch-vllm", "trl-replay", "trl-live"]
     assert chosen(checks(), []) == checks()
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_segments_are_a_dense_mask(window: int | None) -> None:
+def test_segment_attention_equals_a_dense_mask(window: int | None) -> None:
     forest = grow(Work(20, 8, 4).sequences)
-    apart = difference(forest, torch.float32, torch.device("cpu"), window)
-    assert max(apart) <= TOLERANCE[torch.float32]
+    differences = difference(forest, torch.float32, torch.device("cpu"), window)
+    assert max(differences) <= TOLERANCE[torch.float32]
 
 
-def test_a_page_says_what_failed_first_and_keeps_its_tables_whole() -> None:
+def test_page_lists_failures_first_and_escapes_tables() -> None:
     table = Table(title="Speed", head=["run", "s"], rows=[["a|b", "1"]], note="Seconds.")
     common: dict[str, Any] = {"title": "T", "section": "runs", "seconds": 1.0}
     runs = [

@@ -1,4 +1,4 @@
-"""Names of runs as they are typed: a name, an id or its end, a folder, and RUN@STEP."""
+"""Lookup of runs by typed names: name, id or its end, folder, and RUN@STEP."""
 
 from pathlib import Path
 
@@ -13,23 +13,23 @@ from tests.engine.storage.kept_runs import make_run
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder lies outside of the workspace."""
-    made, here = tmp_path / "workspace", tmp_path / "here"
-    made.mkdir()
-    here.mkdir()
-    monkeypatch.setenv("ATELIER_WORKSPACE", str(made))
-    monkeypatch.chdir(here)
-    return made
+    """Workspace folder; the current folder is outside of it."""
+    workspace_, current_folder = tmp_path / "workspace", tmp_path / "here"
+    workspace_.mkdir()
+    current_folder.mkdir()
+    monkeypatch.setenv("ATELIER_WORKSPACE", str(workspace_))
+    monkeypatch.chdir(current_folder)
+    return workspace_
 
 
-def trained(project: Path, name: str) -> RunSpec:
+def make_trained_run(project: Path, name: str) -> RunSpec:
     if not project.exists():
         create_project(project, "hello")
     return make_run(project, name, {1: 0.2, 2: 0.9, 3: 0.4})
 
 
-def test_a_run_is_found_by_name_id_end_of_id_and_folder(workspace: Path) -> None:
-    spec = trained(workspace / "p", "calm-fox")
+def test_run_is_found_by_name_id_end_of_id_and_folder(workspace: Path) -> None:
+    spec = make_trained_run(workspace / "p", "calm-fox")
     folder = workspace / "p" / "runs" / spec.id
     for name in ("calm-fox", spec.id, spec.id[-6:], spec.id[-6:].lower(), str(folder)):
         assert find_run_folder(name) == folder
@@ -37,35 +37,38 @@ def test_a_run_is_found_by_name_id_end_of_id_and_folder(workspace: Path) -> None
         assert [one.step for one in reader.checkpoints()] == [1, 2, 3]
 
 
-def test_projects_here_and_above_are_searched(
+def test_projects_in_and_above_the_current_folder_are_searched(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = Path.cwd()
-    spec = trained(here / "mine", "calm-fox")
-    folder = here / "mine" / "runs" / spec.id
+    current_folder = Path.cwd()
+    spec = make_trained_run(current_folder / "mine", "calm-fox")
+    folder = current_folder / "mine" / "runs" / spec.id
     assert find_run_folder("calm-fox") == folder
-    monkeypatch.chdir(here / "mine" / "scenarios")
+    monkeypatch.chdir(current_folder / "mine" / "scenarios")
     assert find_run_folder("calm-fox") == folder
 
 
-def test_a_checkpoint_is_found_by_step_best_and_newest(workspace: Path) -> None:
-    spec = trained(workspace / "p", "calm-fox")
+def test_checkpoint_is_found_by_step_best_and_newest(workspace: Path) -> None:
+    spec = make_trained_run(workspace / "p", "calm-fox")
     folder = workspace / "p" / "runs" / spec.id
-    for which, step in (("@2", 2), ("@best", 2), ("@newest", 3), ("", None)):
+    for suffix, step in (("@2", 2), ("@best", 2), ("@newest", 3), ("", None)):
         for name in ("calm-fox", str(folder)):
-            assert find_run_and_step(name + which) == (folder, step)
+            assert find_run_and_step(name + suffix) == (folder, step)
     with pytest.raises(ConfigError, match="Stored steps of this run: 1, 2, 3"):
         find_run_and_step("calm-fox@9")
 
 
-def test_a_folder_with_an_at_sign_is_a_folder(tmp_path: Path) -> None:
+def test_folder_with_an_at_sign_is_not_split(tmp_path: Path) -> None:
     folder = tmp_path / "a@3"
     folder.mkdir()
     assert find_run_and_step(str(folder)) == (folder, None)
 
 
-def test_unknown_and_ambiguous_names_say_what_to_type(workspace: Path) -> None:
-    first, second = trained(workspace / "p", "calm-fox"), trained(workspace / "q", "calm-fox")
+def test_unknown_and_ambiguous_names_give_a_hint(workspace: Path) -> None:
+    first, second = (
+        make_trained_run(workspace / "p", "calm-fox"),
+        make_trained_run(workspace / "q", "calm-fox"),
+    )
     with pytest.raises(AtelierError) as raised:
         find_run_folder("calm-fox")
     assert raised.value.problem.code == "run.ambiguous"

@@ -1,4 +1,4 @@
-"""Text from outside on a terminal: shown, never obeyed."""
+"""Untrusted text on a terminal: control characters are escaped."""
 
 import json
 import re
@@ -29,15 +29,17 @@ ATTACKS = (
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=ascii)
-def test_controls_are_shown_as_escapes(attack: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_shown_as_escapes(
+    attack: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     say(f"a{attack}b")
     warn(attack)
     problem = Problem(code="x", message=attack, hint=attack, where=attack)
     complain(problem)
     say(table(["name"], [[attack]]))
-    told = capsys.readouterr()
-    assert not OBEYED.search(told.out + told.err)
-    assert "\\x" in told.out or "\\u" in told.out
+    output = capsys.readouterr()
+    assert not OBEYED.search(output.out + output.err)
+    assert "\\x" in output.out or "\\u" in output.out
     if attack.isascii() or "\ud800" not in attack:
         say_json(problem)
         complain(problem, as_json=True)
@@ -47,31 +49,31 @@ def test_controls_are_shown_as_escapes(attack: str, capsys: pytest.CaptureFixtur
         assert json.loads(lines[1])["problem"]["message"] == attack
 
 
-def test_a_cell_is_one_line_of_its_width() -> None:
-    shown = table(["name", "state"], [["a\nfake  running", "failed"], ["b", "c\td"]])
-    assert shown.splitlines() == [
+def test_table_cell_stays_on_one_line() -> None:
+    rendered = table(["name", "state"], [["a\nfake  running", "failed"], ["b", "c\td"]])
+    assert rendered.splitlines() == [
         "name              state",
         "a\\nfake  running  failed",
         "b                 c\\td",
     ]
 
 
-def test_ordinary_text_stays_as_it_is() -> None:
+def test_ordinary_text_is_unchanged() -> None:
     text = "Ärger · 日本語 – ✓ 👩‍💻\n\tindented −1.0"
     assert visible(text) == text
 
 
 @given(st.text())
-def test_nothing_that_is_obeyed_is_left(text: str) -> None:
+def test_visible_leaves_no_control_characters(text: str) -> None:
     assert not OBEYED.search(visible(text))
     assert "\n" not in visible(text, lines=False)
 
 
-def test_the_command_line_writes_to_terminals_in_one_place() -> None:
-    """`terminal` alone; handshakes are lines for programs, made by us."""
-    found = {
+def test_cli_writes_to_terminals_only_in_known_modules() -> None:
+    """Only `terminal` writes to it; handshakes are lines for programs."""
+    files = {
         file.name
         for file in CLI.rglob("*.py")
         if re.search(r"sys\.std(out|err)\.write|\bprint\(", file.read_text())
     }
-    assert found == {"terminal.py", "attach.py", "serve.py"}
+    assert files == {"terminal.py", "attach.py", "serve.py"}

@@ -1,4 +1,4 @@
-"""Votes → who is preferred."""
+"""Arena votes → pairwise preference counts."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def vote(*order: tuple[str, ...], undone: int | None = None) -> Label:
                  undone=undone)  # fmt: skip
 
 
-def test_votes_count_once_a_pair() -> None:
+def test_votes_are_counted_once_per_pair() -> None:
     votes = [
         vote(("b",), ("a",)),
         vote(("b",), ("a",)),
@@ -25,18 +25,18 @@ def test_votes_count_once_a_pair() -> None:
         vote(("d",), ("a", "b")),
         vote(("x",), ("a",)),
     ]
-    found = {(one.name, one.against): one for one in duels(votes, NAMES)}
-    pair = found["base", "tuned"]
+    result = {(one.name, one.against): one for one in duels(votes, NAMES)}
+    pair = result["base", "tuned"]
     assert (pair.wins, pair.ties, pair.losses) == (1, 2, 2)
     assert pair.share.mean == pytest.approx(0.4)
-    assert (found["base", "other"].wins, found["base", "other"].losses) == (0, 1)
-    assert (found["other", "tuned"].wins, found["other", "tuned"].losses) == (1, 0)
-    assert len(found) == 3
+    assert (result["base", "other"].wins, result["base", "other"].losses) == (0, 1)
+    assert (result["other", "tuned"].wins, result["other", "tuned"].losses) == (1, 0)
+    assert len(result) == 3
 
 
-def test_wilson_against_published_values() -> None:
+def test_wilson_interval_matches_published_values() -> None:
     """Newcombe (1998, 10.1002/(SICI)1097-0258), table I: 81 of 263, and 0 of 20."""
-    found = wilson(81, 263)
-    assert (found.low, found.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)
-    found = wilson(0, 20)
-    assert (found.low, found.high) == pytest.approx((0.0, 0.1611), abs=5e-5)
+    result = wilson(81, 263)
+    assert (result.low, result.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    result = wilson(0, 20)
+    assert (result.low, result.high) == pytest.approx((0.0, 0.1611), abs=5e-5)

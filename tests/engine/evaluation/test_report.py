@@ -1,4 +1,4 @@
-"""The tables that `eval` prints."""
+"""Tables printed by `eval`."""
 
 from engine.cli.commands.evaluate import report
 from engine.protocol.records.comparison import Comparison, EvaluationResult, Standing, TagStandings
@@ -22,7 +22,7 @@ def result(*standings: Standing) -> EvaluationResult:
     )  # fmt: skip
 
 
-def test_a_difference_has_interval_count_p_and_a_word() -> None:
+def test_report_shows_difference_interval_p_value_and_verdict() -> None:
     difference = Interval(mean=-0.25, low=-0.4, high=-0.1, count=8)
     versus = Comparison(
         against="base", difference=difference, p=0.0123, wins=1, ties=2, losses=5, word="worse"
@@ -38,7 +38,7 @@ def test_a_difference_has_interval_count_p_and_a_word() -> None:
         assert words in tuned
 
 
-def test_nothing_scored_is_said() -> None:
+def test_report_says_when_nothing_is_scored() -> None:
     versus = Comparison(
         against="base", difference=None, p=0.00025, wins=0, ties=0, losses=0,
         word="no difference shown",

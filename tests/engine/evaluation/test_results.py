@@ -1,4 +1,4 @@
-"""Stored attempts → standings: what counts, what is left out, what it costs."""
+"""Evaluation standings from stored rollouts: what counts, what is left out, cost."""
 
 import pytest
 
@@ -24,9 +24,9 @@ def scenarios() -> list[Scenario]:
     return [Scenario(id=f"s{n}", title=f"s{n}", data=data) for n, data in enumerate(TAGS)]
 
 
-def row(who: str, scenario: int, index: int, reward: float | None, **more: object):  # type: ignore[no-untyped-def]
+def row(contestant: str, scenario: int, index: int, reward: float | None, **more: object):  # type: ignore[no-untyped-def]
     return TrajectorySummary(
-        id=f"{who}-{scenario}-{index}",
+        id=f"{contestant}-{scenario}-{index}",
         split="validation",
         step=0,
         group=scenario,
@@ -34,7 +34,7 @@ def row(who: str, scenario: int, index: int, reward: float | None, **more: objec
         scenario_id=f"s{scenario}",
         title="",
         reward=reward,
-        contestant=who,
+        contestant=contestant,
         duration_s=2.0,
         **more,  # type: ignore[arg-type]
     )
@@ -52,14 +52,14 @@ def result(
     return result_of(plan, scenarios(), Attempts(rows, spans or {}, rate), judged=False)
 
 
-def test_means_are_over_scenarios_and_unscored_is_no_zero() -> None:
+def test_means_are_per_scenario_and_unscored_is_not_zero() -> None:
     rows = [
         row("base", 0, 0, 1.0), row("base", 0, 1, 0.0), row("base", 1, 0, 1.0),
         row("base", 1, 1, None), row("openai/x", 0, 2, 1.0, cost_usd=0.5),
         row("openai/x", 1, 2, None, cost_usd=0.25), row("openai/x", 2, 2, None, awaits_judge=True),
     ]  # fmt: skip
-    found = result(rows)
-    base, other = found.standings
+    result_ = result(rows)
+    base, other = result_.standings
     assert base.reward is not None
     assert (base.reward.mean, base.reward.count) == (0.75, 2)
     assert (base.attempts, base.unscored, base.versus) == (4, 1, None)
@@ -70,30 +70,30 @@ def test_means_are_over_scenarios_and_unscored_is_no_zero() -> None:
     assert (other.versus.difference.mean, other.versus.difference.count) == (0.5, 1)
     assert other.usd_per_1000 == pytest.approx(250)
     assert base.usd_per_1000 is None
-    assert (found.done, found.total, found.scenarios) == (7, 16, 4)
+    assert (result_.done, result_.total, result_.scenarios) == (7, 16, 4)
 
 
-def test_nothing_scored_is_none() -> None:
-    found = result([row("base", 0, 0, None)])
-    assert not found.scored
-    assert [one.reward for one in found.standings] == [None, None]
+def test_nothing_scored_gives_no_rewards() -> None:
+    result_ = result([row("base", 0, 0, None)])
+    assert not result_.scored
+    assert [one.reward for one in result_.standings] == [None, None]
 
 
-def test_tags_stand_by_themselves() -> None:
+def test_tags_have_their_own_standings() -> None:
     assert scenarios_by_tag(scenarios()) == {"easy": {"s0", "s2"}, "hard": {"s1"}, "long": {"s1"}}
     rows = [row("base", n, 0, float(n)) for n in range(4)]
-    found = result(rows)
-    assert [(tag.tag, tag.scenarios) for tag in found.tags] == [
+    result_ = result(rows)
+    assert [(tag.tag, tag.scenarios) for tag in result_.tags] == [
         ("easy", 2),
         ("hard", 1),
         ("long", 1),
     ]
-    easy = found.tags[0].standings[0].reward
+    easy = result_.tags[0].standings[0].reward
     assert easy is not None
     assert (easy.mean, easy.count) == (1.0, 2)
 
 
-def test_variants_are_siblings_and_compared_like_with_like() -> None:
+def test_variants_are_pooled_and_compared_with_their_counterpart() -> None:
     variants = [SystemPrompt(name="short", text="s"), SystemPrompt(name="long", text="l")]
     plan = EvaluationPlan(
         contestants=[BASE, OTHER], variants=variants, attempts=1, scenarios=4,
@@ -106,20 +106,20 @@ def test_variants_are_siblings_and_compared_like_with_like() -> None:
         row("base · short", 0, 0, 0.0), row("base · long", 0, 1, 1.0),
         row("openai/x · short", 0, 2, 0.5), row("openai/x · long", 0, 3, None),
     ]  # fmt: skip
-    found = result(rows, plan)
-    base, other = found.standings
+    result_ = result(rows, plan)
+    base, other = result_.standings
     assert base.reward is not None
     assert base.reward.mean == 0.5
     assert other.versus is not None
     assert other.versus.difference is not None
-    assert other.versus.difference.mean == 0.5  # only what is scored for both: short
-    against = [(one.variant, one.versus.against if one.versus else "") for one in found.variants]
+    assert other.versus.difference.mean == 0.5  # only the variant scored for both: short
+    against = [(one.variant, one.versus.against if one.versus else "") for one in result_.variants]
     assert against == [
         ("short", ""), ("long", "base · short"), ("short", "base · short"), ("long", "base · long"),
     ]  # fmt: skip
 
 
-def test_time_on_this_machine_is_counted_once() -> None:
+def test_overlapping_time_is_counted_once_in_the_cost() -> None:
     assert covered_seconds([(0, 10), (5, 12), (20, 21)]) == 13
     assert covered_seconds([]) == 0
     rows = [row("base", 0, n, 1.0) for n in range(2)]
@@ -127,7 +127,7 @@ def test_time_on_this_machine_is_counted_once() -> None:
     assert result(rows, spans=spans, rate=4.0).standings[0].usd_per_1000 == pytest.approx(2000)
 
 
-def test_quantiles() -> None:
+def test_quantile_interpolates_linearly() -> None:
     assert quantile([1.0], 0.9) == 1.0
     assert quantile([0.0, 10.0], 0.9) == 9.0
     assert quantile([0.0, 10.0, 40.0], 0.75) == 25.0
@@ -136,47 +136,49 @@ def test_quantiles() -> None:
     assert quantile([0.0, 10.0, 40.0], 1.0) == 40.0
 
 
-def timed(who: str, scenario: int, reward: float | None, seconds: float, tokens: int, **more):  # type: ignore[no-untyped-def]
-    made = row(who, scenario, 0, reward, sampled_tokens=tokens, **more)
-    return made.model_copy(update={"duration_s": seconds})
+def timed_row(
+    contestant: str, scenario: int, reward: float | None, seconds: float, tokens: int, **more
+):  # type: ignore[no-untyped-def]
+    timed_ = row(contestant, scenario, 0, reward, sampled_tokens=tokens, **more)
+    return timed_.model_copy(update={"duration_s": seconds})
 
 
-def test_a_result_says_all() -> None:
+def test_result_contains_all_standings_tags_and_settings() -> None:
     rows = [
-        timed("base", 0, 0.25, 4.0, 10),
-        timed("base", 1, 0.75, 2.0, 20),
-        timed("base", 3, None, 12.0, 60),
-        timed("openai/x", 0, 0.75, 1.0, 5, cost_usd=0.125),
-        timed("openai/x", 1, 0.5, 3.0, 5),
+        timed_row("base", 0, 0.25, 4.0, 10),
+        timed_row("base", 1, 0.75, 2.0, 20),
+        timed_row("base", 3, None, 12.0, 60),
+        timed_row("openai/x", 0, 0.75, 1.0, 5, cost_usd=0.125),
+        timed_row("openai/x", 1, 0.5, 3.0, 5),
     ]
     spans = {rows[0].id: (0.0, 3600.0), rows[1].id: (3600.0, 5400.0)}
     plan = EvaluationPlan(
         contestants=[BASE, OTHER], attempts=2, scenarios=4, source="validation", seed=3
     )
-    found = result_of(plan, scenarios(), Attempts(rows, spans, 2.0), True, "bfloat16")
-    base = found.standings[0]
+    result_ = result_of(plan, scenarios(), Attempts(rows, spans, 2.0), True, "bfloat16")
+    base = result_.standings[0]
     assert (base.name, base.kind, base.variant, base.versus) == ("base", "base", "", None)
     assert (base.attempts, base.unscored, base.reward) == (3, 1, interval([0.25, 0.75]))
     assert (base.latency_median_s, base.tokens_mean, base.usd_per_1000) == (4.0, 30.0, 1000.0)
     assert base.latency_p90_s == pytest.approx(10.4)
-    assert found.standings[1] == Standing(
+    assert result_.standings[1] == Standing(
         name="openai/x", kind="provider", attempts=2, unscored=0, reward=interval([0.75, 0.5]),
         latency_median_s=2.0, latency_p90_s=2.8, tokens_mean=5.0, usd_per_1000=62.5,
         versus=compare({"s0": 0.75, "s1": 0.5}, {"s0": 0.25, "s1": 0.75}, "base"),
     )  # fmt: skip
-    assert (found.done, found.total, found.scenarios, found.attempts) == (5, 16, 4, 2)
-    assert (found.seed, found.judged, found.precision) == (3, True, "bfloat16")
-    assert found.variants == []
-    assert [tag.tag for tag in found.tags] == ["easy", "hard", "long"]
-    hard = found.tags[1]
+    assert (result_.done, result_.total, result_.scenarios, result_.attempts) == (5, 16, 4, 2)
+    assert (result_.seed, result_.judged, result_.precision) == (3, True, "bfloat16")
+    assert result_.variants == []
+    assert [tag.tag for tag in result_.tags] == ["easy", "hard", "long"]
+    hard = result_.tags[1]
     assert hard == TagStandings(tag="hard", scenarios=1, standings=hard.standings)
     assert [one.reward for one in hard.standings] == [interval([0.75]), interval([0.5])]
     assert [one.attempts for one in hard.standings] == [1, 1]
-    easy = found.tags[0].standings[1].versus
+    easy = result_.tags[0].standings[1].versus
     assert easy == compare({"s0": 0.75}, {"s0": 0.25}, "base")
 
 
-def test_who_has_no_attempts_has_no_figures() -> None:
+def test_contestant_without_rollouts_has_no_figures() -> None:
     assert result([], rate=2.0).standings[1] == Standing(
         name="openai/x", kind="provider", attempts=0, unscored=0, reward=None,
         latency_median_s=None, latency_p90_s=None, tokens_mean=None, usd_per_1000=None,
@@ -184,12 +186,12 @@ def test_who_has_no_attempts_has_no_figures() -> None:
     )  # fmt: skip
 
 
-def test_attempts_that_wait_for_the_judge_are_not_unscored() -> None:
-    found = result([row("base", 0, 0, None, awaits_judge=True), row("base", 1, 0, None)])
-    assert (found.standings[0].attempts, found.standings[0].unscored) == (2, 1)
+def test_rollouts_awaiting_the_judge_are_not_unscored() -> None:
+    result_ = result([row("base", 0, 0, None, awaits_judge=True), row("base", 1, 0, None)])
+    assert (result_.standings[0].attempts, result_.standings[0].unscored) == (2, 1)
 
 
-def test_attempts_without_a_time_cost_nothing() -> None:
+def test_rollouts_without_a_time_cost_nothing() -> None:
     rows = [row("base", 0, n, 1.0) for n in range(2)]
     assert result(rows, spans={rows[0].id: (0.0, 360.0)}, rate=10.0).standings[
         0
@@ -197,7 +199,7 @@ def test_attempts_without_a_time_cost_nothing() -> None:
     assert result(rows, spans={}, rate=10.0).standings[0].usd_per_1000 == 0
 
 
-def test_standings_of_variants_are_like_with_like() -> None:
+def test_variant_standings_are_compared_with_their_counterpart() -> None:
     variants = [SystemPrompt(name="short", text="s"), SystemPrompt(name="long", text="l")]
     plan = EvaluationPlan(
         contestants=[BASE, OTHER], variants=variants, attempts=1, scenarios=4,
@@ -208,18 +210,18 @@ def test_standings_of_variants_are_like_with_like() -> None:
         row("openai/x · short", 0, 2, 0.5), row("openai/x · long", 0, 3, 0.75),
         row("openai/x · long", 1, 3, 0.25),
     ]  # fmt: skip
-    found = result(rows, plan)
-    told = [(one.name, one.kind, one.variant, one.attempts) for one in found.variants]
-    assert told == [
+    result_ = result(rows, plan)
+    standings = [(one.name, one.kind, one.variant, one.attempts) for one in result_.variants]
+    assert standings == [
         ("base", "base", "short", 1), ("base", "base", "long", 1),
         ("openai/x", "provider", "short", 1), ("openai/x", "provider", "long", 2),
     ]  # fmt: skip
-    differences = [one.versus.difference for one in found.variants if one.versus]
+    differences = [one.versus.difference for one in result_.variants if one.versus]
     assert [one.mean for one in differences if one] == [1.0, 0.5, -0.25]
-    assert [one.reward.mean for one in found.variants if one.reward] == [0.0, 1.0, 0.5, 0.5]
-    both = found.standings[1]
-    assert both.reward is not None
-    assert (both.reward.mean, both.reward.count, both.attempts) == ((0.625 + 0.25) / 2, 2, 3)
+    assert [one.reward.mean for one in result_.variants if one.reward] == [0.0, 1.0, 0.5, 0.5]
+    pooled = result_.standings[1]
+    assert pooled.reward is not None
+    assert (pooled.reward.mean, pooled.reward.count, pooled.attempts) == ((0.625 + 0.25) / 2, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -234,21 +236,21 @@ def test_standings_of_variants_are_like_with_like() -> None:
     ],
 )
 def test_tags_are_texts_or_numbers(data: dict[str, object], tags: set[str]) -> None:
-    found = scenarios_by_tag([Scenario(id="s", title="", data=data)])
-    assert found == {tag: {"s"} for tag in tags}
+    result_ = scenarios_by_tag([Scenario(id="s", title="", data=data)])
+    assert result_ == {tag: {"s"} for tag in tags}
 
 
-def test_tags_come_by_their_scenarios_and_then_by_name() -> None:
-    made = [
+def test_tags_are_sorted_by_scenario_count_and_name() -> None:
+    timed_ = [
         Scenario(id=f"s{n}", title="", data={"tags": tags})
         for n, tags in enumerate((["z", "b", "a"], ["z", "c"]))
     ]
     plan = EvaluationPlan(contestants=[BASE], attempts=1, scenarios=2, source="validation", seed=0)
-    found = result_of(plan, made, Attempts([], {}, None), judged=False)
-    assert [(one.tag, one.scenarios) for one in found.tags] == [
+    result_ = result_of(plan, timed_, Attempts([], {}, None), judged=False)
+    assert [(one.tag, one.scenarios) for one in result_.tags] == [
         ("z", 2), ("a", 1), ("b", 1), ("c", 1)
     ]  # fmt: skip
-    assert found.precision == ""
+    assert result_.precision == ""
 
 
 @pytest.mark.parametrize(
@@ -262,5 +264,7 @@ def test_tags_come_by_their_scenarios_and_then_by_name() -> None:
         ([(-5, -3)], 2),
     ],
 )
-def test_seconds_that_overlap_count_once(spans: list[tuple[float, float]], seconds: float) -> None:
+def test_covered_seconds_counts_overlaps_once(
+    spans: list[tuple[float, float]], seconds: float
+) -> None:
     assert covered_seconds(spans) == seconds

@@ -1,4 +1,4 @@
-"""Small models and adapters, made once a session."""
+"""Fixtures: small models and adapters, made once a session."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.engine.export.small_models import make_model
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small models are quicker so, and many where others use the cores as well."""
+    """Use one thread: faster for small models, and on busy machines."""
     import torch
 
     before = torch.get_num_threads()
@@ -22,13 +22,13 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama."""
+    """Small Llama model."""
     return make_model(tmp_path_factory.mktemp("small") / "small-llama")
 
 
 @pytest.fixture(scope="session")
 def adapter(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a B that shows in every answer."""
+    """Adapter with a B that changes every answer."""
     folder = tmp_path_factory.mktemp("adapter") / "adapter"
     save_adapter(model, folder, scale=0.1)
     return folder
@@ -36,7 +36,7 @@ def adapter(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def faint(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a B that no log-prob shows: a merge of it, done twice, looks the same."""
+    """Adapter with a B too small to show in log-probs, even when merged twice."""
     folder = tmp_path_factory.mktemp("faint") / "adapter"
     save_adapter(model, folder, scale=3e-6)
     return folder
@@ -44,5 +44,5 @@ def faint(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(model: Path, tmp_path: Path) -> Path:
-    """A run folder of the small model with a checkpoint of step 3."""
+    """Run folder of the small model with a checkpoint of step 3."""
     return make_run(tmp_path / "project", model)

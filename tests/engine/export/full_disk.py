@@ -1,6 +1,6 @@
-"""Run inside `unshare -Urm`: a disk of 300 KB fills up while an export is written onto it.
+"""Run inside `unshare -Urm`: a disk of 300 KB fills up during an export.
 
-argv: run folder, mount point. Prints the problem's code and what is left on the disk.
+argv: run folder, mount point. Prints the problem's code and the files left on the disk.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from engine.protocol.requests.exports import ExportCheckpoint
 
 
 async def main(run: Path, disk: Path) -> None:
-    publish.check_room = lambda folder, need: None  # type: ignore[assignment] # room was there
+    publish.check_room = lambda folder, need: None  # type: ignore[assignment] # skip the check for free space
 
     async def record(event: object) -> None:
         raise AssertionError("there is nothing to record")

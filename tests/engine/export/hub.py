@@ -1,5 +1,5 @@
-"""A small Hugging Face hub on loopback: repositories, pre-upload, commits and large files, as
-huggingface_hub speaks to it."""
+"""Hugging Face hub stub on loopback: repositories, pre-upload, commits and large files, as
+huggingface_hub calls them."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ COMMIT = "0" * 40
 
 @dataclass
 class Hub:
-    """What was sent to it."""
+    """Requests received by the hub."""
 
     token: str
     url: str = ""
@@ -45,15 +45,15 @@ class _Handler(BaseHTTPRequestHandler):
     hub: Hub
 
     def log_message(self, *arguments: object) -> None:
-        """Quiet."""
+        """Suppress the access log."""
 
     def do_GET(self) -> None:
-        if self._known():
+        if self._is_authorized():
             self._answer({"id": "me/it", "sha": COMMIT, "siblings": [], "private": True})
 
     def do_POST(self) -> None:
         body = self._body()
-        if not self._known():
+        if not self._is_authorized():
             return
         if self.path == "/api/repos/create":
             self.hub.repos.append(json.loads(body))
@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif entry["key"] == "lfsFile":
                 self.hub.files[value["path"]] = self.hub.large[value["oid"]]
 
-    def _known(self) -> bool:
+    def _is_authorized(self) -> bool:
         if self.headers.get("authorization") == f"Bearer {self.hub.token}":
             return True
         self.hub.refused += 1

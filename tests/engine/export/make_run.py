@@ -1,4 +1,4 @@
-"""A run folder with one checkpoint, made by hand: a real store, real PEFT files, no training."""
+"""Build a run folder with one checkpoint by hand: a real store, real PEFT files, no training."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ ANSWER = "This is what a sampled answer could look like, about whatever it was t
 def make_run(
     folder: Path, model: Path, name: str = "", scale: float = 0.02, count: int = 8, step: int = 3
 ) -> Path:
-    """A run of `model` whose adapter has normal B of deviation `scale`; `count` stored attempts."""
+    """Run of `model` with an adapter (normal B of deviation `scale`) and `count` trajectories."""
     run = folder / "runs" / RUN_ID
     run.mkdir(parents=True)
     spec = RunSpec(
@@ -40,12 +40,12 @@ def make_run(
     )
     write_spec(run, spec)
     with ChatFormat(model) as chat:
-        asyncio.run(_fill(run, chat, _Trained(model, scale), count, step))
+        asyncio.run(_fill(run, chat, _PolicyStub(model, scale), count, step))
     return run
 
 
-class _Trained:
-    """A policy that knows how to save one adapter."""
+class _PolicyStub:
+    """Policy stub that saves one adapter."""
 
     def __init__(self, model: Path, scale: float) -> None:
         self.model, self.scale = model, scale
@@ -56,7 +56,7 @@ class _Trained:
 
 
 def save_adapter(model: Path, folder: Path, scale: float) -> None:
-    """LoRA of rank 4, α 8, on all linear layers; the same for the same scale."""
+    """Save a LoRA of rank 4, α 8 on all linear layers, determined by `scale`."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
@@ -74,17 +74,17 @@ def save_adapter(model: Path, folder: Path, scale: float) -> None:
     (folder / "README.md").unlink(missing_ok=True)
 
 
-async def _fill(run: Path, chat: ChatFormat, policy: _Trained, count: int, step: int) -> None:
+async def _fill(run: Path, chat: ChatFormat, policy: _PolicyStub, count: int, step: int) -> None:
     writer = RunWriter(run / DATABASE, RUN_ID)
     try:
         for number in range(count):
-            await writer.add_trajectory(_attempt(chat, number))
-        for place in range(1, step + 1):
-            await writer.say(StepFinished(step=place, metrics={"reward/mean": place / 10}))
-        for place, mean in ((0, 0.2), (step, 0.5)):
+            await writer.add_trajectory(_trajectory(chat, number))
+        for step_ in range(1, step + 1):
+            await writer.say(StepFinished(step=step_, metrics={"reward/mean": step_ / 10}))
+        for step_, mean in ((0, 0.2), (step, 0.5)):
             reward = Interval(mean=mean, low=mean - 0.1, high=mean + 0.1, count=4)
             await writer.say(
-                ValidationFinished(step=place, reward=reward, scenarios={}, unscored=0, seconds=1)
+                ValidationFinished(step=step_, reward=reward, scenarios={}, unscored=0, seconds=1)
             )
         saved = await checkpoint.save(run, step, policy, {}, {})  # type: ignore[arg-type]
         await writer.add_checkpoint(saved)
@@ -92,11 +92,11 @@ async def _fill(run: Path, chat: ChatFormat, policy: _Trained, count: int, step:
         writer.close()
 
 
-def _attempt(chat: ChatFormat, number: int) -> Trajectory:
+def _trajectory(chat: ChatFormat, number: int) -> Trajectory:
     split: Split = "validation" if number % 2 else "train"
-    asked = f"Say something about the number {number}, please."
-    prompt = chat.encode(chat.render([{"role": "user", "content": asked}], []))
-    said = chat.encode(ANSWER[number % 7 :])
+    prompt_text = f"Say something about the number {number}, please."
+    prompt = chat.encode(chat.render([{"role": "user", "content": prompt_text}], []))
+    completion = chat.encode(ANSWER[number % 7 :])
     return Trajectory(
         id=f"t{number:04d}",
         split=split,
@@ -106,12 +106,12 @@ def _attempt(chat: ChatFormat, number: int) -> Trajectory:
         scenario_id=f"s{number}",
         title=f"Number {number}",
         reward=0.5,
-        messages=[Message(role="user", content=asked)],
+        messages=[Message(role="user", content=prompt_text)],
         branches=[
             Branch(
-                tokens=prompt + said,
-                spans=[(len(prompt), len(prompt) + len(said))],
-                logprobs=[-1.0] * len(said),
+                tokens=prompt + completion,
+                spans=[(len(prompt), len(prompt) + len(completion))],
+                logprobs=[-1.0] * len(completion),
             )
         ],
     )

@@ -1,4 +1,4 @@
-"""Model folders of every architecture that is written as GGUF here: random, with real merges."""
+"""Random model folders of every architecture that is written as GGUF, with real BPE merges."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ MERGES = [("t", "h"), ("th", "e"), ("a", "n"), ("i", "n"), ("Ġ", "t"), ("Ġt", 
 def make_model(
     folder: Path, architecture: str = "Llama", seed: int = 0, **settings: object
 ) -> Path:
-    """Hidden 64, two layers, heads of 32, two of them for keys where it is not Llama."""
+    """Model with hidden size 64, two layers, heads of 32, two key heads."""
     import torch
     import transformers
     from tokenizers import Tokenizer, decoders, pre_tokenizers
@@ -29,7 +29,7 @@ def make_model(
     tokenizer.add_special_tokens(SPECIAL)
     torch.manual_seed(seed)
     config = getattr(transformers, f"{architecture}Config")(
-        vocab_size=len(vocabulary) + 5,  # padded, as many are
+        vocab_size=len(vocabulary) + 5,  # padded, like many models
         hidden_size=64,
         intermediate_size=96,
         num_hidden_layers=2,
@@ -44,10 +44,10 @@ def make_model(
         **settings,
     )
     if architecture == "Qwen2":
-        del config.head_dim  # it has none of its own
+        del config.head_dim  # Qwen2 has no head_dim
     model = getattr(transformers, f"{architecture}ForCausalLM")(config)
     for name, parameter in model.named_parameters():
-        if name.endswith(("bias", "norm.weight")):  # ones and zeros would hide a mistake
+        if name.endswith(("bias", "norm.weight")):  # ones and zeros would hide mistakes
             torch.nn.init.normal_(parameter, mean=float("norm" in name), std=0.1)
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))

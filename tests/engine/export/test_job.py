@@ -1,4 +1,4 @@
-"""An export from start to end in its own processes: refused, cancelled, damaged, or whole."""
+"""Export jobs in their own processes: rejected, cancelled, damaged, or complete."""
 
 import asyncio
 import json
@@ -21,12 +21,13 @@ from engine.protocol.requests.exports import ExportCheckpoint, ExportReport, Exp
 from engine.storage.checkpoints.checkpoint import MANIFEST, verify
 from tests.engine.export.make_run import RUBRIC
 from tests.engine_http.conftest import until
+from tests.support.engine_starter import forking
 
 ROOT = Path(__file__).parents[3]
 
 
-class Listener:
-    """What an export said and stored."""
+class EventRecorder:
+    """Ticks and events of an export."""
 
     def __init__(self) -> None:
         self.ticks: list[ExportTicked] = []
@@ -35,33 +36,40 @@ class Listener:
     async def record(self, event: CheckpointExported) -> None:
         self.events.append(event)
 
-    async def export(self, run: Path, step: int | None = None, **asked: Any) -> ExportReport:
-        request = ExportCheckpoint(**asked)
+    async def export(self, run: Path, step: int | None = None, **options: Any) -> ExportReport:
+        request = ExportCheckpoint(**options)
         return await export_checkpoint(run, step, request, self.ticks.append, self.record)
 
 
-def export(run: Path, step: int | None = None, **asked: Any) -> tuple[ExportReport, Listener]:
-    listener = Listener()
-    return asyncio.run(listener.export(run, step, **asked)), listener
+def export(
+    run: Path, step: int | None = None, **options: Any
+) -> tuple[ExportReport, EventRecorder]:
+    listener = EventRecorder()
+
+    async def forked() -> ExportReport:
+        async with forking():
+            return await listener.export(run, step, **options)
+
+    return asyncio.run(forked()), listener
 
 
-def test_what_cannot_be_exported_is_said_at_once(
+def test_invalid_export_is_rejected_and_writes_nothing(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
 
-    def code(step: int | None = None, **asked: Any) -> str:
+    def code(step: int | None = None, **options: Any) -> str:
         with pytest.raises(AtelierError) as raised:
-            export(run, step, **{"format": "merged", "out": str(out), **asked})
+            export(run, step, **{"format": "merged", "out": str(out), **options})
         assert list(tmp_path.iterdir()) == before
         return raised.value.problem.code
 
-    full = tmp_path / "full"
-    full.mkdir()
-    (full / "mine").write_text("kept")
+    non_empty = tmp_path / "full"
+    non_empty.mkdir()
+    (non_empty / "mine").write_text("kept")
     before = list(tmp_path.iterdir())
     assert code(step=9) == "export.no_step"
-    assert code(out=str(full)) == "export.not_empty"
+    assert code(out=str(non_empty)) == "export.not_empty"
     assert code(out="relative/path") == "export.relative"
     monkeypatch.setattr(publish.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
     with pytest.raises(Refused, match=r"takes \d+ MB and the disk has 0 MB free"):
@@ -73,19 +81,19 @@ def test_what_cannot_be_exported_is_said_at_once(
     assert code() == "export.no_checkpoint"
 
 
-def test_a_flipped_byte_is_found_and_only_force_keeps_it(
+def test_flipped_byte_is_detected_and_kept_only_with_force(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compare = _Job._compare
 
-    async def harm(self: _Job, *arguments: Any) -> Any:
+    async def flip_byte(self: _Job, *arguments: Any) -> Any:
         shard = next(self.place.out.glob("*.safetensors"))
         data = bytearray(shard.read_bytes())
         data[-5] ^= 1
         shard.write_bytes(data)
         return await compare(self, *arguments)
 
-    monkeypatch.setattr(_Job, "_compare", harm)
+    monkeypatch.setattr(_Job, "_compare", flip_byte)
     out = tmp_path / "made" / "out"
     report, listener = export(run, format="merged", out=str(out), force=True, prompts=2)
     assert report.parity.verdict == "differs"
@@ -102,21 +110,22 @@ def test_a_flipped_byte_is_found_and_only_force_keeps_it(
     assert [p.name for p in out.parent.iterdir()] == ["out"]
 
 
-def test_cancelling_leaves_nothing(run: Path, tmp_path: Path) -> None:
-    """At two moments: while the processes start, and while the trained model speaks."""
+def test_cancelled_export_leaves_nothing(run: Path, tmp_path: Path) -> None:
+    """Cancelled at two moments: while checking and while writing."""
 
     async def cancel_at(phase: str) -> None:
-        listener = Listener()
+        listener = EventRecorder()
         out = str(tmp_path / "made" / "out")
-        job = asyncio.create_task(listener.export(run, format="merged", out=out))
-        await asyncio.to_thread(until, lambda: any(t.phase == phase for t in listener.ticks))
-        if phase == "checking":
-            await asyncio.sleep(0.3)
-        job.cancel()
-        begun = time.monotonic()
-        with pytest.raises(asyncio.CancelledError):
-            await job
-        assert time.monotonic() - begun < 5
+        async with forking():
+            job = asyncio.create_task(listener.export(run, format="merged", out=out))
+            await asyncio.to_thread(until, lambda: any(t.phase == phase for t in listener.ticks))
+            if phase == "checking":
+                await asyncio.sleep(0.3)
+            job.cancel()
+            start = time.monotonic()
+            with pytest.raises(asyncio.CancelledError):
+                await job
+            assert time.monotonic() - start < 5
         assert not (tmp_path / "made").exists()
         assert listener.events == []
 
@@ -124,7 +133,7 @@ def test_cancelling_leaves_nothing(run: Path, tmp_path: Path) -> None:
     asyncio.run(cancel_at("writing"))
 
 
-def test_a_disk_that_fills_up_leaves_nothing(run: Path, tmp_path: Path) -> None:
+def test_full_disk_leaves_nothing(run: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     command = ["unshare", "-Urm", sys.executable, "-m", "tests.engine.export.full_disk"]
@@ -136,17 +145,17 @@ def test_a_disk_that_fills_up_leaves_nothing(run: Path, tmp_path: Path) -> None:
     assert done.stdout.split() == ["export.disk_full", "[]"], done.stderr
 
 
-def test_scratches_of_the_dead_are_swept(tmp_path: Path) -> None:
-    gone = tmp_path / f"{publish.SCRATCH}4194303-abc"
-    ours = tmp_path / f"{publish.SCRATCH}1-abc"
-    gone.mkdir()
-    ours.mkdir()
-    found = publish.Place.claim(str(tmp_path / "out"), 0)
-    assert not gone.exists()
-    assert ours.exists()
-    (found.out / "a").write_text("a")
-    assert found.publish(publish.manifest_of(found.out)) > 0
-    found.clear()
+def test_scratch_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    dead_scratch = tmp_path / f"{publish.SCRATCH}4194303-abc"
+    live_scratch = tmp_path / f"{publish.SCRATCH}1-abc"
+    dead_scratch.mkdir()
+    live_scratch.mkdir()
+    place = publish.Place.claim(str(tmp_path / "out"), 0)
+    assert not dead_scratch.exists()
+    assert live_scratch.exists()
+    (place.out / "a").write_text("a")
+    assert place.publish(publish.manifest_of(place.out)) > 0
+    place.clear()
     assert verify(tmp_path / "out")
     assert (
         publish.check_files(tmp_path / "out", publish.read_manifest(tmp_path / "out")).wrong == []
@@ -154,7 +163,7 @@ def test_scratches_of_the_dead_are_swept(tmp_path: Path) -> None:
     assert list(json.loads((tmp_path / "out" / MANIFEST).read_text())["files"]) == ["a"]
 
 
-def test_the_source_is_validation_first_and_has_no_places(run: Path, model: Path) -> None:
+def test_source_has_distinct_prompts_and_run_settings(run: Path, model: Path) -> None:
     source = read_source(run, None, 5)
     prompts = [source.sequences[n].tokens[: source.sequences[n].prompt] for n in range(5)]
     assert len({tuple(prompt) for prompt in prompts}) == 5
@@ -163,7 +172,7 @@ def test_the_source_is_validation_first_and_has_no_places(run: Path, model: Path
     assert source.rubric == RUBRIC
 
 
-def test_licences_are_read_where_they_are_said(tmp_path: Path) -> None:
+def test_licence_is_read_from_readme_or_licence_file(tmp_path: Path) -> None:
     assert licence_of(tmp_path) == ""
     (tmp_path / "LICENSE").write_text("\n   MIT License\n\nCopyright")
     assert licence_of(tmp_path) == "MIT License"

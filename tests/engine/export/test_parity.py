@@ -1,4 +1,4 @@
-"""The verdict: each kind of difference has its sentence; what was not measured never passes."""
+"""Parity verdict: every difference has its message; a missing measurement never passes."""
 
 import pytest
 
@@ -21,48 +21,48 @@ def gap(*values: float) -> LogprobGap:
     return logprob_gap([[0.0] * len(values)], [list(values)])
 
 
-def test_gaps_are_counted_and_what_is_not_finite_is_the_widest() -> None:
-    found = logprob_gap([[-1.0, -2.0], [-3.0]], [[-1.0, -2.5], [float("nan")]])
-    assert (found.sequences, found.tokens) == (2, 3)
-    assert found.largest == 1000.0
-    assert sum(found.histogram.counts) == 3
-    assert found.histogram.counts[0] == found.histogram.counts[-1] == 1
-    assert len(found.histogram.edges) == len(found.histogram.counts) + 1
+def test_logprob_gaps_are_counted_and_nan_is_the_widest() -> None:
+    result = logprob_gap([[-1.0, -2.0], [-3.0]], [[-1.0, -2.5], [float("nan")]])
+    assert (result.sequences, result.tokens) == (2, 3)
+    assert result.largest == 1000.0
+    assert sum(result.histogram.counts) == 3
+    assert result.histogram.counts[0] == result.histogram.counts[-1] == 1
+    assert len(result.histogram.edges) == len(result.histogram.counts) + 1
     with pytest.raises(ValueError, match="no tokens"):
         logprob_gap([[]], [[]])
     with pytest.raises(ValueError, match=r"shorter|longer"):
         logprob_gap([[1.0]], [[1.0, 2.0]])
 
 
-def test_a_tie_is_no_difference_and_the_first_real_one_is_shown() -> None:
+def test_ties_are_no_difference_and_the_first_real_one_is_shown() -> None:
     top = [[(1, -0.1), (2, -0.1001)], [(5, -0.5), (6, -0.9)]]
-    ours, theirs = [[1, 5], [1, 5], [1, 5], [1, 5]], [[1, 5], [2, 9], [1, 6], [1]]
-    found = greedy_match([[0]] * 4, ours, theirs, [top] * 4, 0.01, str)
-    assert (found.prompts, found.same, found.ties) == (4, 1, 1)
-    assert found.first is not None
-    assert (found.first.prompt, found.first.reference, found.first.exported) == (
+    reference, exported = [[1, 5], [1, 5], [1, 5], [1, 5]], [[1, 5], [2, 9], [1, 6], [1]]
+    result = greedy_match([[0]] * 4, reference, exported, [top] * 4, 0.01, str)
+    assert (result.prompts, result.same, result.ties) == (4, 1, 1)
+    assert result.first is not None
+    assert (result.first.prompt, result.first.reference, result.first.exported) == (
         "[0]", "[1, 5]", "[1, 6]",
     )  # fmt: skip
-    assert found.first.position == 1
-    assert found.first.gap == pytest.approx(0.4)
+    assert result.first.position == 1
+    assert result.first.gap == pytest.approx(0.4)
 
 
-def test_the_coarser_precision_decides() -> None:
+def test_coarser_precision_sets_the_limits() -> None:
     assert limits_for("float32", "float32") == LIMITS["float32"]
     assert limits_for("float32", "bfloat16") == LIMITS["bfloat16"]
     assert limits_for("q8_0", "float32").verdict == "close"
 
 
-def test_good_is_equal_or_close() -> None:
+def test_good_export_is_equal_or_close() -> None:
     for dtype, verdict in (("float32", "equal"), ("bfloat16", "equal"), ("q8_0", "close")):
-        found = verdict_of(LIMITS[dtype], GOOD_FILES, GOOD_WEIGHTS, gap(1e-6), GREEDY, SAME)
-        assert found == (verdict, [])
+        result = verdict_of(LIMITS[dtype], GOOD_FILES, GOOD_WEIGHTS, gap(1e-6), GREEDY, SAME)
+        assert result == (verdict, [])
 
 
-def test_what_llama_cpp_has_converted_is_close_at_best() -> None:
+def test_converted_export_is_at_best_close() -> None:
     converted = GOOD_WEIGHTS.model_copy(update={"converted": True})
-    found = verdict_of(LIMITS["float16"], GOOD_FILES, converted, gap(1e-6), GREEDY, SAME)
-    assert found == ("close", [])
+    result = verdict_of(LIMITS["float16"], GOOD_FILES, converted, gap(1e-6), GREEDY, SAME)
+    assert result == ("close", [])
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_llama_cpp_has_converted_is_close_at_best() -> None:
         ({"same": None}, "configuration files could not"),
     ],
 )
-def test_each_difference_has_its_sentence(change: dict[str, object], words: str) -> None:
+def test_each_difference_has_its_message(change: dict[str, object], words: str) -> None:
     import re
 
     facts = {

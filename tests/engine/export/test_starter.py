@@ -1,4 +1,4 @@
-"""The starter model with a sizeable random adapter: real sizes, real tokenizer, real limits."""
+"""Export of the starter model with a random adapter: real sizes, tokenizer and limits."""
 
 from pathlib import Path
 
@@ -40,9 +40,9 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def passages(base: Path) -> list[Passage]:
-    found, chat = prompts(base, PROMPTS)
-    said = chat.encode(ANSWER)
-    return [Passage(tokens=one.tokens + said, prompt=one.prompt) for one in found]
+    exported, chat = prompts(base, PROMPTS)
+    answer_tokens = chat.encode(ANSWER)
+    return [Passage(tokens=one.tokens + answer_tokens, prompt=one.prompt) for one in exported]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def trained(base: Path, adapter: Path, passages: list[Passage]) -> LogProbs:
 @pytest.mark.parametrize(
     ("kind", "dtype"), [("merged", "float32"), ("merged", "bfloat16"), ("gguf", "float16")]
 )
-def test_it_is_exported_within_the_limits(
+def test_export_is_within_the_limits(
     base: Path,
     adapter: Path,
     passages: list[Passage],
@@ -64,16 +64,21 @@ def test_it_is_exported_within_the_limits(
 ) -> None:
     factors = read_adapter(adapter)
     out = write(base, factors, tmp_path / "out", kind, dtype, 300_000_000)
-    found = greedy_continuations(load_exported(out, kind, base, CPU), passages, [2], 4, QUIET)
-    gap, limits = logprob_gap(trained.logprobs, found.logprobs), LIMITS[dtype]
+    exported = greedy_continuations(load_exported(out, kind, base, CPU), passages, [2], 4, QUIET)
+    gap, limits = logprob_gap(trained.logprobs, exported.logprobs), LIMITS[dtype]
     assert gap.mean <= limits.mean
     assert gap.p99 <= limits.p99
     assert limits.largest is None or gap.largest <= limits.largest
     match = greedy_match(
-        [one.tokens for one in passages], trained.greedy, found.greedy, trained.top, limits.tie, str
+        [one.tokens for one in passages],
+        trained.greedy,
+        exported.greedy,
+        trained.top,
+        limits.tie,
+        str,
     )
     assert match.same + match.ties == PROMPTS
 
 
-def test_llama_cpp_is_told_how_it_splits_words(base: Path) -> None:
+def test_vocabulary_rule_of_the_starter_is_smollm(base: Path) -> None:
     assert read_vocabulary(base, 49152).rule == "smollm"

@@ -1,5 +1,5 @@
-"""Merging, writing and checking weights: what is exported is base + s·B·A, and the check sees it
-when it is not."""
+"""Merging, writing and checking weights: exports equal base + s·B·A, and the check detects
+deviations."""
 
 import json
 import shutil
@@ -68,16 +68,16 @@ def check(
 
 
 def passages(base: Path) -> list[Passage]:
-    found = []
+    exported = []
     with ChatFormat(base) as chat:
         for words in ("Say the thing", "And another one, a bit longer than the other"):
             prompt = chat.encode(chat.render([{"role": "user", "content": words}], []))
             tokens = prompt + chat.encode("That is the answer")
-            found.append(Passage(tokens=tokens, prompt=len(prompt)))
-    return found
+            exported.append(Passage(tokens=tokens, prompt=len(prompt)))
+    return exported
 
 
-def said(base: Path, model: torch.nn.Module) -> LogProbs:
+def continuations(base: Path, model: torch.nn.Module) -> LogProbs:
     return greedy_continuations(model, passages(base), [2], 8, QUIET)  # type: ignore[arg-type]
 
 
@@ -97,17 +97,17 @@ LONG = {
         ("Qwen3", {}),
     ],
 )
-def test_every_architecture_is_written_as_gguf(
+def test_every_architecture_is_exported_as_gguf(
     architecture: str, settings: dict[str, object], tmp_path: Path
 ) -> None:
-    """Read by transformers' reader, which knows nothing of our writer."""
+    """Exported files are read by transformers' own reader."""
     base = make_model(tmp_path / "base", architecture, **settings)
     save_adapter(base, tmp_path / "adapter", scale=0.1)
     factors = read_adapter(tmp_path / "adapter")
     out = write(base, factors, tmp_path / "out", "gguf", "float32")
-    wanted = said(base, load_trained(base, tmp_path / "adapter", CPU))
-    found = said(base, load_exported(out, "gguf", base, CPU))
-    assert logprob_gap(wanted.logprobs, found.logprobs).largest <= 1e-4
+    expected = continuations(base, load_trained(base, tmp_path / "adapter", CPU))
+    exported = continuations(base, load_exported(out, "gguf", base, CPU))
+    assert logprob_gap(expected.logprobs, exported.logprobs).largest <= 1e-4
     assert check(base, factors, out, "gguf", "float32").good
     assert all(value for _, value in companion_files.compare(base, out, "gguf"))
 
@@ -115,25 +115,25 @@ def test_every_architecture_is_written_as_gguf(
 @pytest.mark.parametrize(
     ("kind", "dtype"), [*(("merged", d) for d in MERGED), *(("gguf", d) for d in GGUF)]
 )
-def test_each_precision_keeps_its_limits(
+def test_each_precision_is_within_its_limits(
     model: Path, adapter: Path, tmp_path: Path, kind: str, dtype: str
 ) -> None:
     factors = read_adapter(adapter)
     out = write(model, factors, tmp_path / "out", kind, dtype)
-    checked = check(model, factors, out, kind, dtype)
-    assert checked.good
-    assert (checked.adapted, checked.tensors) == (14, len(BaseWeights(model).names))
-    wanted = said(model, load_trained(model, adapter, CPU))
-    found = said(model, load_exported(out, kind, model, CPU))
-    gap, limits = logprob_gap(wanted.logprobs, found.logprobs), LIMITS[dtype]
+    check_result = check(model, factors, out, kind, dtype)
+    assert check_result.good
+    assert (check_result.adapted, check_result.tensors) == (14, len(BaseWeights(model).names))
+    expected = continuations(model, load_trained(model, adapter, CPU))
+    exported = continuations(model, load_exported(out, kind, model, CPU))
+    gap, limits = logprob_gap(expected.logprobs, exported.logprobs), LIMITS[dtype]
     assert gap.mean <= limits.mean
     assert gap.p99 <= limits.p99
     assert limits.largest is None or gap.largest <= limits.largest
     match = greedy_match(
         [p.tokens for p in passages(model)],
-        wanted.greedy,
-        found.greedy,
-        wanted.top,
+        expected.greedy,
+        exported.greedy,
+        expected.top,
         limits.tie,
         str,
     )
@@ -144,23 +144,23 @@ def test_each_precision_keeps_its_limits(
     ("kind", "dtype"),
     [("merged", "float32"), ("merged", "float16"), ("gguf", "float32"), ("gguf", "q8_0")],
 )
-def test_a_faint_adapter_merged_twice_is_seen(
+def test_adapter_merged_twice_is_detected_by_the_weights(
     model: Path, faint: Path, tmp_path: Path, kind: str, dtype: str
 ) -> None:
     once = read_adapter(faint)
     twice = {name: Factors(f.down, f.up, 2 * f.scale) for name, f in once.items()}
     out = write(model, twice, tmp_path / "out", kind, dtype)
-    wanted = said(model, load_trained(model, faint, CPU))
-    found = said(model, load_exported(out, kind, model, CPU))
-    gap, limits = logprob_gap(wanted.logprobs, found.logprobs), LIMITS[dtype]
-    assert gap.mean <= limits.mean, "no log-prob gives it away"
-    checked = check(model, once, out, kind, dtype)
-    assert checked.outside > 0
-    assert checked.first in once
+    expected = continuations(model, load_trained(model, faint, CPU))
+    exported = continuations(model, load_exported(out, kind, model, CPU))
+    gap, limits = logprob_gap(expected.logprobs, exported.logprobs), LIMITS[dtype]
+    assert gap.mean <= limits.mean, "log-probs alone should not reveal it"
+    check_result = check(model, once, out, kind, dtype)
+    assert check_result.outside > 0
+    assert check_result.first in once
     assert check(model, twice, out, kind, dtype).good
 
 
-def test_one_changed_number_anywhere_is_seen(model: Path, adapter: Path, tmp_path: Path) -> None:
+def test_single_changed_number_is_detected(model: Path, adapter: Path, tmp_path: Path) -> None:
     factors = read_adapter(adapter)
     out = write(model, factors, tmp_path / "out", "merged", "bfloat16")
     shards = sorted(out.glob("*.safetensors"))
@@ -170,20 +170,20 @@ def test_one_changed_number_anywhere_is_seen(model: Path, adapter: Path, tmp_pat
     name = next(name for name in tensors if "norm" in name)
     tensors[name][3] = torch.nextafter(tensors[name][3], torch.tensor(9.0, dtype=torch.bfloat16))
     save_file(tensors, shards[-1])
-    checked = check(model, factors, out, "merged", "bfloat16")
-    assert (checked.outside, checked.first) == (1, name)
+    check_result = check(model, factors, out, "merged", "bfloat16")
+    assert (check_result.outside, check_result.first) == (1, name)
     shards[0].unlink()
     assert check(model, factors, out, "merged", "bfloat16").missing
 
 
-def test_a_number_that_does_not_fit_is_refused(model: Path, adapter: Path, tmp_path: Path) -> None:
+def test_overflowing_number_is_rejected(model: Path, adapter: Path, tmp_path: Path) -> None:
     factors = {n: Factors(f.down, f.up, 1e8) for n, f in read_adapter(adapter).items()}
     for kind in ("merged", "gguf"):
         with pytest.raises(ModelError, match="does not fit into float16"):
             write(model, factors, tmp_path / kind, kind, "float16")
 
 
-def test_adapters_that_are_not_plain_are_refused(adapter: Path, tmp_path: Path) -> None:
+def test_non_plain_lora_adapters_are_rejected(adapter: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(adapter, tmp_path / "copy"))
     config = json.loads((copy / "adapter_config.json").read_text())
     for change in ({"use_dora": True}, {"use_rslora": True}, {"bias": "all"}, {"peft_type": "IA3"}):
@@ -192,19 +192,19 @@ def test_adapters_that_are_not_plain_are_refused(adapter: Path, tmp_path: Path) 
             read_adapter(copy)
 
 
-def test_words_are_split_by_the_rule_that_the_tokenizer_states(model: Path, tmp_path: Path) -> None:
+def test_vocabulary_rule_follows_the_pre_tokenizer(model: Path, tmp_path: Path) -> None:
     from tokenizers import Regex, Tokenizer, pre_tokenizers
 
     from engine.export.torch import vocabulary
 
     split = pre_tokenizers.Split
-    bare = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    byte_level_without_regex = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     for steps, name in (
         ([byte_level], "gpt-2"),
         ([pre_tokenizers.Digits(individual_digits=True), byte_level], "smollm"),
         *(
-            ([split(Regex(pattern), "isolated"), bare], name)
+            ([split(Regex(pattern), "isolated"), byte_level_without_regex], name)
             for (pattern, *rest), name in vocabulary.RULES.items()
             if not rest and pattern != "bytes"
         ),
@@ -212,10 +212,10 @@ def test_words_are_split_by_the_rule_that_the_tokenizer_states(model: Path, tmp_
         tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
         tokenizer.save(str(tmp_path / "tokenizer.json"))
-        found = read_vocabulary(tmp_path, 300)
-        assert found.rule == name
-        assert found.tokens[299] == "[PAD299]"
-        assert found.merges[0] == "t h"
+        exported = read_vocabulary(tmp_path, 300)
+        assert exported.rule == name
+        assert exported.tokens[299] == "[PAD299]"
+        assert exported.merges[0] == "t h"
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(ModelError, match="unknown rule"):
@@ -239,10 +239,10 @@ write_gguf(BaseWeights(Path(merged)), {{}}, out, "float16", "t", [2], lambda don
 """
 
 
-def test_other_architectures_go_through_llama_cpps_converter(
+def test_other_architectures_use_the_llama_cpp_converter(
     model: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stand-in for its script, with its arguments; what it was given is checked as a merge."""
+    """Stub of the converter script with its arguments; its input is checked as a merge."""
     base, out = Path(shutil.copytree(model, tmp_path / "base")), tmp_path / "out"
     config = json.loads((base / "config.json").read_text())
     (base / "config.json").write_text(
@@ -264,19 +264,19 @@ def test_other_architectures_go_through_llama_cpps_converter(
     script.write_text(CONVERTER.format(root=str(Path(__file__).parents[3])))
     assert find_converter() == script
     assert set(server._op_build(message)["files"]) == {FILE, "Modelfile"}
-    checked = WeightsCheck.model_validate(other._op_weights(message))
-    assert checked.good
-    assert checked.converted
-    wanted = said(base, load_trained(base, adapter, CPU))
-    found = said(base, load_exported(out, "gguf", base, CPU))
-    assert logprob_gap(wanted.logprobs, found.logprobs).mean <= LIMITS["float16"].mean
+    check_result = WeightsCheck.model_validate(other._op_weights(message))
+    assert check_result.good
+    assert check_result.converted
+    expected = continuations(base, load_trained(base, adapter, CPU))
+    exported = continuations(base, load_exported(out, "gguf", base, CPU))
+    assert logprob_gap(expected.logprobs, exported.logprobs).mean <= LIMITS["float16"].mean
     with pytest.raises(ModelError, match=r"Starfish.* is not supported"):
         convert(script, base, tmp_path / "x.gguf", "q8_0")
     for one in (server, other):
         one._line.close()
 
 
-def test_llama_3s_long_wavelengths_are_stretched_as_transformers_does() -> None:
+def test_llama3_rope_factors_equal_transformers() -> None:
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -291,7 +291,7 @@ def test_llama_3s_long_wavelengths_are_stretched_as_transformers_does() -> None:
         max_position_embeddings=131072,
     )  # fmt: skip
     scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
-    plain = 1 / 500000.0 ** (torch.arange(0, 128, 2) / 128)
+    unscaled = 1 / 500000.0 ** (torch.arange(0, 128, 2) / 128)
     factors = rope_factors(config)
     assert factors is not None
-    torch.testing.assert_close(plain / torch.from_numpy(factors), scaled, rtol=1e-5, atol=0)
+    torch.testing.assert_close(unscaled / torch.from_numpy(factors), scaled, rtol=1e-5, atol=0)

@@ -1,4 +1,4 @@
-"""Shapes of known models, and folders of them that hold headers and no weights."""
+"""Shapes of published models, and model folders with headers and no weights."""
 
 import json
 import math
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from engine.hardware.flops import ModelShape
 
 
-class Known(NamedTuple):
-    """What a model's config.json says, and how many parameters its files hold."""
+class PublishedModel(NamedTuple):
+    """Sizes from a model's config.json, and the parameter count of its files."""
 
     hidden: int
     intermediate: int
@@ -45,7 +45,7 @@ class Known(NamedTuple):
         return self.parameters - self.linear
 
     def adapter(self, rank: int, *names: str) -> int:
-        """Parameters of LoRA on the named layers, or on all."""
+        """LoRA parameters of the named layers, or of all."""
         sides = (self.sides[name] for name in names or self.sides)
         return rank * self.layers * sum(i + o for i, o in sides)
 
@@ -63,15 +63,15 @@ class Known(NamedTuple):
         )
 
 
-QWEN_1_8B = Known(2048, 5504, 24, 151_936, 16, 16, 1_836_828_672)
-QWEN_7B = Known(4096, 11_008, 32, 151_936, 32, 32, 7_721_324_544)
-QWEN_14B = Known(5120, 13_696, 40, 152_064, 40, 40, 14_167_290_880)
-LLAMA_3B = Known(3072, 8192, 28, 128_256, 24, 8, 3_212_749_824)
-LLAMA_8B = Known(4096, 14_336, 32, 128_256, 32, 8, 8_030_261_248)
+QWEN_1_8B = PublishedModel(2048, 5504, 24, 151_936, 16, 16, 1_836_828_672)
+QWEN_7B = PublishedModel(4096, 11_008, 32, 151_936, 32, 32, 7_721_324_544)
+QWEN_14B = PublishedModel(5120, 13_696, 40, 152_064, 40, 40, 14_167_290_880)
+LLAMA_3B = PublishedModel(3072, 8192, 28, 128_256, 24, 8, 3_212_749_824)
+LLAMA_8B = PublishedModel(4096, 14_336, 32, 128_256, 32, 8, 8_030_261_248)
 
 
-def write_headers(folder: Path, model: Known = LLAMA_8B) -> Path:
-    """A model folder as the plan reads it: config.json, a safetensors header, and a hole."""
+def write_headers(folder: Path, model: PublishedModel = LLAMA_8B) -> Path:
+    """Write a model folder with config.json and a safetensors header over a sparse file."""
     folder.mkdir(parents=True)
     config = {
         "hidden_size": model.hidden,
@@ -97,5 +97,5 @@ def write_headers(folder: Path, model: Known = LLAMA_8B) -> Path:
         entries[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
     header = json.dumps(entries).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    os.truncate(folder / "model.safetensors", 8 + len(header) + end)  # a hole takes no room
+    os.truncate(folder / "model.safetensors", 8 + len(header) + end)  # sparse, takes no disk space
     return folder

@@ -1,7 +1,7 @@
-"""A driver's library of two cards, compiled from C: the functions that we use, as NVML has them.
+"""NVML stub with two GPUs, compiled from C: the functions that the engine uses.
 
-The second card says little: most of its answers are NVML_ERROR_NOT_SUPPORTED. What the first one
-holds, and for whom, is read from STUB_USED (bytes) and STUB_PID.
+The second GPU answers most queries with NVML_ERROR_NOT_SUPPORTED. Memory use and process of the
+first are read from STUB_USED (bytes) and STUB_PID.
 """
 
 import shutil
@@ -67,7 +67,7 @@ int nvmlSystemGetProcessName(u p, char *s, u n) {
 
 
 def build(folder: Path) -> Path:
-    """The folder for LD_LIBRARY_PATH; skips the test where nothing can compile it."""
+    """Compile the stub into `folder` for LD_LIBRARY_PATH; skips the test without a compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler to make the driver's library with")

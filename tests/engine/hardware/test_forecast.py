@@ -1,4 +1,4 @@
-"""Forecasts against what was measured: SmolLM2-135M, rank 16, two cores with AVX512-BF16.
+"""Forecasts against measurements: SmolLM2-135M, rank 16, two cores with AVX512-BF16.
 
 `atelier bench --json` prints new figures of these shapes on any machine.
 """
@@ -45,17 +45,19 @@ def shape_of(width: int) -> ModelShape:
 @pytest.mark.parametrize(
     ("width", "work", "peak", "bandwidth", "update", "sample", "size"), MEASURED
 )
-def test_forecasts_are_within_a_fifth(width, work, peak, bandwidth, update, sample, size):
+def test_forecasts_are_within_20_percent_of_measurements(
+    width, work, peak, bandwidth, update, sample, size
+):
     shape, machine, work = shape_of(width), Machine(peak * 1e9, bandwidth * 1e9), WorkShape(*work)
     assert update_seconds(shape, machine, work, BATCH_TOKENS) == pytest.approx(update, rel=0.2)
     assert sample_seconds(shape, machine, work) == pytest.approx(sample, rel=0.2)
     weights = (shape.body + shape.head) * width + 16 * shape.adapter
     sampler = sampler_bytes(shape, work, work.prompt + work.completion, 24_000_000_000)
-    kept = activation_bytes(shape, work, BATCH_TOKENS)
-    assert PROGRAM_BYTES + weights + sampler + kept == pytest.approx(size * 1e9, rel=0.2)
+    activations = activation_bytes(shape, work, BATCH_TOKENS)
+    assert PROGRAM_BYTES + weights + sampler + activations == pytest.approx(size * 1e9, rel=0.2)
 
 
-def test_more_work_takes_longer():
+def test_forecasts_grow_with_every_dimension_of_the_work():
     shape, machine = shape_of(2), Machine(8e11, 5e10)
     small = WorkShape(128, 16, 4, 2)
     for more in (
@@ -90,7 +92,7 @@ WORK = WorkShape(prompt=10, completion=5, group=4, groups=3)
 NO_FACTORS = Factors(*[0.0] * 10)
 
 
-def test_tokens_of_a_step():
+def test_work_shape_counts_tokens_of_a_step():
     assert WORK.attempts == 12
     assert WORK.unique_tokens == 3 * (10 + 4 * 4)
     assert WORK.sampled_tokens == 12 * 5
@@ -107,7 +109,7 @@ def test_tokens_of_a_step():
         ("update_layer_s", 2 * 3),  # 78 tokens in batches of 30
     ],
 )
-def test_terms_of_an_update(monkeypatch, term, seconds):
+def test_terms_of_update_seconds(monkeypatch, term, seconds):
     monkeypatch.setitem(FACTORS, 4, NO_FACTORS._replace(**{term: 1.0}))
     assert update_seconds(TINY, Machine(1e3, 1e2), WORK, 30) == pytest.approx(seconds)
 
@@ -128,13 +130,13 @@ def test_tokens_are_split_into_whole_batches(monkeypatch, batch_tokens, batches)
         ("decode_layer_s", 5 * 2),
     ],
 )
-def test_terms_of_sampling(monkeypatch, term, seconds):
+def test_terms_of_sample_seconds(monkeypatch, term, seconds):
     monkeypatch.setitem(FACTORS, 4, NO_FACTORS._replace(**{term: 1.0}))
     assert sample_seconds(TINY, Machine(1e3, 1e2), WORK) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(("groups", "batches", "rows"), [(16, 1, 64), (17, 2, 64), (33, 3, 64)])
-def test_more_rollouts_than_rows_are_sampled_in_turn(monkeypatch, groups, batches, rows):
+def test_rollouts_beyond_the_rows_are_sampled_in_batches(monkeypatch, groups, batches, rows):
     work = WORK._replace(groups=groups)
     monkeypatch.setitem(FACTORS, 4, NO_FACTORS._replace(decode_layer_s=1.0))
     assert sample_seconds(TINY, Machine(1, 1), work) == 5 * 2 * batches
@@ -142,13 +144,13 @@ def test_more_rollouts_than_rows_are_sampled_in_turn(monkeypatch, groups, batche
     assert sample_seconds(TINY, Machine(1, 1), work) == 5 * batches * rows * 2 * 1400
 
 
-def test_activations_of_a_micro_batch():
+def test_activation_bytes_of_a_micro_batch():
     assert activation_bytes(TINY, WORK, 30) == 30 * 2 * 196 * 4
     assert activation_bytes(TINY, WORK, 1000) == 78 * 2 * 196 * 4
     assert activation_bytes(TINY, WORK, 30, recompute=True) == 30 * (2 * 8 + 196) * 4
 
 
-def test_the_samplers_copies_take_up_to_a_quarter_of_the_free_memory():
+def test_copies_take_at_most_a_quarter_of_free_memory():
     size = (1000 + 100 + 400) * 4
     assert copy_bytes(TINY, 4 * size) == size
     assert copy_bytes(TINY, 4 * size - 1) == 0
@@ -158,12 +160,12 @@ def test_the_samplers_copies_take_up_to_a_quarter_of_the_free_memory():
     ("work", "rows", "prefilled"),
     [(WORK, 12, 30), (WORK._replace(groups=20), 64, 200), (WORK._replace(prompt=700), 12, 2048)],
 )
-def test_memory_of_the_sampler(work, rows, prefilled):
-    torn = 0.7 * prefilled * 2 * 196 * 4
-    assert sampler_bytes(TINY, work, 15, 0) == int(rows * 15 * 64 + torn)
-    assert sampler_bytes(TINY, work, 15, 10**9) == int(rows * 15 * 64 + torn + 1500 * 4)
+def test_sampler_bytes_match_hand_computed_values(work, rows, prefilled):
+    prefill_bytes = 0.7 * prefilled * 2 * 196 * 4
+    assert sampler_bytes(TINY, work, 15, 0) == int(rows * 15 * 64 + prefill_bytes)
+    assert sampler_bytes(TINY, work, 15, 10**9) == int(rows * 15 * 64 + prefill_bytes + 1500 * 4)
 
 
-def test_half_the_precision_keeps_other_vectors():
+def test_half_precision_keeps_different_vectors():
     half = replace(TINY, width_bytes=2)
     assert activation_bytes(half, WORK, 30) == 30 * 2 * (16 * 8 + 3 * 20) * 2

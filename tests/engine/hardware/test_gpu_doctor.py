@@ -1,4 +1,4 @@
-"""What `doctor` says about cards: each line says what to do."""
+"""GPU checks of `doctor`: state, text and hint of each line."""
 
 from pathlib import Path
 
@@ -26,23 +26,23 @@ CARD = Card(
 def checks(
     tmp_path: Path, own: TorchBuild | None = CUDA, gpu: TorchBuild | None = None, **card: object
 ) -> dict[str, Check]:
-    found = Found((CARD.model_copy(update=card),))
-    return {check.name: check for check in examine_graphics(found, own, gpu, tmp_path)}
+    survey = Found((CARD.model_copy(update=card),))
+    return {check.name: check for check in examine_graphics(survey, own, gpu, tmp_path)}
 
 
-def test_a_machine_without_a_card_is_one_calm_line(tmp_path: Path) -> None:
-    (only,) = examine_graphics(Found((), "There is no NVIDIA driver."), CPU, None, tmp_path)
-    assert only.state == "good"
-    assert only.hint == ""
-    assert "CPU" in only.words
+def test_machine_without_gpu_has_one_good_check(tmp_path: Path) -> None:
+    (only_check,) = examine_graphics(Found((), "There is no NVIDIA driver."), CPU, None, tmp_path)
+    assert only_check.state == "good"
+    assert only_check.hint == ""
+    assert "CPU" in only_check.words
 
 
-def test_a_card_with_all_it_needs(tmp_path: Path) -> None:
-    said = checks(tmp_path)
-    assert {check.state for check in said.values()} == {"good"}
-    assert said["NVIDIA driver"].words == "580.65.06, runs CUDA 13.0"
-    told = "NVIDIA L40S, 40.0 of 48.0 GB free, compute capability 8.9"
-    assert said["Card 0"].words == told
+def test_supported_gpu_has_only_good_checks(tmp_path: Path) -> None:
+    checks_ = checks(tmp_path)
+    assert {check.state for check in checks_.values()} == {"good"}
+    assert checks_["NVIDIA driver"].words == "580.65.06, runs CUDA 13.0"
+    expected = "NVIDIA L40S, 40.0 of 48.0 GB free, compute capability 8.9"
+    assert checks_["Card 0"].words == expected
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_card_with_all_it_needs(tmp_path: Path) -> None:
         ("Card 0", "warn", {"free_bytes": 2_000_000_000}),
     ],
 )
-def test_what_is_too_old_or_small(
+def test_old_driver_or_small_gpu_is_reported(
     tmp_path: Path, name: str, state: str, card: dict[str, object]
 ) -> None:
     check = checks(tmp_path, **card)[name]
@@ -63,19 +63,19 @@ def test_what_is_too_old_or_small(
     assert check.hint or state == "warn"
 
 
-def test_what_a_card_does_not_tell_is_not_said(tmp_path: Path) -> None:
-    nothing = {"total_bytes": None, "free_bytes": None, "capability": None}
-    check = checks(tmp_path, **nothing)["Card 0"]
+def test_unknown_gpu_properties_are_omitted(tmp_path: Path) -> None:
+    unknown = {"total_bytes": None, "free_bytes": None, "capability": None}
+    check = checks(tmp_path, **unknown)["Card 0"]
     assert (check.state, check.words) == ("good", "NVIDIA L40S")
 
 
-def test_a_card_without_its_engine_says_how_to_get_it(
+def test_gpu_without_engine_gets_an_installation_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = checks(tmp_path, own=CPU)
-    assert said["GPU engine"].state == "warn"
-    assert "engine-gpu" in said["GPU engine"].hint
-    assert "about 15 needed" in said["Disk, GPU engine"].words
+    checks_ = checks(tmp_path, own=CPU)
+    assert checks_["GPU engine"].state == "warn"
+    assert "engine-gpu" in checks_["GPU engine"].hint
+    assert "about 15 needed" in checks_["Disk, GPU engine"].words
     monkeypatch.setattr(doctor, "GPU_ENGINE_BYTES", 10**18)
     assert checks(tmp_path, own=CPU)["Disk, GPU engine"].state == "bad"
     installed = checks(tmp_path, own=CPU, gpu=CUDA)
@@ -83,7 +83,7 @@ def test_a_card_without_its_engine_says_how_to_get_it(
     assert "Disk, GPU engine" not in installed
 
 
-def test_the_known_set_is_the_one_that_is_installed() -> None:
+def test_known_versions_equal_pyproject() -> None:
     text = (Path(doctor.__file__).parents[2] / "pyproject.toml").read_text()
     assert [name for name, v in doctor.KNOWN.items() if f'"{name}=={v}"' not in text] == []
 

@@ -1,4 +1,4 @@
-"""A project on cards: what does not fit comes with settings that do."""
+"""GPU memory plan of a project; a plan that does not fit comes with fixes."""
 
 from pathlib import Path
 
@@ -41,117 +41,117 @@ VLLM = config_of(backend__sampler="vllm")
 
 
 def test_parts_add_up_to_the_phases(model: Path) -> None:
-    made = vram_plan(VLLM, model, [card(80 * GB)])
-    assert made is not None
-    only = made.cards[0]
-    assert made.fits
-    assert made.fixes == ()
-    assert sum(part.sampling_bytes for part in only.parts) == only.sampling_bytes
-    assert sum(part.training_bytes for part in only.parts) == only.training_bytes
-    assert only.peak_bytes == max(only.sampling_bytes, only.training_bytes)
+    plan = vram_plan(VLLM, model, [card(80 * GB)])
+    assert plan is not None
+    only_card = plan.cards[0]
+    assert plan.fits
+    assert plan.fixes == ()
+    assert sum(part.sampling_bytes for part in only_card.parts) == only_card.sampling_bytes
+    assert sum(part.training_bytes for part in only_card.parts) == only_card.training_bytes
+    assert only_card.peak_bytes == max(only_card.sampling_bytes, only_card.training_bytes)
 
 
-def test_vllm_is_told_what_it_may_take_and_sleeps_only_where_it_must(model: Path) -> None:
+def test_vllm_memory_share_is_set_and_sleep_only_when_needed(model: Path) -> None:
     large, small = (vram_plan(VLLM, model, [card(size * GB)]) for size in (80, 56))
     assert large is not None
     assert small is not None
     assert (large.sleep, small.sleep) == ("off", "cache")
     parts = {part.name: part.sampling_bytes for part in large.cards[0].parts}
     names = ("vLLM's model", "keys and values", "vLLM's activations", "vLLM's graphs")
-    taken = sum(parts[name] for name in names)
-    assert large.memory_share == pytest.approx(taken / (80 * GB), abs=0.01)
+    vllm_bytes = sum(parts[name] for name in names)
+    assert large.memory_share == pytest.approx(vllm_bytes / (80 * GB), abs=0.01)
     assert large.rows == large.rows_wanted == 64
 
 
-def test_what_others_hold_is_not_there(model: Path) -> None:
+def test_memory_of_other_processes_is_unavailable(model: Path) -> None:
     free = vram_plan(VLLM, model, [card(48 * GB)])
-    held = vram_plan(VLLM, model, [card(48 * GB, others=30 * GB)])
+    occupied = vram_plan(VLLM, model, [card(48 * GB, others=30 * GB)])
     ours = vram_plan(VLLM, model, [card(48 * GB, ours=30 * GB)])
     assert free is not None
-    assert held is not None
+    assert occupied is not None
     assert free.fits
-    assert not held.fits
-    assert held.cards[0].room_bytes == 18 * GB
+    assert not occupied.fits
+    assert occupied.cards[0].room_bytes == 18 * GB
     assert ours is not None
     assert ours.fits
 
 
 @pytest.mark.parametrize("size", [12, 16, 24, 32])
-def test_fixes_save_what_they_say(model: Path, size: int) -> None:
+def test_fixes_save_the_stated_bytes(model: Path, size: int) -> None:
     config = changed_config(VLLM, {"train.batch_tokens": 16_384, "model.max_context": 4096})
-    made = vram_plan(config, model, [card(size * GB)])
-    assert made is not None
-    assert not made.fits
-    assert made.fixes
-    for fix in made.fixes:
+    plan = vram_plan(config, model, [card(size * GB)])
+    assert plan is not None
+    assert not plan.fits
+    assert plan.fixes
+    for fix in plan.fixes:
         after = vram_plan(changed_config(config, fix.values), model, [card(size * GB)])
         assert after is not None
         assert after.fullest.peak_bytes == fix.peak_bytes
         assert after.fits == fix.fits
-        assert fix.saves_bytes == made.fullest.peak_bytes - fix.peak_bytes > 0
+        assert fix.saves_bytes == plan.fullest.peak_bytes - fix.peak_bytes > 0
 
 
-def test_the_mildest_comes_first_and_together_they_may_do(model: Path) -> None:
+def test_mildest_fix_is_first_and_all_together_fit(model: Path) -> None:
     config = changed_config(VLLM, {"train.batch_tokens": 16_384, "backend.sleep": "off"})
-    made = vram_plan(config, model, [card(24 * GB)])
-    assert made is not None
-    keys = [next(iter(fix.values)) for fix in made.fixes]
+    plan = vram_plan(config, model, [card(24 * GB)])
+    assert plan is not None
+    keys = [next(iter(fix.values)) for fix in plan.fixes]
     assert keys[:2] == ["backend.sleep", "train.batch_tokens"]
-    assert made.fixes[-1].words == "All changes"
-    assert made.fixes[-1].fits
+    assert plan.fixes[-1].words == "All changes"
+    assert plan.fixes[-1].fits
 
 
-def test_four_bits_bring_an_eight_billion_model_onto_a_small_card(model: Path) -> None:
+def test_4bit_weights_fit_an_8b_model_on_a_small_gpu(model: Path) -> None:
     config = changed_config(ProjectConfig(), {"model.rank": 16, "backend.recompute": True})
-    made = vram_plan(config, model, [card(16 * GB)])
-    assert made is not None
-    assert not made.fits
-    bits = next(fix for fix in made.fixes if "backend.weights" in fix.values)
+    plan = vram_plan(config, model, [card(16 * GB)])
+    assert plan is not None
+    assert not plan.fits
+    bits = next(fix for fix in plan.fixes if "backend.weights" in fix.values)
     assert bits.fits
     assert bits.values["backend.trainer"] == "unsloth"
 
 
-def test_two_cards_sample_on_the_first(model: Path) -> None:
+def test_vllm_runs_only_on_the_first_of_two_gpus(model: Path) -> None:
     config = changed_config(VLLM, {"backend.processes": 2})
-    made = vram_plan(config, model, [card(80 * GB), card(80 * GB, index=1)])
-    assert made is not None
-    first, second = made.cards
+    plan = vram_plan(config, model, [card(80 * GB), card(80 * GB, index=1)])
+    assert plan is not None
+    first, second = plan.cards
     assert {"vLLM's model"} <= {part.name for part in first.parts}
     assert {"vLLM's model"}.isdisjoint(part.name for part in second.parts)
-    assert made.fullest == first
+    assert plan.fullest == first
 
 
-def test_staleness_adds_the_phases(model: Path) -> None:
+def test_staleness_overlaps_the_phases(model: Path) -> None:
     config = changed_config(VLLM, {"train.staleness": 1})
-    made = vram_plan(config, model, [card(30 * GB)])
-    assert made is not None
-    assert made.overlaps
-    assert made.sleep == "off"
-    assert any(fix.values == {"train.staleness": 0} for fix in made.fixes)
+    plan = vram_plan(config, model, [card(30 * GB)])
+    assert plan is not None
+    assert plan.overlaps
+    assert plan.sleep == "off"
+    assert any(fix.values == {"train.staleness": 0} for fix in plan.fixes)
 
 
-def test_turns_and_group_size_are_in_the_job() -> None:
+def test_max_turns_and_group_size_limit_the_job() -> None:
     config = ProjectConfig()
     assert job_of(config).context == config.model.max_context
-    one = changed_config(config, {"agent.max_turns": 1, "train.max_tokens": 32})
-    assert job_of(one).context == 256 + 32
-    small = changed_config(one, {"train.groups": 1, "train.group_size": 2})
+    one_turn = changed_config(config, {"agent.max_turns": 1, "train.max_tokens": 32})
+    assert job_of(one_turn).context == 256 + 32
+    small = changed_config(one_turn, {"train.groups": 1, "train.group_size": 2})
     assert job_of(small).rows == 2
     assert job_of(small).tokens == 256 + 2 * 31
 
 
-def test_a_sequence_that_is_longer_than_a_batch_counts() -> None:
+def test_sequence_longer_than_a_batch_sets_the_tokens() -> None:
     config = changed_config(ProjectConfig(), {"model.max_context": 8192})
     assert job_of(config).tokens == 8192
 
 
-def test_without_cards_the_forecast_is_as_before(tiny_model: Path, tmp_path: Path) -> None:
-    made = preflight(ProjectConfig(), tiny_model, [], tmp_path)
-    assert made.vram is None
+def test_plan_without_gpus_is_none(tiny_model: Path, tmp_path: Path) -> None:
+    plan = preflight(ProjectConfig(), tiny_model, [], tmp_path)
+    assert plan.vram is None
     assert vram_plan(ProjectConfig(), tiny_model, []) is None
 
 
-def test_memory_that_ran_out_gets_advice_with_numbers(model: Path) -> None:
+def test_smaller_settings_and_advice_name_numbers(model: Path) -> None:
     config = ProjectConfig()
     on_card, on_host = (
         smaller_settings(config, model, [card(80 * GB)]),

@@ -1,4 +1,4 @@
-"""The plan's formula against peaks that others have published, each with its whole recipe.
+"""Memory formula against published peaks, each with its full recipe.
 
 `python -m tests.engine.hardware.test_published_vram` prints the table.
 
@@ -37,13 +37,20 @@ from typing import NamedTuple
 import pytest
 
 from engine.hardware.vram import Recipe, Storage, training_bytes
-from tests.engine.hardware.models import LLAMA_3B, LLAMA_8B, QWEN_1_8B, QWEN_7B, QWEN_14B, Known
+from tests.engine.hardware.models import (
+    LLAMA_3B,
+    LLAMA_8B,
+    QWEN_1_8B,
+    QWEN_7B,
+    QWEN_14B,
+    PublishedModel,
+)
 
 GIB = 2**30
-WITHIN = 0.15
+TOLERANCE = 0.15
 
 QWEN = Recipe(hidden_bytes=32, wide_bytes=10, logit_bytes=14, checkpointing=True)
-"""Fused query, key and value, output, and three of the feed-forward are adapted."""
+"""Adapted layers: fused query, key and value; output; three of the feed-forward."""
 PEFT_ATTENTION = Recipe(hidden_bytes=24, wide_bytes=6, logit_bytes=14)
 PEFT_WIDE = Recipe(hidden_bytes=24, wide_bytes=10, logit_bytes=14)
 TORCHTUNE = Recipe(18, 8, logit_bytes=2.25, checkpointing=True, adapter_bytes=8)
@@ -58,7 +65,7 @@ QWEN_GB = {
 
 class Case(NamedTuple):
     name: str
-    model: Known
+    model: PublishedModel
     adapter: int
     tokens: int
     storage: Storage
@@ -66,7 +73,7 @@ class Case(NamedTuple):
     published: float
 
     @property
-    def ours(self) -> int:
+    def predicted(self) -> int:
         shape = self.model.shape(self.adapter)
         return training_bytes(shape, self.model.rest, self.tokens, self.storage, self.recipe)
 
@@ -108,11 +115,11 @@ CHECKED = [
 
 
 @pytest.mark.parametrize("case", CHECKED, ids=lambda case: case.name)
-def test_published_peaks_are_met(case: Case) -> None:
-    assert case.ours == pytest.approx(case.published, rel=WITHIN)
+def test_formula_matches_published_peaks(case: Case) -> None:
+    assert case.predicted == pytest.approx(case.published, rel=TOLERANCE)
 
 
-def test_adapters_have_as_many_parameters_as_published() -> None:
+def test_adapter_parameter_counts_match_published_ones() -> None:
     assert LLAMA_3B.adapter(32, "q", "v") == 9_175_040
     assert LLAMA_3B.adapter(10, "gate", "up", "down") == 9_461_760
 
@@ -120,8 +127,8 @@ def test_adapters_have_as_many_parameters_as_published() -> None:
 def table() -> str:
     rows = [f"{'':32}{'published':>11}{'formula':>10}{'off':>8}"]
     for case in [*CHECKED, *qwen("Qwen-1.8B")]:
-        off = case.ours / case.published - 1
-        figures = f"{case.published / 1e9:8.2f} GB{case.ours / 1e9:7.2f} GB{off:+8.1%}"
+        off = case.predicted / case.published - 1
+        figures = f"{case.published / 1e9:8.2f} GB{case.predicted / 1e9:7.2f} GB{off:+8.1%}"
         rows.append(f"{case.name:32}{figures}")
     return "\n".join(rows)
 

@@ -1,4 +1,4 @@
-"""Parts of one card, worked out by hand, and what the phases do with them."""
+"""Memory parts of one GPU, computed by hand, in each phase."""
 
 from dataclasses import replace
 
@@ -31,97 +31,105 @@ def plan_of(job: Job, room: int = 80 * 10**9) -> Plan:
     return vram.plan(LLAMA, LLAMA_8B.rest, job, recipe, room)
 
 
-def test_weights_by_hand() -> None:
+def test_weight_bytes_match_hand_computed_values() -> None:
     assert vram.weight_bytes(SHAPE, REST, "full") == 2 * 1400
     assert vram.weight_bytes(SHAPE, REST, "8bit") == 2 * 400 + 1000 + 1000 // 8 * 4
     assert vram.weight_bytes(SHAPE, REST, "4bit") == 2 * 400 + int(1000 * 4.127 / 8)
 
 
-def test_four_bits_of_eight_billion_are_as_the_paper_says() -> None:
-    """Embedding and head stay in 16 bits: 2.1 GB of the 5.7."""
+def test_4bit_weight_bytes_of_8b_match_the_paper() -> None:
+    """Embedding and head stay in 16 bits: 2.1 of the 5.7 GB."""
     assert vram.weight_bytes(LLAMA, LLAMA_8B.rest, "4bit") == pytest.approx(5.70e9, rel=0.01)
 
 
-def test_activations_by_hand() -> None:
+def test_activation_bytes_match_hand_computed_values() -> None:
     ours = vram.recipe_of(SHAPE, "full", checkpointing=False)
     # 16 hidden and 3 intermediate vectors of 2 bytes
     assert vram.activation_bytes(SHAPE, 10, ours) == 10 * 3 * (32 * 8 + 6 * 20)
-    again = vram.recipe_of(SHAPE, "full", checkpointing=True)
-    assert vram.activation_bytes(SHAPE, 10, again) == 10 * 3 * 8 * 2
-    # one layer computed again, and the gradients of 4 hidden and 3 intermediate vectors
+    checkpointed = vram.recipe_of(SHAPE, "full", checkpointing=True)
+    assert vram.activation_bytes(SHAPE, 10, checkpointed) == 10 * 3 * 8 * 2
+    # one recomputed layer, and the gradients of 4 hidden and 3 intermediate vectors
     layer = 10 * (32 * 8 + 6 * 20) + 10 * 2 * (4 * 8 + 3 * 20)
     head = 10 * 8 * 12 + 10 * 50 * (8 + 2)
-    assert vram.head_bytes(SHAPE, 10, again) == head
-    assert vram.working_bytes(SHAPE, 10, again) == max(layer, head)
+    assert vram.head_bytes(SHAPE, 10, checkpointed) == head
+    assert vram.working_bytes(SHAPE, 10, checkpointed) == max(layer, head)
 
 
-def test_vllm_profiles_itself_as_it_has_told() -> None:
+def test_server_bytes_match_the_published_profile() -> None:
     """pull request 10511 of vllm-project/vllm: Llama-3-8B, 1.26 GiB."""
     assert vram.server_bytes(LLAMA) == pytest.approx(1.26 * 2**30, rel=0.1)
 
 
-def test_the_adapter_costs_weight_gradient_moments_and_its_cast() -> None:
+def test_adapter_part_has_18_bytes_per_weight() -> None:
     part = next(p for p in plan_of(Job(2048, 1024, 64)).parts if p.name == vram.ADAPTER)
     assert part.sampling == part.training == 18 * LLAMA.adapter
 
 
-def test_phases_take_turns() -> None:
+def test_peak_is_the_larger_phase_unless_they_overlap() -> None:
     job = Job(2048, 1024, 64, sampler="vllm", sleep="all")
-    turns = plan_of(job)
-    assert turns.peak == max(turns.sampling, turns.training) < turns.together
-    both = plan_of(job._replace(overlaps=True))
-    assert both.peak == both.sampling == both.training == both.together > turns.peak
+    alternating = plan_of(job)
+    assert (
+        alternating.peak == max(alternating.sampling, alternating.training) < alternating.together
+    )
+    overlapping = plan_of(job._replace(overlaps=True))
+    assert (
+        overlapping.peak
+        == overlapping.sampling
+        == overlapping.training
+        == overlapping.together
+        > alternating.peak
+    )
 
 
-def test_sleep_gives_back_what_it_says() -> None:
+def test_sleep_frees_cache_and_server_memory() -> None:
     job = Job(2048, 1024, 64, sampler="vllm")
-    awake, cache, all_ = (plan_of(job._replace(sleep=s)) for s in ("off", "cache", "all"))
-    kept = vram.cache_bytes(LLAMA, 64, 1024)
-    assert awake.training - cache.training == kept
-    served = vram.weight_bytes(LLAMA, LLAMA_8B.rest, "full") + vram.server_bytes(LLAMA)
-    assert cache.training - all_.training == served
-    assert awake.sampling == cache.sampling == all_.sampling
+    no_sleep, cache, all_ = (plan_of(job._replace(sleep=s)) for s in ("off", "cache", "all"))
+    cache_bytes = vram.cache_bytes(LLAMA, 64, 1024)
+    assert no_sleep.training - cache.training == cache_bytes
+    server_bytes = vram.weight_bytes(LLAMA, LLAMA_8B.rest, "full") + vram.server_bytes(LLAMA)
+    assert cache.training - all_.training == server_bytes
+    assert no_sleep.sampling == cache.sampling == all_.sampling
 
 
-def test_the_cache_takes_what_is_left_and_never_less_than_one() -> None:
+def test_cache_takes_the_remaining_memory_and_at_least_one_row() -> None:
     job = Job(2048, 32_768, 256, sampler="vllm", sleep="all")
     small = plan_of(job, room=48 * 10**9)
     assert small.peak <= 48 * 10**9
     assert small.sampling == 48 * 10**9
-    none = plan_of(job, room=20 * 10**9)
-    assert none.bytes_of(vram.CACHE) == vram.cache_bytes(LLAMA, 1, 32_768)
-    assert none.peak > 20 * 10**9
+    too_small = plan_of(job, room=20 * 10**9)
+    assert too_small.bytes_of(vram.CACHE) == vram.cache_bytes(LLAMA, 1, 32_768)
+    assert too_small.peak > 20 * 10**9
 
 
-def test_a_share_that_somebody_sets_is_what_vllm_takes() -> None:
+def test_configured_share_is_the_memory_of_vllm() -> None:
     job = Job(2048, 1024, 64, sampler="vllm", sleep="all", share_bytes=30 * 10**9)
     assert plan_of(job).bytes_of(*vram.OF_VLLM) == 30 * 10**9
 
 
-def test_our_sampler_keeps_its_cache_while_the_trainer_works() -> None:
-    made = plan_of(Job(2048, 1024, 64))
-    cache = next(part for part in made.parts if part.name == vram.CACHE)
+def test_own_sampler_keeps_its_cache_during_training() -> None:
+    plan = plan_of(Job(2048, 1024, 64))
+    cache = next(part for part in plan.parts if part.name == vram.CACHE)
     assert cache.sampling == cache.training > 0
-    assert next(part for part in made.parts if part.name == vram.PREFILL).training == 0
+    assert next(part for part in plan.parts if part.name == vram.PREFILL).training == 0
 
 
-def test_a_card_that_only_trains_samples_nothing() -> None:
-    made = plan_of(Job(2048, 1024, 0, sampler="vllm", peers=1))
-    names = {part.name for part in made.parts}
+def test_training_only_gpu_has_no_sampler_parts() -> None:
+    plan = plan_of(Job(2048, 1024, 0, sampler="vllm", peers=1))
+    names = {part.name for part in plan.parts}
     assert not names & {*vram.OF_VLLM, vram.COPIES, vram.PREFILL}
-    programs = next(part for part in made.parts if part.name == vram.PROGRAMS)
+    programs = next(part for part in plan.parts if part.name == vram.PROGRAMS)
     assert programs.sampling == vram.CONTEXT_BYTES + vram.NCCL_BYTES
 
 
 @pytest.mark.parametrize(
     "more", [{"tokens": 4096}, {"context": 4096}, {"rows": 256}, {"sampler": "vllm"}]
 )
-def test_more_needs_more(more: dict[str, object]) -> None:
+def test_larger_job_needs_more_memory(more: dict[str, object]) -> None:
     job = Job(2048, 1024, 64)
     assert plan_of(job._replace(**more), ROOM).peak > plan_of(job, ROOM).peak  # type: ignore[arg-type]
 
 
-def test_fewer_bits_need_less() -> None:
+def test_fewer_bits_need_less_memory() -> None:
     job = Job(2048, 1024, 64, sampler="vllm", sleep="all")
     peaks = [plan_of(job._replace(storage=s)).peak for s in ("full", "8bit", "4bit")]
     assert peaks == sorted(peaks, reverse=True)
@@ -129,7 +137,7 @@ def test_fewer_bits_need_less() -> None:
 
 GB = 10**9
 TINY = Job(tokens=10, context=7, rows=4)
-"""Work on `SHAPE`: 28 tokens of prompts, 336 bytes of keys and values in each of 4 sequences."""
+"""Job on `SHAPE`: 28 prompt tokens, 336 bytes of KV cache in each of 4 sequences."""
 TRAINED = {
     vram.MODEL: (2800, 2800),
     vram.ADAPTER: (1800, 1800),
@@ -141,7 +149,7 @@ TRAINED = {
 """18 bytes per adapter weight; 10 tokens in 3 layers of 32 · 8 + 6 · 20 bytes; 10 · (8 · 12 + 50 ·
 10) bytes of logits; a twentieth of both."""
 SAMPLING = GB // 2 + 4600
-"""Sum of what stays."""
+"""Memory in use during sampling, without the sampler."""
 SERVER = 8192 * 2 * (4 * 8 + 3 * 20) + 256 * 50 * 10
 """Bytes of vLLM's activations."""
 GRAPHS = 600_000_000
@@ -149,9 +157,9 @@ GRAPHS = 600_000_000
 
 def parts(job: Job, room: int) -> dict[str, tuple[int, int]]:
     recipe = vram.recipe_of(SHAPE, job.storage, checkpointing=False)
-    made = vram.plan(SHAPE, REST, job, recipe, room)
-    assert made.overlaps is (job.overlaps and job.trains)
-    return {part.name: (part.sampling, part.training) for part in made.parts}
+    plan = vram.plan(SHAPE, REST, job, recipe, room)
+    assert plan.overlaps is (job.overlaps and job.trains)
+    return {part.name: (part.sampling, part.training) for part in plan.parts}
 
 
 @pytest.mark.parametrize(
@@ -169,15 +177,17 @@ def parts(job: Job, room: int) -> dict[str, tuple[int, int]]:
         ),
     ],
 )
-def test_our_sampler_by_hand(job: Job, free: int, copies: int, prompts: int, cache: int) -> None:
+def test_own_sampler_parts_match_hand_computed_values(
+    job: Job, free: int, copies: int, prompts: int, cache: int
+) -> None:
     expected = TRAINED | {vram.PREFILL: (prompts, 0), vram.CACHE: (cache, cache)}
     if copies:
         expected[vram.COPIES] = (copies, copies)
     assert parts(job, SAMPLING + free) == expected
 
 
-def test_our_sampler_beside_the_trainer_by_hand() -> None:
-    """Both at once leave 0.5 MB less than the room, of which copies and prompts take some."""
+def test_own_sampler_beside_overlapping_trainer() -> None:
+    """Overlapping phases leave 0.5 MB, of which copies and prompts take a part."""
     together = sum(max(part) for part in TRAINED.values())
     job = Job(10, 1000, 64, overlaps=True)
     cache = 500_000 - 3000 - 2048 * 184
@@ -185,9 +195,9 @@ def test_our_sampler_beside_the_trainer_by_hand() -> None:
 
 
 def test_quantised_weights_have_no_copies() -> None:
-    found = parts(TINY._replace(storage="8bit"), GB)
-    assert found[vram.MODEL] == (2300, 2300)
-    assert vram.COPIES not in found
+    parts_ = parts(TINY._replace(storage="8bit"), GB)
+    assert parts_[vram.MODEL] == (2300, 2300)
+    assert vram.COPIES not in parts_
 
 
 @pytest.mark.parametrize(
@@ -199,7 +209,7 @@ def test_quantised_weights_have_no_copies() -> None:
         ("all", True, 2800, SERVER, 1344),
     ],
 )
-def test_vllm_by_hand(
+def test_vllm_parts_match_hand_computed_values(
     sleep: vram.Sleep, overlaps: bool, model: int, server: int, cache: int
 ) -> None:
     job = TINY._replace(sampler="vllm", sleep=sleep, overlaps=overlaps)
@@ -212,17 +222,17 @@ def test_vllm_by_hand(
     }
 
 
-@pytest.mark.parametrize(("sleep", "left"), [("off", 0), ("cache", 18_102), ("all", 18_102)])
-def test_a_sleeping_vllm_caches_in_the_memory_of_the_trainer(sleep: vram.Sleep, left: int) -> None:
-    """Training takes 18 102 bytes that sampling does not."""
+@pytest.mark.parametrize(("sleep", "extra_cache"), [("off", 0), ("cache", 18_102), ("all", 18_102)])
+def test_sleeping_vllm_caches_in_the_trainers_memory(sleep: vram.Sleep, extra_cache: int) -> None:
+    """Training takes 18 102 bytes more than sampling."""
     job = TINY._replace(sampler="vllm", sleep=sleep, context=10_000)
     sampling = GB + 4600 + 2800 + SERVER + GRAPHS
     least, room = 480_000, sampling + 18_102 + 500_000
-    assert parts(job, room)[vram.CACHE][0] == 500_000 + left
+    assert parts(job, room)[vram.CACHE][0] == 500_000 + extra_cache
     assert parts(job, sampling)[vram.CACHE][0] == least
 
 
-def test_a_card_of_vllm_alone_by_hand() -> None:
+def test_vllm_only_gpu_matches_hand_computed_values() -> None:
     job = TINY._replace(sampler="vllm", trains=False, overlaps=True)
     expected = {
         vram.PROGRAMS: (GB // 2, GB // 2),
@@ -238,54 +248,69 @@ def test_a_card_of_vllm_alone_by_hand() -> None:
     assert parts(job, tight)[vram.CACHE] == (1343, 1343)
 
 
-def test_a_share_of_vllm_by_hand() -> None:
+def test_vllm_share_limits_its_cache() -> None:
     job = TINY._replace(sampler="vllm", share_bytes=2800 + SERVER + GRAPHS + 500)
     assert parts(job, GB)[vram.CACHE] == (500, 500)
     assert vram.CACHE not in parts(job._replace(share_bytes=2800), GB)
 
 
-def test_a_card_that_only_trains_by_hand() -> None:
+def test_training_only_gpu_matches_hand_computed_values() -> None:
     assert parts(TINY._replace(rows=0), GB) == TRAINED
     with_peers = parts(TINY._replace(rows=0, peers=3), GB)
     assert with_peers == TRAINED | {vram.PROGRAMS: (800_000_000, 800_000_000)}
 
 
-def test_phases_of_a_plan_by_hand() -> None:
+def test_plan_phases_match_hand_computed_values() -> None:
     two = (vram.Part("a", 5, 3), vram.Part("b", 1, 4))
-    turns, both = Plan(two, False), Plan(two, True)
-    assert (turns.sampling, turns.training, turns.together, turns.peak) == (6, 7, 9, 7)
-    assert (both.sampling, both.training, both.together, both.peak) == (9, 9, 9, 9)
-    assert [turns.bytes_of(*names) for names in (("a",), ("b",), ("a", "b"), ())] == [5, 4, 9, 0]
+    alternating, overlapping = Plan(two, False), Plan(two, True)
+    assert (alternating.sampling, alternating.training, alternating.together, alternating.peak) == (
+        6,
+        7,
+        9,
+        7,
+    )
+    assert (overlapping.sampling, overlapping.training, overlapping.together, overlapping.peak) == (
+        9,
+        9,
+        9,
+        9,
+    )
+    assert [alternating.bytes_of(*names) for names in (("a",), ("b",), ("a", "b"), ())] == [
+        5,
+        4,
+        9,
+        0,
+    ]
 
 
-def test_peak_of_a_trainer_by_hand() -> None:
+def test_training_bytes_match_hand_computed_values() -> None:
     recipe = vram.recipe_of(SHAPE, "full", checkpointing=False)
     assert vram.training_bytes(SHAPE, REST, 10, "full", recipe) == 2800 + 1800 + 11_280 + 5960
     assert vram.training_bytes(SHAPE, REST, 10, "4bit", recipe) == 1315 + 1800 + 11_280 + 5960
 
 
-def test_the_way_back_by_hand() -> None:
+def test_working_bytes_match_hand_computed_values() -> None:
     """With a vocabulary of 1, the head takes less than a layer."""
     small = replace(SHAPE, vocabulary=1)
     recipe = vram.Recipe(32, 6, 0)
     layer = 10 * 2 * (4 * 8 + 3 * 20)
     assert vram.working_bytes(small, 10, recipe) == layer
-    again = recipe._replace(checkpointing=True)
-    assert vram.working_bytes(small, 10, again) == layer + 10 * (32 * 8 + 6 * 20)
+    checkpointed = recipe._replace(checkpointing=True)
+    assert vram.working_bytes(small, 10, checkpointed) == layer + 10 * (32 * 8 + 6 * 20)
     unpacked = recipe._replace(dequantised=True)
     assert vram.working_bytes(small, 10, unpacked) == layer + 2 * 8 * 20
 
 
-def test_the_head_by_hand() -> None:
-    ours, whole = vram.Recipe(32, 6, 0), vram.Recipe(32, 6, 12.5)
-    assert vram.head_bytes(SHAPE, 10, whole) == 10 * 50 * 12.5
+def test_head_bytes_match_hand_computed_values() -> None:
+    ours, float32_shape = vram.Recipe(32, 6, 0), vram.Recipe(32, 6, 12.5)
+    assert vram.head_bytes(SHAPE, 10, float32_shape) == 10 * 50 * 12.5
     wide = replace(SHAPE, vocabulary=5000)
     assert vram.head_bytes(wide, 2000, ours) == 2000 * 8 * 12 + 1024 * 2048 * (8 + 2)
 
 
-def test_the_adapter_of_a_float32_model_has_no_cast() -> None:
-    whole = replace(SHAPE, width_bytes=4)
-    assert vram.recipe_of(whole, "full", True) == vram.Recipe(68, 12, 0, True, 16, False)
+def test_recipe_of_float32_and_4bit_models() -> None:
+    float32_shape = replace(SHAPE, width_bytes=4)
+    assert vram.recipe_of(float32_shape, "full", True) == vram.Recipe(68, 12, 0, True, 16, False)
     assert vram.recipe_of(SHAPE, "4bit", False) == vram.Recipe(32, 6, 0, False, 18, True)
 
 

@@ -1,4 +1,4 @@
-"""What ART's own `ruler` asks. Run by the Python of the benchmark environment, which has its files.
+"""Record the messages that ART's own `ruler` sends. Run by the benchmark environment's Python.
 
 stdin: a JSON list of {"message_lists", "rubric", "tools"}; stdout: the messages it sent for each.
 """
@@ -12,16 +12,16 @@ import types
 from typing import Any
 
 
-class Sent(Exception):
-    """Raised in place of an answer: only the question matters."""
+class PromptSent(Exception):
+    """Raised in place of a completion: only the request matters."""
 
 
 def load_ruler() -> tuple[Any, list[Any]]:
-    sent: list[Any] = []
+    prompts: list[Any] = []
 
     async def acompletion(*, messages: Any, **_: Any) -> Any:
-        sent.append(messages)
-        raise Sent
+        prompts.append(messages)
+        raise PromptSent
 
     for name, contents in {
         "litellm": {"acompletion": acompletion},
@@ -40,18 +40,18 @@ def load_ruler() -> tuple[Any, list[Any]]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module, sent
+    return module, prompts
 
 
 def main() -> None:
-    module, sent = load_ruler()
+    module, prompts = load_ruler()
     for case in json.loads(sys.stdin.read()):
         rubric = case["rubric"] if case["rubric"] is not None else module.DEFAULT_RUBRIC
         try:
             asyncio.run(module.ruler(case["message_lists"], rubric=rubric, tools=case["tools"]))
-        except Sent:
+        except PromptSent:
             continue
-    print(json.dumps(sent))
+    print(json.dumps(prompts))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A run in a folder, a judge process that talks to a scripted provider, and groups to judge.
+"""Fixtures: a run folder, a judge process that calls a scripted provider, and groups to judge.
 
-The process is the same for all tests (importing litellm takes seconds); a test that needs one of
-its own says so.
+The process is shared by all tests (importing litellm takes seconds) unless a test sets
+`own_process`.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ RUBRIC = "The one that is worth more is better."
 KEYS = {"openai": "sk-secret-123"}
 
 
-class Bench:
-    """One event loop and one judge process."""
+class JudgeProcess:
+    """Event loop and judge process shared by the session."""
 
     def __init__(self, log: Path) -> None:
         self.runner = asyncio.Runner()
@@ -44,28 +44,28 @@ class Bench:
         self.runner.close()
 
 
-class Court:
-    """Everything that one test of the judge needs."""
+class JudgeHarness:
+    """Run folder, scripted provider and rulers for one test of the judge."""
 
-    def __init__(self, folder: Path, script: Script, bench: Bench) -> None:
+    def __init__(self, folder: Path, script: Script, judge_process: JudgeProcess) -> None:
         self.folder = folder
         self.script = script
         self.own_process = False
-        self._bench = bench
+        self._judge_process = judge_process
 
     def config(self, **settings: Any) -> JudgeConfig:
-        wanted = {"models": ("openai/scripted",), "passes": 1, "retries": 2, "timeout_s": 3}
+        defaults = {"models": ("openai/scripted",), "passes": 1, "retries": 2, "timeout_s": 3}
         server = {"price_prompt": 10.0, "price_completion": 10.0, "base_url": self.script.url}
-        return JudgeConfig(enabled=True, **{**wanted, **server, **settings})
+        return JudgeConfig(enabled=True, **{**defaults, **server, **settings})
 
     def run(self, work: Callable[[Ruler, Run], Awaitable[T]], **settings: Any) -> T:
-        """Do something with a ruler over the run of this folder."""
+        """Run `work` with a ruler over the run of this folder."""
 
-        async def through() -> T:
+        async def run_work() -> T:
             async with self.session(**settings) as (ruler, run, _):
                 return await work(ruler, run)
 
-        return self._bench.runner.run(through())
+        return self._judge_process.runner.run(run_work())
 
     @asynccontextmanager
     async def session(self, **settings: Any) -> AsyncIterator[tuple[Ruler, Run, Provider]]:
@@ -90,7 +90,7 @@ class Court:
     @asynccontextmanager
     async def _judge(self, config: JudgeConfig, run: Run) -> AsyncIterator[Provider]:
         if not self.own_process:
-            yield await self._bench.provider(config)
+            yield await self._judge_process.provider(config)
             return
         judge = await Provider.start(config, Access(KEYS), run.log_file)
         try:
@@ -100,20 +100,20 @@ class Court:
 
 
 @pytest.fixture(scope="session")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    bench = Bench(tmp_path_factory.mktemp("bench") / "judge.log")
-    yield bench
-    bench.close()
+def judge_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeProcess]:
+    judge_process = JudgeProcess(tmp_path_factory.mktemp("bench") / "judge.log")
+    yield judge_process
+    judge_process.close()
 
 
 @pytest.fixture
-def court(tmp_path: Path, bench: Bench) -> Iterator[Court]:
+def harness(tmp_path: Path, judge_process: JudgeProcess) -> Iterator[JudgeHarness]:
     with provider(Script()) as script:
-        yield Court(tmp_path / "run", script, bench)
+        yield JudgeHarness(tmp_path / "run", script, judge_process)
 
 
 def group(*answers: str, group: int = 0) -> list[Trajectory]:
-    """One attempt per answer, all to one question."""
+    """Group with one trajectory per answer, all for one scenario."""
     return [
         Trajectory(
             id=f"t{group}-{index}",
@@ -134,5 +134,6 @@ def group(*answers: str, group: int = 0) -> list[Trajectory]:
     ]
 
 
-def worth(*values: float) -> list[Trajectory]:
+def graded_group(*values: float) -> list[Trajectory]:
+    """Group whose answers carry the scores that the scripted provider gives."""
     return group(*(f"I say worth={value}" for value in values))

@@ -1,7 +1,7 @@
-"""An OpenAI-compatible provider on loopback that behaves, or misbehaves, as it is told.
+"""Scripted OpenAI-compatible provider on loopback that answers correctly or with a chosen fault.
 
-It reads the attempts out of our prompt and grades each by the number that its text carries
-(`worth=0.7`), so a test knows the truth. It bills a question once per idempotency key.
+Trajectories are parsed from the prompt and graded by the number in their text
+(`worth=0.7`), so a test knows the true scores. A request is billed once per idempotency key.
 """
 
 import json
@@ -20,28 +20,28 @@ WORTH = re.compile(r"worth=(-?[\d.]+)")
 PROMPT_TOKENS, COMPLETION_TOKENS = 100, 50
 
 Grade = Callable[[int, str], float]
-"""(place in the prompt, text of the attempt) → score."""
+"""(position in the prompt, text of the trajectory) → score."""
 
 
-def truth(place: int, text: str) -> float:
-    found = WORTH.findall(text)
-    return float(found[-1]) if found else 0.5
+def score_in_text(position: int, text: str) -> float:
+    scores = WORTH.findall(text)
+    return float(scores[-1]) if scores else 0.5
 
 
 @dataclass
 class Script:
-    """What the provider does; `moods` are used up one per request, then it is "good"."""
+    """Behaviour of the provider; `moods` holds one behaviour per request, then "good"."""
 
     moods: list[str] = field(default_factory=list)
-    grade: Grade = truth
+    grade: Grade = score_in_text
     suggestion: str = "```\nBetter words.\n```"
-    """What it answers when it is asked for a better rubric."""
+    """Reply to a request for an improved rubric."""
     writes: Callable[[list[dict[str, str]]], str] = lambda messages: ""
-    """What it answers when it is asked to write for a project."""
+    """Reply to a request to write project files."""
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     billed: dict[str, int] = field(default_factory=dict)
-    """Idempotency key → number of answers that were paid for."""
+    """Idempotency key → number of billed replies."""
     url: str = ""
 
 
@@ -83,11 +83,11 @@ class Handler(BaseHTTPRequestHandler):
             return self.script.suggestion
         if "You prepare the training" in messages[0]["content"]:
             return self.script.writes(messages)
-        found = ATTEMPT.findall(messages[1]["content"])
+        attempts = ATTEMPT.findall(messages[1]["content"])
         entries = [
-            {"id": name, "score": self.script.grade(place, text), "reason": f"I see {name}.",
+            {"id": name, "score": self.script.grade(position, text), "reason": f"I see {name}.",
              "quotes": [text.split("\n")[-1][:40], "words that are nowhere"]}
-            for place, (name, text) in enumerate(found)
+            for position, (name, text) in enumerate(attempts)
         ]  # fmt: skip
         match mood:
             case "one missing":
@@ -116,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
         return text[: len(text) // 2] if mood == "truncated" else text
 
     def _answer(self, text: str, mood: str) -> None:
-        slowly = mood == "drip"
+        is_slow = mood == "drip"
         finish = {"cut": "length", "draft": "length", "filtered": "content_filter"}
         usage = {
             "prompt_tokens": PROMPT_TOKENS,
@@ -140,10 +140,10 @@ class Handler(BaseHTTPRequestHandler):
         ).encode()
         self._head(200, len(body), {})
         try:
-            for start in range(0, len(body), 16 if slowly else len(body)):
-                self.wfile.write(body[start : start + (16 if slowly else len(body))])
+            for start in range(0, len(body), 16 if is_slow else len(body)):
+                self.wfile.write(body[start : start + (16 if is_slow else len(body))])
                 self.wfile.flush()
-                time.sleep(0.2 if slowly else 0)
+                time.sleep(0.2 if is_slow else 0)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
@@ -163,12 +163,12 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Quiet."""
+        """Suppress the access log."""
 
 
 @contextmanager
 def provider(script: Script) -> Iterator[Script]:
-    """Serve until the block ends."""
+    """Serve `script` on a loopback port until the block ends."""
 
     class Bound(Handler):
         pass

@@ -1,4 +1,4 @@
-"""Preferences from scores and scores from a model: values in, values out."""
+"""Preferences from scores, and scores from a preference model."""
 
 import math
 
@@ -13,39 +13,39 @@ from engine.judge.local_judge import (
     version_of,
 )
 from engine.policy.base import PreferenceModel
-from tests.engine.judge.test_local_judge import attempt, groups, preferred
+from tests.engine.judge.test_local_judge import groups, preferences_by_quality, trajectory
 
 
-def test_preferences_are_between_siblings_that_differ_enough() -> None:
-    attempts = [attempt(0, i, i) for i in range(4)] + [attempt(1, i, i) for i in range(2)]
-    names = [one.id for one in attempts]
+def test_preferences_pair_group_members_beyond_the_margin() -> None:
+    trajectories = [trajectory(0, i, i) for i in range(4)] + [trajectory(1, i, i) for i in range(2)]
+    names = [one.id for one in trajectories]
     scores = dict(zip(names, [0.2, 0.5, 0.2, None, 0.9, 0.1], strict=True))
-    found = {(p.better.id, p.worse.id) for p in preferences_of_scores(attempts, scores, 0.0)}
-    assert found == {("t0-1", "t0-0"), ("t0-1", "t0-2"), ("t1-0", "t1-1")}
-    found = {(p.better.id, p.worse.id) for p in preferences_of_scores(attempts, scores, 0.31)}
-    assert found == {("t1-0", "t1-1")}
-    assert len(preferences_of_scores(attempts, scores, 0.3)) == 3
+    pairs = {(p.better.id, p.worse.id) for p in preferences_of_scores(trajectories, scores, 0.0)}
+    assert pairs == {("t0-1", "t0-0"), ("t0-1", "t0-2"), ("t1-0", "t1-1")}
+    pairs = {(p.better.id, p.worse.id) for p in preferences_of_scores(trajectories, scores, 0.31)}
+    assert pairs == {("t1-0", "t1-1")}
+    assert len(preferences_of_scores(trajectories, scores, 0.3)) == 3
 
 
-def test_too_many_are_cut_to_the_last_whole_groups() -> None:
-    preferences = preferred(groups(10))
-    kept = latest(preferences, 9)
-    assert {preference.group for preference in kept} == {("train", 1, 8), ("train", 1, 9)}
+def test_latest_keeps_whole_groups_within_the_limit() -> None:
+    preferences = preferences_by_quality(groups(10))
+    kept_pairs = latest(preferences, 9)
+    assert {preference.group for preference in kept_pairs} == {("train", 1, 8), ("train", 1, 9)}
     assert latest(preferences, 1) == [p for p in preferences if p.group == ("train", 1, 9)]
     assert latest(preferences, 99) == preferences
 
 
-def test_the_version_names_the_preferences() -> None:
-    preferences = preferred(groups(3))
+def test_version_depends_on_preferences_and_weights_but_not_order() -> None:
+    preferences = preferences_by_quality(groups(3))
     assert version_of(preferences) == version_of(preferences[::-1])
     assert version_of(preferences) != version_of(preferences[:-1])
-    turned = [preferences[0]._replace(weight=2.0), *preferences[1:]]
-    assert version_of(preferences) != version_of(turned)
+    reweighted = [preferences[0]._replace(weight=2.0), *preferences[1:]]
+    assert version_of(preferences) != version_of(reweighted)
     assert len(version_of([])) == 12
 
 
 @pytest.mark.parametrize("spread", [0.1, 1.0, 12.0])
-def test_scores_keep_the_order_of_utilities(spread: float) -> None:
+def test_scores_preserve_the_order_of_utilities(spread: float) -> None:
     model = PreferenceModel(
         mean=[1.0], scale=[2.0], weights=[3.0], strength=1.0, spread=spread, accuracy=0.9, count=9
     )
@@ -57,5 +57,5 @@ def test_scores_keep_the_order_of_utilities(spread: float) -> None:
     assert score_of(model, [-1e4]) == 0.0
 
 
-def test_branches_count_by_what_they_sampled() -> None:
+def test_branch_features_are_weighted_by_sampled_tokens() -> None:
     assert of_trajectory([[1.0, 4.0], [5.0, 8.0]], [3, 1]) == [2.0, 5.0, math.log(4)]

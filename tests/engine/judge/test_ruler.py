@@ -1,4 +1,4 @@
-"""The judge against a provider that misbehaves on purpose: real HTTP, the real process."""
+"""Judge (RULER) against a provider with injected faults: real HTTP, real judge process."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records.judging import PART, Verdict
 from engine.storage.run_folder.run import Run
 from engine.trust.addresses import confirm_address
-from tests.engine.judge.conftest import Court, group, worth
+from tests.engine.judge.conftest import JudgeHarness, graded_group, group
 
 VALUES = [0.1, 0.9, 0.4, 0.6, 0.3, 0.8, 0.2, 0.7]
 
@@ -27,12 +27,12 @@ def scores(verdicts: list[Verdict]) -> list[float | None]:
     return [verdict.score for verdict in verdicts]
 
 
-def test_a_group_is_scored_and_quotes_are_checked(court: Court) -> None:
-    verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
+def test_group_is_scored_and_quotes_are_verified(harness: JudgeHarness) -> None:
+    verdicts = harness.run(lambda ruler, run: ruler.judge(graded_group(*VALUES)))
     assert scores(verdicts) == VALUES
     assert [quote.found for quote in verdicts[0].quotes] == [True, False]
     assert verdicts[0].reason
-    assert len(court.script.asked) == 1
+    assert len(harness.script.asked) == 1
 
 
 FAULTS = {
@@ -47,21 +47,21 @@ FAULTS = {
     "cut": "cut at the token limit",
     "filtered": "content filter",
 }
-"""Text in the second question that names the fault, by kind of reply."""
+"""Text in the second request that names the fault, by kind of reply."""
 
 
 @pytest.mark.parametrize("mood", FAULTS)
-def test_an_answer_with_a_fault_is_asked_for_once_more(court: Court, mood: str) -> None:
-    court.script.moods = [mood]
-    verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
+def test_faulty_reply_is_retried_once_with_the_complaint(harness: JudgeHarness, mood: str) -> None:
+    harness.script.moods = [mood]
+    verdicts = harness.run(lambda ruler, run: ruler.judge(graded_group(*VALUES)))
     assert scores(verdicts) == VALUES
-    assert len(court.script.asked) == 2
-    assert FAULTS[mood] in court.script.asked[1]["messages"][-1]["content"]
+    assert len(harness.script.asked) == 2
+    assert FAULTS[mood] in harness.script.asked[1]["messages"][-1]["content"]
 
 
-def test_a_missing_entry_that_stays_missing_leaves_one_unscored(court: Court) -> None:
-    court.script.moods = ["one missing"] * 2
-    verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
+def test_missing_entry_after_retry_leaves_one_trajectory_unscored(harness: JudgeHarness) -> None:
+    harness.script.moods = ["one missing"] * 2
+    verdicts = harness.run(lambda ruler, run: ruler.judge(graded_group(*VALUES)))
     unscored = [verdict for verdict in verdicts if verdict.score is None]
     assert len(unscored) == 1
     assert unscored[0].problem is not None
@@ -84,30 +84,30 @@ def test_a_missing_entry_that_stays_missing_leaves_one_unscored(court: Court) ->
         ("filtered", "judge.content_filter"),
     ],
 )
-def test_a_reply_that_cannot_be_trusted_is_rejected_whole_with_its_true_reason(
-    court: Court, mood: str, code: str
+def test_untrusted_reply_leaves_the_group_unscored_with_its_reason(
+    harness: JudgeHarness, mood: str, code: str
 ) -> None:
-    court.script.moods = [mood] * 2
-    verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
+    harness.script.moods = [mood] * 2
+    verdicts = harness.run(lambda ruler, run: ruler.judge(graded_group(*VALUES)))
     assert scores(verdicts) == [None] * len(VALUES)
     assert {verdict.problem.code for verdict in verdicts if verdict.problem} == {code}
-    assert len(court.script.asked) == 2
+    assert len(harness.script.asked) == 2
 
 
-def test_negative_usage_counts_at_its_highest(court: Court) -> None:
-    court.script.moods = ["negative usage"]
+def test_negative_usage_still_counts_as_cost(harness: JudgeHarness) -> None:
+    harness.script.moods = ["negative usage"]
 
     async def cost(ruler: Ruler, run: Run) -> float:
-        await ruler.judge(worth(*VALUES))
+        await ruler.judge(graded_group(*VALUES))
         return run.reader.judge_cost()
 
-    assert court.run(cost) > 0
+    assert harness.run(cost) > 0
 
 
 @pytest.mark.parametrize("mood", ["permuted", "prose", "429", "429 after", "500", "reset"])
-def test_what_can_be_overcome_is(court: Court, mood: str) -> None:
-    court.script.moods = [mood]
-    assert scores(court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))) == VALUES
+def test_recoverable_faults_still_give_scores(harness: JudgeHarness, mood: str) -> None:
+    harness.script.moods = [mood]
+    assert scores(harness.run(lambda ruler, run: ruler.judge(graded_group(*VALUES)))) == VALUES
 
 
 @pytest.mark.parametrize(
@@ -121,45 +121,45 @@ def test_what_can_be_overcome_is(court: Court, mood: str) -> None:
         ("truncated", "judge.no_score"),
     ],
 )
-def test_what_cannot_leaves_the_group_unscored_and_says_why(
-    court: Court, mood: str, code: str
+def test_unrecoverable_faults_leave_the_group_unscored_with_a_code(
+    harness: JudgeHarness, mood: str, code: str
 ) -> None:
-    court.script.moods = [mood] * 9
-    begun = time.monotonic()
+    harness.script.moods = [mood] * 9
+    start = time.monotonic()
     settings = {"retries": 1, "timeout_s": 1.5}
-    verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)), **settings)
+    verdicts = harness.run(lambda ruler, run: ruler.judge(graded_group(*VALUES)), **settings)
     assert scores(verdicts) == [None] * 8
     problems = {verdict.problem.code for verdict in verdicts if verdict.problem}
     assert problems == {code}
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - start < 30
 
 
-def test_equal_attempts_are_shown_once(court: Court) -> None:
-    attempts = group("worth=0.2", "worth=0.7", "worth=0.2", "worth=0.2")
-    assert scores(court.run(lambda ruler, run: ruler.judge(attempts))) == [0.2, 0.7, 0.2, 0.2]
-    assert court.script.asked[0]["messages"][1]["content"].count("worth=0.2") == 1
+def test_identical_trajectories_are_shown_once(harness: JudgeHarness) -> None:
+    trajectories = group("worth=0.2", "worth=0.7", "worth=0.2", "worth=0.2")
+    assert scores(harness.run(lambda ruler, run: ruler.judge(trajectories))) == [0.2, 0.7, 0.2, 0.2]
+    assert harness.script.asked[0]["messages"][1]["content"].count("worth=0.2") == 1
 
 
-def test_the_same_question_is_never_paid_twice(court: Court) -> None:
-    court.own_process = True
-    for _ in range(2):  # another process, the same run folder
-        court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
-    assert len(court.script.asked) == 1
-    assert set(court.script.billed.values()) == {1}
-    court.own_process = False
-    court.run(lambda ruler, run: ruler.judge(worth(*VALUES)), temperature=0.5)
-    assert len(court.script.asked) == 2
+def test_identical_request_is_billed_once_across_processes(harness: JudgeHarness) -> None:
+    harness.own_process = True
+    for _ in range(2):  # a second process over the same run folder
+        harness.run(lambda ruler, run: ruler.judge(graded_group(*VALUES)))
+    assert len(harness.script.asked) == 1
+    assert set(harness.script.billed.values()) == {1}
+    harness.own_process = False
+    harness.run(lambda ruler, run: ruler.judge(graded_group(*VALUES)), temperature=0.5)
+    assert len(harness.script.asked) == 2
 
 
-def test_equal_groups_at_once_are_paid_once(court: Court) -> None:
-    async def both(ruler, run):  # type: ignore[no-untyped-def]
-        return await asyncio.gather(*(ruler.judge(worth(0.1, 0.9)) for _ in range(4)))
+def test_concurrent_identical_groups_are_billed_once(harness: JudgeHarness) -> None:
+    async def judge_all(ruler, run):  # type: ignore[no-untyped-def]
+        return await asyncio.gather(*(ruler.judge(graded_group(0.1, 0.9)) for _ in range(4)))
 
-    assert [scores(verdicts) for verdicts in court.run(both)] == [[0.1, 0.9]] * 4
-    assert len(court.script.asked) == 1
+    assert [scores(verdicts) for verdicts in harness.run(judge_all)] == [[0.1, 0.9]] * 4
+    assert len(harness.script.asked) == 1
 
 
-def test_the_budget_is_never_exceeded(court: Court) -> None:
+def test_cost_never_exceeds_the_budget(harness: JudgeHarness) -> None:
     async def many(ruler, run):  # type: ignore[no-untyped-def]
         verdicts = []
         for number in range(12):
@@ -167,92 +167,94 @@ def test_the_budget_is_never_exceeded(court: Court) -> None:
         return verdicts, run.reader.judge_cost()
 
     one = 150 * 10e-6
-    verdicts, cost = court.run(many, budget_usd=0.03, max_tokens=200)
+    verdicts, cost = harness.run(many, budget_usd=0.03, max_tokens=200)
     unscored = [verdict for verdict in verdicts if verdict.score is None]
     assert cost <= 0.03
-    assert sum(court.script.billed.values()) * one == pytest.approx(cost)
+    assert sum(harness.script.billed.values()) * one == pytest.approx(cost)
     assert {v.problem.code for v in unscored if v.problem} == {"judge.budget"}
     assert 0 < len(unscored) < len(verdicts)
 
 
-def test_a_trial_beside_a_run_shares_its_purse(court: Court) -> None:
-    """Two ledgers over one run: together within the budget, an equal question asked once."""
+def test_concurrent_ledgers_of_one_run_share_the_budget(harness: JudgeHarness) -> None:
+    """Two ledgers over one run: total cost within the budget, identical requests sent once."""
 
-    async def both(ruler, run):  # type: ignore[no-untyped-def]
+    async def judge_all(ruler, run):  # type: ignore[no-untyped-def]
         other = Ruler(ruler._config, ruler._rubric, other_ledger(ruler, run), seed=0)
-        attempts = [group(f"{n} worth=0.1", f"{n} worth=0.9") for n in range(12)]
-        await asyncio.gather(*(r.judge(a) for a in attempts for r in (ruler, other)))
+        trajectories = [group(f"{n} worth=0.1", f"{n} worth=0.9") for n in range(12)]
+        await asyncio.gather(*(r.judge(a) for a in trajectories for r in (ruler, other)))
         return run.reader.judge_cost()
 
     def other_ledger(ruler: Ruler, run: Run) -> Ledger:
         return Ledger(run, ruler._ledger._provider, ruler._config)
 
-    assert court.run(both, budget_usd=0.03, max_tokens=200) <= 0.03
-    assert len(court.script.asked) == len(set(court.script.billed))
+    assert harness.run(judge_all, budget_usd=0.03, max_tokens=200) <= 0.03
+    assert len(harness.script.asked) == len(set(harness.script.billed))
 
 
-def test_an_answer_that_was_lost_counts_at_its_highest(court: Court) -> None:
-    court.script.moods = ["drip"] * 3
+def test_lost_reply_counts_as_maximum_cost(harness: JudgeHarness) -> None:
+    harness.script.moods = ["drip"] * 3
 
     async def work(ruler, run):  # type: ignore[no-untyped-def]
-        await ruler.judge(worth(0.1, 0.9))
+        await ruler.judge(graded_group(0.1, 0.9))
         return run.reader.judge_cost()
 
-    lost = court.run(work, timeout_s=0.5, retries=2, max_tokens=1000)
-    assert lost > 3 * 1000 * 10e-6
+    cost = harness.run(work, timeout_s=0.5, retries=2, max_tokens=1000)
+    assert cost > 3 * 1000 * 10e-6
 
 
-def test_failed_attempts_are_not_shown(court: Court) -> None:
-    attempts = worth(0.1, 0.9, 0.5)
-    attempts[1] = attempts[1].model_copy(
+def test_failed_trajectories_are_not_judged(harness: JudgeHarness) -> None:
+    trajectories = graded_group(0.1, 0.9, 0.5)
+    trajectories[1] = trajectories[1].model_copy(
         update={"problem": Problem(code="agent.timeout", message="late"), "awaits_judge": False}
     )
-    verdicts = court.run(lambda ruler, run: ruler.judge(attempts))
+    verdicts = harness.run(lambda ruler, run: ruler.judge(trajectories))
     assert [verdict.trajectory_id for verdict in verdicts] == ["t0-0", "t0-2"]
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_equal_attempts_and_single_ones_show_their_answer(court: Court, count: int) -> None:
-    """Validation groups have one attempt: what all begin with must not swallow it."""
-    court.run(lambda ruler, run: ruler.judge(worth(*[0.4] * count)))
-    shown = court.script.asked[0]["messages"][1]["content"]
-    assert shown.index("What is it worth?") < shown.index("worth=0.4")
-    assert "(nothing of its own)" not in shown
+def test_identical_or_single_trajectories_show_their_answer(
+    harness: JudgeHarness, count: int
+) -> None:
+    """A shared prefix must not hide the answer in groups of one (validation)."""
+    harness.run(lambda ruler, run: ruler.judge(graded_group(*[0.4] * count)))
+    prompt = harness.script.asked[0]["messages"][1]["content"]
+    assert prompt.index("What is it worth?") < prompt.index("worth=0.4")
+    assert "(nothing of its own)" not in prompt
 
 
-def test_what_another_judge_could_not_do_is_judged_again(court: Court) -> None:
+def test_trajectory_unscored_by_another_judge_is_judged_again(harness: JudgeHarness) -> None:
     problem = Problem(code="judge.budget", message="The judge's budget is used up.")
-    attempts = [one.model_copy(update={"problem": problem}) for one in worth(0.1, 0.9)]
-    assert scores(court.run(lambda ruler, run: ruler.judge(attempts))) == [0.1, 0.9]
+    trajectories = [one.model_copy(update={"problem": problem}) for one in graded_group(0.1, 0.9)]
+    assert scores(harness.run(lambda ruler, run: ruler.judge(trajectories))) == [0.1, 0.9]
 
 
-def test_the_prompt_of_art_refuses_criteria() -> None:
+def test_art_prompt_rejects_weighted_criteria() -> None:
     rubric = parse_rubric("---\ncriteria:\n- name: kind\n---\nBe kind.")
     with pytest.raises(ConfigError, match="weighted criteria"):
         check_fit(JudgeConfig(models=("openai/a",), prompt="art"), rubric)
 
 
-def test_an_answer_without_usage_counts_at_its_highest(court: Court) -> None:
-    court.script.moods = ["no usage"]
+def test_missing_usage_counts_as_maximum_cost(harness: JudgeHarness) -> None:
+    harness.script.moods = ["no usage"]
 
     async def work(ruler, run):  # type: ignore[no-untyped-def]
-        return await ruler.judge(worth(0.1, 0.9)), run.reader.judge_cost()
+        return await ruler.judge(graded_group(0.1, 0.9)), run.reader.judge_cost()
 
-    verdicts, cost = court.run(work, max_tokens=1000)
+    verdicts, cost = harness.run(work, max_tokens=1000)
     assert scores(verdicts) == [0.1, 0.9]
     assert cost > 1000 * 10e-6
 
 
-def test_verdicts_become_rewards_and_are_stored(court: Court) -> None:
+def test_verdicts_become_rewards_and_are_stored(harness: JudgeHarness) -> None:
     async def work(ruler, run):  # type: ignore[no-untyped-def]
-        attempts = worth(0.1, 0.9)
-        for attempt in attempts:
-            await run.writer.add_trajectory(attempt)
-        await judge_group(run, Panel(run, ruler, None), attempts)
+        trajectories = graded_group(0.1, 0.9)
+        for trajectory in trajectories:
+            await run.writer.add_trajectory(trajectory)
+        await judge_group(run, Panel(run, ruler, None), trajectories)
         stored = run.reader.stored("train", 1)
         return stored, run.reader.verdicts([t.id for t in stored]), run.reader.events()
 
-    stored, verdicts, events = court.run(work)
+    stored, verdicts, events = harness.run(work)
     assert [t.reward for t in stored] == [0.1, 0.9]
     assert [t.parts for t in stored] == [{PART: 0.1}, {PART: 0.9}]
     assert not any(t.awaits_judge for t in stored)
@@ -260,10 +262,10 @@ def test_verdicts_become_rewards_and_are_stored(court: Court) -> None:
     assert any('"group.judged"' in event for event in events)
 
 
-def test_several_judges_are_combined(court: Court) -> None:
+def test_verdicts_of_several_judges_are_combined_by_median(harness: JudgeHarness) -> None:
     names = ("openai/a", "openai/b", "openai/c")
-    config = court.config(models=names, combine="median")
-    verdicts = court.run(lambda ruler, run: ruler.judge(worth(0.1, 0.9)), models=names)
+    config = harness.config(models=names, combine="median")
+    verdicts = harness.run(lambda ruler, run: ruler.judge(graded_group(0.1, 0.9)), models=names)
     assert len(verdicts) == 6
     shifted = [
         v.model_copy(update={"score": min(1.0, v.score + 0.05 * (v.judge == "openai/a"))})
@@ -273,55 +275,55 @@ def test_several_judges_are_combined(court: Court) -> None:
     assert combined(config, shifted) == {"t0-0": 0.1, "t0-1": 0.9}
 
 
-def test_more_passes_until_two_agree(court: Court) -> None:
-    court.run(lambda ruler, run: ruler.judge(worth(*VALUES)), passes=5)
-    assert len(court.script.asked) == 2
-    orders = [asked["messages"][1]["content"] for asked in court.script.asked]
+def test_passes_stop_when_two_agree(harness: JudgeHarness) -> None:
+    harness.run(lambda ruler, run: ruler.judge(graded_group(*VALUES)), passes=5)
+    assert len(harness.script.asked) == 2
+    orders = [request["messages"][1]["content"] for request in harness.script.asked]
     assert orders[0] != orders[1]
 
 
-def test_an_order_biased_judge_is_exposed_and_passes_help(court: Court) -> None:
-    """It likes what is shown first: alone it ranks by place, over passes the truth comes out."""
-    chance = random.Random(0)
+def test_position_bias_is_detected_and_reduced_by_passes(harness: JudgeHarness) -> None:
+    """A judge that prefers what is shown first ranks by position; more passes recover the order."""
+    rng = random.Random(0)
     noise: dict[tuple[int, str], float] = {}
 
-    def biased(place: int, text: str) -> float:
-        worthy = float(text.rsplit("worth=", 1)[1].split()[0])
-        jitter = noise.setdefault((place, text), chance.uniform(0, 0.02))
-        return min(1.0, max(0.0, 0.35 * worthy + 0.6 * (1 - place / 8) + jitter))
+    def biased(position: int, text: str) -> float:
+        true_score = float(text.rsplit("worth=", 1)[1].split()[0])
+        jitter = noise.setdefault((position, text), rng.uniform(0, 0.02))
+        return min(1.0, max(0.0, 0.35 * true_score + 0.6 * (1 - position / 8) + jitter))
 
-    court.script.grade = biased
+    harness.script.grade = biased
     taus: dict[int, list[float]] = {1: [], 9: []}
     stabilities = []
-    turned = compared = 0
-    for passes, found in taus.items():
+    flips = comparisons = 0
+    for passes, taus_ in taus.items():
         for number in range(6):
             values = random.Random(number).sample(VALUES, 8)
-            attempts = group(*(f"{number}: worth={value}" for value in values))
-            verdicts = court.run(
-                lambda ruler, run, attempts=attempts: ruler.judge(attempts),
+            trajectories = group(*(f"{number}: worth={value}" for value in values))
+            verdicts = harness.run(
+                lambda ruler, run, trajectories=trajectories: ruler.judge(trajectories),
                 passes=passes,
                 stable=0.999,
             )
             tau = kendall_tau([v.score or 0.0 for v in verdicts], values)
             assert tau is not None
-            found.append(tau)
+            taus_.append(tau)
             if passes > 1:
                 stabilities.append(verdicts[0].stability)
-                flipped = order_flips({v.trajectory_id: v.passes for v in verdicts})
-                turned, compared = turned + flipped[0], compared + flipped[1]
-    once, often = (sum(found) / len(found) for found in taus.values())
+                flip_counts = order_flips({v.trajectory_id: v.passes for v in verdicts})
+                flips, comparisons = flips + flip_counts[0], comparisons + flip_counts[1]
+    once, often = (sum(taus_) / len(taus_) for taus_ in taus.values())
     assert often > once + 0.2
-    assert turned / compared > 0.3, "the order decides a third of the pairs"
+    assert flips / comparisons > 0.3, "presentation order should flip over 30% of the pairs"
     assert all(stability is not None and stability < 0.6 for stability in stabilities)
 
 
-def test_the_key_is_in_no_file(court: Court) -> None:
-    court.own_process = True
-    confirm_address("openai", court.script.url)
-    court.script.moods = ["500"]
-    court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
-    assert court.script.headers[0]["authorization"] == "Bearer sk-secret-123"
-    for file in court.folder.rglob("*"):
+def test_api_key_is_written_to_no_file(harness: JudgeHarness) -> None:
+    harness.own_process = True
+    confirm_address("openai", harness.script.url)
+    harness.script.moods = ["500"]
+    harness.run(lambda ruler, run: ruler.judge(graded_group(*VALUES)))
+    assert harness.script.headers[0]["authorization"] == "Bearer sk-secret-123"
+    for file in harness.folder.rglob("*"):
         if file.is_file():
             assert b"sk-secret-123" not in file.read_bytes(), file

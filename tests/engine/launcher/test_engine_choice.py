@@ -1,4 +1,4 @@
-"""Which engine is started: never half a choice, and always a way back."""
+"""Choice of the engine to start: atomic writes, and fallback to the built-in engine."""
 
 from pathlib import Path
 
@@ -23,11 +23,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
-def test_without_a_choice_it_is_the_built_in_engine() -> None:
+def test_built_in_engine_is_the_default() -> None:
     assert read_choice() == EngineChoice(current=ChosenEngine(), previous=None)
 
 
-def test_the_one_before_is_kept_and_the_same_again_changes_nothing() -> None:
+def test_previous_choice_is_kept_and_repeating_changes_nothing() -> None:
     assert choose(GPU) == EngineChoice(current=GPU, previous=ChosenEngine())
     assert choose(GPU) == read_choice()
     assert choose(NEWER) == EngineChoice(current=NEWER, previous=GPU)
@@ -35,32 +35,32 @@ def test_the_one_before_is_kept_and_the_same_again_changes_nothing() -> None:
     assert [one.name for one in choice_file().parent.iterdir()] == ["engine.json"]
 
 
-def test_cut_off_while_it_is_written_it_is_the_old_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_write_keeps_the_old_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     choose(GPU)
 
-    def cut_off(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", cut_off)
+        patch.setattr(Path, "replace", interrupt)
         with pytest.raises(KeyboardInterrupt):
             write_choice(EngineChoice(current=NEWER))
     assert read_choice().current == GPU
 
 
-def test_what_cannot_be_read_is_said_and_chosen_again() -> None:
+def test_unreadable_choice_is_reported_and_can_be_replaced() -> None:
     choose(GPU)
     choice_file().write_text('{"current": ')
     with pytest.raises(LaunchError, match="cannot be read"):
         read_choice()
-    engines, told = chosen_interpreters()
+    engines, messages = chosen_interpreters()
     assert [one.name for one in engines] == ["built-in"]
-    assert "Choose it again" in told[0]
+    assert "Choose it again" in messages[0]
     assert choose(NEWER).current == NEWER
 
 
-def test_an_engine_that_is_gone_is_passed_over_in_words() -> None:
+def test_missing_engine_is_skipped_with_a_message() -> None:
     choose(GPU)
-    engines, told = chosen_interpreters()
+    engines, messages = chosen_interpreters()
     assert [one.name for one in engines] == ["built-in"]
-    assert told == ["The GPU engine in /cache/gpu.1 is missing or incomplete."]
+    assert messages == ["The GPU engine in /cache/gpu.1 is missing or incomplete."]

@@ -1,4 +1,4 @@
-"""A model folder from anywhere: nothing in it is followed, run, or believed."""
+"""Checks of untrusted model folders: no links, no code, bounded sizes."""
 
 import json
 import os
@@ -20,40 +20,40 @@ from engine.protocol.problems import ModelError
 
 @pytest.fixture
 def folder(tiny_model: Path, tmp_path: Path) -> Path:
-    """A copy that a test may spoil."""
+    """Copy of the tiny model that a test may modify."""
     for file in tiny_model.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     return tmp_path
 
 
-def changed(file: Path, **values: Any) -> None:
-    known = json.loads(file.read_text()) if file.exists() else {}
-    file.write_text(json.dumps(known | values))
+def update_json(file: Path, **values: Any) -> None:
+    values_ = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(values_ | values))
 
 
-SPOILED: dict[str, tuple[str, Callable[[Path], object]]] = {
+INVALID_FOLDERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "adapter": (
         "model.holds_adapter",
-        lambda f: changed(f / "adapter_config.json", base_model_name_or_path="/elsewhere"),
+        lambda f: update_json(f / "adapter_config.json", base_model_name_or_path="/elsewhere"),
     ),
-    "code": ("model.remote_code", lambda f: changed(f / "config.json", auto_map={})),
+    "code": ("model.remote_code", lambda f: update_json(f / "config.json", auto_map={})),
     "kernel": (
         "model.hub_kernel",
-        lambda f: changed(f / "config.json", _attn_implementation="kernels-community/flash"),
+        lambda f: update_json(f / "config.json", _attn_implementation="kernels-community/flash"),
     ),
     "nested kernel": (
         "model.hub_kernel",
-        lambda f: changed(f / "config.json", text_config={"attn_implementation": "a/b"}),
+        lambda f: update_json(f / "config.json", text_config={"attn_implementation": "a/b"}),
     ),
     "weights elsewhere": (
         "model.outside_folder",
-        lambda f: changed(
+        lambda f: update_json(
             f / "model.safetensors.index.json", weight_map={"a": "../../other.safetensors"}
         ),
     ),
     "pickled weights": (
         "model.outside_folder",
-        lambda f: changed(
+        lambda f: update_json(
             f / "model.safetensors.index.json", weight_map={"a": "pytorch_model.bin"}
         ),
     ),
@@ -79,16 +79,16 @@ SPOILED: dict[str, tuple[str, Callable[[Path], object]]] = {
 }
 
 
-@pytest.mark.parametrize("what", SPOILED)
-def test_a_spoiled_folder_is_refused_in_words_and_at_once(folder: Path, what: str) -> None:
+@pytest.mark.parametrize("damage", INVALID_FOLDERS)
+def test_invalid_model_folder_is_rejected_at_once(folder: Path, damage: str) -> None:
     check_folder(folder, "m")
-    code, spoil = SPOILED[what]
-    spoil(folder)
-    begun = time.monotonic()
+    code, modify = INVALID_FOLDERS[damage]
+    modify(folder)
+    start = time.monotonic()
     with pytest.raises(ModelError) as raised:
         check_folder(folder, "m")
     assert raised.value.problem.code == code
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - start < 2
 
 
 @pytest.mark.parametrize(
@@ -103,32 +103,30 @@ def test_a_spoiled_folder_is_refused_in_words_and_at_once(folder: Path, what: st
         {"text_config": {"hidden_size": []}},
     ],
 )
-def test_counts_of_a_config_are_positive_whole_numbers(
-    folder: Path, values: dict[str, Any]
-) -> None:
+def test_config_counts_must_be_positive_integers(folder: Path, values: dict[str, Any]) -> None:
     assert shape_counts(folder)["query_heads"] == 2
-    changed(folder / "config.json", **values)
+    update_json(folder / "config.json", **values)
     with pytest.raises(ModelError, match="not a positive number"):
         shape_counts(folder)
 
 
-def test_a_header_is_that_of_its_file(tmp_path: Path) -> None:
+def test_header_must_match_its_file(tmp_path: Path) -> None:
     file = tmp_path / "w.safetensors"
     save_file({"a": torch.zeros(2, 3), "b": torch.zeros(4, dtype=torch.bfloat16)}, file)
     assert header(file)["a"]["shape"] == [2, 3]
-    whole = file.read_bytes()
-    length = struct.unpack("<Q", whole[:8])[0]
-    about = json.loads(whole[8 : 8 + length])
+    content = file.read_bytes()
+    length = struct.unpack("<Q", content[:8])[0]
+    about = json.loads(content[8 : 8 + length])
 
-    def refused(spoiled: bytes) -> None:
-        file.write_bytes(spoiled)
+    def assert_rejected(modified: bytes) -> None:
+        file.write_bytes(modified)
         with pytest.raises(ModelError):
             header(file)
 
-    refused(whole[:-1])
-    refused(whole + b"\0")
-    refused(whole[:5])
-    refused(struct.pack("<Q", 2**60) + whole[8:])
+    assert_rejected(content[:-1])
+    assert_rejected(content + b"\0")
+    assert_rejected(content[:5])
+    assert_rejected(struct.pack("<Q", 2**60) + content[8:])
     for entry in (
         {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 24]},
         {"dtype": "F32", "shape": [-2, -3], "data_offsets": [0, 24]},
@@ -139,11 +137,11 @@ def test_a_header_is_that_of_its_file(tmp_path: Path) -> None:
         7,
     ):
         text = json.dumps(about | {"a": entry}).encode()
-        refused(struct.pack("<Q", len(text)) + text + whole[8 + length :])
+        assert_rejected(struct.pack("<Q", len(text)) + text + content[8 + length :])
 
 
 @given(st.binary(max_size=400))
-def test_no_bytes_make_a_header_or_a_config_raise_anything_else(
+def test_arbitrary_bytes_raise_only_model_error(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "any"

@@ -1,4 +1,4 @@
-"""Tiny models of the families that the trainer and the sampler compute exactly."""
+"""Fixtures: tiny models of the families that trainer and sampler support exactly."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Two trainers that share a batch over gloo: the gradient of one, and a clean end when one dies."""
+"""Data parallelism over gloo: same gradient as one process, and a clean end when a rank dies."""
 
 import asyncio
 import os
@@ -20,10 +20,11 @@ from engine.policy.base import (
     TrainItem,
 )
 from engine.policy.data_parallel import ParallelPolicy, partition_sequences
-from engine.policy.worker import TorchPolicy
 from engine.protocol.config.algorithm import Algorithm, Gspo
 from engine.protocol.config.project import ModelConfig
 from engine.runtime.child import ChildDied
+from engine.runtime.closing import closing
+from tests.support.engine_starter import forked_policy
 
 STEM = [1, 70, 71, 72, 73, 74]
 
@@ -48,9 +49,9 @@ def batch(count: int = 7) -> TrainBatch:
     return TrainBatch(items=items, normaliser=6 * count)
 
 
-async def gradient(policy: Policy, folder: Path, taught: TrainBatch) -> dict[str, float]:
-    """One step, saved: the first moment of AdamW is a tenth of the gradient."""
-    metrics = await policy.forward_backward(taught)
+async def gradient(policy: Policy, folder: Path, train_batch: TrainBatch) -> dict[str, float]:
+    """Train one step and save it; the first moment of AdamW is a tenth of the gradient."""
+    metrics = await policy.forward_backward(train_batch)
     metrics |= await policy.optim_step(AdamStep(lr=1e-2, max_grad_norm=1e9))
     folder.mkdir()
     await policy.save(folder)
@@ -58,44 +59,56 @@ async def gradient(policy: Policy, folder: Path, taught: TrainBatch) -> dict[str
 
 
 def moments(folder: Path) -> dict[str, float]:
-    saved = load_file(folder / "trainer" / "optimizer.safetensors")
-    return {k: v for k, v in saved.items() if k.endswith("exp_avg")}
+    state = load_file(folder / "trainer" / "optimizer.safetensors")
+    return {k: v for k, v in state.items() if k.endswith("exp_avg")}
 
 
-def test_the_gradient_of_two_is_that_of_one(tiny_model: Path, tmp_path: Path) -> None:
+def test_two_processes_match_one_in_gradient_scores_samples_and_gspo_ratios(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     async def work() -> None:
         log = tmp_path / "log"
-        policies: list[Policy] = [
-            await TorchPolicy.start(log, "tiny"), await ParallelPolicy.start(log, "tiny", 2)
-        ]  # fmt: skip
-        try:
+        async with (
+            forked_policy(log) as one_process,
+            closing(await ParallelPolicy.start(log, "tiny", 2)) as two_processes,
+        ):
+            policies: list[Policy] = [one_process, two_processes]
             await asyncio.gather(*(policy.load(spec(tiny_model)) for policy in policies))
-            for number, taught in enumerate((batch(), batch(1))):
-                told = [
-                    await gradient(policy, tmp_path / f"{n}-{number}", taught)
+            for number, train_batch in enumerate((batch(), batch(1))):
+                metrics = [
+                    await gradient(policy, tmp_path / f"{n}-{number}", train_batch)
                     for n, policy in enumerate(policies)
                 ]
                 one, two = (moments(tmp_path / f"{n}-{number}") for n in range(2))
                 gap = max(10 * float((one[name] - two[name]).abs().max()) for name in one)
-                print(f"{len(taught.items)} sequences: largest gradient difference {gap:.1e}")
+                print(f"{len(train_batch.items)} sequences: largest gradient difference {gap:.1e}")
                 assert gap <= 1e-6
-                close = {name: pytest.approx(told[0][name], rel=1e-4, abs=1e-6) for name in STEADY}
-                assert {name: told[1][name] for name in STEADY} == close
-            scored = [
+                expected = {
+                    name: pytest.approx(metrics[0][name], rel=1e-4, abs=1e-6) for name in STEADY
+                }
+                assert {name: metrics[1][name] for name in STEADY} == expected
+            scores = [
                 await policy.score(ScoreBatch(items=batch().items)) for policy in policies
             ]  # fmt: skip
-            for mine, theirs in zip(*scored, strict=True):
-                assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-5)
-            asked = [SampleRequest(tokens=STEM, max_tokens=9, seed=n) for n in range(6)]
-            drawn = [
-                await asyncio.gather(*(tokens_of(policy, request) for request in asked))
+            for single, parallel in zip(*scores, strict=True):
+                assert single.logprobs == pytest.approx(parallel.logprobs, abs=1e-5)
+            requests = [SampleRequest(tokens=STEM, max_tokens=9, seed=n) for n in range(6)]
+            samples = [
+                await asyncio.gather(*(tokens_of(policy, request) for request in requests))
                 for policy in policies
             ]
-            assert drawn[0] == drawn[1]
-        finally:
-            await asyncio.gather(*(policy.close() for policy in policies))
+            assert samples[0] == samples[1]
+            await sequence_ratios(policies)
 
     asyncio.run(work())
+
+
+async def sequence_ratios(policies: list[Policy]) -> None:
+    """GSPO ratios cover whole sequences, and none is divided between processes."""
+    sequences = batch().model_copy(update={"algorithm": Algorithm(loss=Gspo())})
+    one, two = [await policy.forward_backward(sequences) for policy in policies]
+    assert two["loss"] == pytest.approx(one["loss"], abs=1e-6)
+    assert two["ratio/p99"] == pytest.approx(one["ratio/p99"], rel=1e-4)
 
 
 STEADY = ("loss", "entropy", "ratio/mean", "ratio/p99", "logprob_gap/max", "grad_norm")
@@ -105,26 +118,7 @@ async def tokens_of(policy: Policy, request: SampleRequest) -> list[int]:
     return [token.token async for part in policy.sample(request) for token in part]
 
 
-def test_sequence_ratios_do_not_mix_over_the_shares(tiny_model: Path, tmp_path: Path) -> None:
-    """GSPO looks at whole sequences: those of another share are others."""
-    algorithm = Algorithm(loss=Gspo())
-    taught = batch().model_copy(update={"algorithm": algorithm})
-
-    async def work() -> None:
-        one = await TorchPolicy.start(tmp_path / "log", "tiny")
-        two = await ParallelPolicy.start(tmp_path / "log", "tiny", 2)
-        try:
-            await asyncio.gather(one.load(spec(tiny_model)), two.load(spec(tiny_model)))
-            told = [await policy.forward_backward(taught) for policy in (one, two)]
-            assert told[1]["loss"] == pytest.approx(told[0]["loss"], abs=1e-6)
-            assert told[1]["ratio/p99"] == pytest.approx(told[0]["ratio/p99"], rel=1e-4)
-        finally:
-            await asyncio.gather(one.close(), two.close())
-
-    asyncio.run(work())
-
-
-def test_a_killed_rank_ends_the_step_for_all(tiny_model: Path, tmp_path: Path) -> None:
+def test_killed_rank_fails_the_step_and_ends_all_ranks(tiny_model: Path, tmp_path: Path) -> None:
     async def work() -> None:
         policy = await ParallelPolicy.start(tmp_path / "log", "tiny", 2)
         pids = policy.pids
@@ -132,10 +126,10 @@ def test_a_killed_rank_ends_the_step_for_all(tiny_model: Path, tmp_path: Path) -
             await policy.load(spec(tiny_model))
             await policy.forward_backward(batch())
             os.kill(pids[1], signal.SIGKILL)
-            begun = time.monotonic()
+            start = time.monotonic()
             with pytest.raises(ChildDied, match="policy process ended: SIGKILL"):
                 await policy.optim_step(AdamStep(lr=1e-2, max_grad_norm=1e9))
-            assert time.monotonic() - begun < 10
+            assert time.monotonic() - start < 10
         finally:
             await policy.close()
         assert not any(psutil.pid_exists(pid) for pid in pids)
@@ -143,7 +137,7 @@ def test_a_killed_rank_ends_the_step_for_all(tiny_model: Path, tmp_path: Path) -
     asyncio.run(work())
 
 
-def test_shares_are_alike_in_work_and_keep_siblings_together() -> None:
+def test_partition_balances_work_and_keeps_siblings_together() -> None:
     siblings = [[*range(100), 1000 + n, n] for n in range(4)]
     others = [[*range(500, 600), 2000 + n, n] for n in range(4)]
     mixed = [s for pair in zip(siblings, others, strict=True) for s in pair]

@@ -1,4 +1,4 @@
-"""Policy processes that are forked: as if newly started, in everything but the time it takes."""
+"""Forked policy processes: equal to newly started ones in everything but start-up time."""
 
 import asyncio
 import json
@@ -39,12 +39,12 @@ asyncio.run(main())
 
 
 def children() -> set[int]:
-    """PIDs of the children of this process; fixtures of other tests keep some of theirs."""
+    """PIDs of this process's children, including those of fixtures of other tests."""
     return {child.pid for child in psutil.Process().children()}
 
 
-def facts(pid: int) -> dict[str, object]:
-    """Properties of a process that what it does and may do depends on."""
+def process_properties(pid: int) -> dict[str, object]:
+    """Properties of a process that determine its behaviour and permissions."""
     process, own = psutil.Process(pid), f"/proc/{pid}"
     status = Path(f"{own}/status").read_text().splitlines()
     names = [os.readlink(f"{own}/fd/{number}") for number in os.listdir(f"{own}/fd")]
@@ -60,7 +60,7 @@ def facts(pid: int) -> dict[str, object]:
 
 
 async def work_of(policy: TorchPolicy, model: Path, folder: Path) -> list[object]:
-    """Tokens and metrics of a sample and an update, which is saved to `folder`."""
+    """Tokens and metrics of a sample and an update; the policy is saved to `folder`."""
     await policy.load(spec(model))
     requests = [SampleRequest(tokens=STEM, max_tokens=20, seed=n) for n in range(6)]
     before = await asyncio.gather(*(tokens_of(policy, request) for request in requests))
@@ -71,27 +71,29 @@ async def work_of(policy: TorchPolicy, model: Path, folder: Path) -> list[object
     folder.mkdir()
     await policy.save(folder)
     timed = ("goodput/train", "hardware/train")
-    exact = {name: value for name, value in metrics.items() if name not in timed}
-    return [before, exact, after]
+    exact_metrics = {name: value for name, value in metrics.items() if name not in timed}
+    return [before, exact_metrics, after]
 
 
 def assert_same_files(one: Path, two: Path) -> None:
-    """The adapter's settings list its layers in the order of a set, other in each process."""
+    """Compare two saved policies; JSON lists may differ in order (layers are saved as a set)."""
     names = [file.relative_to(one) for file in one.rglob("*") if file.is_file()]
     assert names
     for name in names:
         first, second = (folder / name for folder in (one, two))
         if name.suffix == ".json":
-            assert ordered(json.loads(first.read_text())) == ordered(json.loads(second.read_text()))
+            assert sort_lists(json.loads(first.read_text())) == sort_lists(
+                json.loads(second.read_text())
+            )
         else:
             assert first.read_bytes() == second.read_bytes(), name
 
 
-def ordered(settings: dict[str, object]) -> dict[str, object]:
+def sort_lists(settings: dict[str, object]) -> dict[str, object]:
     return {key: sorted(v) if isinstance(v, list) else v for key, v in settings.items()}
 
 
-def test_a_forked_policy_computes_the_same_bytes(tiny_model: Path, tmp_path: Path) -> None:
+def test_forked_policy_computes_the_same_bytes(tiny_model: Path, tmp_path: Path) -> None:
     before = children()
 
     async def work() -> None:
@@ -102,8 +104,8 @@ def test_a_forked_policy_computes_the_same_bytes(tiny_model: Path, tmp_path: Pat
             try:
                 assert fork_server.server_pids()
                 for policy in (plain, forked):
-                    await policy._child.ask("hold", held=False)  # its process is set up by then
-                assert facts(forked.pids[0]) == facts(plain.pids[0])
+                    await policy._child.ask("hold", held=False)  # the process is set up by now
+                assert process_properties(forked.pids[0]) == process_properties(plain.pids[0])
                 one, two = [
                     await work_of(policy, tiny_model, tmp_path / name)
                     for policy, name in ((plain, "plain"), (forked, "forked"))
@@ -118,7 +120,9 @@ def test_a_forked_policy_computes_the_same_bytes(tiny_model: Path, tmp_path: Pat
     asyncio.run(work())
 
 
-def test_a_death_is_reported_and_the_server_replaced(tiny_model: Path, tmp_path: Path) -> None:
+def test_killed_policy_is_reported_and_killed_server_is_replaced(
+    tiny_model: Path, tmp_path: Path
+) -> None:
 
     async def work() -> None:
         async with fork_server.forking():
@@ -130,11 +134,11 @@ def test_a_death_is_reported_and_the_server_replaced(tiny_model: Path, tmp_path:
             await policy.close()
 
             (server,) = fork_server.server_pids()
-            living = await TorchPolicy.start(log, "tiny", start=fork_server.launcher())
+            running_policy = await TorchPolicy.start(log, "tiny", start=fork_server.launcher())
             os.kill(server, signal.SIGKILL)
-            assert (await living.load(spec(tiny_model))).parameters  # it needs no server
-            await living.close()
-            for _ in range(2):  # the first may be the one that finds the server gone
+            assert (await running_policy.load(spec(tiny_model))).parameters  # needs no server
+            await running_policy.close()
+            for _ in range(2):  # the first may discover that the server is gone
                 started = await TorchPolicy.start(log, "tiny", start=fork_server.launcher())
                 await started.hold()
                 await started.close()
@@ -143,7 +147,7 @@ def test_a_death_is_reported_and_the_server_replaced(tiny_model: Path, tmp_path:
     asyncio.run(work())
 
 
-def test_other_variables_need_a_process_of_their_own(tmp_path: Path) -> None:
+def test_policy_with_own_variables_runs_in_a_new_process(tmp_path: Path) -> None:
     """OMP_NUM_THREADS and the like are read while libraries are loaded."""
 
     async def work() -> None:
@@ -152,14 +156,14 @@ def test_other_variables_need_a_process_of_their_own(tmp_path: Path) -> None:
             policy = await TorchPolicy.start(
                 tmp_path / "log", "tiny", variables, start=fork_server.launcher()
             )
-            await policy.hold()  # it runs: while it was being executed it had no variables
+            await policy.hold()  # wait until the process runs with its variables
             assert psutil.Process(policy.pids[0]).environ()["OMP_NUM_THREADS"] == "3"
             await policy.close()
 
     asyncio.run(work())
 
 
-def test_without_a_server_that_starts_a_policy_starts_anyway(
+def test_policy_starts_when_the_fork_server_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fork_server, "PROGRAM", (sys.executable, "-c", "raise SystemExit(3)"))
@@ -174,7 +178,7 @@ def test_without_a_server_that_starts_a_policy_starts_anyway(
     asyncio.run(work())
 
 
-def test_a_cancelled_start_leaves_nothing_and_the_next_gets_its_own(tmp_path: Path) -> None:
+def test_cancelled_start_leaves_no_process_and_server_is_reused(tmp_path: Path) -> None:
     before = children()
 
     async def work() -> None:
@@ -199,29 +203,29 @@ def test_a_cancelled_start_leaves_nothing_and_the_next_gets_its_own(tmp_path: Pa
     asyncio.run(work())
 
 
-def test_server_and_policy_end_with_the_engine(tmp_path: Path) -> None:
+def test_server_and_policy_exit_with_the_engine(tmp_path: Path) -> None:
     engine = subprocess.Popen(
         [sys.executable, "-c", ENGINE, str(tmp_path / "log")], cwd=ROOT, stdout=subprocess.PIPE
     )
     assert engine.stdout is not None
     with engine.stdout as out:
-        family = [psutil.Process(int(pid)) for pid in out.readline().split()]
-    assert len(family) == 2
+        processes = [psutil.Process(int(pid)) for pid in out.readline().split()]
+    assert len(processes) == 2
     engine.kill()
     engine.wait()
     end = time.monotonic() + 10
-    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
+    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):
         assert time.monotonic() < end, "a process outlived the engine"
         time.sleep(0.02)
 
 
-def test_an_idle_server_exits(monkeypatch: pytest.MonkeyPatch) -> None:
-    requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    life, ours = os.pipe()
+def test_idle_server_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    life, engine_end = os.pipe()
     monkeypatch.setattr(preloaded, "IDLE_S", 0.05)
-    with requests, theirs:
-        preloaded.answer_requests(theirs, life)  # returns
+    with requests, server_end:
+        preloaded.answer_requests(server_end, life)  # returns
         monkeypatch.setattr(preloaded, "IDLE_S", 60)
-        os.close(ours)
-        preloaded.answer_requests(theirs, life)  # without the engine too
+        os.close(engine_end)
+        preloaded.answer_requests(server_end, life)  # also returns when the engine ends
     os.close(life)

@@ -5,7 +5,7 @@ import pytest
 from engine.policy.logprob_gap import TOLERANCE, followed, mean_gap, stale_or_different
 
 
-def test_the_gap_is_the_mean_absolute_difference() -> None:
+def test_mean_gap_is_the_mean_absolute_difference() -> None:
     assert mean_gap([-1.0, -2.0, -4.0], [-1.5, -1.0, -4.0]) == 0.5
     with pytest.raises(ValueError, match="longer"):
         mean_gap([-1.0], [-1.0, -2.0])
@@ -27,36 +27,38 @@ def test_followed_is_the_share_of_the_trainers_change(sampled: list[float], shar
 
 
 def test_followed_is_the_least_squares_slope() -> None:
-    """Moved (2, 1, 0) and made (2, 0, 0): slope 4 / 5, standard error (0.8 / 2 / 5)^½ = 0.28; four
-    further tokens without movement make it 0.16."""
-    moved, made = [2.0, 1.0, 0.0], [2.0, 0.0, 0.0]
-    assert followed(made, moved, [0.0] * 3) is None
-    assert followed(made + [0.0] * 4, moved + [0.0] * 4, [0.0] * 7) == pytest.approx(0.8)
+    """Trainer change (2, 1, 0), sampler change (2, 0, 0): slope 4 / 5, standard error
+    (0.8 / 2 / 5)^½ = 0.28; four further tokens without change make it 0.16."""
+    trainer_change, sampler_change = [2.0, 1.0, 0.0], [2.0, 0.0, 0.0]
+    assert followed(sampler_change, trainer_change, [0.0] * 3) is None
+    assert followed(
+        sampler_change + [0.0] * 4, trainer_change + [0.0] * 4, [0.0] * 7
+    ) == pytest.approx(0.8)
 
 
-def test_a_share_is_known_up_to_an_error_of_a_quarter() -> None:
-    """Moved (1, 0) and made (1, x): slope 1, standard error x; a third token divides x by √2."""
+def test_followed_is_none_above_a_standard_error_of_a_quarter() -> None:
+    """Trainer (1, 0), sampler (1, x): slope 1, standard error x; a third token divides x by √2."""
     assert followed([1.0, 0.25], [1.0, 0.0], [0.0] * 2) == 1.0
     assert followed([1.0, 0.26], [1.0, 0.0], [0.0] * 2) is None
     assert followed([1.0, 0.35, 0.0], [1.0, 0.0, 0.0], [0.0] * 3) == 1.0
     assert followed([1.0, 0.36, 0.0], [1.0, 0.0, 0.0], [0.0] * 3) is None
 
 
-def test_a_share_of_one_token_has_no_error() -> None:
+def test_followed_of_one_token_has_no_error() -> None:
     assert followed([-1.5], [-2.0], [-1.0]) == 0.5
 
 
-def test_no_share_without_a_movement() -> None:
+def test_followed_is_none_without_a_change() -> None:
     assert followed([-1.0, -3.0], [-1.0, -2.0], [-1.0, -2.0]) is None
 
 
-def test_texts_of_different_length_are_refused() -> None:
+def test_mismatched_lengths_raise_value_error() -> None:
     for lengths in ((2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 1), (2, 1, 2), (1, 2, 2)):
         with pytest.raises(ValueError, match=r"zip\(\) argument"):
             followed(*([float(n) for n in range(length)] for length in lengths))
 
 
-def test_a_sampler_that_keeps_the_old_adapter_is_named_even_when_it_is_near() -> None:
+def test_unchanged_sampler_is_reported_as_stale_adapter() -> None:
     before, now = [-1.0, -2.0], [-1.02, -2.04]
     problem = stale_or_different(before, now, before, "bfloat16")
     assert problem is not None
@@ -71,13 +73,13 @@ def test_a_sampler_that_keeps_the_old_adapter_is_named_even_when_it_is_near() ->
     )
 
 
-def test_a_negative_share_is_named_as_none_of_the_change() -> None:
+def test_negative_share_is_reported_as_zero_percent() -> None:
     problem = stale_or_different([-0.5], [-2.0], [-1.0], "float32")
     assert problem is not None
     assert "log-probs show 0% of the trainer's change (difference 1.5 nats" in problem.message
 
 
-def test_half_of_the_change_is_enough() -> None:
+def test_half_of_the_change_is_accepted() -> None:
     before, now = [-1.0], [-1.25]
     assert stale_or_different([-1.125], now, before, "bfloat16") is None
     problem = stale_or_different([-1.12], now, before, "bfloat16")
@@ -89,7 +91,7 @@ def test_half_of_the_change_is_enough() -> None:
 @pytest.mark.parametrize(
     ("dtype", "most"), [("float32", 1e-4), ("bfloat16", 0.15), ("float16", 0.05)]
 )
-def test_the_tolerance_is_that_of_the_precision(dtype: str, most: float) -> None:
+def test_tolerance_depends_on_the_dtype(dtype: str, most: float) -> None:
     assert TOLERANCE[dtype] == most
     assert stale_or_different([0.0], [-most], [], dtype) is None
     problem = stale_or_different([0.0], [-most * 1.01], [], dtype)
@@ -97,7 +99,7 @@ def test_the_tolerance_is_that_of_the_precision(dtype: str, most: float) -> None
     assert problem.code == "policy.publish_differs"
 
 
-def test_a_sampler_that_took_the_adapter_but_differs_is_named() -> None:
+def test_loaded_but_different_adapter_is_reported() -> None:
     problem = stale_or_different([-3.0], [-2.75], [-1.0], "bfloat16")
     assert problem is not None
     assert problem.code == "policy.publish_differs"
@@ -109,7 +111,7 @@ def test_a_sampler_that_took_the_adapter_but_differs_is_named() -> None:
     )
 
 
-def test_log_probs_that_are_not_numbers_differ() -> None:
+def test_nan_log_probs_are_reported_as_different() -> None:
     problem = stale_or_different([float("nan")], [-1.0], [], "bfloat16")
     assert problem is not None
     assert problem.code == "policy.publish_differs"

@@ -1,5 +1,5 @@
-"""The trainer that Unsloth has loaded, in its own environment on the processor: gradients of the
-torch policy, segments that are seen, and none of our other folders on its path."""
+"""Unsloth's trainer in its own environment on the CPU: gradients equal the torch policy's,
+segments are respected, and its import path is isolated."""
 
 import asyncio
 import json
@@ -18,28 +18,30 @@ from tests.engine.policy.test_data_parallel import STEADY, batch, gradient, mome
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[3]
-BRING = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='alone')['import_engine']()"
+IMPORT_ENGINE = (
+    "import runpy, sys; runpy.run_path(sys.argv[1], run_name='alone')['import_engine']()"
+)
 TRIALS = Path(__file__).parent / "unsloth_trials.py"
 
 
 @pytest.fixture(scope="module")
 def unsloth() -> Path:
-    """Its Python; installed once into the user's cache."""
+    """Python of Unsloth's environment, installed once into the user's cache."""
     return python_of("unsloth-cpu")
 
 
 def spec(model: Path, **fields: object) -> PolicySpec:
-    known = {
+    defaults = {
         "model_path": str(model), "model": ModelConfig(dtype="float32", rank=4, alpha=8), "seed": 3,
         "batch_tokens": 64,
     }  # fmt: skip
-    return PolicySpec.model_validate(known | fields)
+    return PolicySpec.model_validate(defaults | fields)
 
 
-def test_gradients_are_those_of_the_torch_policy(
+def test_unsloth_gradients_equal_the_torch_policy(
     unsloth: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    """The same adapter, the same tree: float32 to rounding."""
+    """Same adapter and prefix tree: equal to float32 rounding."""
 
     async def work() -> None:
         log = tmp_path / "log"
@@ -53,7 +55,7 @@ def test_gradients_are_those_of_the_torch_policy(
             assert infos[0].trainable == infos[1].trainable
             await policies[0].save_adapter(tmp_path / "same")
             await policies[1].load_adapter(tmp_path / "same")
-            told = [
+            metrics = [
                 await gradient(policy, tmp_path / str(n), batch())
                 for n, policy in enumerate(policies)
             ]
@@ -61,47 +63,61 @@ def test_gradients_are_those_of_the_torch_policy(
             gap = max(10 * float((one[name] - two[name]).abs().max()) for name in one)
             print(f"largest gradient difference {gap:.1e}")
             assert gap <= 1e-6
-            close = {name: pytest.approx(told[0][name], rel=1e-4, abs=1e-6) for name in STEADY}
-            assert {name: told[1][name] for name in STEADY} == close
-            assert told[1]["publish_gap"] <= 1e-4
-            scored = [await policy.score(ScoreBatch(items=batch().items)) for policy in policies]
-            for mine, theirs in zip(*scored, strict=True):
-                assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-5)
+            expected = {
+                name: pytest.approx(metrics[0][name], rel=1e-4, abs=1e-6) for name in STEADY
+            }
+            assert {name: metrics[1][name] for name in STEADY} == expected
+            assert metrics[1]["publish_gap"] <= 1e-4
+            scores = [await policy.score(ScoreBatch(items=batch().items)) for policy in policies]
+            for torch_scores, unsloth_scores in zip(*scores, strict=True):
+                assert torch_scores.logprobs == pytest.approx(unsloth_scores.logprobs, abs=1e-5)
         finally:
             await asyncio.gather(*(policy.close() for policy in policies))
 
     asyncio.run(work())
 
 
-def test_attention_that_would_not_see_segments_is_put_back_or_refused(
-    unsloth: Path, tiny_model: Path
-) -> None:
-    """What Unsloth replaces on a card, replaced by a test."""
-    then = "; sys.argv = sys.argv[2:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    command = [str(unsloth), "-P", "-c", BRING + then, str(ISOLATED), str(TRIALS), str(tiny_model)]
+def test_segment_blind_attention_is_restored_or_rejected(unsloth: Path, tiny_model: Path) -> None:
+    """The test patches what Unsloth patches on a GPU."""
+    run_trials = "; sys.argv = sys.argv[2:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    command = [
+        str(unsloth),
+        "-P",
+        "-c",
+        IMPORT_ENGINE + run_trials,
+        str(ISOLATED),
+        str(TRIALS),
+        str(tiny_model),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {
-        "left as it was changed": "model.segments_unseen",
-        "put back": "seen",
+        "patched": "model.segments_unseen",
+        "restored": "seen",
         "attention": True,
         "rotary": True,
     }
 
 
-def test_our_studio_is_not_on_its_path(unsloth: Path) -> None:
-    look = "import importlib.util, engine; print(importlib.util.find_spec('studio').origin)"
-    command = [str(unsloth), "-P", "-c", f"{BRING}; {look}; print(engine.__file__)", str(ISOLATED)]
+def test_unsloth_cannot_import_the_studio(unsloth: Path) -> None:
+    print_origins = (
+        "import importlib.util, engine; print(importlib.util.find_spec('studio').origin)"
+    )
+    command = [
+        str(unsloth),
+        "-P",
+        "-c",
+        f"{IMPORT_ENGINE}; {print_origins}; print(engine.__file__)",
+        str(ISOLATED),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     studio, engine = done.stdout.split()
     assert str(ROOT) not in studio
     assert engine == str(ROOT / "engine" / "__init__.py")
 
 
-def test_weights_that_the_processor_cannot_hold_are_refused(
-    unsloth: Path, tiny_model: Path, tmp_path: Path
-) -> None:
-    """Unsloth itself would take 16 bits instead, and say so to nobody."""
+def test_8bit_weights_on_cpu_are_rejected(unsloth: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """Unsloth itself would silently fall back to 16 bits."""
 
     async def work() -> None:
         program = await unsloth_program(cuda=False)

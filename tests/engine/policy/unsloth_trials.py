@@ -1,5 +1,5 @@
-"""Run in Unsloth's environment: models whose attention or layers are changed in the ways in which
-Unsloth changes them on a card. Prints JSON."""
+"""Run in Unsloth's environment on models patched the way Unsloth patches them on a GPU.
+Prints JSON."""
 
 import json
 import sys
@@ -20,8 +20,10 @@ OWN_ATTENTION = modeling_llama.LlamaAttention.forward
 OWN_ROTARY = modeling_llama.LlamaRotaryEmbedding
 
 
-def deaf_attention(self: Any, hidden_states: Any, position_embeddings: Any = None, **_: Any) -> Any:
-    """Causal over the whole row: whatever a plan says, siblings see each other."""
+def segment_blind_attention(
+    self: Any, hidden_states: Any, position_embeddings: Any = None, **_: Any
+) -> Any:
+    """Causal attention over the whole row that ignores segments."""
     shape = (*hidden_states.shape[:-1], -1, self.head_dim)
     q, k, v = (
         part(hidden_states).view(shape).transpose(1, 2)
@@ -31,12 +33,12 @@ def deaf_attention(self: Any, hidden_states: Any, position_embeddings: Any = Non
     q, k = modeling_llama.apply_rotary_pos_emb(q, k, cos, sin)
     groups = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-    seen = scaled_dot_product_attention(q, k, v, is_causal=True)
-    return self.o_proj(seen.transpose(1, 2).reshape(*hidden_states.shape[:-1], -1)), None
+    attended = scaled_dot_product_attention(q, k, v, is_causal=True)
+    return self.o_proj(attended.transpose(1, 2).reshape(*hidden_states.shape[:-1], -1)), None
 
 
 class ForeignRotary(nn.Module):
-    """Called otherwise than transformers calls it."""
+    """Rotary embedding with a signature other than transformers'."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -49,7 +51,7 @@ ForeignRotary.__name__ = "LlamaRotaryEmbedding"
 
 
 def patch(module: Any) -> None:
-    module.LlamaAttention.forward = deaf_attention
+    module.LlamaAttention.forward = segment_blind_attention
     module.LlamaRotaryEmbedding = ForeignRotary
 
 
@@ -70,17 +72,17 @@ def main(folder: str) -> None:
         return get_peft_model(base, LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM"))
 
     with ours.forwards_kept(module):
-        module.LlamaAttention.forward = deaf_attention
-        deaf = build().eval()
-        found = {"left as it was changed": verdict(deaf)}
+        module.LlamaAttention.forward = segment_blind_attention
+        patched = build().eval()
+        result = {"patched": verdict(patched)}
     with ours.forwards_kept(module):
         patch(module)
-        changed = build().eval()
-    ours.own_attention(changed.get_base_model())
-    found["put back"] = verdict(changed)
-    found["attention"] = module.LlamaAttention.forward is OWN_ATTENTION
-    found["rotary"] = module.LlamaRotaryEmbedding is OWN_ROTARY
-    json.dump(found, sys.stdout)
+        repaired = build().eval()
+    ours.own_attention(repaired.get_base_model())
+    result["restored"] = verdict(repaired)
+    result["attention"] = module.LlamaAttention.forward is OWN_ATTENTION
+    result["rotary"] = module.LlamaRotaryEmbedding is OWN_ROTARY
+    json.dump(result, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Paths, ids and hashes that cross a wire."""
+"""Validation of paths, ids and hashes received from another process."""
 
 import pytest
 from hypothesis import given
@@ -71,7 +71,7 @@ GOOD_PATHS = (
 
 
 @pytest.mark.parametrize("path", BAD_PATHS)
-def test_bad_path_is_refused_when_it_is_parsed(path: str) -> None:
+def test_bad_path_is_rejected_on_parsing(path: str) -> None:
     with pytest.raises(ValidationError):
         PATH.validate_python(path)
     with pytest.raises(ValidationError):
@@ -79,7 +79,7 @@ def test_bad_path_is_refused_when_it_is_parsed(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", GOOD_PATHS)
-def test_ordinary_path_stays_as_it_is(path: str) -> None:
+def test_ordinary_path_is_unchanged(path: str) -> None:
     assert PATH.validate_python(path) == path
 
 
@@ -103,7 +103,7 @@ def test_ordinary_path_stays_as_it_is(path: str) -> None:
         ("a" * 1025, "a path is longer than 1024 characters"),
     ],
 )
-def test_a_refusal_says_why(path: str, why: str) -> None:
+def test_rejected_path_has_a_reason(path: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"^.*{why}"):
         check_path(path)
 
@@ -111,7 +111,7 @@ def test_a_refusal_says_why(path: str, why: str) -> None:
 @pytest.mark.parametrize(
     "path", ["a" * 255, "ä" * 127, "a/" * 31 + "a", "/".join(["a" * 127] * 8) + "b", "a~", "b/~"]
 )
-def test_a_path_may_be_as_long_as_its_limits(path: str) -> None:
+def test_path_length_limits_are_inclusive(path: str) -> None:
     assert len(path) <= 1024
     assert check_path(path) == path
     assert check_name("a" * 255) == "a" * 255
@@ -130,12 +130,12 @@ def test_accepted_path_stays_below_its_folder(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", "a\tb"])
-def test_bad_name_is_refused(name: str) -> None:
+def test_bad_name_is_rejected(name: str) -> None:
     with pytest.raises(ValidationError):
         NAME.validate_python(name)
 
 
-def test_run_ids_are_ulids() -> None:
+def test_run_id_must_be_a_ulid() -> None:
     for _ in range(100):
         assert RUN.validate_python(ulid())
     for bad in (
@@ -163,19 +163,19 @@ def test_run_ids_are_ulids() -> None:
         ("", False),
     ],
 )
-def test_run_ids_are_told_from_other_names(text: str, is_one: bool) -> None:
+def test_is_run_id_accepts_only_ulids(text: str, is_one: bool) -> None:
     assert is_run_id(text) is is_one
 
 
 @pytest.mark.parametrize(
     "bad", ["", "0" * 63, "0" * 65, "A" * 64, "../" + "0" * 61, "0" * 64 + "\n"]
 )
-def test_bad_hash_is_refused(bad: str) -> None:
+def test_bad_hash_is_rejected(bad: str) -> None:
     with pytest.raises(ValidationError):
         HASH.validate_python(bad)
 
 
 @pytest.mark.parametrize("size", [-1, 2**63, 1e300, "x", None])
-def test_bad_size_is_refused(size: object) -> None:
+def test_bad_size_is_rejected(size: object) -> None:
     with pytest.raises(ValidationError):
         FileEntry.model_validate({"path": "a", "bytes": size, "sha256": "0" * 64})

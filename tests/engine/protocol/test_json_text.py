@@ -1,4 +1,4 @@
-"""JSON from outside: every defect is a ValueError in words."""
+"""Parsing of untrusted JSON: every defect is a ValueError with a message."""
 
 import json
 
@@ -16,7 +16,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_json_writes_is_read_back(value: object) -> None:
+def test_json_round_trip_is_lossless(value: object) -> None:
     text = json.dumps(value)
     assert parse_json(text) == value
     assert parse_json("\ufeff" + text) == value
@@ -40,20 +40,20 @@ def test_what_json_writes_is_read_back(value: object) -> None:
         ("1" * 5000, "digits"),
     ],
 )
-def test_every_defect_is_a_value_error(text: str | bytes, words: str) -> None:
+def test_invalid_json_raises_value_error(text: str | bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_json(text)
 
 
 @given(st.text() | st.binary())
-def test_no_input_raises_anything_else(text: str | bytes) -> None:
+def test_arbitrary_input_raises_only_value_error(text: str | bytes) -> None:
     try:
         parse_json(text)
     except ValueError:
         return
 
 
-def test_programs_keep_the_last_of_equal_keys() -> None:
+def test_unique_false_keeps_the_last_of_equal_keys() -> None:
     assert parse_json('{"a": 1, "a": 2}', unique=False) == {"a": 2}
     for text in ("NaN", "1e999"):
         with pytest.raises(ValueError, match="number"):

@@ -1,4 +1,4 @@
-"""Requests of a hostile server that wants the keys, the money or the machine of its home."""
+"""Provider requests relayed from a server: a hostile one gets no keys, no money and no access."""
 
 import asyncio
 import hashlib
@@ -45,16 +45,16 @@ CONFIG = ProjectConfig.model_validate(
 )
 
 
-class Speaker:
-    """Writes down what would be sent to a provider."""
+class RecordingProvider:
+    """Provider stub that records requests."""
 
     alive, pid = True, 0
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[str, dict[str, Any]]] = []
 
     async def ask(self, op: str, **fields: Any) -> Any:
-        self.asked.append((op, fields))
+        self.requests.append((op, fields))
         if op == "count":
             return {"tokens": [1]}
         if op == "price":
@@ -62,14 +62,14 @@ class Speaker:
         return {"reply": "0.5", "metered": False}
 
     async def close(self) -> None:
-        """Close nothing: there is no process."""
+        """Do nothing: there is no process."""
 
 
-class House:
-    """A service with one run that was started on HOST."""
+class HomeRequestHarness:
+    """Service with one run that was started on HOST."""
 
     def __init__(self, project: Path) -> None:
-        self.speaker, self.runs = Speaker(), StartedRuns()
+        self.provider, self.runs = RecordingProvider(), StartedRuns()
         self.run = StartedRun(
             run_id=ulid(),
             host=HOST,
@@ -78,34 +78,34 @@ class House:
             providers=["openai/teacher"],
         )
         self.runs.add(self.run)
-        self.service = HomeRequestService(self.runs, self._speak)
+        self.service = HomeRequestService(self.runs, self._start_provider)
 
-    async def _speak(self) -> Speaker:
-        return self.speaker
+    async def _start_provider(self) -> RecordingProvider:
+        return self.provider
 
-    def errand(self, op: str, run_id: str = "", **fields: Any) -> HomeRequest:
+    def request(self, op: str, run_id: str = "", **fields: Any) -> HomeRequest:
         run_id = run_id or self.run.run_id
         return HomeRequest(id=uuid.uuid4().hex, run_id=run_id, op=op, fields=fields)
 
     def answer(self, op: str, host: str = HOST, run_id: str = "", **fields: Any) -> Any:
-        return asyncio.run(self.service.answer(host, self.errand(op, run_id, **fields)))
+        return asyncio.run(self.service.answer(host, self.request(op, run_id, **fields)))
 
-    def refuses(self, why: str, op: str, **more: Any) -> None:
-        """And nothing reaches a provider."""
-        before = len(self.speaker.asked)
-        with pytest.raises(Refused, match=why) as caught:
+    def assert_refused(self, why: str, op: str, **more: Any) -> None:
+        """Assert that the request is refused and nothing reaches a provider."""
+        before = len(self.provider.requests)
+        with pytest.raises(Refused, match=why) as error:
             self.answer(op, **more)
-        assert caught.value.problem.code == "home_request.refused"
-        assert len(self.speaker.asked) == before
+        assert error.value.problem.code == "home_request.refused"
+        assert len(self.provider.requests) == before
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HomeRequestHarness:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    return House(tmp_path / "project")
+    return HomeRequestHarness(tmp_path / "project")
 
 
-def ask(**more: Any) -> dict[str, Any]:
+def judge_request(**more: Any) -> dict[str, Any]:
     return {
         "key": KEY,
         "model": "openai/judge",
@@ -119,29 +119,29 @@ def ask(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def chat(request: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    asked = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 100}
+def chat_request(request: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    defaults = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 100}
     return {
         "key": f"attempt:{KEY}",
         "model": "openai/teacher",
         "provider": "openai",
-        "request": asked | (request or {}),
+        "request": defaults | (request or {}),
         "base_url": HOME_URL,
         "timeout_s": 120,
         "attempt": 0,
     } | more
 
 
-def test_honest_question_is_asked_with_the_settings_kept_at_home(house: House) -> None:
-    assert house.answer("ask", **ask(provider="other", timeout_s=1e9, max_tokens=10**9))
-    op, fields = house.speaker.asked[-1]
+def test_judge_request_uses_the_settings_of_the_run(harness: HomeRequestHarness) -> None:
+    assert harness.answer("ask", **judge_request(provider="other", timeout_s=1e9, max_tokens=10**9))
+    op, fields = harness.provider.requests[-1]
     assert op == "ask"
-    assert fields == ask()
-    assert house.answer("count", model="openai/judge", questions=[ask()["messages"]])
-    assert house.answer("price", model="openai/judge")
+    assert fields == judge_request()
+    assert harness.answer("count", model="openai/judge", questions=[judge_request()["messages"]])
+    assert harness.answer("price", model="openai/judge")
 
 
-def test_honest_request_of_an_agent_is_passed_on(house: House) -> None:
+def test_agent_request_is_forwarded(harness: HomeRequestHarness) -> None:
     request = {
         "messages": [
             {"role": "system", "content": "You help."},
@@ -164,30 +164,32 @@ def test_honest_request_of_an_agent_is_passed_on(house: House) -> None:
         "temperature": 1.5,
         "max_tokens": 100,
     }
-    assert house.answer("chat", **chat(request))
-    op, fields = house.speaker.asked[-1]
+    assert harness.answer("chat", **chat_request(request))
+    op, fields = harness.provider.requests[-1]
     assert op == "chat"
-    assert fields == chat(request)
+    assert fields == chat_request(request)
 
 
-def test_key_is_never_sent_to_another_address(house: House) -> None:
-    house.refuses("does not use the address", "ask", **ask(base_url=EVIL_URL))
-    house.refuses("does not use the address", "ask", **ask(base_url=None))
-    house.refuses("does not use the address", "chat", **chat(base_url=EVIL_URL))
+def test_key_is_never_sent_to_another_address(harness: HomeRequestHarness) -> None:
+    harness.assert_refused("does not use the address", "ask", **judge_request(base_url=EVIL_URL))
+    harness.assert_refused("does not use the address", "ask", **judge_request(base_url=None))
+    harness.assert_refused("does not use the address", "chat", **chat_request(base_url=EVIL_URL))
 
 
 @pytest.mark.parametrize("model", ["anthropic/claude", "openai/dear", "openai/teacher", "../x", ""])
-def test_other_models_are_refused(house: House, model: str) -> None:
-    house.refuses("was not started with the model", "ask", **ask(model=model))
-    house.refuses("was not started with the model", "count", model=model, questions=[])
+def test_other_models_are_refused(harness: HomeRequestHarness, model: str) -> None:
+    harness.assert_refused("was not started with the model", "ask", **judge_request(model=model))
+    harness.assert_refused("was not started with the model", "count", model=model, questions=[])
     if model != "openai/teacher":
-        house.refuses("was not started with the model", "chat", **chat(model=model))
-        house.refuses("was not started with the model", "price", model=model)
+        harness.assert_refused(
+            "was not started with the model", "chat", **chat_request(model=model)
+        )
+        harness.assert_refused("was not started with the model", "price", model=model)
 
 
 @pytest.mark.parametrize("op", ["keys", "cancel", "__class__", "", "ASK"])
-def test_other_calls_of_the_worker_are_refused(house: House, op: str) -> None:
-    house.refuses("is unknown", op, keys={"openai": "x"})
+def test_other_operations_are_refused(harness: HomeRequestHarness, op: str) -> None:
+    harness.assert_refused("is unknown", op, keys={"openai": "x"})
 
 
 @pytest.mark.parametrize(
@@ -211,8 +213,10 @@ def test_other_calls_of_the_worker_are_refused(house: House, op: str) -> None:
     ],
     ids=lambda more: repr(more)[:40],
 )
-def test_fields_of_a_question_are_by_allow_list(house: House, more: dict[str, Any]) -> None:
-    house.refuses("refused", "ask", **ask(**more))
+def test_judge_request_fields_are_allow_listed(
+    harness: HomeRequestHarness, more: dict[str, Any]
+) -> None:
+    harness.assert_refused("refused", "ask", **judge_request(**more))
 
 
 @pytest.mark.parametrize(
@@ -237,79 +241,85 @@ def test_fields_of_a_question_are_by_allow_list(house: House, more: dict[str, An
     ],
     ids=lambda request: repr(request)[:40],
 )
-def test_fields_of_a_request_are_by_allow_list(house: House, request_: dict[str, Any]) -> None:
-    house.refuses("refused", "chat", **chat(request_))
+def test_agent_request_fields_are_allow_listed(
+    harness: HomeRequestHarness, request_: dict[str, Any]
+) -> None:
+    harness.assert_refused("refused", "chat", **chat_request(request_))
 
 
-def test_run_that_was_not_started_from_here_is_refused(house: House) -> None:
-    house.refuses("did not start that run", "ask", run_id=ulid(), **ask())
-    house.refuses("did not start that run", "ask", host="other", **ask())
+def test_run_of_another_machine_or_host_is_refused(harness: HomeRequestHarness) -> None:
+    harness.assert_refused("did not start that run", "ask", run_id=ulid(), **judge_request())
+    harness.assert_refused("did not start that run", "ask", host="other", **judge_request())
 
 
-def test_ended_run_is_refused_until_the_person_resumes_it(house: House) -> None:
-    house.run.folder.mkdir(parents=True)
+def test_ended_run_is_refused_until_resumed(harness: HomeRequestHarness) -> None:
+    harness.run.folder.mkdir(parents=True)
 
     async def end() -> None:
-        writer = RunWriter(house.run.folder / DATABASE, house.run.run_id)
-        await writer.say(RunStarted(spec=spec_of(house.run)))
-        assert await house.service.answer(HOST, house.errand("ask", **ask()))
+        writer = RunWriter(harness.run.folder / DATABASE, harness.run.run_id)
+        await writer.say(RunStarted(spec=spec_of(harness.run)))
+        assert await harness.service.answer(HOST, harness.request("ask", **judge_request()))
         await writer.say(RunFinished(step=1, seconds=1.0))
         await asyncio.to_thread(writer.close)
 
     asyncio.run(end())
-    house.refuses("the run has ended", "ask", **ask())
-    trial = Trial(house.run.run_id, HOST, Path(house.run.project), CONFIG.judge)
-    with house.service.trial(trial):
-        assert house.answer("ask", **ask())
-    house.refuses("the run has ended", "ask", **ask())
-    house.service.resume(HOST, house.run.folder)
-    assert house.answer("ask", **ask())
+    harness.assert_refused("the run has ended", "ask", **judge_request())
+    trial = Trial(harness.run.run_id, HOST, Path(harness.run.project), CONFIG.judge)
+    with harness.service.trial(trial):
+        assert harness.answer("ask", **judge_request())
+    harness.assert_refused("the run has ended", "ask", **judge_request())
+    harness.service.resume(HOST, harness.run.folder)
+    assert harness.answer("ask", **judge_request())
 
 
-def test_trial_allows_its_own_judge_while_it_lasts(house: House) -> None:
+def test_trial_allows_its_own_judge_while_it_lasts(harness: HomeRequestHarness) -> None:
     other = CONFIG.judge.model_copy(update={"models": ("openai/other",), "base_url": None})
-    asked = ask(model="openai/other", base_url=None)
-    trial = Trial(house.run.run_id, HOST, Path(house.run.project), other)
-    with house.service.trial(trial):
-        assert house.answer("ask", **asked)
-        assert house.answer("ask", **ask())
-        house.refuses("did not start that run", "ask", host="elsewhere", **asked)
-        house.refuses("does not use the address", "ask", **(asked | {"base_url": EVIL_URL}))
-    house.refuses("was not started with the model", "ask", **asked)
+    request = judge_request(model="openai/other", base_url=None)
+    trial = Trial(harness.run.run_id, HOST, Path(harness.run.project), other)
+    with harness.service.trial(trial):
+        assert harness.answer("ask", **request)
+        assert harness.answer("ask", **judge_request())
+        harness.assert_refused("did not start that run", "ask", host="elsewhere", **request)
+        harness.assert_refused(
+            "does not use the address", "ask", **(request | {"base_url": EVIL_URL})
+        )
+    harness.assert_refused("was not started with the model", "ask", **request)
 
 
-def test_budget_is_counted_at_home_and_outlives_a_restart(house: House) -> None:
-    """1 000 tokens of answer at $10 a million: a cent each, and five cents are allowed."""
+def test_budget_is_enforced_locally_and_survives_a_restart(harness: HomeRequestHarness) -> None:
+    """1 000 completion tokens at $10 per million: one cent each; five cents are allowed."""
     for _ in range(5):
-        assert house.answer("ask", **ask())
-    with pytest.raises(Refused, match="budget of run") as caught:
-        house.answer("ask", **ask())
-    assert caught.value.problem.code == "judge.budget"
-    assert len(house.speaker.asked) == 5
-    again = HomeRequestService(StartedRuns(), house._speak)
+        assert harness.answer("ask", **judge_request())
+    with pytest.raises(Refused, match="budget of run") as error:
+        harness.answer("ask", **judge_request())
+    assert error.value.problem.code == "judge.budget"
+    assert len(harness.provider.requests) == 5
+    restarted = HomeRequestService(StartedRuns(), harness._start_provider)
     with pytest.raises(Refused, match="budget of run"):
-        asyncio.run(again.answer(HOST, house.errand("ask", **ask())))
-    assert len(house.speaker.asked) == 5
+        asyncio.run(restarted.answer(HOST, harness.request("ask", **judge_request())))
+    assert len(harness.provider.requests) == 5
 
 
-def test_many_questions_at_once_do_not_spend_the_same_cent(house: House) -> None:
+def test_concurrent_requests_do_not_exceed_the_budget(harness: HomeRequestHarness) -> None:
     async def many() -> list[Any]:
-        errands = [house.errand("ask", **ask()) for _ in range(40)]
-        asked: list[Coroutine[Any, Any, Any]] = [house.service.answer(HOST, one) for one in errands]
-        return await asyncio.gather(*asked, return_exceptions=True)
+        requests = [harness.request("ask", **judge_request()) for _ in range(40)]
+        request: list[Coroutine[Any, Any, Any]] = [
+            harness.service.answer(HOST, one) for one in requests
+        ]
+        return await asyncio.gather(*request, return_exceptions=True)
 
     answers = asyncio.run(many())
     assert sum(isinstance(one, Refused) for one in answers) == 35
-    assert len(house.speaker.asked) == 5
+    assert len(harness.provider.requests) == 5
 
 
-def test_record_is_private_and_an_id_is_not_taken_over(house: House) -> None:
+def test_record_is_private_and_run_ids_cannot_be_taken_over(harness: HomeRequestHarness) -> None:
     folder = server_list_file().parent / FOLDER
     assert folder.stat().st_mode & 0o077 == 0
     for change in ({"host": "evil"}, {"project": "/elsewhere"}):
         with pytest.raises(Refused, match="id of another run"):
-            StartedRuns().add(house.run.model_copy(update=change))
-    StartedRuns().add(house.run)
+            StartedRuns().add(harness.run.model_copy(update=change))
+    StartedRuns().add(harness.run)
     assert StartedRuns().find("../../" + "0" * 20, HOST) is None
 
 
@@ -327,10 +337,10 @@ def test_record_is_private_and_an_id_is_not_taken_over(house: House) -> None:
         ("track", {"otel": {"on": True, "endpoint": EVIL_URL}}),
     ],
 )
-def test_settings_that_a_server_changed_are_not_believed(
-    house: House, section: str, change: dict[str, Any]
+def test_settings_changed_by_a_server_are_rejected(
+    harness: HomeRequestHarness, section: str, change: dict[str, Any]
 ) -> None:
-    spec = spec_of(house.run)
+    spec = spec_of(harness.run)
     check_spec(spec, spec.id, CONFIG, HOST)
     values = CONFIG.model_dump()
     values[section] |= change

@@ -1,4 +1,4 @@
-"""This machine as if it were a server: its own sh, without SSH between."""
+"""Connection stub: this machine's own sh, without SSH."""
 
 import asyncio
 from collections.abc import AsyncIterable, Callable
@@ -8,8 +8,8 @@ from engine.protocol.problems import Problem
 from engine.remote.ssh.base import Done
 
 
-class ThisMachine:
-    """A Connection; `home` is the home of who logs in, `path` where its programs are looked for."""
+class LocalConnection:
+    """Connection to this machine; `home` is the login's home folder, `path` its PATH."""
 
     server = "me@here:22"
 
@@ -42,8 +42,8 @@ class ThisMachine:
     async def upload(
         self, data: AsyncIterable[bytes], path: str, begin: int = 0, mode: int = 0o600
     ) -> None:
-        before = Path(path).read_bytes()[:begin] if begin else b""
-        Path(path).write_bytes(before + b"".join([block async for block in data]))
+        existing = Path(path).read_bytes()[:begin] if begin else b""
+        Path(path).write_bytes(existing + b"".join([block async for block in data]))
         Path(path).chmod(mode)
 
     async def forward(self, port: int, socket: Path) -> None:
@@ -53,4 +53,4 @@ class ThisMachine:
         return None
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

@@ -1,4 +1,4 @@
-"""Named parts become one number; what is missing is said, never taken as 0."""
+"""Blending of reward parts into one number; a missing part is an error, never 0."""
 
 import pytest
 
@@ -7,23 +7,23 @@ from engine.protocol.problems import RolloutError
 from engine.reward.blend import MOST_REWARD, blend
 
 
-def test_weights_default_to_one() -> None:
+def test_reward_part_weights_default_to_one() -> None:
     config = RewardConfig(weights={"answer": 0.5})
     assert blend(config, {"answer": 1.0, "sources": 0.25}, {}) == pytest.approx(0.75)
 
 
-def test_no_part_is_unscored() -> None:
+def test_no_reward_part_raises_rollout_error() -> None:
     with pytest.raises(RolloutError) as raised:
         blend(RewardConfig(), {}, {"moves": 3})
     assert raised.value.problem.code == "reward.none"
 
 
-def test_a_required_part_that_is_missing_is_unscored() -> None:
+def test_missing_required_part_raises_rollout_error() -> None:
     with pytest.raises(RolloutError, match="answer"):
         blend(RewardConfig(required=("answer",)), {"sources": 1.0}, {})
 
 
-def test_veto_and_penalty_in_order() -> None:
+def test_veto_and_penalty_constraints_apply_in_order() -> None:
     penalty = Constraint(part="turns", above=3, effect="penalty", value=0.2)
     veto = Constraint(part="illegal", above=0, effect="veto", value=-1)
     config = RewardConfig(constraints=(penalty, veto))
@@ -32,7 +32,7 @@ def test_veto_and_penalty_in_order() -> None:
     assert blend(config, parts, {"turns": 5, "illegal": 1}) == -1
 
 
-def test_a_constraint_without_its_value_is_unscored() -> None:
+def test_constraint_without_value_raises_rollout_error() -> None:
     config = RewardConfig(constraints=(Constraint(part="illegal", above=0),))
     with pytest.raises(RolloutError, match="illegal"):
         blend(config, {"rules": 1.0}, {})
@@ -46,24 +46,26 @@ def test_a_constraint_without_its_value_is_unscored() -> None:
         (Constraint(part="n", above=3, effect="veto", value=-2), [1.0, 1.0, -2.0]),
     ],
 )
-def test_a_constraint_holds_beyond_its_bound(constraint: Constraint, rewards: list[float]) -> None:
+def test_constraint_applies_beyond_its_bound(constraint: Constraint, rewards: list[float]) -> None:
     config = RewardConfig(constraints=(constraint,))
     assert [blend(config, {"rules": 1.0}, {"n": n}) for n in (2, 3, 4)] == rewards
 
 
-def test_a_part_comes_before_a_metric_of_its_name() -> None:
+def test_constraint_prefers_reward_part_over_metric_of_same_name() -> None:
     config = RewardConfig(constraints=(Constraint(part="rules", above=0, effect="veto", value=9),))
     assert blend(config, {"rules": 0.0}, {"rules": 1.0}) == 0.0
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_reward_is_bounded(sign: int) -> None:
+def test_out_of_range_reward_raises_rollout_error(sign: int) -> None:
     assert blend(RewardConfig(), {"a": sign * MOST_REWARD}, {}) == sign * MOST_REWARD
-    with pytest.raises(RolloutError, match=r"The reward of this trajectory is -?2e\+09\.") as out:
+    with pytest.raises(
+        RolloutError, match=r"The reward of this trajectory is -?2e\+09\."
+    ) as raised:
         blend(RewardConfig(), {"a": sign * 2 * MOST_REWARD}, {})
-    assert out.value.problem.code == "reward.out_of_range"
-    assert out.value.problem.hint is not None
-    assert out.value.problem.hint.startswith("Make its parts, or their weights")
+    assert raised.value.problem.code == "reward.out_of_range"
+    assert raised.value.problem.hint is not None
+    assert raised.value.problem.hint.startswith("Make its parts, or their weights")
     with pytest.raises(RolloutError, match="is nan"):
         blend(RewardConfig(), {"a": float("nan")}, {})
 
@@ -89,7 +91,7 @@ def test_a_reward_is_bounded(sign: int) -> None:
     ],
     ids=["required", "none", "constraint"],
 )  # fmt: skip
-def test_what_is_unscored_says_why(
+def test_unscored_error_has_code_message_and_hint(
     config: RewardConfig, parts: dict[str, float], code: str, message: str, hint: str
 ) -> None:
     with pytest.raises(RolloutError) as raised:

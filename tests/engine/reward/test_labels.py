@@ -1,4 +1,4 @@
-"""Labels: what they make of a group's rewards."""
+"""Effect of labels on the rewards of a group."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from engine.reward.labels import (
 from engine.reward.order import LEAST_PAIRS, JudgeToPerson
 from tests.engine.judge.conftest import group
 
-NOBODY = JudgeToPerson([])
+NO_PAIRS = JudgeToPerson([])
 LENIENT = JudgeToPerson([(x / 10, min(1.0, x / 10 + 0.2)) for x in range(LEAST_PAIRS)])
 JUDGED = ProjectConfig(judge=JudgeConfig(enabled=True, models=("openai/a",)))
 RULES = ProjectConfig()
@@ -45,7 +45,7 @@ def label(*words: Word, **fields: Any) -> Label:
     return Label(id="x", step=1, group=0, words=words, **fields)
 
 
-def judged(*scores: float | None, rules: float | None = None) -> list[Trajectory]:
+def judged_group(*scores: float | None, rules: float | None = None) -> list[Trajectory]:
     own = {} if rules is None else {"rules": rules}
     return [
         one.model_copy(
@@ -60,179 +60,190 @@ def judged(*scores: float | None, rules: float | None = None) -> list[Trajectory
     ]
 
 
-def ruled(*rewards: float) -> list[Trajectory]:
+def ruled_group(*rewards: float) -> list[Trajectory]:
     return [
         one.model_copy(update={"awaits_judge": False, "reward": reward, "parts": {"rules": reward}})
         for one, reward in zip(group(*map(str, rewards)), rewards, strict=True)
     ]
 
 
-def rewards(attempts: list[Trajectory]) -> list[float | None]:
-    return [one.reward for one in attempts]
+def rewards(trajectories: list[Trajectory]) -> list[float | None]:
+    return [one.reward for one in trajectories]
 
 
-def test_a_score_replaces_the_judges_and_siblings_are_mapped() -> None:
-    said = label(word("score", 0, value=0.9))
-    found = apply_labels(JUDGED, judged(0.1, 0.5, None), [said], LENIENT)
-    assert rewards(found) == [0.9, pytest.approx(0.7), None]
-    assert [one.parts for one in found[:2]] == [{PART: 0.9}, {RULER: pytest.approx(0.7)}]
-    assert found[0].labels == ("score",)
-    assert found[1].labels == ()
+def test_score_label_replaces_judge_score_and_maps_group() -> None:
+    new_label = label(word("score", 0, value=0.9))
+    result = apply_labels(JUDGED, judged_group(0.1, 0.5, None), [new_label], LENIENT)
+    assert rewards(result) == [0.9, pytest.approx(0.7), None]
+    assert [one.parts for one in result[:2]] == [{PART: 0.9}, {RULER: pytest.approx(0.7)}]
+    assert result[0].labels == ("score",)
+    assert result[1].labels == ()
 
 
-def test_only_the_judges_part_is_overruled() -> None:
+def test_score_label_replaces_only_the_judge_part() -> None:
     config = ProjectConfig(
         judge=JUDGED.judge, reward=RewardConfig(weights={RULER: 2.0}, required=(RULER, "rules"))
     )
-    said = label(word("score", 0, value=0.9))
-    found = apply_labels(config, judged(0.1, 0.5, rules=0.25), [said], NOBODY)
-    assert found[0].parts == {"rules": 0.25, PART: 0.9}
-    assert found[0].reward == pytest.approx(0.25 + 2 * 0.9)
+    new_label = label(word("score", 0, value=0.9))
+    result = apply_labels(config, judged_group(0.1, 0.5, rules=0.25), [new_label], NO_PAIRS)
+    assert result[0].parts == {"rules": 0.25, PART: 0.9}
+    assert result[0].reward == pytest.approx(0.25 + 2 * 0.9)
 
 
-def test_without_a_judge_the_word_stands_for_the_reward() -> None:
+def test_score_label_without_judge_becomes_the_reward() -> None:
     config = ProjectConfig(reward=RewardConfig(required=("rules",)))
-    said = label(word("score", 1, value=0.2))
-    found = apply_labels(config, ruled(3.0, 5.0), [said], NOBODY)
-    assert rewards(found) == [3.0, 0.2]
-    assert found[1].parts == {PART: 0.2}
+    new_label = label(word("score", 1, value=0.2))
+    result = apply_labels(config, ruled_group(3.0, 5.0), [new_label], NO_PAIRS)
+    assert rewards(result) == [3.0, 0.2]
+    assert result[1].parts == {PART: 0.2}
 
 
-def test_nobody_else_has_scored_it() -> None:
-    """A run without judge and rules: the person's word is all there is."""
+def test_order_label_rewards_otherwise_unscored_trajectories() -> None:
+    """A run without judge and rules: the label is the only source of reward."""
     nothing = Problem(code="reward.none", message="?")
-    bare = [
+    unscored = [
         one.model_copy(update={"reward": None, "parts": {}, "problem": nothing})
-        for one in ruled(0, 0, 0)
+        for one in ruled_group(0, 0, 0)
     ]
-    said = label(word("order", order=(("t0-2",), ("t0-0",))))
-    found = apply_labels(RULES, bare, [said], NOBODY)
-    assert found[2].reward is not None
-    assert found[0].reward is not None
-    assert found[2].reward > found[0].reward
-    assert found[1].problem == nothing
+    new_label = label(word("order", order=(("t0-2",), ("t0-0",))))
+    result = apply_labels(RULES, unscored, [new_label], NO_PAIRS)
+    assert result[2].reward is not None
+    assert result[0].reward is not None
+    assert result[2].reward > result[0].reward
+    assert result[1].problem == nothing
 
 
-def test_a_constraint_still_holds_against_a_person() -> None:
+def test_constraint_still_applies_to_labelled_reward() -> None:
     constraint = Constraint(part="rules", below=0.5, effect="penalty", value=0.3)
     config = ProjectConfig(reward=RewardConfig(constraints=(constraint,)))
-    said = label(word("score", 0, value=1.0))
-    assert apply_labels(config, ruled(0.2, 0.9), [said], NOBODY)[0].reward == pytest.approx(0.7)
+    new_label = label(word("score", 0, value=1.0))
+    assert apply_labels(config, ruled_group(0.2, 0.9), [new_label], NO_PAIRS)[
+        0
+    ].reward == pytest.approx(0.7)
 
 
-def test_a_later_score_counts() -> None:
+def test_later_score_label_wins() -> None:
     labels = [label(word("score", 0, value=0.2)), label(word("score", 0, value=0.8))]
-    assert apply_labels(JUDGED, judged(0.5, 0.6), labels, NOBODY)[0].reward == 0.8
+    assert apply_labels(JUDGED, judged_group(0.5, 0.6), labels, NO_PAIRS)[0].reward == 0.8
 
 
-def test_the_best_is_above_and_says_so_where_it_moved() -> None:
-    found = apply_labels(JUDGED, judged(0.5, 0.9, 0.2), [label(word("best", 0))], NOBODY)
-    assert rewards(found) == [pytest.approx(0.725), pytest.approx(0.675), 0.2]
-    assert [PART in one.parts for one in found] == [True, True, False]
-    assert found[0].labels == ("best",)
+def test_best_label_raises_trajectory_and_marks_moved_ones() -> None:
+    result = apply_labels(JUDGED, judged_group(0.5, 0.9, 0.2), [label(word("best", 0))], NO_PAIRS)
+    assert rewards(result) == [pytest.approx(0.725), pytest.approx(0.675), 0.2]
+    assert [PART in one.parts for one in result] == [True, True, False]
+    assert result[0].labels == ("best",)
 
 
-def test_the_worst_is_below_and_says_so_where_it_moved() -> None:
-    found = apply_labels(JUDGED, judged(0.5, 0.1, 0.8), [label(word("worst", 0))], NOBODY)
-    assert rewards(found) == [pytest.approx(0.275), pytest.approx(0.325), 0.8]
-    assert [PART in one.parts for one in found] == [True, True, False]
-    assert found[0].labels == ("worst",)
+def test_worst_label_lowers_trajectory_and_marks_moved_ones() -> None:
+    result = apply_labels(JUDGED, judged_group(0.5, 0.1, 0.8), [label(word("worst", 0))], NO_PAIRS)
+    assert rewards(result) == [pytest.approx(0.275), pytest.approx(0.325), 0.8]
+    assert [PART in one.parts for one in result] == [True, True, False]
+    assert result[0].labels == ("worst",)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "new_label",
     [word("best", 0), word("worst", 1), word("order", order=(("t0-0",), ("t0-1",)))],
-    ids=lambda said: said.kind,
+    ids=lambda new_label: new_label.kind,
 )
-def test_rules_that_pay_more_than_1_widen_the_gap(said: Word) -> None:
-    """The span is [0, 3]: a twentieth of it is 0.15."""
-    found = apply_labels(RULES, ruled(3.0, 3.0), [label(said)], NOBODY)
-    assert rewards(found) == [3.0, pytest.approx(2.85)]
+def test_label_gap_scales_with_reward_span_above_1(new_label: Word) -> None:
+    """The span is [0, 3]: the gap is a twentieth of it, 0.15."""
+    result = apply_labels(RULES, ruled_group(3.0, 3.0), [label(new_label)], NO_PAIRS)
+    assert rewards(result) == [3.0, pytest.approx(2.85)]
 
 
-def test_the_judges_opinion_is_its_part_and_not_the_reward() -> None:
-    """Judged 0.4 and 0.5; with the rules, worth 0.6 and 0.7."""
-    said = label(word("order", order=(("t0-0",), ("t0-1",))))
-    found = apply_labels(JUDGED, judged(0.4, 0.5, rules=0.2), [said], NOBODY)
-    assert [one.parts[PART] for one in found] == [pytest.approx(0.475), pytest.approx(0.425)]
-    assert rewards(found) == [pytest.approx(0.675), pytest.approx(0.625)]
+def test_order_label_moves_judge_part_instead_of_reward() -> None:
+    """Judge scores 0.4 and 0.5; rewards with rules 0.6 and 0.7."""
+    new_label = label(word("order", order=(("t0-0",), ("t0-1",))))
+    result = apply_labels(JUDGED, judged_group(0.4, 0.5, rules=0.2), [new_label], NO_PAIRS)
+    assert [one.parts[PART] for one in result] == [pytest.approx(0.475), pytest.approx(0.425)]
+    assert rewards(result) == [pytest.approx(0.675), pytest.approx(0.625)]
 
 
-def test_without_a_judge_nothing_is_mapped() -> None:
-    found = apply_labels(RULES, ruled(0.1, 0.5), [label(word("score", 0, value=0.9))], LENIENT)
-    assert rewards(found) == [0.9, 0.5]
+def test_without_judge_other_rewards_are_not_mapped() -> None:
+    result = apply_labels(
+        RULES, ruled_group(0.1, 0.5), [label(word("score", 0, value=0.9))], LENIENT
+    )
+    assert rewards(result) == [0.9, 0.5]
 
 
-def test_a_score_heals_what_the_judge_could_not_score() -> None:
-    found = apply_labels(JUDGED, judged(None, 0.5), [label(word("score", 0, value=0.9))], NOBODY)
-    assert (found[0].reward, found[0].problem) == (0.9, None)
-    assert found[0].unlabelled == Unlabelled(
+def test_score_label_rewards_trajectory_unscored_by_judge() -> None:
+    result = apply_labels(
+        JUDGED, judged_group(None, 0.5), [label(word("score", 0, value=0.9))], NO_PAIRS
+    )
+    assert (result[0].reward, result[0].problem) == (0.9, None)
+    assert result[0].unlabelled == Unlabelled(
         reward=None, parts={}, problem=Problem(code="judge.no_score", message="?")
     )
 
 
-def test_a_required_part_that_is_missing_leaves_it_unscored() -> None:
+def test_missing_required_part_leaves_labelled_trajectory_unscored() -> None:
     config = ProjectConfig(judge=JUDGED.judge, reward=RewardConfig(required=("tests",)))
-    found = apply_labels(config, judged(0.1, 0.5), [label(word("score", 0, value=0.9))], NOBODY)
-    assert (found[0].reward, found[0].parts) == (None, {PART: 0.9})
-    assert found[0].problem is not None
-    assert found[0].problem.code.startswith("reward.")
+    result = apply_labels(
+        config, judged_group(0.1, 0.5), [label(word("score", 0, value=0.9))], NO_PAIRS
+    )
+    assert (result[0].reward, result[0].parts) == (None, {PART: 0.9})
+    assert result[0].problem is not None
+    assert result[0].problem.code.startswith("reward.")
 
 
-def test_scores_are_taken_from_score_words_of_this_group_alone() -> None:
+def test_scores_come_only_from_score_labels_of_this_group() -> None:
     scores = {"a": 0.1, "b": 0.5}
-    foreign = Word(kind="score", trajectory_id="elsewhere", value=0.9)
-    assert scores_with_labels(scores, [foreign], LENIENT) == LabelledScores(scores, set())
-    flagged = Word(kind="flag", trajectory_id="a", value=0.9)
-    assert scores_with_labels(scores, [flagged], LENIENT) == LabelledScores(scores, set())
-    empty = Word(kind="score", trajectory_id="a")
-    assert scores_with_labels(scores, [empty], LENIENT) == LabelledScores(scores, set())
+    foreign_word = Word(kind="score", trajectory_id="elsewhere", value=0.9)
+    assert scores_with_labels(scores, [foreign_word], LENIENT) == LabelledScores(scores, set())
+    flag_word = Word(kind="flag", trajectory_id="a", value=0.9)
+    assert scores_with_labels(scores, [flag_word], LENIENT) == LabelledScores(scores, set())
+    empty_word = Word(kind="score", trajectory_id="a")
+    assert scores_with_labels(scores, [empty_word], LENIENT) == LabelledScores(scores, set())
     for kind in ("best", "worst"):
-        foreign = Word.model_validate({"kind": kind, "trajectory_id": "elsewhere"})
-        assert scores_with_labels(scores, [foreign], NOBODY).scores == scores
+        foreign_word = Word.model_validate({"kind": kind, "trajectory_id": "elsewhere"})
+        assert scores_with_labels(scores, [foreign_word], NO_PAIRS).scores == scores
 
 
-def test_a_score_is_a_persons_even_where_it_equals_the_judges() -> None:
+def test_score_label_equal_to_judge_counts_as_human() -> None:
     same = Word(kind="score", trajectory_id="a", value=0.1)
-    found = scores_with_labels({"a": 0.1, "b": None}, [same], NOBODY)
-    assert found == LabelledScores({"a": 0.1, "b": None}, {"a"})
+    result = scores_with_labels({"a": 0.1, "b": None}, [same], NO_PAIRS)
+    assert result == LabelledScores({"a": 0.1, "b": None}, {"a"})
 
 
-def test_an_order_marks_whom_it_names_alone() -> None:
-    said = label(word("order", order=(("t0-2",), ("t0-0",))), word("flag", 2))
-    found = apply_labels(JUDGED, judged(0.5, 0.6, 0.7), [said], NOBODY)
-    assert [one.labels for one in found] == [("order",), (), ("flag", "order")]
+def test_order_label_marks_only_the_ordered_trajectories() -> None:
+    new_label = label(word("order", order=(("t0-2",), ("t0-0",))), word("flag", 2))
+    result = apply_labels(JUDGED, judged_group(0.5, 0.6, 0.7), [new_label], NO_PAIRS)
+    assert [one.labels for one in result] == [("order",), (), ("flag", "order")]
 
 
-def test_a_veto_is_worth_nothing_or_the_least() -> None:
-    said = label(word("veto", 1), word("best", 1))
-    assert rewards(apply_labels(JUDGED, judged(0.5, 0.6), [said], NOBODY)) == [0.5, 0.0]
-    said = label(word("veto", 1))
-    found = apply_labels(RULES, ruled(-2.0, 1.0), [said], NOBODY)[1]
-    assert (found.reward, found.parts, found.problem) == (-2.0, {PART: -2.0}, None)
-    found = apply_labels(JUDGED, judged(None, None), [said], NOBODY)[1]
-    assert (found.reward, found.parts, found.problem) == (0.0, {PART: 0.0}, None)
+def test_veto_label_gives_zero_or_the_lowest_reward() -> None:
+    new_label = label(word("veto", 1), word("best", 1))
+    assert rewards(apply_labels(JUDGED, judged_group(0.5, 0.6), [new_label], NO_PAIRS)) == [
+        0.5,
+        0.0,
+    ]
+    new_label = label(word("veto", 1))
+    result = apply_labels(RULES, ruled_group(-2.0, 1.0), [new_label], NO_PAIRS)[1]
+    assert (result.reward, result.parts, result.problem) == (-2.0, {PART: -2.0}, None)
+    result = apply_labels(JUDGED, judged_group(None, None), [new_label], NO_PAIRS)[1]
+    assert (result.reward, result.parts, result.problem) == (0.0, {PART: 0.0}, None)
 
 
-def test_who_is_left_out_is_unscored_and_leaves_the_statistics() -> None:
-    said = label(word("exclude", 1))
-    before = judged(0.2, 0.9, 0.4)
-    after = apply_labels(JUDGED, before, [said], NOBODY)
+def test_excluded_trajectory_is_unscored_and_leaves_statistics() -> None:
+    new_label = label(word("exclude", 1))
+    before = judged_group(0.2, 0.9, 0.4)
+    after = apply_labels(JUDGED, before, [new_label], NO_PAIRS)
     assert after[1].problem is not None
     assert after[1].problem.code == "label.excluded"
-    found = outcomes(JUDGED, before, after)
-    assert [(one.trajectory_id, one.index) for one in found] == [
+    result = outcomes(JUDGED, before, after)
+    assert [(one.trajectory_id, one.index) for one in result] == [
         ("t0-0", 0), ("t0-1", 1), ("t0-2", 2)
     ]  # fmt: skip
-    assert [(one.reward, one.new_reward) for one in found] == [(0.2, 0.2), (0.9, None), (0.4, 0.4)]
-    assert [one.advantage for one in found] == pytest.approx([-0.3, 0.4, -0.1])
-    assert found[1].new_advantage is None
-    assert [found[0].new_advantage, found[2].new_advantage] == pytest.approx([-0.1, 0.1])
+    assert [(one.reward, one.new_reward) for one in result] == [(0.2, 0.2), (0.9, None), (0.4, 0.4)]
+    assert [one.advantage for one in result] == pytest.approx([-0.3, 0.4, -0.1])
+    assert result[1].new_advantage is None
+    assert [result[0].new_advantage, result[2].new_advantage] == pytest.approx([-0.1, 0.1])
 
 
-def test_outcomes_use_the_advantage_of_the_project() -> None:
+def test_outcomes_use_the_configured_advantage() -> None:
     config = JUDGED.model_copy(update={"train": TrainConfig(algorithm=PLAIN)})
-    before = judged(0.25, 0.75)
+    before = judged_group(0.25, 0.75)
     assert [one.advantage for one in outcomes(config, before, before)] == [0.25, 0.75]
 
 
@@ -250,23 +261,25 @@ def test_outcomes_use_the_advantage_of_the_project() -> None:
         (None, "label.excluded", True),
     ],
 )
-def test_only_what_ended_well_may_be_scored(
+def test_may_be_scored_depends_on_the_original_problem(
     problem: str | None, now: str | None, scored: bool
 ) -> None:
-    """`now` is the problem after labels."""
+    """`now` is the problem code after labels."""
 
     def named(code: str | None) -> Problem | None:
         return None if code is None else Problem(code=code, message="?")
 
     before = Unlabelled(reward=None, parts={}, problem=named(problem)) if now else None
-    one = judged(0.5)[0].model_copy(update={"problem": named(now or problem), "unlabelled": before})
+    one = judged_group(0.5)[0].model_copy(
+        update={"problem": named(now or problem), "unlabelled": before}
+    )
     assert may_be_scored(one) is scored
 
 
-def test_what_is_only_measured_changes_nothing_but_the_mark() -> None:
-    before = judged(0.2, 0.9)
-    said = label(word("best", 0), word("flag", 1), effect="none")
-    after = apply_labels(JUDGED, before, [said], LENIENT)
+def test_label_without_effect_only_marks_trajectories() -> None:
+    before = judged_group(0.2, 0.9)
+    new_label = label(word("best", 0), word("flag", 1), effect="none")
+    after = apply_labels(JUDGED, before, [new_label], LENIENT)
     assert rewards(after) == rewards(before)
     assert [one.labels for one in after] == [("best",), ("flag",)]
     assert all(one.unlabelled is None for one in after)
@@ -281,23 +294,23 @@ words = st.tuples(kinds, st.integers(0, 3), st.floats(0, 1))
     st.lists(st.lists(words, min_size=1, max_size=4), max_size=4),
     st.booleans(),
 )
-def test_taking_it_all_back_brings_back_every_byte(scores, said, with_judge):  # type: ignore[no-untyped-def]
+def test_removing_all_labels_restores_the_trajectories(scores, new_label, with_judge):  # type: ignore[no-untyped-def]
     config = JUDGED if with_judge else RULES
-    before = judged(*scores)
-    labels = [label(*(word(k, i, value=v) for k, i, v in one)) for one in said]
+    before = judged_group(*scores)
+    labels = [label(*(word(k, i, value=v) for k, i, v in one)) for one in new_label]
     after = apply_labels(config, before, labels, LENIENT)
-    again = [without_labels(one).model_dump_json() for one in after]
-    assert again == [one.model_dump_json() for one in before]
+    restored = [without_labels(one).model_dump_json() for one in after]
+    assert restored == [one.model_dump_json() for one in before]
     assert apply_labels(config, after, [], LENIENT) == before
     assert apply_labels(config, after, labels, LENIENT) == after
 
 
-def test_preferences_follow_the_latest_word() -> None:
+def test_preferences_follow_the_latest_label() -> None:
     names = ["t0-0", "t0-1", "t0-2"]
     scores = [word("score", n, value=v) for n, v in enumerate((0.1, 0.9, 0.1))]
     assert set(preferences(scores, names)) == {("t0-1", "t0-0"), ("t0-1", "t0-2")}
-    turned = [*scores, word("worst", 1)]
-    assert set(preferences(turned, names)) == {("t0-0", "t0-1"), ("t0-2", "t0-1")}
+    changed = [*scores, word("worst", 1)]
+    assert set(preferences(changed, names)) == {("t0-0", "t0-1"), ("t0-2", "t0-1")}
     order = word("order", order=(("t0-0", "t0-2"), ("t0-1",)))
     assert set(preferences([order], names)) == {("t0-0", "t0-1"), ("t0-2", "t0-1")}
     assert preferences([word("veto", 0)], names) == []

@@ -1,4 +1,4 @@
-"""Scores that obey what a person says, against the definitions."""
+"""Scores that satisfy a person's order, against the definitions."""
 
 import itertools
 
@@ -21,7 +21,7 @@ shares = st.floats(0, 1, width=32)
 
 
 @given(st.lists(shares, min_size=1, max_size=7))
-def test_isotonic_is_monotone_and_no_monotone_step_is_nearer(values: list[float]) -> None:
+def test_isotonic_is_the_nearest_monotone_fit(values: list[float]) -> None:
     fitted = isotonic(values)
     assert all(a <= b + 1e-12 for a, b in itertools.pairwise(fitted))
     assert sum(fitted) == pytest.approx(sum(values), abs=1e-6)
@@ -31,7 +31,7 @@ def test_isotonic_is_monotone_and_no_monotone_step_is_nearer(values: list[float]
         assert sum((s - v) ** 2 for s, v in zip(step, values, strict=True)) >= best - 1e-6
 
 
-def test_the_map_is_identity_until_there_are_enough_pairs() -> None:
+def test_judge_to_person_is_identity_until_enough_pairs() -> None:
     few = JudgeToPerson([(0.5, 0.9)] * (LEAST_PAIRS - 1))
     assert few(0.3) == 0.3
     lenient = JudgeToPerson([(x / 10, min(1.0, x / 10 + 0.2)) for x in range(LEAST_PAIRS)])
@@ -41,25 +41,25 @@ def test_the_map_is_identity_until_there_are_enough_pairs() -> None:
 
 
 @given(st.lists(st.tuples(shares, shares), min_size=LEAST_PAIRS, max_size=30), shares, shares)
-def test_the_map_never_turns_an_order_around(pairs, one, other):  # type: ignore[no-untyped-def]
+def test_judge_to_person_is_monotone(pairs, one, other):  # type: ignore[no-untyped-def]
     to_person = JudgeToPerson(pairs)
     low, high = sorted((one, other))
     assert to_person(low) <= to_person(high) + 1e-9
 
 
 @given(st.lists(shares, min_size=2, max_size=8), st.randoms())
-def test_an_order_is_obeyed_within_bounds(values, chance):  # type: ignore[no-untyped-def]
+def test_scores_in_order_keep_the_gap_within_bounds(values, rng):  # type: ignore[no-untyped-def]
     scores = {f"t{n}": value for n, value in enumerate(values)}
     names = list(scores)
-    chance.shuffle(names)
-    found = scores_in_order(scores, [[name] for name in names])
+    rng.shuffle(names)
+    result = scores_in_order(scores, [[name] for name in names])
     gap = min(GAP, 1 / (len(names) - 1))
     for better, worse in itertools.pairwise(names):
-        assert found[better] >= found[worse] + gap - 1e-9
-    assert all(-1e-9 <= score <= 1 + 1e-9 for score in found.values())
+        assert result[better] >= result[worse] + gap - 1e-9
+    assert all(-1e-9 <= score <= 1 + 1e-9 for score in result.values())
 
 
-def test_an_order_that_holds_already_changes_nothing() -> None:
+def test_satisfied_order_leaves_scores_unchanged() -> None:
     scores = {"a": 0.9, "b": 0.5, "c": 0.1}
     assert scores_in_order(scores, [["a"], ["b"], ["c"]]) == pytest.approx(scores)
     assert scores_in_order({"a": 0.4, "b": 0.6}, [["a", "b"]]) == pytest.approx(
@@ -68,7 +68,7 @@ def test_an_order_that_holds_already_changes_nothing() -> None:
 
 
 @given(st.lists(shares, min_size=2, max_size=8), st.integers(0, 7))
-def test_the_best_is_above_and_the_worst_below_all_others(values, which):  # type: ignore[no-untyped-def]
+def test_best_is_above_and_worst_below_all_others(values, which):  # type: ignore[no-untyped-def]
     scores = {f"t{n}": value for n, value in enumerate(values)}
     chosen = f"t{which % len(values)}"
     up, down = scores | scores_with_best(scores, chosen), scores | scores_with_worst(scores, chosen)
@@ -79,7 +79,7 @@ def test_the_best_is_above_and_the_worst_below_all_others(values, which):  # typ
     assert all(-1e-9 <= score <= 1 + 1e-9 for score in (*up.values(), *down.values()))
 
 
-def test_only_who_stands_in_the_way_is_moved() -> None:
+def test_scores_with_best_moves_only_conflicting_scores() -> None:
     scores = {"a": 0.5, "b": 0.9, "c": 0.2}
     assert scores_with_best(scores, "a") == pytest.approx({"a": 0.725, "b": 0.675, "c": 0.2})
     assert scores_with_best({"a": 0.9, "b": 0.2}, "a") == pytest.approx({"a": 0.9, "b": 0.2})
@@ -88,10 +88,10 @@ def test_only_who_stands_in_the_way_is_moved() -> None:
     )
 
 
-def test_a_wider_span_has_a_wider_gap() -> None:
+def test_gap_scales_with_the_span() -> None:
     span = Span(-1.0, 3.0)
-    found = scores_with_best({"a": -0.5, "b": 2.5}, "a", span)
-    assert found["a"] - found["b"] == pytest.approx(4 * GAP)
+    result = scores_with_best({"a": -0.5, "b": 2.5}, "a", span)
+    assert result["a"] - result["b"] == pytest.approx(4 * GAP)
     assert scores_with_best({"a": None}, "a", span) == {"a": 3.0}
 
 
@@ -106,38 +106,38 @@ def test_a_wider_span_has_a_wider_gap() -> None:
         ([4.0, 2.0, 0.0], [1.0, 1.0, 2.0], [1.5, 1.5, 1.5]),
     ],
 )
-def test_isotonic_by_hand(
+def test_isotonic_matches_hand_computed_values(
     values: list[float], weights: list[float] | None, fitted: list[float]
 ) -> None:
     assert isotonic(values, weights) == pytest.approx(fitted)
 
 
-def test_isotonic_needs_a_weight_for_each_value() -> None:
+def test_isotonic_with_missing_weight_raises_value_error() -> None:
     with pytest.raises(ValueError, match=r"zip\(\)"):
         isotonic([1.0, 2.0], [1.0])
 
 
-def test_a_map_is_fitted_from_enough_pairs() -> None:
+def test_judge_to_person_is_fitted_from_enough_pairs() -> None:
     few, enough = (JudgeToPerson([(0.5, 0.9)] * count) for count in (9, 10))
     assert (few.count, few.is_fitted, enough.count, enough.is_fitted) == (9, False, 10, True)
     assert (few(0.1), enough(0.1), enough(0.5), enough(0.9)) == (0.1, 0.9, 0.9, 0.9)
     assert not JudgeToPerson([]).is_fitted
 
 
-def test_the_map_by_hand() -> None:
-    """Judged 0.2 four times, 0.6 four times and 0.4 twice; the person means 0.3, 0.9 and 0.1. The
-    lower two are pooled by their numbers: (4 · 0.3 + 2 · 0.1) / 6."""
+def test_judge_to_person_matches_hand_computed_values() -> None:
+    """Judge 0.2 four times, 0.6 four times, 0.4 twice; the person's means are 0.3, 0.9 and 0.1.
+    The lower two are pooled by count: (4 · 0.3 + 2 · 0.1) / 6."""
     pairs = [(0.6, 0.8), (0.2, 0.2), (0.4, 0.1)] * 2 + [(0.6, 1.0), (0.2, 0.4)] * 2
-    found = JudgeToPerson(pairs)
+    result = JudgeToPerson(pairs)
     pooled = 1.4 / 6
-    assert found.count == 10
-    assert [found(score) for score in (0.0, 0.2, 0.3, 0.4)] == pytest.approx([pooled] * 4)
-    assert found(0.45) == pytest.approx(0.75 * pooled + 0.25 * 0.9)
-    assert [found(score) for score in (0.6, 0.7)] == pytest.approx([0.9, 0.9])
+    assert result.count == 10
+    assert [result(score) for score in (0.0, 0.2, 0.3, 0.4)] == pytest.approx([pooled] * 4)
+    assert result(0.45) == pytest.approx(0.75 * pooled + 0.25 * 0.9)
+    assert [result(score) for score in (0.6, 0.7)] == pytest.approx([0.9, 0.9])
 
 
 @pytest.mark.parametrize(
-    ("scores", "layers", "found"),
+    ("scores", "layers", "result"),
     [
         ({"a": 0.2, "b": 0.6}, [["a"], ["b"]], {"a": 0.425, "b": 0.375}),
         (
@@ -155,35 +155,35 @@ def test_the_map_by_hand() -> None:
         ({"a": 0.3}, [], {}),
     ],
 )
-def test_an_order_by_hand(
-    scores: dict[str, float | None], layers: list[list[str]], found: dict[str, float]
+def test_scores_in_order_match_hand_computed_values(
+    scores: dict[str, float | None], layers: list[list[str]], result: dict[str, float]
 ) -> None:
-    assert scores_in_order(scores, layers) == pytest.approx(found, abs=1e-6)
+    assert scores_in_order(scores, layers) == pytest.approx(result, abs=1e-6)
 
 
-def test_unscored_layers_take_the_place_of_the_one_below() -> None:
+def test_unscored_layers_are_placed_above_the_next_scored_layer() -> None:
     scores = {"a": None, "b": None, "c": 0.2}
-    found = scores_in_order(scores, [["a"], ["b"], ["c"]])
-    assert found == pytest.approx({"a": 0.3, "b": 0.25, "c": 0.2}, abs=1e-6)
+    result = scores_in_order(scores, [["a"], ["b"], ["c"]])
+    assert result == pytest.approx({"a": 0.3, "b": 0.25, "c": 0.2}, abs=1e-6)
 
 
 def test_many_layers_share_the_span() -> None:
-    """Scores of 26 layers cannot all be a twentieth above the next."""
+    """The gap of a twentieth does not fit 26 layers, so it shrinks."""
     names = [f"t{n}" for n in range(26)]
-    found = scores_in_order(dict.fromkeys(names, 0.5), [[name] for name in names], Span(0.0, 2.0))
-    assert found == pytest.approx({name: 2.0 - 0.08 * n for n, name in enumerate(names)})
+    result = scores_in_order(dict.fromkeys(names, 0.5), [[name] for name in names], Span(0.0, 2.0))
+    assert result == pytest.approx({name: 2.0 - 0.08 * n for n, name in enumerate(names)})
     below = scores_in_order(dict.fromkeys(names, 0.5), [[name] for name in names], Span(-2.0, 0.0))
     assert below == pytest.approx({name: -0.08 * n for n, name in enumerate(names)})
 
 
-def test_an_order_in_a_wider_span() -> None:
-    found = scores_in_order({"a": -1.0, "b": 3.0}, [["a"], ["b"]], Span(-1.0, 3.0))
-    assert found == pytest.approx({"a": 1.1, "b": 0.9})
+def test_scores_in_order_use_a_wider_span() -> None:
+    result = scores_in_order({"a": -1.0, "b": 3.0}, [["a"], ["b"]], Span(-1.0, 3.0))
+    assert result == pytest.approx({"a": 1.1, "b": 0.9})
     assert scores_in_order({"a": None}, [["a"]], Span(-1.0, 5.0)) == {"a": 2.0}
 
 
 @pytest.mark.parametrize(
-    ("scores", "found"),
+    ("scores", "result"),
     [
         ({"a": None}, {"a": 1.0}),
         ({"a": 0.3}, {}),
@@ -198,14 +198,16 @@ def test_an_order_in_a_wider_span() -> None:
         ({"a": None, "b": 1.0}, {"a": 1.0, "b": 0.95}),
     ],
 )
-def test_the_best_by_hand(scores: dict[str, float | None], found: dict[str, float]) -> None:
-    assert scores_with_best(scores, "a") == pytest.approx(found, abs=1e-6)
+def test_scores_with_best_and_worst_match_hand_computed_values(
+    scores: dict[str, float | None], result: dict[str, float]
+) -> None:
+    assert scores_with_best(scores, "a") == pytest.approx(result, abs=1e-6)
     mirrored = {name: None if score is None else 1 - score for name, score in scores.items()}
-    worst = {name: 1 - score for name, score in found.items()}
+    worst = {name: 1 - score for name, score in result.items()}
     assert scores_with_worst(mirrored, "a") == pytest.approx(worst, abs=1e-6)
 
 
-def test_the_worst_in_a_wider_span() -> None:
+def test_scores_with_worst_use_a_wider_span() -> None:
     span = Span(-1.0, 3.0)
     assert scores_with_worst({"a": None}, "a", span) == {"a": -1.0}
     assert scores_with_worst({"a": 1.0, "b": 1.0}, "a", span) == pytest.approx({"a": 0.9, "b": 1.1})

@@ -1,4 +1,4 @@
-"""The soft overlong punishment, by hand: max_tokens 20 480 and a cache of a fifth."""
+"""Soft overlong punishment, by hand: max_tokens 20 480 and a buffer of a fifth."""
 
 import pytest
 
@@ -16,5 +16,5 @@ from engine.reward.overlong import overlong
         ([30_000], -1.0),
     ],
 )
-def test_it_falls_evenly_before_the_limit(lengths: list[int], part: float) -> None:
+def test_overlong_penalty_grows_linearly_within_the_buffer(lengths: list[int], part: float) -> None:
     assert overlong(lengths, 20_480, 0.2) == pytest.approx(part)

@@ -1,4 +1,4 @@
-"""A gateway on a loopback port, and a policy that says what it is told to."""
+"""Fixtures: a gateway on a loopback port and a scripted policy."""
 
 import asyncio
 import socket
@@ -23,8 +23,8 @@ TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": 
 ASK: Any = [{"role": "user", "content": "Where is Ada?"}]
 
 
-class Script:
-    """A policy that says what it is told to, token by token, and remembers what it was asked."""
+class ScriptedPolicy:
+    """Policy that samples a fixed reply token by token and records the requests."""
 
     def __init__(self, chat: ChatFormat) -> None:
         self.chat = chat
@@ -39,11 +39,11 @@ class Script:
             yield [SampledToken(token, -0.25, [(token, -0.25)] * request.top_logprobs)]
 
 
-class Served:
-    """A gateway on a loopback port, with one open session."""
+class GatewayHarness:
+    """Gateway on a loopback port with one open session and an openai client."""
 
     def __init__(self, chat: ChatFormat) -> None:
-        self.policy = Script(chat)
+        self.policy = ScriptedPolicy(chat)
         self.gateway = Gateway()
         self.session = self.open()
         self.key = self.gateway.open(self.session)
@@ -76,8 +76,8 @@ class Served:
 
 
 @pytest.fixture
-def served(tiny_model: Path) -> Iterator[Served]:
+def harness(tiny_model: Path) -> Iterator[GatewayHarness]:
     with ChatFormat(check_folder(tiny_model, "tiny")) as chat:
-        served = Served(chat)
-        yield served
-        served.close()
+        harness = GatewayHarness(chat)
+        yield harness
+        harness.close()

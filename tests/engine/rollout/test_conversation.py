@@ -1,4 +1,4 @@
-"""Tokens in, tokens out: what was sampled is what is trained, over turns, tools and branches."""
+"""Conversations: sampled tokens are the trained tokens, over turns, tools and branches."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def answer(
     ended: bool = True,
     tools: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """One turn in which the policy samples `text`, one byte a token."""
+    """Record one turn in which the policy samples `text`, one token per byte."""
     prompt = prompt_of(conversation, messages, tools)
     tokens = chat.encode(text) + ([END] if ended else [])
     sampled = [SampledToken(token, -0.5, []) for token in tokens]
@@ -49,8 +49,8 @@ def answer(
 def test_turns_that_extend_stay_one_branch(chat: ChatFormat) -> None:
     conversation = Conversation(chat)
     first = answer(conversation, chat, [USER], "In the  garden")
-    again = [USER, first, {"role": "user", "content": "Sure?"}]
-    answer(conversation, chat, again, "Yes")
+    extended = [USER, first, {"role": "user", "content": "Sure?"}]
+    answer(conversation, chat, extended, "Yes")
     (branch,) = conversation.branches()
     assert [chat.decode(branch.tokens[a:b]) for a, b in branch.spans] == [
         "In the  garden<|im_end|>",
@@ -64,13 +64,15 @@ def test_turns_that_extend_stay_one_branch(chat: ChatFormat) -> None:
     )
 
 
-def test_sampled_ids_are_never_tokenised_again(chat: ChatFormat) -> None:
-    """Ids that no tokenizer would choose for their text come back as they were."""
+def test_sampled_ids_are_never_tokenized_again(chat: ChatFormat) -> None:
+    """Token ids that no tokenizer would choose for their text are kept."""
     conversation = Conversation(chat)
     prompt = prompt_of(conversation, [USER])
-    odd = [SampledToken(token, -1.0, []) for token in [200, 201, 202, END]]
-    raw = chat.decode([200, 201, 202])
-    message = conversation.record(prompt, [USER], odd, raw, read_completion(raw, False))
+    unusual_tokens = [SampledToken(token, -1.0, []) for token in [200, 201, 202, END]]
+    decoded = chat.decode([200, 201, 202])
+    message = conversation.record(
+        prompt, [USER], unusual_tokens, decoded, read_completion(decoded, False)
+    )
     prompt_of(conversation, [USER, message, USER])
     assert prompt_of(conversation, [USER, message, USER]).tokens[: len(prompt.tokens) + 4] == [
         *prompt.tokens,
@@ -81,14 +83,14 @@ def test_sampled_ids_are_never_tokenised_again(chat: ChatFormat) -> None:
     ]
 
 
-def test_client_libraries_may_add_fields(chat: ChatFormat) -> None:
+def test_fields_added_by_client_libraries_are_ignored(chat: ChatFormat) -> None:
     conversation = Conversation(chat)
     first = answer(conversation, chat, [USER], "Here")
     decorated = {**first, "refusal": None, "audio": None, "tool_calls": None}
     assert prompt_of(conversation, [USER, decorated, USER]).parent is not None
 
 
-def test_rewritten_history_is_a_new_branch(chat: ChatFormat) -> None:
+def test_rewritten_history_starts_a_new_branch(chat: ChatFormat) -> None:
     conversation = Conversation(chat)
     answer(conversation, chat, [USER], "Here")
     edited = [USER, {"role": "assistant", "content": "There"}, USER]
@@ -98,7 +100,7 @@ def test_rewritten_history_is_a_new_branch(chat: ChatFormat) -> None:
     assert len(second.spans) == 1
 
 
-def test_a_fork_does_not_train_the_shared_turn_twice(chat: ChatFormat) -> None:
+def test_fork_does_not_train_the_shared_turn_twice(chat: ChatFormat) -> None:
     conversation = Conversation(chat)
     first = answer(conversation, chat, [USER], "Here")
     answer(conversation, chat, [USER, first, {"role": "user", "content": "a"}], "left")
@@ -109,7 +111,7 @@ def test_a_fork_does_not_train_the_shared_turn_twice(chat: ChatFormat) -> None:
     assert right.tokens[: len(left.tokens)][:20] == left.tokens[:20]
 
 
-def test_a_cut_answer_still_extends(chat: ChatFormat) -> None:
+def test_truncated_answer_still_extends(chat: ChatFormat) -> None:
     conversation = Conversation(chat)
     first = answer(conversation, chat, [USER], "In the gar", ended=False)
     answer(conversation, chat, [USER, first, USER], "Yes")
@@ -121,11 +123,11 @@ def test_pieces_join_to_the_text(chat: ChatFormat) -> None:
     assert "".join(chat.pieces(tokens)) == "naïve – 東京 🙂 end"
 
 
-def test_tool_calls_are_read_and_garbage_stays_words() -> None:
+def test_tool_calls_are_parsed_and_invalid_ones_stay_text() -> None:
     text = 'Let me look.<tool_call>\n{"name": "find", "arguments": {"q": "Ada"}}\n</tool_call>'
-    read = read_completion(text, True)
-    assert read.content == "Let me look."
-    assert read.tool_calls[0]["function"] == {"name": "find", "arguments": '{"q": "Ada"}'}
+    completion = read_completion(text, True)
+    assert completion.content == "Let me look."
+    assert completion.tool_calls[0]["function"] == {"name": "find", "arguments": '{"q": "Ada"}'}
     broken = '<tool_call>{"name": "find", "arguments": }</tool_call>'
     assert read_completion(broken, True) == (broken, [])
     assert read_completion(text, False) == (text, [])

@@ -1,4 +1,4 @@
-"""Atomic writes: the old content or the new one, with the asked permissions, and nothing beside."""
+"""Atomic file writes: content, permissions, and no leftover files."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ import pytest
 from engine.runtime.files import PRIVATE_MODE, replace_file
 
 
-def test_a_file_is_replaced_with_nothing_left_beside_it(tmp_path: Path) -> None:
+def test_replace_file_leaves_no_other_files(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     for text in ("first\n", "second · ü\n"):
         replace_file(file, text)
@@ -17,7 +17,7 @@ def test_a_file_is_replaced_with_nothing_left_beside_it(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == [file.name]
 
 
-def test_a_private_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+def test_private_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     public, private = tmp_path / "public", tmp_path / "private"
     before = os.umask(0o022)
     try:
@@ -29,16 +29,16 @@ def test_a_private_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
 
 
-def test_a_write_that_fails_keeps_the_old_content(
+def test_failed_write_keeps_the_old_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "settings.toml"
     replace_file(file, "old")
 
-    def full(descriptor: int) -> None:
+    def raise_disk_full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", raise_disk_full)
     with pytest.raises(OSError, match="No space"):
         replace_file(file, "new")
     assert file.read_text() == "old"

@@ -1,4 +1,4 @@
-"""Guardians, variables and logs of child processes."""
+"""Guardians, environment variables and logs of child processes."""
 
 import asyncio
 import os
@@ -35,25 +35,25 @@ SECRETS = {
 }  # fmt: skip
 
 
-def sleeps(seconds: str) -> list[psutil.Process]:
-    found = []
+def sleep_processes(seconds: str) -> list[psutil.Process]:
+    processes = []
     for process in psutil.process_iter(["cmdline", "status"]):
         if process.info["cmdline"] == ["sleep", seconds]:
-            found.append(process)
-    return found
+            processes.append(process)
+    return processes
 
 
 def until_none(seconds: str, timeout_s: float = 5) -> float:
-    begun = time.monotonic()
-    while sleeps(seconds):
-        assert time.monotonic() - begun < timeout_s, "it is still there"
+    start = time.monotonic()
+    while sleep_processes(seconds):
+        assert time.monotonic() - start < timeout_s, "the daemon should have ended"
         time.sleep(0.02)
-    return time.monotonic() - begun
+    return time.monotonic() - start
 
 
 @pytest.mark.parametrize("end", ["life", "exit", "kill"])
-def test_a_guardian_takes_daemons_along(end: str) -> None:
-    """Two forks and a session of its own: gone with the life pipe, and with the program."""
+def test_guardian_ends_daemons(end: str) -> None:
+    """A daemon (two forks, own session) ends with the life pipe and with the program."""
     seconds = {"life": "98761", "exit": "98762", "kill": "98763"}[end]
     ends = {"life": "time.sleep(60)", "exit": "sys.exit(7)", "kill": "os.kill(os.getpid(), 9)"}
     read, write = os.pipe()
@@ -72,17 +72,17 @@ def test_a_guardian_takes_daemons_along(end: str) -> None:
     with process.stdout:
         assert process.stdout.readline() == b"ready\n"
     if end == "life":
-        while not sleeps(seconds):  # it is still on its way to be one
+        while not sleep_processes(seconds):  # the daemon may still be starting
             time.sleep(0.01)
         os.close(write)
-    took = until_none(seconds)
+    elapsed_s = until_none(seconds)
     assert process.wait(5) == {"life": 0, "exit": 7, "kill": -9}[end]
-    print(f"{end}: the daemon was gone after {took:.2f} s")
+    print(f"{end}: the daemon was gone after {elapsed_s:.2f} s")
     if end != "life":
         os.close(write)
 
 
-def test_variables_are_an_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_allow_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SECRETS:
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("HF_HOME", "/models")
@@ -91,18 +91,18 @@ def test_variables_are_an_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not SECRETS & allowed_environment().keys()
     assert allowed_environment()["HF_HOME"] == "/models"
     assert allowed_environment({"OPENAI_API_KEY": "of the gateway"})["OPENAI_API_KEY"]
-    kept = without_secrets()
-    assert not (SECRETS - {"XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"}) & kept.keys()
-    assert kept["PIP_INDEX_URL"] == "https://user:token@index"
+    filtered = without_secrets()
+    assert not (SECRETS - {"XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"}) & filtered.keys()
+    assert filtered["PIP_INDEX_URL"] == "https://user:token@index"
 
 
-def test_bootstrap_has_the_same_rule() -> None:
+def test_bootstrap_uses_the_same_secret_pattern() -> None:
     source = (ROOT / "packaging" / "variables.py").read_text()
     (pattern,) = re.findall(r're\.compile\(r"(.*)", re\.I\)', source)
     assert pattern == variables.SECRET.pattern
 
 
-def test_a_log_keeps_its_end(tmp_path: Path) -> None:
+def test_shortened_log_keeps_its_end(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     with log.open("ab") as writer:
         writer.write(b"first\n" + b"x" * 5_000_000 + b"\nlast\n")
@@ -117,24 +117,24 @@ def test_a_log_keeps_its_end(tmp_path: Path) -> None:
     assert not shorten(tmp_path / "none")
 
 
-def test_a_child_that_writes_without_an_end_does_not_fill_the_disk(
+def test_endless_output_of_a_child_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.runtime.files.shorten.__defaults__", (2**22, 2**16))
     code = "import os, time\nwhile True: os.write(1, b'x' * 65536); time.sleep(0.001)"
     log = tmp_path / "run.log"
 
-    async def flood() -> int:
+    async def largest_log() -> int:
         child = await Child.spawn("agent", [sys.executable, "-c", code], cwd=tmp_path, log=log)
         sizes = []
         for _ in range(30):
             await asyncio.sleep(0.1)
             sizes.append(log.stat().st_size)
         await child.kill()
-        assert sorted(sizes) != sizes, "it only grew"
+        assert sorted(sizes) != sizes, "the log should have been shortened"
         return max(sizes)
 
-    print(f"{asyncio.run(flood()) / 2**20:.0f} MB at most")
+    print(f"{asyncio.run(largest_log()) / 2**20:.0f} MB at most")
 
 
 @pytest.mark.parametrize(
@@ -142,16 +142,14 @@ def test_a_child_that_writes_without_an_end_does_not_fill_the_disk(
     [b"5\n", b"[]\n", b"{}\n", b'{"id": true, "ok": {}}\n', b'{"id": 1}\n', b'{"id": 1, "ok": 5}\n',
      b'{"id": 1, "error": {}}\n', b"[" * 100_000 + b"\n", b"\xff\n", b"x" * 3_000_000],
 )  # fmt: skip
-def test_a_line_that_is_no_answer_ends_the_child_and_who_waits_hears_why(
-    tmp_path: Path, line: bytes
-) -> None:
+def test_invalid_line_ends_the_child_with_a_reason(tmp_path: Path, line: bytes) -> None:
     code = (
         "import os, sys, time\nfd = int(sys.argv[1])\nos.read(fd, 100)\n"
         f"data = {line[:20]!r} * {len(line) // len(line[:20])} + {line[-1:]!r}\n"
         "while data: data = data[os.write(fd, data):]\ntime.sleep(60)"
     )
 
-    async def ask() -> None:
+    async def run_child() -> None:
         log = tmp_path / "log"
         argv = [sys.executable, "-c", code]
         child = await Child.spawn("agent", argv, cwd=tmp_path, log=log, line_limit=2**20)
@@ -162,35 +160,35 @@ def test_a_line_that_is_no_answer_ends_the_child_and_who_waits_hears_why(
             await child.close()
 
     with pytest.raises(ChildDied, match="unreadable"):
-        asyncio.run(ask())
+        asyncio.run(run_child())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two other users")
-def test_other_processes_of_the_user_cannot_read_who_hides() -> None:
-    """Both run as somebody who is not root: root may read everything."""
-    hides = (
+def test_hidden_process_is_unreadable_for_other_processes() -> None:
+    """Both processes run as non-root, since root may read everything."""
+    hiding_program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from engine.runtime.life_pipe import hide_from_peers\n"
         "if sys.argv[1] == 'hide': hide_from_peers()\n"
         "import os; assert os.listdir('/proc/self/fd')\n"
         "print('ready', flush=True); sys.stdin.read()"
     )
-    reads = (
+    reading_program = (
         "import sys\n"
         "for name in ('environ', 'maps', 'mem'):\n"
         "    try: open(f'/proc/{sys.argv[1]}/{name}', 'rb').close(); print('read', end=' ')\n"
         "    except PermissionError: print('refused', end=' ')"
     )
-    for how, word in (("hide", "refused"), ("stay", "read")):
+    for mode, word in (("hide", "refused"), ("stay", "read")):
         process = subprocess.Popen(
-            ["/usr/bin/python3", "-c", hides, how],
+            ["/usr/bin/python3", "-c", hiding_program, mode],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=65534, group=65534,
         )  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        said = subprocess.run(
-            ["/usr/bin/python3", "-c", reads, str(process.pid)],
+        results = subprocess.run(
+            ["/usr/bin/python3", "-c", reading_program, str(process.pid)],
             capture_output=True, text=True, user=65534, group=65534,
         ).stdout.split()  # fmt: skip
         process.communicate(b"")
-        assert said == [word] * 3, (how, said)
+        assert results == [word] * 3, (mode, results)

@@ -1,4 +1,4 @@
-"""What can be stored is kept to the letter; what cannot becomes the sign for it."""
+"""Replacement of lone surrogates; other text is unchanged."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,11 +7,11 @@ from engine.runtime.text import replace_surrogates
 
 
 @given(st.text())
-def test_whole_text_stays_as_it_is(text: str) -> None:
+def test_valid_text_is_unchanged(text: str) -> None:
     assert replace_surrogates(text) == text
 
 
-def test_half_a_pair_becomes_the_replacement_character() -> None:
-    found = replace_surrogates({"a\ud83d": ["x\ude00y", 3, None, ("\ud800",)]})
-    assert found == {"a�": ["x�y", 3, None, ["�"]]}
-    assert replace_surrogates("\ud83d\ude00") == "😀", "two halves are one"
+def test_lone_surrogate_is_replaced() -> None:
+    replaced = replace_surrogates({"a\ud83d": ["x\ude00y", 3, None, ("\ud800",)]})
+    assert replaced == {"a�": ["x�y", 3, None, ["�"]]}
+    assert replace_surrogates("\ud83d\ude00") == "😀", "a surrogate pair should be joined"

@@ -14,7 +14,7 @@ from engine.storage.run_folder.run import Run, write_spec
 
 
 class Weights(Policy):
-    """Saves an adapter of known bytes."""
+    """Policy stub that saves an adapter of known bytes."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -26,7 +26,7 @@ class Weights(Policy):
 
 
 def make_run(project: Path, name: str, means: dict[int, float | None]) -> RunSpec:
-    """A trained run with a checkpoint at each step, and its validation where there was one."""
+    """Create a trained run with a checkpoint at each step, validated where a mean is given."""
     config = ProjectConfig(model=ModelConfig(name="other", rank=4, alpha=8))
     spec = RunSpec(
         id=ulid(), name=name, project="p", started_at=time.time(), config=config, model_path="/m"

@@ -1,4 +1,4 @@
-"""Bad input gets one clear sentence with file and line, and nothing is lost."""
+"""Project files: errors name file and line; edits keep comments; scenarios are read and written."""
 
 import tomllib
 from pathlib import Path
@@ -31,7 +31,7 @@ def project(tmp_path: Path, toml: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("toml", "code", "where", "said"),
+    ("toml", "code", "where", "message"),
     [
         ("[train]\nlearning_rat = 1", "config.unknown_key", "line 2", "`learning_rat` in [train]"),
         ("[train]\nstep = 1", "config.unknown_key", "line 2", "Did you mean `steps`?"),
@@ -44,27 +44,29 @@ def project(tmp_path: Path, toml: str) -> Path:
         ("train.algorithm.advantage.kind = 'x'", "config.bad_value", "line 1", "advantage"),
     ],
 )
-def test_a_wrong_project_toml(tmp_path: Path, toml: str, code: str, where: str, said: str) -> None:
+def test_invalid_project_toml_is_reported_with_its_line(
+    tmp_path: Path, toml: str, code: str, where: str, message: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         load_config(project(tmp_path, toml))
     problem = raised.value.problem
     assert (problem.code, where in problem.where) == (code, True), problem
-    assert said in str(problem)
+    assert message in str(problem)
 
 
 @pytest.mark.parametrize("text", [f"x = {'9' * 5000}", "[train", f"a = {'[' * 3000}", "a=1\na=2"])
-def test_what_is_no_toml_is_not_edited(text: str) -> None:
+def test_invalid_toml_is_not_edited(text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         edit_text(text, {"train.steps": 3})
     assert raised.value.problem.code == "config.bad_toml"
-    assert edit_text(text, {}) == text, "write_toml says what is wrong with it"
+    assert edit_text(text, {}) == text, "an empty edit should leave the text unchanged"
 
 
-def test_all_problems_are_found_at_once() -> None:
+def test_check_text_finds_all_problems_at_once() -> None:
     assert len(check_text("[train]\nsteps = 0\nlr = -1\nfoo = 1")) == 3
 
 
-def test_no_project_and_not_utf8(tmp_path: Path) -> None:
+def test_missing_or_non_utf8_project_raises_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no project\.toml"):
         load_config(tmp_path)
     (tmp_path / "project.toml").write_bytes(b"name = '\xff'")
@@ -72,7 +74,7 @@ def test_no_project_and_not_utf8(tmp_path: Path) -> None:
         load_config(tmp_path)
 
 
-def test_overrides_are_checked_like_the_file(tmp_path: Path) -> None:
+def test_overrides_are_validated_like_the_file(tmp_path: Path) -> None:
     folder = project(tmp_path, TOML)
     assert load_config(folder, {"train.lr": 1e-3, "model.rank": 4}).train.lr == 1e-3
     with pytest.raises(ConfigError, match=r"Did you mean `lr`"):
@@ -81,7 +83,7 @@ def test_overrides_are_checked_like_the_file(tmp_path: Path) -> None:
         load_config(folder, {"name.x": 1})
 
 
-def test_edits_keep_comments_and_refuse_nonsense(tmp_path: Path) -> None:
+def test_edits_keep_comments_and_invalid_toml_is_not_written(tmp_path: Path) -> None:
     edited = edit_text(TOML, {"train.steps": 9, "train.lr": None, "model.rank": 8})
     assert "# my notes" in edited
     assert "steps = 9   # few" in edited
@@ -94,7 +96,7 @@ def test_edits_keep_comments_and_refuse_nonsense(tmp_path: Path) -> None:
     assert (folder / "project.toml").read_text() == edited
 
 
-def test_a_preset_replaces_what_was_set_beside_it() -> None:
+def test_preset_replaces_other_algorithm_settings() -> None:
     text = TOML + "\n[train.algorithm]\nkl = 0.1\n\n[train.algorithm.loss]\nkind = 'gspo'\n"
     section = "train.algorithm"
     edited = edit_text(text, {section: None, f"{section}.preset": "dapo"})
@@ -107,7 +109,7 @@ def test_a_preset_replaces_what_was_set_beside_it() -> None:
     ] == {"preset": "ppo"}
 
 
-def test_scenarios_name_every_bad_line(tmp_path: Path) -> None:
+def test_read_scenarios_names_every_bad_line(tmp_path: Path) -> None:
     file = tmp_path / "train.jsonl"
     good, bad = b'{"id": "a", "q": 1}\n\n', b'not json\n[1]\n{"q": "\xff"}\n{"id": "a"}\n'
     file.write_bytes(good + bad + b'{"id": "b"}\n')
@@ -121,13 +123,13 @@ def test_scenarios_name_every_bad_line(tmp_path: Path) -> None:
     ]
 
 
-def test_empty_and_missing_scenario_files(tmp_path: Path) -> None:
+def test_empty_and_missing_scenario_files_are_reported(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     assert read_scenarios(tmp_path / "empty.jsonl")[1][0].code == "scenarios.empty"
     assert read_scenarios(tmp_path / "no.jsonl")[1][0].code == "scenarios.missing"
 
 
-def test_writing_scenarios_reads_back(tmp_path: Path) -> None:
+def test_written_scenarios_are_read_back(tmp_path: Path) -> None:
     items = [{"question": "où?", "id": 1}, {"question": "wo?"}]
     write_scenarios(tmp_path / "s" / "t.jsonl", items)
     scenarios, problems = read_scenarios(tmp_path / "s" / "t.jsonl")

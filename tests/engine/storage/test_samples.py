@@ -1,4 +1,4 @@
-"""Samples are whole projects, and what is made of them is a project of its own."""
+"""Sample projects and the projects created from them."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_every_sample_is_a_valid_project(tmp_path: Path, name: str | None) -> No
         create_project(folder, name)
 
 
-def test_train_and_validation_of_a_sample_do_not_overlap(tmp_path: Path) -> None:
+def test_train_and_validation_scenarios_of_a_sample_are_disjoint(tmp_path: Path) -> None:
     for sample in samples():
         create_project(tmp_path / sample.name, sample.name)
         config = load_config(tmp_path / sample.name)
@@ -38,9 +38,9 @@ def test_train_and_validation_of_a_sample_do_not_overlap(tmp_path: Path) -> None
         assert not train & held_out
 
 
-def test_what_samples_share_is_copied_along(tmp_path: Path) -> None:
+def test_files_shared_by_samples_are_copied(tmp_path: Path) -> None:
     for sample in samples():
         create_project(tmp_path / sample.name, sample.name)
-        for shared in sample.files:
-            assert (tmp_path / sample.name / Path(shared).name).exists()
+        for shared_file in sample.files:
+            assert (tmp_path / sample.name / Path(shared_file).name).exists()
     assert not list(tmp_path.glob("*/*.db"))

@@ -1,4 +1,4 @@
-"""A run goes on from whole checkpoints alone, and makes damaged ones anew."""
+"""Resuming a run: only from complete checkpoints; damaged ones are saved again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,8 +16,8 @@ from engine.training.lifecycle import restore, save_checkpoint
 from tests.engine.storage.kept_runs import Weights, make_run
 
 
-class Restored(Weights):
-    """Says what it was restored from."""
+class RecordingPolicy(Weights):
+    """Policy stub that records the folder it was restored from."""
 
     folder: Path | None = None
 
@@ -25,79 +25,83 @@ class Restored(Weights):
         self.folder = folder
 
 
-def within(folder: Path, spec: RunSpec, work: Callable[[Run, Policy], Awaitable[None]]) -> Restored:
-    policy = Restored(b"anew")
+def run_with(
+    folder: Path, spec: RunSpec, work: Callable[[Run, Policy], Awaitable[None]]
+) -> RecordingPolicy:
+    policy = RecordingPolicy(b"anew")
 
-    async def do() -> None:
+    async def run_work() -> None:
         run = Run(folder, spec, lambda tick: None)
         try:
             await work(run, policy)
         finally:
             run.close()
 
-    asyncio.run(do())
+    asyncio.run(run_work())
     return policy
 
 
-def harm(folder: Path, *steps: int) -> None:
+def damage(folder: Path, *steps: int) -> None:
     for step in steps:
         (folder_of(folder, step) / "adapter" / "adapter_model.safetensors").write_bytes(b"X")
 
 
-@pytest.mark.parametrize(("damaged", "goes_on"), [([3], 2), ([2, 3], 1), ([1, 2, 3], None)])
-def test_what_is_damaged_is_saved_anew(
-    tmp_path: Path, damaged: list[int], goes_on: int | None
+@pytest.mark.parametrize(("damaged", "resumed_step"), [([3], 2), ([2, 3], 1), ([1, 2, 3], None)])
+def test_damaged_checkpoint_is_skipped_and_saved_again(
+    tmp_path: Path, damaged: list[int], resumed_step: int | None
 ) -> None:
     spec = make_run(tmp_path, "one", {1: None, 2: None, 3: None})
     folder = tmp_path / "runs" / spec.id
-    harm(folder, *damaged)
+    damage(folder, *damaged)
 
     async def work(run: Run, policy: Policy) -> None:
-        found = await restore(run, policy)
-        assert (found and found.step) == goes_on
-        kept = [one.step for one in run.reader.checkpoints()]
-        assert kept == [step for step in (1, 2, 3) if step not in damaged]
-        said = run.reader.events_of("checkpoint.dropped")
-        assert [(e.step, e.by) for e in said if isinstance(e, CheckpointDropped)] == [
+        checkpoint = await restore(run, policy)
+        assert (checkpoint and checkpoint.step) == resumed_step
+        stored_steps = [one.step for one in run.reader.checkpoints()]
+        assert stored_steps == [step for step in (1, 2, 3) if step not in damaged]
+        dropped = run.reader.events_of("checkpoint.dropped")
+        assert [(e.step, e.by) for e in dropped if isinstance(e, CheckpointDropped)] == [
             (step, "damage") for step in damaged
         ]
         await save_checkpoint(run, policy, 3, {})
         assert run.reader.checkpoints()[-1].step == 3
 
-    policy = within(folder, spec, work)
-    assert policy.folder == (folder_of(folder, goes_on) if goes_on else None)
+    policy = run_with(folder, spec, work)
+    assert policy.folder == (folder_of(folder, resumed_step) if resumed_step else None)
     saved = folder_of(folder, 3)
     assert verify(saved)
     assert (saved / "adapter" / "adapter_model.safetensors").read_bytes() == b"anew"
 
 
-def test_a_damaged_one_takes_no_place_of_those_that_are_kept(tmp_path: Path) -> None:
+def test_damaged_checkpoint_does_not_count_towards_keep_last(tmp_path: Path) -> None:
     spec = make_run(tmp_path, "one", {1: None, 3: None})
     train = spec.config.train.model_copy(update={"keep_last": 1, "keep_best": 0})
     config = spec.config.model_copy(update={"train": train})
     spec = spec.model_copy(update={"config": config})
     folder = tmp_path / "runs" / spec.id
-    harm(folder, 3)
+    damage(folder, 3)
 
     async def work(run: Run, policy: Policy) -> None:
         await restore(run, policy)
         await save_checkpoint(run, policy, 2, {})
         assert [one.step for one in run.reader.checkpoints()] == [2]
 
-    within(folder, spec, work)
+    run_with(folder, spec, work)
 
 
-def test_a_branch_does_not_go_on_from_the_untrained_model(tmp_path: Path) -> None:
+def test_branch_with_damaged_parent_weights_raises_store_error(tmp_path: Path) -> None:
     spec = make_run(tmp_path, "one", {0: None})
     parent = Parent(name="amber-kestrel", run_id="x", step=7, adapter="f00", weights_only=True)
     spec = spec.model_copy(update={"parent": parent})
     folder = tmp_path / "runs" / spec.id
     write_spec(folder, spec)
-    harm(folder, 0)
+    damage(folder, 0)
 
     async def work(run: Run, policy: Policy) -> None:
         with pytest.raises(StoreError, match=r"weights of amber-kestrel .* missing or damaged"):
             await restore(run, policy)
-        assert [one.step for one in run.reader.checkpoints()] == [0], "nothing is cleared away"
+        assert [one.step for one in run.reader.checkpoints()] == [0], (
+            "no checkpoint should be deleted"
+        )
 
-    assert within(folder, spec, work).folder is None
+    assert run_with(folder, spec, work).folder is None

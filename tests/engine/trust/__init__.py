@@ -1,1 +1,1 @@
-"""Tests of what the person trusts and confirms."""
+"""Tests of trust and confirmations."""

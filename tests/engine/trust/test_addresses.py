@@ -1,4 +1,4 @@
-"""Addresses that may get a key."""
+"""Addresses that may receive a key."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,14 +23,14 @@ def empty_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
-def test_a_provider_is_asked_at_its_own_address_with_its_key() -> None:
+def test_default_address_of_a_provider_receives_the_key() -> None:
     assert sends_key("openai/gpt-5.4", None)
 
 
-def test_another_address_is_refused_until_it_is_confirmed_for_this_provider() -> None:
-    with pytest.raises(ConfigError, match=r"evil\.example") as refused:
+def test_address_is_rejected_until_confirmed_for_its_provider() -> None:
+    with pytest.raises(ConfigError, match=r"evil\.example") as error:
         sends_key("openai/gpt-5.4", EVIL)
-    assert "--confirm-address openai=https://evil.example/v1" in refused.value.problem.hint
+    assert "--confirm-address openai=https://evil.example/v1" in error.value.problem.hint
     confirm_address("openai", f"{EVIL}/")
     assert sends_key("openai/gpt-5.4", EVIL)
     with pytest.raises(ConfigError):
@@ -50,7 +50,7 @@ def test_another_address_is_refused_until_it_is_confirmed_for_this_provider() ->
         "http://ev\u0131l.example", "http://127.0.0.1\n.evil.example", " http://127.0.0.1",
     ],
 )  # fmt: skip
-def test_no_spelling_of_an_address_passes_for_loopback(address: str) -> None:
+def test_disguised_address_does_not_pass_as_loopback(address: str) -> None:
     with pytest.raises(ConfigError):
         sends_key("openai/gpt-5.4", address)
 
@@ -58,7 +58,7 @@ def test_no_spelling_of_an_address_passes_for_loopback(address: str) -> None:
 @pytest.mark.parametrize(
     "address", ["http://127.0.0.1:8000/v1", "http://localhost:11434", "http://[::1]:1"]
 )
-def test_loopback_is_asked_without_a_key(address: str) -> None:
+def test_loopback_address_receives_no_key(address: str) -> None:
     assert sends_key("openai/local", address) is False
 
 
@@ -71,7 +71,7 @@ def test_loopback_is_asked_without_a_key(address: str) -> None:
         "openai/{api_base}", "os.environ/", "openai/a\\b", "-x/y",
     ],
 )  # fmt: skip
-def test_a_model_name_carries_no_address(model: str) -> None:
+def test_model_name_with_an_address_is_rejected(model: str) -> None:
     with pytest.raises(ConfigError):
         sends_key(model, None)
     with pytest.raises(ValueError, match="not a model name"):
@@ -83,12 +83,12 @@ def test_a_model_name_carries_no_address(model: str) -> None:
     ["openai/gpt-5.4", "gpt-4o", "ollama_chat/llama3.2:3b", "openrouter/meta/llama-3:free",
      "openai/Qwen/Qwen3-8B", "vertex_ai/claude@20250101", "bedrock/us.anthropic.claude-v1:0"],
 )  # fmt: skip
-def test_usual_model_names_are_taken(model: str) -> None:
+def test_usual_model_names_are_accepted(model: str) -> None:
     assert check_model(model) == model
 
 
 @given(st.text(alphabet="a.:/@\\[]#?%0189 \n\tı-_", max_size=30), st.booleans())
-def test_two_parsers_agree_about_every_address_that_passes(text: str, local: bool) -> None:
+def test_normalized_address_has_the_same_host_in_two_parsers(text: str, local: bool) -> None:
     try:
         normal = normal_address(f"http://{'127.0.0.1' if local else ''}{text}")
         host = httpx.URL(normal).host
@@ -99,7 +99,7 @@ def test_two_parsers_agree_about_every_address_that_passes(text: str, local: boo
     assert normal_address(normal) == normal
 
 
-def test_a_run_is_refused_before_it_begins() -> None:
+def test_run_with_unconfirmed_address_is_rejected() -> None:
     judge = JudgeConfig(enabled=True, models=("openai/x",), base_url=EVIL)
     with pytest.raises(ConfigError, match="evil"):
         check_addresses(ProjectConfig(judge=judge))
@@ -113,7 +113,7 @@ def test_a_run_is_refused_before_it_begins() -> None:
         )
 
 
-def test_keys_of_trackers_are_bound_to_their_addresses() -> None:
+def test_tracker_keys_are_bound_to_their_addresses() -> None:
     assert tracker_key("wandb", WandbConfig(), "k") == "k"
     assert tracker_key("langfuse", LangfuseConfig(), "k") == "k"
     assert tracker_key("mlflow", MlflowConfig(), "k") == "k"
@@ -131,7 +131,7 @@ def test_keys_of_trackers_are_bound_to_their_addresses() -> None:
         assert tracker_key(name, settings, "k") == "k"  # type: ignore[arg-type]
 
 
-def test_the_record_is_the_persons_alone_and_a_damaged_one_confirms_nothing() -> None:
+def test_record_is_private_and_a_damaged_one_confirms_nothing() -> None:
     confirm_address("openai", EVIL)
     file = trust_folder() / FILE
     assert file.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""Files that a project names."""
+"""Files named by project settings."""
 
 import os
 from pathlib import Path
@@ -20,8 +20,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def attack(project: Path, name: str) -> str:
-    """Make what the name needs; the name."""
+def create_target(project: Path, name: str) -> str:
+    """Create what `name` refers to; returns `name`."""
     if name == "link":
         (project / name).symlink_to(PASSWD)
     if name == "folder/passwd":
@@ -36,13 +36,13 @@ def attack(project: Path, name: str) -> str:
     [PASSWD, "../../../../../../../../etc/passwd", "link", "folder/passwd", "~/.ssh/id_ed25519",
      "a/../../x", "nul\0byte", "pipe", "/dev/zero", ".", "x" * 5000],
 )  # fmt: skip
-def test_a_file_outside_or_no_file_is_refused(project: Path, name: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        project_file(project, attack(project, name), "judge.rubric")
-    assert "judge.rubric" in refused.value.problem.message
+def test_file_outside_the_project_or_no_file_is_rejected(project: Path, name: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        project_file(project, create_target(project, name), "judge.rubric")
+    assert "judge.rubric" in error.value.problem.message
 
 
-def test_every_setting_that_names_a_file_is_checked(project: Path) -> None:
+def test_every_file_setting_is_checked(project: Path) -> None:
     values = {
         "agent": {"file": PASSWD, "requirements": PASSWD},
         "scenarios": {"train": PASSWD, "validation": PASSWD},
@@ -56,22 +56,22 @@ def test_every_setting_that_names_a_file_is_checked(project: Path) -> None:
     assert {one.code for one in problems} == {"file.outside"}
 
 
-def test_no_setting_of_a_path_is_forgotten() -> None:
-    """A new setting `relative to the project` has to be listed."""
+def test_every_path_setting_is_listed() -> None:
+    """A new setting described as `relative to the project` must be listed."""
     listed = {setting for setting, _ in named_files(ProjectConfig.model_validate(
         {"agent": {"requirements": "r"}, "sft": {"validation": "v"}, "train": {"warmup": {}}}
     ))}  # fmt: skip
-    found = set()
+    settings = set()
     for section, field in ProjectConfig.model_fields.items():
         model = field.annotation
         for name, one in getattr(model, "model_fields", {}).items():
             if "relative to the project" in " ".join((one.description or "").split()):
-                found.add(f"{section}.{name}")
-    assert found
-    assert found <= listed
+                settings.add(f"{section}.{name}")
+    assert settings
+    assert settings <= listed
 
 
-def test_a_confirmed_file_is_read_by_this_project_alone(project: Path, tmp_path: Path) -> None:
+def test_confirmed_file_is_readable_by_this_project_only(project: Path, tmp_path: Path) -> None:
     shared = tmp_path / "shared.md"
     shared.write_text("x")
     confirm_file(project, shared)
@@ -82,14 +82,14 @@ def test_a_confirmed_file_is_read_by_this_project_alone(project: Path, tmp_path:
         project_file(other, str(shared), "judge.rubric")
 
 
-def test_a_project_behind_a_link_works(project: Path, tmp_path: Path) -> None:
+def test_project_behind_a_link_works(project: Path, tmp_path: Path) -> None:
     (project / "rubric.md").write_text("x")
     (tmp_path / "alias").symlink_to(project)
-    found = project_file(tmp_path / "alias", "rubric.md", "judge.rubric")
-    assert found == project / "rubric.md"
+    settings = project_file(tmp_path / "alias", "rubric.md", "judge.rubric")
+    assert settings == project / "rubric.md"
 
 
-def test_reading_never_waits_and_has_a_limit(project: Path) -> None:
+def test_read_regular_never_blocks_and_has_a_limit(project: Path) -> None:
     os.mkfifo(project / "pipe")
     for name in (project / "pipe", Path("/dev/zero")):
         with pytest.raises(ValueError, match="not a regular file"):
@@ -100,7 +100,7 @@ def test_reading_never_waits_and_has_a_limit(project: Path) -> None:
     assert read_regular(project / "long", 11) == b"x" * 11
 
 
-def test_gold_and_servers_behind_links_are_refused(project: Path) -> None:
+def test_mcp_servers_file_behind_a_link_is_rejected(project: Path) -> None:
     from engine.integrations.mcp_servers import read_servers
 
     (project / "mcp.json").symlink_to(PASSWD)

@@ -16,67 +16,67 @@ def empty_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
-def stranger(folder: Path) -> Path:
+def untrusted_project(folder: Path) -> Path:
     (folder / "runs" / "R1").mkdir(parents=True)
     (folder / "project.toml").write_text("")
     (folder / "runs" / "R1" / "run.json").write_text('{"id": "R1"}')
     return folder
 
 
-def test_what_atelier_makes_is_trusted(tmp_path: Path) -> None:
+def test_created_project_is_trusted(tmp_path: Path) -> None:
     create_project(tmp_path / "mine", "hello")
     assert is_trusted(tmp_path / "mine")
 
 
-def test_what_lies_there_is_not_trusted_until_the_person_says_so(tmp_path: Path) -> None:
-    project = stranger(tmp_path / "theirs")
-    with pytest.raises(Refused) as refused:
+def test_found_project_is_untrusted_until_confirmed(tmp_path: Path) -> None:
+    project = untrusted_project(tmp_path / "theirs")
+    with pytest.raises(Refused) as error:
         require_trust(project)
-    assert refused.value.problem.code == "project.untrusted"
-    assert str(project) in refused.value.problem.hint
+    assert error.value.problem.code == "project.untrusted"
+    assert str(project) in error.value.problem.hint
     trust_project(project)
     require_trust(project)
     require_run_trust(project / "runs" / "R1")
 
 
-def test_another_folder_at_the_same_path_is_not_trusted(tmp_path: Path) -> None:
-    project = stranger(tmp_path / "one")
-    other = stranger(tmp_path / "other")
+def test_replaced_folder_is_not_trusted(tmp_path: Path) -> None:
+    project = untrusted_project(tmp_path / "one")
+    other = untrusted_project(tmp_path / "other")
     trust_project(project)
     shutil.rmtree(project)
     other.rename(project)
     assert not is_trusted(project)
 
 
-def test_a_copy_elsewhere_is_not_trusted(tmp_path: Path) -> None:
-    project = stranger(tmp_path / "one")
+def test_copied_project_is_not_trusted(tmp_path: Path) -> None:
+    project = untrusted_project(tmp_path / "one")
     trust_project(project)
     shutil.copytree(project, tmp_path / "copy")
     assert not is_trusted(tmp_path / "copy")
 
 
-def test_a_run_put_into_a_trusted_project_is_not_trusted(tmp_path: Path) -> None:
-    project = stranger(tmp_path / "one")
+def test_foreign_or_changed_run_is_not_trusted(tmp_path: Path) -> None:
+    project = untrusted_project(tmp_path / "one")
     trust_project(project)
-    foreign = project / "runs" / "R2"
-    foreign.mkdir()
-    (foreign / "run.json").write_text('{"id": "R2", "config": {"agent": {"command": "sh"}}}')
+    foreign_run = project / "runs" / "R2"
+    foreign_run.mkdir()
+    (foreign_run / "run.json").write_text('{"id": "R2", "config": {"agent": {"command": "sh"}}}')
     with pytest.raises(Refused, match="R2 is not trusted"):
-        require_run_trust(foreign)
+        require_run_trust(foreign_run)
     (project / "runs" / "R1" / "run.json").write_text('{"id": "R1", "agent": "changed"}')
     with pytest.raises(Refused, match="R1 is not trusted"):
         require_run_trust(project / "runs" / "R1")
 
 
-def test_a_link_to_a_trusted_project_is_that_project(tmp_path: Path) -> None:
-    project = stranger(tmp_path / "one")
+def test_link_to_a_trusted_project_is_trusted(tmp_path: Path) -> None:
+    project = untrusted_project(tmp_path / "one")
     trust_project(project)
     (tmp_path / "alias").symlink_to(project)
     assert is_trusted(tmp_path / "alias")
 
 
-def test_nothing_is_written_into_the_project(tmp_path: Path) -> None:
-    project = stranger(tmp_path / "one")
+def test_trusting_writes_nothing_into_the_project(tmp_path: Path) -> None:
+    project = untrusted_project(tmp_path / "one")
     before = sorted(project.rglob("*"))
     trust_project(project)
     assert sorted(project.rglob("*")) == before

@@ -20,7 +20,7 @@ from engine.remote.mirror.replica import Replica
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_db.writer import RunWriter
 from engine.storage.run_folder.run import DATABASE
-from tests.engine.remote.mirror.story import Story
+from tests.engine.remote.mirror.story import RunSimulator
 from tests.fuzz.mutation import mutate as change
 
 REFUSALS = (StoreError,)
@@ -49,7 +49,7 @@ def seeds() -> list[bytes]:
 
             async def write(file: Path = file, number: int = number) -> None:
                 writer = RunWriter(file, "run")
-                await Story(random.Random(number)).go_on(writer, 25)
+                await RunSimulator(random.Random(number)).perform(writer, 25)
                 writer.close()
 
             asyncio.run(write())

@@ -18,7 +18,7 @@ from engine.storage.checkpoints import checkpoint
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_db.writer import RunWriter
 from engine.storage.run_folder.run import DATABASE, SPEC, write_spec
-from tests.engine.remote.mirror.story import Story
+from tests.engine.remote.mirror.story import RunSimulator
 
 REFUSALS = (AtelierError,)
 RUN = "01JD5MAMBERKESTREL00000000"
@@ -40,7 +40,7 @@ def whole() -> dict[str, bytes]:
         async def fill() -> None:
             writer = RunWriter(folder / DATABASE, RUN)
             await writer.say(RunStarted(spec=spec))
-            await Story(Random(5)).go_on(writer, 30)
+            await RunSimulator(Random(5)).perform(writer, 30)
             writer.close()
 
         asyncio.run(fill())

@@ -30,13 +30,16 @@ LONGEST = 28
 
 
 class AdvancedFold(QWidget):
-    """Advanced section. Emits `edited(key, value)`; the value None restores the default."""
+    """Advanced section, whose rows are created when it is first unfolded. Emits `edited(key,
+    value)`; the value None restores the default."""
 
     edited = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.rows: dict[str, FormRow] = {}
+        self.keys = {spec.key for spec in specs()} - DIALS
+        self._config: ProjectConfig | None = None
         self._box = QWidget()
         self._fold = Button("Advanced", "quiet", icon="chevron-right", height=28)
         self._fold.clicked.connect(lambda: self.unfold(self._box.isHidden()))
@@ -46,34 +49,41 @@ class AdvancedFold(QWidget):
 
     def show_config(self, config: ProjectConfig) -> None:
         """Show the stored values, and the changed ones as chips."""
-        usual = usual_values(config)
-        title = PRESETS[config.train.algorithm.preset].title
-        for key, row in self.rows.items():
-            value, of_preset = value_at(config, key), value_at(usual, key)
-            own = key.startswith("train.algorithm.") and value != of_preset
-            row.show_stored(value, f"{title} uses {shown(of_preset)}" if own else "")
+        self._config = config
+        self._show_rows(config)
         different = changed(config)
-        self._words.set_words(f"{len(self.rows)} settings, {len(different)} changed")
+        self._words.set_words(f"{len(self.keys)} settings, {len(different)} changed")
         chips = [self._chip(spec.key, spec.label, value) for spec, value in different[:MOST_CHIPS]]
         self._chips.set_chips(chips)
 
     def unfold(self, shown: bool) -> None:
         """Show or hide the settings."""
+        if shown and not self.rows:
+            self._fill()
+            if self._config is not None:
+                self._show_rows(self._config)
         self._box.setVisible(shown)
         self._fold.set_icon("chevron-down" if shown else "chevron-right")
 
     def _build(self) -> None:
         head = hbox(self._fold, self._words, (self._chips, 1), margins=(0, 12, 0, 4), spacing=8)
         column = vbox(head, parent=self, spacing=0)
-        self._fill()
         self._box.hide()
         column.addWidget(self._box)
+
+    def _show_rows(self, config: ProjectConfig) -> None:
+        usual = usual_values(config)
+        title = PRESETS[config.train.algorithm.preset].title
+        for key, row in self.rows.items():
+            value, of_preset = value_at(config, key), value_at(usual, key)
+            own = key.startswith("train.algorithm.") and value != of_preset
+            row.show_stored(value, f"{title} uses {shown(of_preset)}" if own else "")
 
     def _fill(self) -> None:
         column = vbox(parent=self._box, margins=(12, 4, 0, 12), spacing=8)
         section = ""
         for spec in specs():
-            if spec.key in DIALS:
+            if spec.key not in self.keys:
                 continue
             if section_of(spec.key) != section:
                 section = section_of(spec.key)

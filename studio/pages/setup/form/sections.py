@@ -162,7 +162,6 @@ class ChoicesForm(QWidget):
     def _every_setting(self) -> None:
         self._advanced = AdvancedFold()
         self._advanced.edited.connect(self.edited)
-        self._rows = self._advanced.rows
         self._column.addWidget(self._advanced)
 
     def _command(self) -> None:
@@ -237,7 +236,7 @@ class ChoicesForm(QWidget):
             entry.finish()
 
     def _entries(self) -> list[Entry]:
-        rows = [*self._rows.values(), *self._backend.rows.values()]
+        rows = [*self._advanced.rows.values(), *self._backend.rows.values()]
         return [self._agent_entry, *(row.entry for row in rows)]
 
     def _show_agent(self, view: ProjectView, config: ProjectConfig) -> None:
@@ -283,9 +282,9 @@ class ChoicesForm(QWidget):
         }
         for problem in problems:
             key = problem.where.split(":")[0]
-            if row := self._rows.get(key):
-                row.set_problem(problem.message)
+            if key in self._advanced.keys:
                 self._advanced.unfold(True)
+                self._advanced.rows[key].set_problem(problem.message)
             elif key in self._backend.rows:
                 self._backend.show_problem(key, problem.message)
             elif dial := rows.get(key.split(".")[0].split("/")[0]):
@@ -297,10 +296,11 @@ class ChoicesForm(QWidget):
         """Show why the edit of a setting was refused; empty `words`: it was stored."""
         if key == AGENT:
             self._agent_entry.answered(bool(words))
-        if key in self._rows:
-            self._rows[key].answer(words)
+        if key in self._advanced.keys:
             if words:
                 self._advanced.unfold(True)
+            if row := self._advanced.rows.get(key):
+                row.answer(words)
         elif key in self._backend.rows:
             self._backend.set_problem(key, words)
         elif words:

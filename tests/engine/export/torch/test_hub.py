@@ -1,4 +1,4 @@
-"""Uploading, against a small hub of our own."""
+"""Upload to a hub stub."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ except Refused as error:
 """
 
 
-def pushed(url: str, folder: Path, token: str, home: Path) -> str:
+def push_folder(url: str, folder: Path, token: str, home: Path) -> str:
     environment = {"HF_ENDPOINT": url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(folder)],
@@ -29,7 +29,7 @@ def pushed(url: str, folder: Path, token: str, home: Path) -> str:
     return done.stdout.strip()
 
 
-def test_every_file_arrives_and_the_token_stays_where_it_was(tmp_path: Path) -> None:
+def test_uploaded_files_arrive_and_the_token_is_not_stored(tmp_path: Path) -> None:
     folder, home = tmp_path / "out", tmp_path / "home"
     folder.mkdir()
     contents = {
@@ -40,10 +40,10 @@ def test_every_file_arrives_and_the_token_stays_where_it_was(tmp_path: Path) -> 
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     with hub("hf_secret") as server:
-        assert pushed(server.url, folder, "hf_secret", home) == f"{server.url}/me/it"
+        assert push_folder(server.url, folder, "hf_secret", home) == f"{server.url}/me/it"
         assert server.files == contents
         assert server.repos[0]["visibility"] == "private"
-        words = pushed(server.url, folder, "hf_wrong", home)
+        words = push_folder(server.url, folder, "hf_wrong", home)
         assert words.startswith("export.not_pushed")
         assert server.refused > 0
     stored = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())

@@ -1,4 +1,4 @@
-"""The thread in which a script's way to the engine lives."""
+"""Thread in which a script's connection to the engine runs."""
 
 import asyncio
 import threading
@@ -11,16 +11,16 @@ def threads() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == "atelier"]
 
 
-async def where() -> str:
+async def current_thread_name() -> str:
     return threading.current_thread().name
 
 
-def test_it_ends_with_close_and_begins_anew(tmp_path: Path) -> None:
+def test_engine_thread_ends_with_close_and_starts_again(tmp_path: Path) -> None:
     async def work() -> None:
         link = Link(tmp_path, None)
-        await link.close(finished=True)  # nothing was begun
+        await link.close(finished=True)  # nothing was started
         for _ in range(2):
-            assert await link.ask(where()) == "atelier"
+            assert await link.ask(current_thread_name()) == "atelier"
             assert len(threads()) == 1
             await link.close(finished=True)
             assert threads() == []
@@ -28,19 +28,19 @@ def test_it_ends_with_close_and_begins_anew(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_whoever_still_asks_is_cancelled(tmp_path: Path) -> None:
+def test_pending_request_is_cancelled_on_close(tmp_path: Path) -> None:
     async def for_ever() -> None:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     async def work() -> None:
         link = Link(tmp_path, None)
-        asked = asyncio.create_task(link.ask(for_ever()))
-        await asyncio.to_thread(begun.wait, 20)
+        pending = asyncio.create_task(link.ask(for_ever()))
+        await asyncio.to_thread(started.wait, 20)
         await link.close(finished=True)
-        await asyncio.wait([asked])
-        assert asked.cancelled()
+        await asyncio.wait([pending])
+        assert pending.cancelled()
         assert threads() == []
 
-    begun = threading.Event()
+    started = threading.Event()
     asyncio.run(work())

@@ -1,4 +1,4 @@
-"""What `model.log` of ART writes is told, whatever else the script logs meanwhile."""
+"""Forwarding of ART's `model.log`, with concurrent logs of the script."""
 
 import asyncio
 import json
@@ -11,12 +11,12 @@ from engine.integrations.art.logging import forward_logs
 
 
 class Model:
-    """Logs as ART does: a row of a file, and what it awaits before and after."""
+    """Model stub that logs as ART does: a row of a file, with awaits before and after."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.waits: dict[str, asyncio.Event] = {}
-        """By split: before its row is written, and before its log returns."""
+        """Event per split that its log waits for after its row is written."""
 
     def _get_output_dir(self) -> str:
         return str(self._folder)
@@ -42,46 +42,46 @@ class Model:
             await self.waits[split].wait()
 
 
-Told = list[tuple[str, int, list[str], dict[str, float]]]
+ForwardedLogs = list[tuple[str, int, list[str], dict[str, float]]]
 
 
-def telling(model: Model) -> Told:
-    told: Told = []
+def forward_to_list(model: Model) -> ForwardedLogs:
+    forwarded: ForwardedLogs = []
 
-    async def tell(
+    async def forward(
         _: Any, split: str, step: int, groups: list[str], values: dict[str, float]
     ) -> None:
-        told.append((split, step, groups, values))
+        forwarded.append((split, step, groups, values))
 
-    forward_logs(model, tell)
-    return told
+    forward_logs(model, forward)
+    return forwarded
 
 
-def test_logs_at_once_each_bring_their_own(tmp_path: Path) -> None:
+def test_concurrent_logs_forward_their_own_rows(tmp_path: Path) -> None:
     async def work() -> None:
         model.waits = {"val": asyncio.Event(), "test": asyncio.Event()}
         logs = [
             asyncio.create_task(model.log([f"of {split}"], split, metrics={"x": x}, step=3))
             for split, x in (("val", 1.0), ("test", 2.0))
         ]
-        await asyncio.sleep(0)  # both have written, and wait
+        await asyncio.sleep(0)  # both have written their rows and wait
         for split, log in zip(("test", "val"), reversed(logs), strict=True):
             model.waits[split].set()
             await log
 
     model = Model(tmp_path)
-    told = telling(model)
+    forwarded = forward_to_list(model)
     asyncio.run(work())
-    assert told == [
+    assert forwarded == [
         ("test", 3, ["of test"], {"test/x": 2.0}),
         ("val", 3, ["of val"], {"val/x": 1.0}),
     ]
 
 
-def test_what_no_store_can_hold_is_left_out_and_said(tmp_path: Path) -> None:
+def test_non_finite_values_are_skipped_with_a_warning(tmp_path: Path) -> None:
     model = Model(tmp_path)
-    told = telling(model)
+    forwarded = forward_to_list(model)
     figures = {"x": 1.0, "best": float("-inf"), "most": float("inf"), "none": float("nan")}
     with pytest.warns(UserWarning, match="not finite were skipped: val/best, val/most"):
         asyncio.run(model.log(metrics=figures, step=1))
-    assert told == [("val", 1, [], {"val/x": 1.0})]
+    assert forwarded == [("val", 1, [], {"val/x": 1.0})]

@@ -1,4 +1,4 @@
-"""What ART's train() can be told, and what becomes of it."""
+"""Mapping of ART's train() arguments and model config to Atelier's settings."""
 
 import asyncio
 from pathlib import Path
@@ -47,14 +47,14 @@ KEYS = {
         "use_rslora", "modules_to_save", "init_lora_weights", "loftq_config", "temporary_location",
     ),
 }  # fmt: skip
-"""The typed dictionaries of `art.dev.model` 0.5.18; test_art.py compares them with the package."""
+"""Keys of `art.dev.model` 0.5.18's typed dictionaries; test_art.py compares with the package."""
 
 
-def asked(**knobs: Any) -> Algorithm:
+def mapped_algorithm(**knobs: Any) -> Algorithm:
     return algorithm_of(TrainArguments(**knobs))[0]
 
 
-def test_its_defaults_are_our_preset() -> None:
+def test_default_arguments_equal_the_art_preset() -> None:
     assert algorithm_of(TrainArguments()) == (Algorithm(preset="art"), [])
     assert TrainArguments().learning_rate == 5e-6
 
@@ -74,46 +74,44 @@ def test_its_defaults_are_our_preset() -> None:
         ),
     ],
 )
-def test_losses_have_its_bounds(knobs: dict[str, Any], loss: object) -> None:
-    assert asked(**knobs).loss == loss
+def test_loss_bounds_are_taken_from_the_arguments(knobs: dict[str, Any], loss: object) -> None:
+    assert mapped_algorithm(**knobs).loss == loss
 
 
-def test_scale_distance_and_correction() -> None:
-    assert asked(scale_rewards=False).advantage == GroupMean()
-    assert asked(normalize_advantages=False).advantage == GroupMean()
-    near = asked(kl_penalty_coef=0.02)
-    assert (near.kl, near.kl_in) == (0.02, "advantage")
-    corrected = asked(precalculate_logprobs=True, truncated_importance_sampling=3.0)
+def test_scaling_kl_and_correction_are_mapped() -> None:
+    assert mapped_algorithm(scale_rewards=False).advantage == GroupMean()
+    assert mapped_algorithm(normalize_advantages=False).advantage == GroupMean()
+    with_kl = mapped_algorithm(kl_penalty_coef=0.02)
+    assert (with_kl.kl, with_kl.kl_in) == (0.02, "advantage")
+    corrected = mapped_algorithm(precalculate_logprobs=True, truncated_importance_sampling=3.0)
     assert (corrected.ratio_to, corrected.correction) == ("trainer", TokenCap(cap=3.0))
-    plain = asked(precalculate_logprobs=True)
+    plain = mapped_algorithm(precalculate_logprobs=True)
     assert (plain.ratio_to, plain.correction) == ("trainer", NoCorrection())
 
 
 @pytest.mark.parametrize("name", sorted(INSTEAD))
-def test_what_would_change_the_update_is_refused(name: str) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"train\({name}=.*is not supported by Atelier"
-    ) as refused:
+def test_unsupported_argument_raises_config_error(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"train\({name}=.*is not supported by Atelier") as error:
         algorithm_of(TrainArguments(**{name: "geometric_average"}))
-    assert refused.value.problem.hint
+    assert error.value.problem.hint
 
 
-def test_what_only_says_how_is_answered() -> None:
-    told = algorithm_of(TrainArguments(packed_sequence_length=2048, plot_tensors=True))[1]
-    assert ["plot_tensors" in told[0], "packed_sequence_length" in told[1]] == [True, True]
+def test_ineffective_arguments_give_a_notice() -> None:
+    notices = algorithm_of(TrainArguments(packed_sequence_length=2048, plot_tensors=True))[1]
+    assert ["plot_tensors" in notices[0], "packed_sequence_length" in notices[1]] == [True, True]
     idle = algorithm_of(TrainArguments(truncated_importance_sampling=2.0))[1]
     assert "no effect without precalculate_logprobs" in idle[0]
     with pytest.raises(ConfigError, match="loss_fn='dpo'"):
         algorithm_of(TrainArguments(loss_fn="dpo"))  # type: ignore[arg-type]
 
 
-def configured(**config: Any) -> tuple[dict[str, Any], list[str]]:
+def map_config(**config: Any) -> tuple[dict[str, Any], list[str]]:
     model = SimpleNamespace(_internal_config=config, base_model="m")
     return settings_of(model, {"server_args": {}})
 
 
-def test_of_its_model_config_what_we_have_is_taken_and_what_has_no_effect_is_said() -> None:
-    settings, told = configured(
+def test_model_config_is_mapped_and_ineffective_keys_are_named() -> None:
+    settings, notices = map_config(
         init_args={"max_seq_length": 4096, "load_in_4bit": True, "model_name": "m"},
         peft_args={"r": 16, "lora_alpha": 32, "target_modules": list(LINEAR), "bias": "none"},
         trainer_args={"max_grad_norm": 0.5, "weight_decay": 0.1, "logging_steps": 3},
@@ -125,12 +123,12 @@ def test_of_its_model_config_what_we_have_is_taken_and_what_has_no_effect_is_sai
         "model.alpha": 32,
         "train.algorithm.max_grad_norm": 0.5,
     }
-    assert [sentence.partition(" has")[0] for sentence in told[:3]] == [
+    assert [sentence.partition(" has")[0] for sentence in notices[:3]] == [
         "_internal_config['init_args']['load_in_4bit']",
         "_internal_config['trainer_args']['logging_steps']",
         "_internal_config['trainer_gpu_ids']",
     ]
-    assert told[3] == "The client's server_args have no effect in Atelier."
+    assert notices[3] == "The client's server_args have no effect in Atelier."
 
 
 @pytest.mark.parametrize(
@@ -152,21 +150,21 @@ def test_of_its_model_config_what_we_have_is_taken_and_what_has_no_effect_is_sai
     ],
     ids=str,
 )
-def test_of_its_model_config_what_would_change_the_result_is_refused(
-    config: dict[str, Any],
-) -> None:
-    with pytest.raises(ConfigError, match="changes the training") as refused:
-        configured(**config)
-    assert refused.value.problem.hint
+def test_unsupported_model_config_raises_config_error(config: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="changes the training") as error:
+        map_config(**config)
+    assert error.value.problem.hint
 
 
-def test_every_key_of_its_model_config_is_known() -> None:
-    """Beside those of vLLM and of transformers' trainer, whose other keys have no effect."""
+def test_every_key_of_the_model_config_is_handled() -> None:
+    """Keys of vLLM and of transformers' trainer are excluded; they have no effect."""
     for section, keys in KEYS.items():
         for key in keys:
-            place = (section, key)
-            known = place in TAKEN or place in REFUSED or key in NO_EFFECT.get(section, ())
-            assert known or key in ("target_modules", "model_name"), place
+            key_path = (section, key)
+            is_handled = (
+                key_path in TAKEN or key_path in REFUSED or key in NO_EFFECT.get(section, ())
+            )
+            assert is_handled or key in ("target_modules", "model_name"), key_path
 
 
 SCRIPT = """
@@ -181,7 +179,7 @@ async def main(rate):
 
 
 @pytest.mark.parametrize(
-    ("knob", "refused"),
+    ("knob", "is_rejected"),
     [
         ("kimi_k2_tau=1.0", True),
         ("loss_fn='dpo'", True),
@@ -190,29 +188,29 @@ async def main(rate):
         ("epsilon=0.3", False),
     ],
 )
-def test_what_a_script_will_ask_for_is_refused_when_its_model_is_registered(
-    tmp_path: Path, knob: str, refused: bool
+def test_unsupported_argument_in_script_is_rejected_on_register(
+    tmp_path: Path, knob: str, is_rejected: bool
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(knob=knob))
     names: dict[str, Any] = {"__file__": str(script)}
     exec("from engine.integrations.art import AtelierBackend; backend = AtelierBackend()", names)
     model = SimpleNamespace(trainable=True, log=None, _internal_config=None)
-    if refused:
+    if is_rejected:
         with pytest.raises(ConfigError):
             asyncio.run(names["backend"].register(model))
     else:
         asyncio.run(names["backend"].register(model))
 
 
-def test_without_a_file_nothing_is_looked_for(tmp_path: Path) -> None:
+def test_missing_or_broken_script_has_no_arguments(tmp_path: Path) -> None:
     assert train_arguments(None) == []
     assert train_arguments(str(tmp_path / "none.py")) == []
     (tmp_path / "broken.py").write_text("def (")
     assert train_arguments(str(tmp_path / "broken.py")) == []
 
 
-def test_figures_have_its_names_where_it_has_some() -> None:
+def test_training_metrics_use_art_names() -> None:
     ours = {"loss": 0.5, "grad_norm": 1.0, "reward/mean": 0.25}
     assert training_metrics(ours, False, 1) == {
         "loss/train": 0.5,
@@ -223,18 +221,18 @@ def test_figures_have_its_names_where_it_has_some() -> None:
     assert training_metrics({}, True, 1) == {"data/step_num_gradient_steps": 0.0}
 
 
-def test_a_backend_says_what_the_one_table_has_for_it() -> None:
-    """And nothing of what ART measures itself, which would take its place."""
+def test_training_metrics_cover_the_name_table() -> None:
+    """Metrics that ART measures itself are omitted, since ours would replace them."""
     ours = {name: 1.0 for row in NAMES for name in row.ours if "*" not in name}
-    told = training_metrics(ours | {"unscored": 2.0}, False, 1)
-    theirs = {name for name in told if not name.startswith("atelier/")}
-    assert theirs == {
+    notices = training_metrics(ours | {"unscored": 2.0}, False, 1)
+    art_names = {name for name in notices if not name.startswith("atelier/")}
+    assert art_names == {
         *(row.art for row in NAMES if row.art.startswith("loss/")),
         "throughput/train_tok_per_sec",
         "data/step_trainer_tokens",
         "time/step_trainer_s",
         "data/step_num_gradient_steps",
     }
-    assert told["loss/clipped_token_fraction"] == 2.0
-    assert {"atelier/clip/low", "atelier/clip/high", "atelier/unscored"} <= set(told)
-    assert {"atelier/loss", "atelier/tokens_per_s/train"}.isdisjoint(told)
+    assert notices["loss/clipped_token_fraction"] == 2.0
+    assert {"atelier/clip/low", "atelier/clip/high", "atelier/unscored"} <= set(notices)
+    assert {"atelier/loss", "atelier/tokens_per_s/train"}.isdisjoint(notices)

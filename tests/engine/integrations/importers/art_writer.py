@@ -1,7 +1,7 @@
-"""An .art folder by ART's own writer. Run by the Python of the benchmark environment.
+"""Write an .art folder with ART's own writer. Run by the Python of the benchmark environment.
 
-argv: the folder of a model. Everything that is written goes through ART 0.5.18's own classes and
-functions: version 1 of its Parquet, its JSON lines from before, and these as it migrates them.
+argv: the folder of a model. Everything is written by ART 0.5.18's own classes and
+functions: version 1 of its Parquet, its earlier JSON lines, and these as it migrates them.
 """
 
 import importlib
@@ -17,7 +17,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments"
 
 
 def load() -> dict[str, Any]:
-    """ART's modules without its package's own imports, which want the whole of its training."""
+    """Load ART's modules without the imports of its package, which need its training stack."""
     files = importlib.metadata.files("openpipe-art") or []
     file = next(file for file in files if str(file) == "art/trajectories.py")
     home = Path(str(file.locate())).parent
@@ -43,38 +43,40 @@ def main() -> None:
     trajectory, group = art["trajectories"].Trajectory, art["trajectories"].TrajectoryGroup
     choice = art["types"].Choice
 
-    def said(text: str, reason: str = "stop", **more: Any) -> Any:
+    def reply(text: str, reason: str = "stop", **more: Any) -> Any:
         message = {"role": "assistant", "content": text, **more}
         return choice(finish_reason=reason, index=0, message=message)
 
-    def attempt(question: str, *rest: Any, **fields: Any) -> Any:
+    def make_trajectory(question: str, *rest: Any, **fields: Any) -> Any:
         return trajectory(
             messages_and_choices=[{"role": "user", "content": question}, *rest], **fields
         )
 
     first = group(
         [
-            attempt(
+            make_trajectory(
                 "What is above?",
-                said("", tool_calls=[CALL]),
+                reply("", tool_calls=[CALL]),
                 {"role": "tool", "tool_call_id": "c1", "content": "blue ✓"},
-                said("It is blue."),
+                reply("It is blue."),
                 reward=1.0,
                 metrics={"correct": True, "duration": 2.5, "lost": math.inf},
                 metadata={"scenario_id": "sky", "level": 3},
                 tools=[TOOL],
                 logs=["looked up"],
             ),
-            attempt(
-                "What is above?", said("No idea"), reward=0.25, metadata={"scenario_id": "sky"}
+            make_trajectory(
+                "What is above?", reply("No idea"), reward=0.25, metadata={"scenario_id": "sky"}
             ),
-            attempt("What is above?", said("?"), reward=math.nan, metadata={"scenario_id": "sky"}),
+            make_trajectory(
+                "What is above?", reply("?"), reward=math.nan, metadata={"scenario_id": "sky"}
+            ),
         ],
         metrics={"spread": 0.75},
         logs=["three tries"],
     )
     second = group(
-        [attempt("Und grün?", said("Gras"), reward=1.0), ValueError("the agent fell over")]
+        [make_trajectory("Und grün?", reply("Gras"), reward=1.0), ValueError("the agent fell over")]
     )
     empty = group([], exceptions=[RuntimeError("all fell over")])
     write = art["utils.trajectory_logging"].write_trajectory_groups_parquet
@@ -87,10 +89,10 @@ def main() -> None:
         (home / split).mkdir(parents=True, exist_ok=True)
         write(groups, home / split / f"{step:04d}.parquet")
     long = trajectory(
-        messages_and_choices=[{"role": "user", "content": "Go on"}, said("and on", "length")],
+        messages_and_choices=[{"role": "user", "content": "Go on"}, reply("and on", "length")],
         reward=0.5,
         additional_histories=[
-            {"messages_and_choices": [{"role": "user", "content": "aside"}, said("whisper")]}
+            {"messages_and_choices": [{"role": "user", "content": "aside"}, reply("whisper")]}
         ],
     )
     old = art["utils.trajectory_migration"]

@@ -1,4 +1,4 @@
-"""An .art folder as ART itself writes it, once a session; and an empty project."""
+"""Fixtures: an .art folder written by ART itself, once a session, and an empty project."""
 
 import asyncio
 import subprocess
@@ -30,8 +30,8 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def imported(project: Path, source: Path, model: str = "") -> RunReader:
-    """What was stored; the caller closes it."""
+def import_source(project: Path, source: Path, model: str = "") -> RunReader:
+    """Import `source` and return a reader of the stored run; the caller closes it."""
     folder = asyncio.run(import_run(project, source, model))
     assert folder.parent == project / "runs"
     return RunReader(folder / DATABASE)

@@ -1,4 +1,4 @@
-"""Version 2 of ART's Parquet, column by column as OpenPipe/ART pull request 762 lays it out: no
+"""Write version 2 of ART's Parquet, column by column as in OpenPipe/ART pull request 762: no
 release of ART that writes it can be installed yet. Run by the Python of the `parquet` environment.
 
 argv: the file. stdin: a JSON list of [group, [trajectory, …]], each in the form of ART's JSON.

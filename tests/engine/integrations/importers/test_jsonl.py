@@ -1,4 +1,4 @@
-"""Attempts from elsewhere: what is read, and what is refused with its line."""
+"""Import of JSON lines: accepted forms, and errors with their line."""
 
 import json
 import os
@@ -12,17 +12,21 @@ from engine.integrations.importers.jsonl import MOST_LINE_BYTES, read_attempts, 
 from engine.integrations.importers.storage import open_source
 from engine.protocol.problems import ConfigError
 
-ASKED = {"role": "user", "content": "What is it worth?"}
+PROMPT = {"role": "user", "content": "What is it worth?"}
 
 
-def said(text: str) -> dict[str, str]:
+def reply(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
-def test_attempts_that_begin_alike_are_siblings(tmp_path: Path) -> None:
+def test_trajectories_with_the_same_prompt_form_a_group(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     other = {"role": "user", "content": [{"type": "text", "text": "Another"}]}
-    lines = [[ASKED, said("1")], {"messages": [other, said("x")], "reward": 1}, [ASKED, said("2")]]
+    lines = [
+        [PROMPT, reply("1")],
+        {"messages": [other, reply("x")], "reward": 1},
+        [PROMPT, reply("2")],
+    ]
     file.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
     first, second = read_attempts(file)
     assert [one.messages[-1].content for one in first] == ["1", "2"]
@@ -43,17 +47,17 @@ def test_attempts_that_begin_alike_are_siblings(tmp_path: Path) -> None:
         '{"messages": [], "reward": "high"}',
     ],
 )
-def test_a_wrong_line_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
+def test_invalid_line_is_reported_with_its_number(tmp_path: Path, line: str) -> None:
     file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps([ASKED]) + "\n" + line)
-    with pytest.raises(ConfigError) as caught:
+    file.write_text(json.dumps([PROMPT]) + "\n" + line)
+    with pytest.raises(ConfigError) as error:
         read_attempts(file)
-    assert caught.value.problem.where == f"{file}:2"
-    assert caught.value.problem.hint
+    assert error.value.problem.where == f"{file}:2"
+    assert error.value.problem.hint
 
 
-def test_half_a_character_is_replaced(tmp_path: Path) -> None:
-    """A model that is cut off can leave half a surrogate pair; a separator of lines is no line."""
+def test_half_a_surrogate_pair_is_replaced(tmp_path: Path) -> None:
+    """A truncated model can leave half a surrogate pair; U+2028 does not end a line."""
     file = tmp_path / "a.jsonl"
     file.write_text(
         '{"messages": [{"role": "user", "content": "\\ud83d\\ude00 \\ud83d \u2028."}]}\n'
@@ -62,27 +66,27 @@ def test_half_a_character_is_replaced(tmp_path: Path) -> None:
     assert one.messages[0].content == "\U0001f600 \ufffd \u2028."
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+def test_empty_file_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("\n")
     with pytest.raises(ConfigError, match="no trajectories"):
         read_attempts(file)
 
 
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+def test_byte_order_mark_is_skipped(tmp_path: Path) -> None:
     file = tmp_path / "bom.jsonl"
-    file.write_bytes(b"\xef\xbb\xbf" + json.dumps([ASKED, said("1")]).encode() + b"\r\n")
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps([PROMPT, reply("1")]).encode() + b"\r\n")
     assert len(read_attempts(file)[0]) == 1
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+def test_non_regular_file_is_rejected_at_once(tmp_path: Path, kind: str) -> None:
     file = {"device": Path("/dev/zero")}.get(kind, tmp_path / "x.jsonl")
     if kind == "pipe":
         os.mkfifo(file)
     if kind == "folder":
         file.mkdir()
-    begun = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(ConfigError, match=r"regular file|Is a directory"):
         read_attempts(file)
     if kind != "folder":
@@ -91,15 +95,15 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -
                 os.mkfifo(name)
             with pytest.raises(ConfigError, match="regular file"):
                 open_source(name)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start
     print(f"refused in {seconds:.3f} s")
     assert seconds < 5
 
 
-def test_a_line_has_a_limit_and_is_read_alone(tmp_path: Path) -> None:
-    """The memory is that of a line, not of the file."""
+def test_lines_are_limited_and_read_one_by_one(tmp_path: Path) -> None:
+    """Memory use is that of a line, not of the file."""
     file = tmp_path / "long.jsonl"
-    line = json.dumps([ASKED, said("x" * 2**20)]).encode() + b"\n"
+    line = json.dumps([PROMPT, reply("x" * 2**20)]).encode() + b"\n"
     file.write_bytes(line * 100)
     tracemalloc.start()
     lines = read_lines(file)
@@ -113,14 +117,14 @@ def test_a_line_has_a_limit_and_is_read_alone(tmp_path: Path) -> None:
         read_attempts(file)
 
 
-def test_text_that_is_no_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+def test_non_utf8_line_is_reported_with_its_number(tmp_path: Path) -> None:
     file = tmp_path / "latin.jsonl"
-    file.write_bytes(json.dumps([ASKED, said("1")]).encode() + b"\n\xe9\n")
+    file.write_bytes(json.dumps([PROMPT, reply("1")]).encode() + b"\n\xe9\n")
     with pytest.raises(ConfigError, match="line 2 is not UTF-8"):
         read_attempts(file)
 
 
-def test_a_number_too_large_for_a_metric_is_refused(tmp_path: Path) -> None:
+def test_too_large_metric_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "large.jsonl"
     file.write_text('{"messages": [], "metrics": {"a": 1' + "0" * 400 + "}}")
     with pytest.raises(ConfigError, match="not a trajectory"):

@@ -1,4 +1,4 @@
-"""An import is a whole run, or nothing at all."""
+"""Imports create a complete run or nothing."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from engine.protocol.records.metrics import METRICS
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.server.services.summaries import summarise
 from studio.store.runs.state import RunState
-from tests.engine.integrations.importers.conftest import imported
+from tests.engine.integrations.importers.conftest import import_source
 
 
 def jsonl(file: Path, *entries: Any) -> Path:
@@ -25,18 +25,18 @@ def jsonl(file: Path, *entries: Any) -> Path:
     return file
 
 
-def attempt(said: str, reward: float | None = None) -> dict[str, Any]:
-    messages = [{"role": "user", "content": "Say it"}, {"role": "assistant", "content": said}]
+def entry(text: str, reward: float | None = None) -> dict[str, Any]:
+    messages = [{"role": "user", "content": "Say it"}, {"role": "assistant", "content": text}]
     return {"messages": messages} | ({} if reward is None else {"reward": reward})
 
 
-def test_an_art_folder_is_a_finished_run(art: Path, project: Path) -> None:
-    reader = imported(project, art)
-    found = reader.events_of("run.started", "step.finished", "validation.finished", "run.finished")
-    assert [type(event) for event in found] == [
+def test_art_folder_becomes_a_finished_run(art: Path, project: Path) -> None:
+    reader = import_source(project, art)
+    events = reader.events_of("run.started", "step.finished", "validation.finished", "run.finished")
+    assert [type(event) for event in events] == [
         RunStarted, StepFinished, ValidationFinished, *[StepFinished] * 3, RunFinished,
     ]  # fmt: skip
-    step = found[1]
+    step = events[1]
     assert isinstance(step, StepFinished)
     assert (step.step, step.dropped, step.metrics["unscored"]) == (0, 1, 1)
     assert step.metrics["reward/mean"] == pytest.approx(2.25 / 3)
@@ -61,9 +61,9 @@ def kinds(reader: Any) -> set[str]:
     return {json.loads(line)["kind"] for line in reader.events()}
 
 
-def test_json_lines_are_one_step(project: Path, tmp_path: Path) -> None:
-    file = jsonl(tmp_path / "talk.jsonl", attempt("a", 1), attempt("b"), attempt("c", 0))
-    reader = imported(project, file)
+def test_json_lines_become_one_step(project: Path, tmp_path: Path) -> None:
+    file = jsonl(tmp_path / "talk.jsonl", entry("a", 1), entry("b"), entry("c", 0))
+    reader = import_source(project, file)
     one, unscored, other = reader.stored("train", 1)
     assert (one.reward, unscored.reward, other.reward) == (1, None, 0)
     assert (one.advantage, unscored.advantage) == (0.5, None)
@@ -72,33 +72,33 @@ def test_json_lines_are_one_step(project: Path, tmp_path: Path) -> None:
     reader.close()
 
 
-@pytest.mark.parametrize("entries", [[attempt("a"), {"nothing": 1}], []])
-def test_a_bad_file_leaves_nothing(project: Path, tmp_path: Path, entries: list[Any]) -> None:
+@pytest.mark.parametrize("entries", [[entry("a"), {"nothing": 1}], []])
+def test_invalid_file_leaves_nothing(project: Path, tmp_path: Path, entries: list[Any]) -> None:
     file = jsonl(tmp_path / "talk.jsonl", *entries)
     before = sorted(project.rglob("*"))
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         asyncio.run(import_run(project, file))
-    assert str(file) in caught.value.problem.where
+    assert str(file) in error.value.problem.where
     assert sorted(project.rglob("*")) == before
 
 
-def test_what_breaks_halfway_leaves_nothing(
+def test_failed_import_leaves_nothing(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = jsonl(tmp_path / "talk.jsonl", attempt("a"))
+    file = jsonl(tmp_path / "talk.jsonl", entry("a"))
     before = sorted(project.rglob("*"))
 
-    async def breaks(self: Import, source: Source) -> int:
+    async def fail_halfway(self: Import, source: Source) -> int:
         await Import.__dict__["_attempts"](self, next(iter(source.lots())))
         raise AtelierError.of("test.broken", "The disk is full.")
 
-    monkeypatch.setattr(Import, "store", breaks)
+    monkeypatch.setattr(Import, "store", fail_halfway)
     with pytest.raises(AtelierError, match="disk is full"):
         asyncio.run(import_run(project, file))
     assert sorted(project.rglob("*")) == before
 
 
-def test_a_cancelled_import_waits_for_its_reader_and_leaves_nothing(
+def test_cancelled_import_waits_for_its_reader_and_leaves_nothing(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import threading
@@ -130,16 +130,16 @@ def test_a_cancelled_import_waits_for_its_reader_and_leaves_nothing(
     assert sorted(project.rglob("*")) == before
 
 
-def test_what_a_killed_import_left_goes_with_a_later_one(project: Path, tmp_path: Path) -> None:
+def test_killed_import_is_cleaned_up_by_a_later_one(project: Path, tmp_path: Path) -> None:
     for name, age_s in ((".import-old", 90_000), (".import-new", 60)):
         (project / name).mkdir()
         os.utime(project / name, (time.time() - age_s,) * 2)
-    imported(project, jsonl(tmp_path / "talk.jsonl", attempt("a"))).close()
+    import_source(project, jsonl(tmp_path / "talk.jsonl", entry("a"))).close()
     assert [one.name for one in project.glob(".import-*")] == [".import-new"]
 
 
-def test_nothing_there_is_said(project: Path, tmp_path: Path) -> None:
+def test_missing_source_or_project_is_reported(project: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         asyncio.run(import_run(project, tmp_path / "no.jsonl"))
     with pytest.raises(ConfigError, match="is not a project"):
-        asyncio.run(import_run(tmp_path, jsonl(tmp_path / "a.jsonl", attempt("a"))))
+        asyncio.run(import_run(tmp_path, jsonl(tmp_path / "a.jsonl", entry("a"))))

@@ -1,4 +1,4 @@
-"""What is sampled for a script is recorded so that it stays whole, whatever is forgotten."""
+"""Completions for scripts are recorded completely even if their parents are forgotten."""
 
 import asyncio
 from collections.abc import Iterator
@@ -27,33 +27,33 @@ def sample(chat: ChatFormat, text: str) -> list[SampledToken]:
     return [SampledToken(token, -0.5, []) for token in [*chat.encode(text), END]]
 
 
-def test_an_answer_whose_beginning_was_forgotten_meanwhile_is_whole(
+def test_completion_is_whole_after_its_parent_is_forgotten(
     chat: ChatFormat, tmp_path: Path
 ) -> None:
-    known = Completions(tmp_path / "known.jsonl")
-    first = SharedConversation(chat, known, 0, 1.0, 1.0)
+    store = Completions(tmp_path / "known.jsonl")
+    first = SharedConversation(chat, store, 0, 1.0, 1.0)
     sampled = sample(chat, "In the  garden")
-    said = first.record(
+    message = first.record(
         asyncio.run(first.prompt([USER], [], 2000)), [USER], sampled, "In the  garden",
         read_completion("In the  garden", False),
     )  # fmt: skip
 
-    messages: list[dict[str, Any]] = [USER, said, {"role": "user", "content": "Sure?"}]
-    second = SharedConversation(chat, known, 0, 1.0, 1.0)
+    messages: list[dict[str, Any]] = [USER, message, {"role": "user", "content": "Sure?"}]
+    second = SharedConversation(chat, store, 0, 1.0, 1.0)
     prompt = asyncio.run(second.prompt(messages, [], 2000))
     assert prompt.parent is not None
-    known.forget_before(KEPT_UPDATES + 1)  # steps are trained while it is sampled
-    assert len(known) == 0
-    again = sample(chat, "Yes")
-    second.record(prompt, messages, again, "Yes", read_completion("Yes", False))
+    store.forget_before(KEPT_UPDATES + 1)  # training steps run during the sampling
+    assert len(store) == 0
+    second_sample = sample(chat, "Yes")
+    second.record(prompt, messages, second_sample, "Yes", read_completion("Yes", False))
 
-    one = known.held.get(second.turns[-1].id)
-    assert one is not None
-    whole = known.held.whole(one)
-    assert whole.tokens == [*prompt.tokens, *(token.token for token in again)]
+    completion = store.held.get(second.turns[-1].id)
+    assert completion is not None
+    whole = store.held.whole(completion)
+    assert whole.tokens == [*prompt.tokens, *(token.token for token in second_sample)]
     assert whole.start == len(prompt.tokens)
     assert whole.text == chat.decode(whole.tokens)
-    known.forget_before(KEPT_UPDATES)
-    assert Completions(tmp_path / "known.jsonl").held.whole(one) == whole
-    known.forget_before(KEPT_UPDATES + 1)
-    assert len(known) == 0
+    store.forget_before(KEPT_UPDATES)
+    assert Completions(tmp_path / "known.jsonl").held.whole(completion) == whole
+    store.forget_before(KEPT_UPDATES + 1)
+    assert len(store) == 0

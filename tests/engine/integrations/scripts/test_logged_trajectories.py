@@ -1,4 +1,4 @@
-"""What a script logs is stored whole and once, also where two logs come at once, or one twice."""
+"""Trajectories logged by a script are stored once, even if logs overlap or repeat."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ from engine.runtime.ids import ulid
 from engine.storage.run_folder.run import Run, write_spec
 
 CHAT: Any = None
-"""Nothing here was sampled by a policy, so nothing is put into pieces."""
+"""Unused: none of these trajectories was sampled by the policy."""
 
 
 @pytest.fixture
@@ -38,27 +38,27 @@ def run(tmp_path: Path) -> Iterator[Run]:
     run.close()
 
 
-class Desk:
-    """What an engine knows of a script; another one reads it from the same files."""
+class ScriptEngine:
+    """Engine state of a script; a new instance loads it from the same files."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.known = Completions(run.folder / "completions.jsonl")
+        self.completions = Completions(run.folder / "completions.jsonl")
         self.logs = Logs(run.folder / "logged.jsonl")
 
-    async def log(self, asked: LogOutside) -> None:
-        await store_logged(self.run, asked, self.logs, self.known, CHAT)
+    async def log(self, request: LogOutside) -> None:
+        await store_logged(self.run, request, self.logs, self.completions, CHAT)
 
     @property
     def stored(self) -> list[Trajectory]:
         return self.run.reader.stored("validation", 3)
 
-    def said(self, kind: str) -> list[Any]:
+    def events_of(self, kind: str) -> list[Any]:
         return self.run.reader.events_of(kind)
 
 
 def log(name: str, scenarios: int = 2, **changes: Any) -> LogOutside:
-    """Three attempts at each scenario."""
+    """Log request with three trajectories per scenario."""
     groups = [
         SentGroup(
             trajectories=[
@@ -73,97 +73,102 @@ def log(name: str, scenarios: int = 2, **changes: Any) -> LogOutside:
         for number in range(scenarios)
     ]
     values = {f"{name}/x": 1.0}
-    asked = LogOutside(
+    request = LogOutside(
         split="validation", name=name, step=3, groups=groups, values=values, key=f"key of {name}"
     )
-    return asked.model_copy(update=changes)
+    return request.model_copy(update=changes)
 
 
-def test_two_at_once_lose_nothing(run: Run) -> None:
+def test_concurrent_logs_lose_nothing(run: Run) -> None:
     async def work() -> None:
-        await asyncio.gather(desk.log(log("val")), desk.log(log("test")))
+        await asyncio.gather(engine.log(log("val")), engine.log(log("test")))
 
-    desk = Desk(run)
+    engine = ScriptEngine(run)
     asyncio.run(work())
-    assert len(desk.stored) == 12
-    assert {one.group for one in desk.stored} == {0, 1, 2, 3}
-    said = {one.messages[0].content for one in desk.stored}
-    assert said == {"val 0", "val 1", "test 0", "test 1"}
-    assert set(desk.said("validation.finished")[-1].scenarios) == {"s0", "s1", "test/s0", "test/s1"}
+    assert len(engine.stored) == 12
+    assert {one.group for one in engine.stored} == {0, 1, 2, 3}
+    prompts = {one.messages[0].content for one in engine.stored}
+    assert prompts == {"val 0", "val 1", "test 0", "test 1"}
+    assert set(engine.events_of("validation.finished")[-1].scenarios) == {
+        "s0",
+        "s1",
+        "test/s0",
+        "test/s1",
+    }
 
 
-def test_one_that_comes_again_is_stored_once(run: Run) -> None:
+def test_repeated_log_is_stored_once(run: Run) -> None:
     async def work() -> None:
         for _ in range(2):
-            desk = Desk(run)
-            await desk.log(log("val"))
-            await desk.log(log("val"))
+            engine = ScriptEngine(run)
+            await engine.log(log("val"))
+            await engine.log(log("val"))
 
     asyncio.run(work())
-    desk = Desk(run)
-    assert len(desk.stored) == 6
+    engine = ScriptEngine(run)
+    assert len(engine.stored) == 6
     kinds = ("trajectory.recorded", "group.scored", "validation.finished", "metrics.logged")
-    assert [len(desk.said(kind)) for kind in kinds] == [6, 2, 1, 1]
+    assert [len(engine.events_of(kind)) for kind in kinds] == [6, 2, 1, 1]
 
 
-class Killed(BaseException):
-    """The engine, in the middle of it."""
+class EngineKilled(BaseException):
+    """Simulated death of the engine."""
 
 
 @pytest.mark.parametrize("survives", range(10))
-def test_one_that_was_cut_off_is_gone_on_with(
+def test_interrupted_log_is_completed_on_retry(
     run: Run, monkeypatch: pytest.MonkeyPatch, survives: int
 ) -> None:
-    """After so many events; the script logs something else first, and then this again."""
-    left = survives
+    """The engine dies after `survives` events; the script logs something else, then retries."""
+    remaining = survives
 
     async def cut_off() -> None:
-        await Desk(run).log(log("val"))
-        raise Killed  # before it has answered
+        await ScriptEngine(run).log(log("val"))
+        raise EngineKilled  # before the response is sent
 
     async def work() -> None:
-        nonlocal left
+        nonlocal remaining
         with monkeypatch.context() as patch:
             write = run.writer._write
 
-            async def until_killed(asked: Any) -> BaseEvent:
-                nonlocal left
-                if left == 0:
-                    raise Killed
-                left -= 1
-                return await write(asked)
+            async def until_killed(request: Any) -> BaseEvent:
+                nonlocal remaining
+                if remaining == 0:
+                    raise EngineKilled
+                remaining -= 1
+                return await write(request)
 
             patch.setattr(run.writer, "_write", until_killed)
-            with pytest.raises(Killed):
+            with pytest.raises(EngineKilled):
                 await cut_off()
-        desk = Desk(run)
-        await desk.log(log("test"))
-        await desk.log(log("val"))
+        engine = ScriptEngine(run)
+        await engine.log(log("test"))
+        await engine.log(log("val"))
 
     asyncio.run(work())
-    desk = Desk(run)
-    assert len(desk.stored) == len({one.id for one in desk.stored}) == 12
-    wanted = {"val 0": [0.0, 1.0, 2.0], "val 1": [0.0, 1.0, 2.0]}
-    for words, rewards in wanted.items():
-        found = [one for one in desk.stored if one.messages[0].content == words]
-        assert [one.reward for one in found] == rewards
-        assert len({one.group for one in found}) == 1
-    assert len(desk.said("trajectory.recorded")) == 12
-    assert len(desk.said("group.scored")) == 4
-    finished = desk.said("validation.finished")[-1]
+    engine = ScriptEngine(run)
+    assert len(engine.stored) == len({one.id for one in engine.stored}) == 12
+    expected = {"val 0": [0.0, 1.0, 2.0], "val 1": [0.0, 1.0, 2.0]}
+    for words, rewards in expected.items():
+        group = [one for one in engine.stored if one.messages[0].content == words]
+        assert [one.reward for one in group] == rewards
+        assert len({one.group for one in group}) == 1
+    assert len(engine.events_of("trajectory.recorded")) == 12
+    assert len(engine.events_of("group.scored")) == 4
+    finished = engine.events_of("validation.finished")[-1]
     assert isinstance(finished, ValidationFinished)
     assert len(finished.scenarios) == 4
-    assert [one.split for one in desk.said("metrics.logged")].count("val") == 1
+    assert [one.split for one in engine.events_of("metrics.logged")].count("val") == 1
 
 
-def test_a_line_that_was_cut_off_was_no_log(run: Run, tmp_path: Path) -> None:
-    asyncio.run(Desk(run).log(log("val")))
+def test_torn_line_is_ignored_and_damage_is_reported(run: Run, tmp_path: Path) -> None:
+    asyncio.run(ScriptEngine(run).log(log("val")))
     file = run.folder / "logged.jsonl"
-    with file.open("a") as torn:
-        torn.write('{"key": "x')
-    assert Desk(run).logs.get("key of val") is not None
-    asyncio.run(Desk(run).log(log("test")))
-    assert Desk(run).logs.get("key of test") is not None
+    with file.open("a") as file_end:
+        file_end.write('{"key": "x')
+    assert ScriptEngine(run).logs.get("key of val") is not None
+    asyncio.run(ScriptEngine(run).log(log("test")))
+    assert ScriptEngine(run).logs.get("key of test") is not None
     file.write_text("{}\n")
     with pytest.raises(StoreError, match="cannot be read"):
         Logs(file)

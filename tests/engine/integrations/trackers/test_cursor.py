@@ -1,4 +1,4 @@
-"""How far a tracker is: one place remembers, one sender at a time."""
+"""Tracker cursors: upload position per target, one sender at a time."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from engine.protocol.config.tracking import (
 from engine.protocol.problems import Refused
 
 
-def test_a_cursor_is_of_one_target(tmp_path: Path) -> None:
+def test_cursor_belongs_to_one_target(tmp_path: Path) -> None:
     assert read_cursor(tmp_path, "mlflow") is None
     write_cursor(tmp_path, "mlflow", Cursor(target="here", seq=7))
     assert cursor_for(tmp_path, "mlflow", "here").seq == 7
@@ -35,7 +35,7 @@ def test_a_cursor_is_of_one_target(tmp_path: Path) -> None:
     assert cursor_for(tmp_path, "mlflow", "here").seq == 0
 
 
-def test_another_address_is_another_target_and_another_wish_is_not() -> None:
+def test_target_depends_on_the_address_only() -> None:
     def target(**values: object) -> str:
         return target_of(OtelConfig.model_validate(values).model_dump(mode="json"))
 
@@ -43,7 +43,7 @@ def test_another_address_is_another_target_and_another_wish_is_not() -> None:
     assert target(endpoint="http://a:1") != target(endpoint="http://b:1")
 
 
-def test_one_sends_at_a_time(tmp_path: Path) -> None:
+def test_only_one_sender_uploads_at_a_time(tmp_path: Path) -> None:
     with hold_tracker(tmp_path, "wandb"), hold_tracker(tmp_path, "mlflow"):
         with (
             pytest.raises(Refused, match=r"already uploads this run to W&B"),
@@ -57,12 +57,12 @@ def test_one_sends_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "address", ["127.0.0.1:5000", "ftp://a", "http://", "https://me:key@host", "http://a b"]
 )
-def test_what_is_no_address_is_said(address: str) -> None:
+def test_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(ValidationError, match="is not an address"):
         MlflowConfig(uri=address)
 
 
-def test_nobody_is_told_without_an_address_or_unless_asked() -> None:
+def test_trackers_are_off_by_default_and_need_an_address() -> None:
     assert switched_on(TrackConfig()) == []
     assert switched_on(TrackConfig(otel=OtelConfig(on=True))) == ["otel"]
     assert MlflowConfig(uri="http://host:5000/").uri == "http://host:5000"
@@ -70,7 +70,7 @@ def test_nobody_is_told_without_an_address_or_unless_asked() -> None:
         TrackConfig(mlflow=MlflowConfig(on=True, uri=""))
 
 
-def test_keys_of_a_terminal() -> None:
+def test_tracker_keys_are_read_from_the_environment() -> None:
     variables = {
         "WANDB_API_KEY": "w", "LANGFUSE_PUBLIC_KEY": "p", "LANGFUSE_SECRET_KEY": "s",
         "OPENAI_API_KEY": "o", "OTEL_EXPORTER_OTLP_HEADERS": "",
@@ -78,7 +78,7 @@ def test_keys_of_a_terminal() -> None:
     assert tracker_keys_in(variables) == {"wandb": "w", "langfuse": "p:s"}
 
 
-def test_every_state_has_a_sentence_with_the_name() -> None:
+def test_every_state_has_a_sentence_with_the_tracker_name() -> None:
     for name, title in TRACKERS.items():
         for state in ("opening", "in_step", "behind", "unsent"):
             view = TrackerView(name=name, state=state, behind=3)  # type: ignore[arg-type]

@@ -1,5 +1,4 @@
-"""How a tracker is told of a run that is stored: by a process of which each answer is a word of
-ours."""
+"""Feed of a stored run to a tracker, with a stub in place of the tracker process."""
 
 import asyncio
 import time
@@ -24,30 +23,30 @@ from engine.server.services.tracking import TrackingService
 from engine.storage.run_folder.run import Run, write_spec
 
 
-class Service:
-    """Stands in for every process that a feed starts, and keeps what they were told."""
+class TrackerStub:
+    """Stub for every process that a feed starts; records the requests."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.operations: list[str] = []
         self.values: list[float] = []
         self.closing = asyncio.Event()
         self.may_close = asyncio.Event()
         self.lost: dict[str, Any] = {"refused": 0, "words": ""}
 
-    async def spawn(self, *_: Any, **__: Any) -> "Process":
-        return Process(self)
+    async def spawn(self, *_: Any, **__: Any) -> "StubProcess":
+        return StubProcess(self)
 
 
-class Process:
+class StubProcess:
     pid = 0
     alive = True
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: TrackerStub) -> None:
         self._service = service
 
     async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         service = self._service
-        service.told.append(op)
+        service.operations.append(op)
         if op == "open":
             return {"seq": None, "url": ""}
         if op == "send":
@@ -75,11 +74,11 @@ def run(tmp_path: Path) -> Run:
     return Run(folder, spec, lambda tick: None)
 
 
-def telling(
-    run: Run, monkeypatch: pytest.MonkeyPatch, work: Callable[[Service], Awaitable[None]]
-) -> Service:
-    async def main() -> Service:
-        service = Service()
+def run_feed(
+    run: Run, monkeypatch: pytest.MonkeyPatch, work: Callable[[TrackerStub], Awaitable[None]]
+) -> TrackerStub:
+    async def main() -> TrackerStub:
+        service = TrackerStub()
         monkeypatch.setattr(feed, "Child", service)
         monkeypatch.setattr(feed, "installed_python", lambda name: Path("python"))
         async with asyncio.timeout(20):
@@ -96,23 +95,23 @@ async def step(run: Run, number: int) -> None:
     await run.say(StepFinished(step=number, metrics={"loss": float(number)}))
 
 
-def test_a_run_that_goes_on_while_its_end_is_told_is_told_of_again(
+def test_run_resumed_while_closing_is_uploaded_again(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    living = False
+    is_running = False
 
     async def say(level: str, text: str) -> None:
         await run.say(LogWritten(level=level, source="track", text=text))  # type: ignore[arg-type]
 
-    async def work(service: Service) -> None:
-        nonlocal living
+    async def work(service: TrackerStub) -> None:
+        nonlocal is_running
         await run.say(RunStarted(spec=run.spec))
         await step(run, 1)
-        source = Source(run.folder, run.spec, lambda: living, say)
+        source = Source(run.folder, run.spec, lambda: is_running, say)
         one = Feed(source, "mlflow", run.config.track.mlflow, {}, set())
         task = asyncio.create_task(one.run())
         await service.closing.wait()
-        living = True  # resumed, while the service is told that it has ended
+        is_running = True  # resumed while the tracker is closed
         one.hurry()
         await step(run, 2)
         service.closing.clear()
@@ -120,49 +119,49 @@ def test_a_run_that_goes_on_while_its_end_is_told_is_told_of_again(
         while service.values != [1.0, 2.0]:
             assert not task.done()
             await asyncio.sleep(0)
-        living = False
+        is_running = False
         one.hurry()
         await task
 
-    service = telling(run, monkeypatch, work)
-    assert [op for op in service.told if op != "send"] == ["open", "close"] * 2
+    service = run_feed(run, monkeypatch, work)
+    assert [op for op in service.operations if op != "send"] == ["open", "close"] * 2
     cursor = read_cursor(run.folder, "mlflow")
     assert cursor is not None
     assert cursor.seq == 3
 
 
-def test_a_feed_that_has_just_ended_is_no_feed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its task is done, and nobody has heard of that yet."""
+def test_ended_feed_is_replaced_by_a_new_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task of the feed is done, but the service has not noticed yet."""
     active = ActiveRuns()
-    begun: list[str] = []
+    started: list[str] = []
 
-    class Brief(Feed):
+    class EndingFeed(Feed):
         async def run(self) -> None:
             self._reader.close()
-            begun.append(self.name)
-            if len(begun) == 1:  # what is next in the loop comes before those who wait for this
-                asyncio.get_running_loop().call_soon(lambda: desk.begin(run.folder, run.spec))
+            started.append(self.name)
+            if len(started) == 1:  # runs before those who wait for this task
+                asyncio.get_running_loop().call_soon(lambda: tracking.begin(run.folder, run.spec))
 
-    async def work(service: Service) -> None:
-        desk.begin(run.folder, run.spec)
-        while desk.busy:  # noqa: ASYNC110 - it ends, or the time does
+    async def work(service: TrackerStub) -> None:
+        tracking.begin(run.folder, run.spec)
+        while tracking.busy:  # noqa: ASYNC110 - it ends, or the time does
             await asyncio.sleep(0)
 
-    monkeypatch.setattr("engine.server.services.tracking.Feed", Brief)
-    desk = TrackingService(Library(run.folder.parents[1]), active, HomeLease(HomeRequests()))
-    telling(run, monkeypatch, work)
-    assert begun == ["mlflow", "mlflow"]
+    monkeypatch.setattr("engine.server.services.tracking.Feed", EndingFeed)
+    tracking = TrackingService(Library(run.folder.parents[1]), active, HomeLease(HomeRequests()))
+    run_feed(run, monkeypatch, work)
+    assert started == ["mlflow", "mlflow"]
 
 
-def test_what_a_service_never_takes_is_counted_and_said_once(
+def test_rejected_items_are_counted_and_reported_once(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[tuple[str, str]] = []
+    messages: list[tuple[str, str]] = []
 
     async def say(level: str, text: str) -> None:
-        said.append((level, text))
+        messages.append((level, text))
 
-    async def work(service: Service) -> None:
+    async def work(service: TrackerStub) -> None:
         service.lost = {"refused": 2, "words": "answers 413 Too Large."}
         service.may_close.set()
         await step(run, 1)
@@ -171,23 +170,23 @@ def test_what_a_service_never_takes_is_counted_and_said_once(
             await Feed(source, "mlflow", run.config.track.mlflow, {}, set()).run()
             await step(run, number)
 
-    telling(run, monkeypatch, work)
+    run_feed(run, monkeypatch, work)
     words = "MLflow answers 413 Too Large. The rest is uploaded. The run continues."
-    assert said == [("warning", words)]
+    assert messages == [("warning", words)]
     cursor = read_cursor(run.folder, "mlflow")
     assert cursor is not None
     assert (cursor.refused, cursor.refusal) == (4, "answers 413 Too Large.")
 
 
-def test_the_end_of_a_run_is_told_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_of_a_run_is_sent_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def say(level: str, text: str) -> None: ...
 
-    async def work(service: Service) -> None:
+    async def work(service: TrackerStub) -> None:
         service.may_close.set()
         await step(run, 1)
         await run.say(RunFinished(step=1, seconds=1.0))
         source = Source(run.folder, run.spec, lambda: False, say)
         await Feed(source, "mlflow", run.config.track.mlflow, {}, set()).run()
 
-    service = telling(run, monkeypatch, work)
-    assert service.told == ["open", "send", "close"]
+    service = run_feed(run, monkeypatch, work)
+    assert service.operations == ["open", "send", "close"]

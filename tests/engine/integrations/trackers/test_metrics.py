@@ -1,4 +1,4 @@
-"""What goes out of a run: rows by step, names of ART beside ours, settings without secrets."""
+"""Rows sent to trackers: by step, ART's names beside ours, settings without secrets."""
 
 from engine.integrations.trackers.metrics import StepFilter, row_of, settings_of
 from engine.protocol.config.project import JudgeConfig, ProjectConfig
@@ -34,7 +34,7 @@ def spec() -> RunSpec:
     )  # fmt: skip
 
 
-def test_a_step_goes_out_by_both_names() -> None:
+def test_step_row_contains_our_and_art_names() -> None:
     row = row_of(StepFinished(seq=7, at=3.0, step=2, metrics=METRICS))
     assert row is not None
     assert (row["seq"], row["at"], row["step"]) == (7, 3.0, 2)
@@ -52,39 +52,41 @@ def test_a_step_goes_out_by_both_names() -> None:
     }
 
 
-def test_a_part_does_not_take_the_place_of_the_reward() -> None:
-    found = art_metrics({"reward/mean": 0.5, "reward/part/reward": 0.1, "reward/part/a/b": 1.0})
-    assert found == {"train/reward": 0.5, "train/a/b": 1.0}
+def test_reward_part_does_not_replace_the_reward() -> None:
+    metrics_ = art_metrics({"reward/mean": 0.5, "reward/part/reward": 0.1, "reward/part/a/b": 1.0})
+    assert metrics_ == {"train/reward": 0.5, "train/a/b": 1.0}
 
 
-def test_held_out_loss_and_what_a_script_logs_go_out_too() -> None:
-    lost = row_of(LossMeasured(seq=3, at=1.0, step=4, loss=1.5, tokens=90, examples=7, seconds=2))
-    assert lost is not None
-    assert (lost["step"], lost["values"]) == (
+def test_held_out_loss_and_script_metrics_are_sent() -> None:
+    loss_row = row_of(
+        LossMeasured(seq=3, at=1.0, step=4, loss=1.5, tokens=90, examples=7, seconds=2)
+    )
+    assert loss_row is not None
+    assert (loss_row["step"], loss_row["values"]) == (
         4,
         {"validation/loss": 1.5, "validation/tokens": 90.0},
     )
-    said = row_of(MetricsLogged(seq=4, at=1.0, step=5, split="val", values={"moves": 12.0}))
-    assert said is not None
-    assert (said["step"], said["values"]) == (5, {"script/val/moves": 12.0})
+    script_row = row_of(MetricsLogged(seq=4, at=1.0, step=5, split="val", values={"moves": 12.0}))
+    assert script_row is not None
+    assert (script_row["step"], script_row["values"]) == (5, {"script/val/moves": 12.0})
 
 
-def test_no_attempt_is_no_rate() -> None:
+def test_no_rollouts_give_no_exception_rate() -> None:
     assert "train/exception_rate" not in art_metrics({"unscored": 0.0, "trajectories": 0.0})
 
 
-def test_the_table_speaks_of_metrics_that_there_are() -> None:
+def test_name_table_refers_to_existing_metrics() -> None:
     ours = {key for name in NAMES for key in name.ours}
     assert {key for key in ours if metric(key.replace("*", "x")) is None} == {"validation/reward"}
     assert len({name.art for name in NAMES}) == len(NAMES)
 
 
-def test_a_validation_has_its_interval_or_no_reward() -> None:
+def test_validation_row_has_interval_or_no_reward() -> None:
     reward = Interval(mean=0.5, low=0.25, high=0.75, count=12)
-    told = ValidationFinished(
+    validation = ValidationFinished(
         seq=3, step=0, reward=reward, scenarios={}, unscored=1, seconds=2.0
     )  # fmt: skip
-    row = row_of(told)
+    row = row_of(validation)
     assert row is not None
     assert row["values"] == {
         "validation/reward": 0.5,
@@ -95,25 +97,25 @@ def test_a_validation_has_its_interval_or_no_reward() -> None:
         "validation/seconds": 2.0,
         "val/reward": 0.5,
     }
-    silent = row_of(told.model_copy(update={"reward": None}))
-    assert silent is not None
-    assert set(silent["values"]) == {"validation/unscored", "validation/seconds"}
+    unscored_row = row_of(validation.model_copy(update={"reward": None}))
+    assert unscored_row is not None
+    assert set(unscored_row["values"]) == {"validation/unscored", "validation/seconds"}
 
 
-def test_the_end_is_told_with_its_reason() -> None:
+def test_failed_run_row_has_its_reason() -> None:
     failed = RunFailed(seq=9, step=4, problem=Problem(code="a.b", message="It broke."))
     row = row_of(failed)
     assert row is not None
     assert (row["state"], row["words"]) == ("failed", "It broke.")
 
 
-def test_a_step_that_was_done_again_goes_out_once() -> None:
+def test_repeated_step_is_sent_once() -> None:
     once = StepFilter()
     steps = [StepFinished(seq=n, step=step, metrics={}) for n, step in enumerate((1, 2, 1, 2, 3))]
     assert [once.new(step) for step in steps] == [True, True, False, False, True]
 
 
-def test_settings_are_flat_and_have_no_secret() -> None:
+def test_settings_are_flat_without_secrets() -> None:
     settings = settings_of(spec())
     assert settings["train.lr"] == 1e-5
     assert settings["judge.models"] == "openai/x"

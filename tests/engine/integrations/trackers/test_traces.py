@@ -1,4 +1,4 @@
-"""An attempt as spans: model calls where they happened, figures always, words only when asked."""
+"""Trajectories as OpenTelemetry spans: timed model calls, figures, text only if enabled."""
 
 import json
 
@@ -29,43 +29,46 @@ VERDICT = Verdict(
 )
 
 
-def test_calls_hang_below_the_attempt_at_their_times() -> None:
+def test_model_call_spans_are_children_of_the_rollout() -> None:
     root, first, second = TraceContext(spec(), content=False).spans(TWO_TURNS, [VERDICT], 110.0)
     assert (root["name"], root["kind"], root["parent_id"]) == ("invoke_agent inbox", "internal", "")
     assert (root["start_ns"], root["end_ns"]) == (100 * 10**9, 103 * 10**9)
     assert (first["start_ns"], first["end_ns"]) == (int(100.5e9), 101 * 10**9)
     assert (second["start_ns"], second["end_ns"]) == (102 * 10**9, int(102.75e9))
-    for call, asked, sampled in ((first, 4, 2), (second, 9, 3)):
+    for call, input_tokens, sampled in ((first, 4, 2), (second, 9, 3)):
         assert call["parent_id"] == root["span_id"]
         assert call["trace_id"] == root["trace_id"]
         assert call["kind"] == "client"
-        told = call["attributes"]
-        assert told["gen_ai.operation.name"] == "chat"
-        assert told["gen_ai.usage.input_tokens"] == asked
-        assert told["gen_ai.usage.output_tokens"] == sampled
-    told = root["attributes"]
-    assert (told["atelier.reward"], told["atelier.advantage"]) == (0.5, -0.25)
-    assert told["gen_ai.usage.output_tokens"] == 5
-    assert (told["atelier.reward.part.rules"], told["atelier.metric.moves"]) == (0.5, 2.0)
+        attributes = call["attributes"]
+        assert attributes["gen_ai.operation.name"] == "chat"
+        assert attributes["gen_ai.usage.input_tokens"] == input_tokens
+        assert attributes["gen_ai.usage.output_tokens"] == sampled
+    attributes = root["attributes"]
+    assert (attributes["atelier.reward"], attributes["atelier.advantage"]) == (0.5, -0.25)
+    assert attributes["gen_ai.usage.output_tokens"] == 5
+    assert (attributes["atelier.reward.part.rules"], attributes["atelier.metric.moves"]) == (
+        0.5,
+        2.0,
+    )
     [event] = root["events"]
     assert event["name"] == "gen_ai.evaluation.result"
     assert event["attributes"]["gen_ai.evaluation.score.value"] == 0.75
 
 
-def test_no_word_goes_out_unless_asked() -> None:
+def test_text_is_not_sent_by_default() -> None:
     spans = json.dumps(TraceContext(spec(), content=False).spans(TWO_TURNS, [VERDICT], 110.0))
     for word in ("Find it", "Found", "Here", "Good work", "look", "p4", "One"):
         assert word not in spans
 
 
-def test_words_where_asked_as_the_conventions_have_them() -> None:
+def test_text_follows_the_semantic_conventions_if_enabled() -> None:
     root, first, _ = TraceContext(spec(), content=True).spans(TWO_TURNS, [VERDICT], 110.0)
-    asked = json.loads(root["attributes"]["gen_ai.input.messages"])
-    assert [message["role"] for message in asked] == ["user", "assistant", "tool"]
-    assert asked[1]["parts"] == [
+    inputs = json.loads(root["attributes"]["gen_ai.input.messages"])
+    assert [message["role"] for message in inputs] == ["user", "assistant", "tool"]
+    assert inputs[1]["parts"] == [
         {"type": "tool_call", "id": "c1", "name": "look", "arguments": "{}"}
     ]
-    assert asked[2]["parts"] == [{"type": "tool_call_response", "id": "c1", "response": "Here."}]
+    assert inputs[2]["parts"] == [{"type": "tool_call_response", "id": "c1", "response": "Here."}]
     assert json.loads(root["attributes"]["gen_ai.output.messages"]) == [
         {
             "role": "assistant",
@@ -73,12 +76,12 @@ def test_words_where_asked_as_the_conventions_have_them() -> None:
             "finish_reason": "stop",
         }
     ]
-    said = json.loads(first["attributes"]["gen_ai.output.messages"])
-    assert said[0]["finish_reason"] == "tool_call"
+    output = json.loads(first["attributes"]["gen_ai.output.messages"])
+    assert output[0]["finish_reason"] == "tool_call"
     assert root["events"][0]["attributes"]["gen_ai.evaluation.explanation"] == "Good work."
 
 
-def test_an_unscored_attempt_has_no_reward_but_an_error() -> None:
+def test_unscored_rollout_has_an_error_and_no_reward() -> None:
     problem = Problem(code="agent.timeout", message="It took too long.")
     failed = TWO_TURNS.model_copy(update={"reward": None, "advantage": None, "problem": problem})
     root = TraceContext(spec(), content=False).spans(failed, [], 110.0)[0]
@@ -87,16 +90,16 @@ def test_an_unscored_attempt_has_no_reward_but_an_error() -> None:
     assert not [key for key in root["attributes"] if key in ("atelier.reward", "atelier.advantage")]
 
 
-def test_what_an_error_quotes_goes_out_only_where_words_do() -> None:
+def test_error_text_is_sent_only_if_content_is_enabled() -> None:
     words = "The agent raised ValueError: bad answer: 'Found.'"
     problem = Problem(code="agent.raised", message=words, detail=words)
     failed = TWO_TURNS.model_copy(update={"reward": None, "problem": problem})
-    quiet = TraceContext(spec(), content=False, langfuse=True).spans(failed, [], 110.0)
-    assert "Found" not in json.dumps(quiet)
+    without_content = TraceContext(spec(), content=False, langfuse=True).spans(failed, [], 110.0)
+    assert "Found" not in json.dumps(without_content)
     assert TraceContext(spec(), content=True).spans(failed, [], 110.0)[0]["error"] == words
 
 
-def test_ids_are_the_same_whenever_it_is_sent() -> None:
+def test_span_ids_are_deterministic() -> None:
     def ids() -> list[tuple[str, str]]:
         spans = TraceContext(spec(), content=False).spans(TWO_TURNS, [], 110.0)
         return [(span["trace_id"], span["span_id"]) for span in spans]
@@ -106,9 +109,9 @@ def test_ids_are_the_same_whenever_it_is_sent() -> None:
     assert {(len(trace), len(span)) for trace, span in ids()} == {(32, 16)}
 
 
-def test_calls_of_branches_say_what_was_sampled() -> None:
+def test_branch_spans_contain_the_sampled_text() -> None:
     forked = TWO_TURNS.model_copy(update={"branches": [*TWO_TURNS.branches] * 2})
     spans = TraceContext(spec(), content=True).spans(forked, [], 110.0)
     assert len(spans) == 5
-    said = json.loads(spans[1]["attributes"]["gen_ai.output.messages"])
-    assert said[0]["parts"][0]["content"] == "p4 p5 "
+    output = json.loads(spans[1]["attributes"]["gen_ai.output.messages"])
+    assert output[0]["parts"][0]["content"] == "p4 p5 "

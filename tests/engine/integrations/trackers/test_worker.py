@@ -1,4 +1,4 @@
-"""The process of a tracker: what it answers when a service does not take what it is told."""
+"""Tracker process: responses when the service rejects a key or items."""
 
 from typing import Any
 
@@ -10,25 +10,25 @@ from engine.integrations.trackers.worker import RequestHandler
 SECRET = "sk-0123456789"
 
 
-class Echo:
-    """A service that refuses every key, and says it back."""
+class EchoTracker:
+    """Tracker that rejects every key and echoes it."""
 
     url = ""
 
-    def __init__(self, said: str) -> None:
-        self._said = said
+    def __init__(self, message: str) -> None:
+        self._message = message
 
     def open(self, settings: dict[str, Any], key: str, run: dict[str, Any]) -> None:
-        raise refused("it answers 401", self._said)
+        raise refused("it answers 401", self._message)
 
     def send(self, items: list[dict[str, Any]]) -> Lost:
-        return Lost(2, self._said)
+        return Lost(2, self._message)
 
     def close(self, state: str) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         (f"authorization=Bearer%20{SECRET}", f"no such key: {SECRET}"),
         (f"authorization=Bearer%20{SECRET}", f"no such header: Bearer {SECRET}"),
@@ -39,19 +39,19 @@ class Echo:
         (SECRET, f"no such key: {SECRET}"),
     ],
 )
-def test_a_key_that_a_service_echoes_is_told_to_nobody(
-    key: str, said: str, capfd: pytest.CaptureFixture[str]
+def test_echoed_key_is_redacted_in_errors(
+    key: str, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     opening = {"op": "open", "settings": {}, "key": key, "run": {}}
-    answer = RequestHandler(Echo(said)).answer(opening)
-    told = answer["error"]["detail"] + capfd.readouterr().err
-    assert "no such" in told or "wrong" in told
+    answer = RequestHandler(EchoTracker(message)).answer(opening)
+    output = answer["error"]["detail"] + capfd.readouterr().err
+    assert "no such" in output or "wrong" in output
     for secret in (SECRET, "sk-01234/56789", "cGstbGYt"):
-        assert secret not in told
+        assert secret not in output
 
 
-def test_neither_is_it_where_a_service_will_never_take_something() -> None:
-    desk = RequestHandler(Echo(f"rejects 2 of 9 spans: not for {SECRET}."))
-    desk.answer({"op": "open", "settings": {}, "key": f"k=Bearer%20{SECRET}", "run": {}})
-    answer = desk.answer({"op": "send", "items": []})["ok"]
+def test_echoed_key_is_redacted_in_rejections() -> None:
+    handler = RequestHandler(EchoTracker(f"rejects 2 of 9 spans: not for {SECRET}."))
+    handler.answer({"op": "open", "settings": {}, "key": f"k=Bearer%20{SECRET}", "run": {}})
+    answer = handler.answer({"op": "send", "items": []})["ok"]
     assert (answer["refused"], answer["words"]) == (2, "rejects 2 of 9 spans: not for ….")

@@ -1,4 +1,4 @@
-"""Replies: aligned by id, checked, never guessed."""
+"""Parsing of judge replies: entries are matched by id and validated, never guessed."""
 
 import json
 import math
@@ -37,10 +37,10 @@ def reply(scores: dict[str, object]) -> str:
     )
 
 
-def test_a_whole_answer_in_any_order_is_aligned_by_id() -> None:
-    found = read_reply(reply({"GH": 1, "BC": 0, "DF": 0.25}), IDS, PLAIN)
-    assert not found.complaint
-    assert {name: opinion.score for name, opinion in found.opinions.items()} == {
+def test_complete_reply_is_matched_by_id_in_any_order() -> None:
+    reading = read_reply(reply({"GH": 1, "BC": 0, "DF": 0.25}), IDS, PLAIN)
+    assert not reading.complaint
+    assert {name: opinion.score for name, opinion in reading.opinions.items()} == {
         "BC": 0,
         "DF": 0.25,
         "GH": 1,
@@ -48,32 +48,32 @@ def test_a_whole_answer_in_any_order_is_aligned_by_id() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "0.5", True, [0.5]])
-def test_what_is_no_number_is_no_score_of_that_attempt(value: object) -> None:
-    found = read_reply(reply({"BC": value, "DF": 0.5, "GH": 0.5}), IDS, PLAIN)
-    assert set(found.opinions) == {"DF", "GH"}
-    assert "BC" in found.complaint
+def test_non_numeric_score_leaves_only_that_trajectory_unscored(value: object) -> None:
+    reading = read_reply(reply({"BC": value, "DF": 0.5, "GH": 0.5}), IDS, PLAIN)
+    assert set(reading.opinions) == {"DF", "GH"}
+    assert "BC" in reading.complaint
 
 
 @pytest.mark.parametrize("value", [-0.01, 1.01, 7, math.nan, math.inf, 10**400])
-def test_a_number_out_of_range_rejects_the_whole_reply(value: float) -> None:
-    found = read_reply(reply({"BC": 1, "DF": value, "GH": 0.5}), IDS, PLAIN)
-    assert not found.opinions
-    assert found.complaint
+def test_out_of_range_score_rejects_the_whole_reply(value: float) -> None:
+    reading = read_reply(reply({"BC": 1, "DF": value, "GH": 0.5}), IDS, PLAIN)
+    assert not reading.opinions
+    assert reading.complaint
 
 
-def test_a_scale_of_ten_rejects_the_whole_reply() -> None:
+def test_scores_on_a_ten_point_scale_reject_the_whole_reply() -> None:
     text = reply({"BC": 1, "DF": 0, "GH": 9})
     assert read_reply(text, IDS, PLAIN) == Reading(
         {}, "GH: the score is 9, but scores are numbers from 0 to 1.", "form"
     )
 
 
-def test_missing_and_unknown_ones_are_named() -> None:
+def test_missing_and_unknown_ids_are_named() -> None:
     entries = [{"id": n, "score": 0.5} for n in ("BC", "BC", "DF", "XX")]
-    found = read_reply(json.dumps({"attempts": entries}), IDS, PLAIN)
-    assert set(found.opinions) == {"BC", "DF"}
+    reading = read_reply(json.dumps({"attempts": entries}), IDS, PLAIN)
+    assert set(reading.opinions) == {"BC", "DF"}
     for word in ("XX was not asked for", "GH is missing"):
-        assert word in found.complaint
+        assert word in reading.complaint
 
 
 DRAFT, LAST = reply(dict.fromkeys(IDS, 0.1)), reply(dict.fromkeys(IDS, 0.9))
@@ -91,30 +91,30 @@ DRAFT, LAST = reply(dict.fromkeys(IDS, 0.1)), reply(dict.fromkeys(IDS, 0.9))
     ],
     ids=["two", "two fences", "unclosed", "opened again", "equal keys", "one scored twice"],
 )
-def test_drafts_and_contradictions_are_no_scores(text: str) -> None:
-    found = read_reply(text, IDS, PLAIN)
-    assert not found.opinions
-    assert found.complaint
+def test_drafts_and_contradictory_replies_give_no_scores(text: str) -> None:
+    reading = read_reply(text, IDS, PLAIN)
+    assert not reading.opinions
+    assert reading.complaint
 
 
 @pytest.mark.parametrize(("finish", "fault"), [("length", "cut"), ("content_filter", "filtered")])
-def test_an_unfinished_reply_is_rejected_with_its_true_reason(finish: str, fault: str) -> None:
-    for found in (read_reply(LAST, IDS, PLAIN, finish), read_art_reply(LAST, 3, finish)):
-        assert not found.opinions
-        assert found.fault == fault
+def test_unfinished_reply_is_rejected_with_its_finish_reason(finish: str, fault: str) -> None:
+    for reading in (read_reply(LAST, IDS, PLAIN, finish), read_art_reply(LAST, 3, finish)):
+        assert not reading.opinions
+        assert reading.fault == fault
 
 
-def test_reasoning_is_not_an_answer_and_the_answer_behind_it_is() -> None:
+def test_reasoning_is_skipped_and_repeated_answer_is_accepted() -> None:
     text = f"<think>at first {DRAFT}, on the other hand</think>\n{LAST}"
     assert {o.score for o in read_reply(text, IDS, PLAIN).opinions.values()} == {0.9}
     assert {o.score for o in read_reply(LAST + LAST, IDS, PLAIN).opinions.values()} == {0.9}
 
 
-def test_depth_and_length_are_bounded() -> None:
+def test_deep_and_long_replies_are_rejected_within_time_limit() -> None:
     for text in ('{"attempts":' * 50_000, "[" * 100_000, '{"a":[' * 50_000, LAST + " " * 10**6):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         assert not read_reply(text, IDS, PLAIN).opinions
-        assert time.perf_counter() - begun < 5
+        assert time.perf_counter() - start < 5
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_depth_and_length_are_bounded() -> None:
         "<think>{{}}</think>{}",
     ],
 )
-def test_json_is_found_within_prose(wrapping: str) -> None:
+def test_json_object_is_extracted_from_prose(wrapping: str) -> None:
     text = wrapping.format(reply(dict.fromkeys(IDS, 0.5)))
     assert not read_reply(text, IDS, PLAIN).complaint
 
@@ -134,49 +134,53 @@ def test_json_is_found_within_prose(wrapping: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "I cannot.", "[1, 2]", '{"attempts": 3}', '{"attempts": [{"id"']
 )
-def test_anything_else_is_a_complaint_and_no_score(text: str) -> None:
-    found = read_reply(text, IDS, PLAIN)
-    assert not found.opinions
-    assert found.complaint
+def test_malformed_reply_gives_complaint_and_no_scores(text: str) -> None:
+    reading = read_reply(text, IDS, PLAIN)
+    assert not reading.opinions
+    assert reading.complaint
 
 
 @given(st.text(max_size=200))
-def test_no_text_whatever_raises_or_scores(text: str) -> None:
+def test_arbitrary_text_neither_raises_nor_scores(text: str) -> None:
     assert not read_reply(text, IDS, PLAIN).opinions
 
 
-def test_criteria_are_weighted_by_us() -> None:
+def test_score_is_weighted_mean_of_criteria() -> None:
     entry = {"id": "BC", "score": 0.9, "criteria": {"right": 1.0, "short": 0.0}}
-    found = read_reply(json.dumps({"attempts": [entry]}), ["BC"], WEIGHTED)
-    assert found.opinions["BC"].score == 0.75
-    assert found.opinions["BC"].criteria == {"right": 1.0, "short": 0.0}
+    reading = read_reply(json.dumps({"attempts": [entry]}), ["BC"], WEIGHTED)
+    assert reading.opinions["BC"].score == 0.75
+    assert reading.opinions["BC"].criteria == {"right": 1.0, "short": 0.0}
     half = json.dumps({"attempts": [{"id": "BC", "criteria": {"right": 1.0}}]})
     assert "short" in read_reply(half, ["BC"], WEIGHTED).complaint
 
 
-def test_the_form_of_art_is_aligned_by_id_too() -> None:
+def test_art_reply_is_matched_by_id() -> None:
     scores = [{"trajectory_id": str(n), "explanation": f"e{n}", "score": n / 4} for n in (3, 1, 2)]
     random.Random(0).shuffle(scores)
-    found = read_art_reply(json.dumps({"scores": scores}), 3)
-    assert {name: o.score for name, o in found.opinions.items()} == {"1": 0.25, "2": 0.5, "3": 0.75}
+    reading = read_art_reply(json.dumps({"scores": scores}), 3)
+    assert {name: o.score for name, o in reading.opinions.items()} == {
+        "1": 0.25,
+        "2": 0.5,
+        "3": 0.75,
+    }
     assert "3 is missing" in read_art_reply(json.dumps({"scores": scores[:0]}), 3).complaint
 
 
-def test_a_quote_must_be_there() -> None:
+def test_is_quoted_requires_the_quote_in_the_text() -> None:
     assert is_quoted("the  Answer\nis 4", "So the answer is 4.")
     assert not is_quoted("the answer is 5", "So the answer is 4.")
     assert not is_quoted("  ", "anything")
 
 
-def entries(*given: object) -> str:
-    return json.dumps({"attempts": given})
+def entries(*items: object) -> str:
+    return json.dumps({"attempts": items})
 
 
-def test_an_entry_is_read_whole() -> None:
+def test_entry_keeps_score_reason_and_string_quotes() -> None:
     entry = {"id": "BC", "score": 1, "reason": "Right.", "quotes": ["a", 5, "b"]}
-    found = read_reply(entries(entry), ["BC"], PLAIN)
-    assert found == Reading({"BC": RolloutScore(1.0, "Right.", {}, ["a", "b"])}, "", "")
-    assert isinstance(found.opinions["BC"].score, float)
+    reading = read_reply(entries(entry), ["BC"], PLAIN)
+    assert reading == Reading({"BC": RolloutScore(1.0, "Right.", {}, ["a", "b"])}, "", "")
+    assert isinstance(reading.opinions["BC"].score, float)
 
 
 @pytest.mark.parametrize(
@@ -188,15 +192,15 @@ def test_an_entry_is_read_whole() -> None:
         ({"quotes": list("abcdef")}, "", list("abcdef")[:MOST_QUOTES]),
     ],
 )
-def test_reasons_and_quotes_are_bounded(
+def test_reasons_and_quotes_are_truncated(
     fields: dict[str, object], reason: str, quotes: list[str]
 ) -> None:
-    found = read_reply(entries({"id": "BC", "score": 0.5} | fields), ["BC"], PLAIN)
-    assert found.opinions == {"BC": RolloutScore(0.5, reason, {}, quotes)}
+    reading = read_reply(entries({"id": "BC", "score": 0.5} | fields), ["BC"], PLAIN)
+    assert reading.opinions == {"BC": RolloutScore(0.5, reason, {}, quotes)}
 
 
 @pytest.mark.parametrize(
-    ("given", "complaint"),
+    ("items", "complaint"),
     [
         ([{"id": "BC"}], "BC: its score is not a number from 0 to 1"),
         ([], "BC is missing"),
@@ -210,11 +214,11 @@ def test_reasons_and_quotes_are_bounded(
         ([{"id": "BC"}, {"id": "BC"}], "BC: its score is not a number from 0 to 1"),
     ],
 )
-def test_complaints_name_every_fault(given: list[object], complaint: str) -> None:
-    found = read_reply(entries(*given), ["BC"], PLAIN)
-    assert found.complaint == f"The answer is invalid: {complaint}."
-    assert found.fault == "form"
-    assert set(found.opinions) <= {"BC"}
+def test_complaint_names_every_fault(items: list[object], complaint: str) -> None:
+    reading = read_reply(entries(*items), ["BC"], PLAIN)
+    assert reading.complaint == f"The answer is invalid: {complaint}."
+    assert reading.fault == "form"
+    assert set(reading.opinions) <= {"BC"}
 
 
 @pytest.mark.parametrize(
@@ -237,18 +241,18 @@ def test_complaints_name_every_fault(given: list[object], complaint: str) -> Non
         ),
     ],
 )
-def test_a_reply_that_is_rejected_whole_says_why(text: str, complaint: str) -> None:
+def test_rejected_reply_states_the_reason(text: str, complaint: str) -> None:
     assert read_reply(text, IDS, PLAIN) == Reading({}, complaint, "form")
 
 
-def test_an_answer_may_have_as_many_characters_as_the_limit() -> None:
+def test_reply_length_limit_is_inclusive() -> None:
     assert read_reply(LAST.ljust(MOST_CHARS), IDS, PLAIN).fault == ""
     assert read_reply(LAST.ljust(MOST_CHARS + 1), IDS, PLAIN) == Reading(
         {}, "The answer is longer than 1,000,000 characters.", "form"
     )
 
 
-def test_an_unfinished_answer_says_so() -> None:
+def test_unfinished_reply_states_the_reason() -> None:
     assert read_reply(LAST, IDS, PLAIN, "length").complaint == (
         "The answer was cut at the token limit."
     )
@@ -257,12 +261,12 @@ def test_an_unfinished_answer_says_so() -> None:
     )
 
 
-def test_the_same_criteria_twice_are_no_contradiction() -> None:
+def test_identical_duplicate_criteria_are_accepted() -> None:
     entry = {"id": "BC", "criteria": {"right": 1.0, "short": 0.0}}
     assert read_reply(entries(entry, entry), ["BC"], WEIGHTED).opinions["BC"].score == 0.75
     other = {"id": "BC", "criteria": {"right": 0.75, "short": 0.75}}
-    found = read_reply(entries(entry, other), ["BC"], WEIGHTED)
-    assert found.complaint == "BC occurs twice, with different scores."
+    reading = read_reply(entries(entry, other), ["BC"], WEIGHTED)
+    assert reading.complaint == "BC occurs twice, with different scores."
 
 
 @pytest.mark.parametrize(
@@ -273,22 +277,22 @@ def test_the_same_criteria_twice_are_no_contradiction() -> None:
         ({"right": True, "short": 1}, "BC: the criterion right is not a number from 0 to 1"),
     ],
 )
-def test_criteria_that_are_missing_are_named(criteria: object, complaint: str) -> None:
-    found = read_reply(entries({"id": "BC", "criteria": criteria}), ["BC"], WEIGHTED)
-    assert found == Reading({}, f"The answer is invalid: {complaint}.", "form")
+def test_invalid_criteria_are_named(criteria: object, complaint: str) -> None:
+    reading = read_reply(entries({"id": "BC", "criteria": criteria}), ["BC"], WEIGHTED)
+    assert reading == Reading({}, f"The answer is invalid: {complaint}.", "form")
 
 
-def test_a_criterion_out_of_range_is_named() -> None:
+def test_out_of_range_criterion_is_named() -> None:
     entry = {"id": "BC", "criteria": {"right": 1.5, "short": 0}}
     assert read_reply(entries(entry), ["BC"], WEIGHTED).complaint == (
         "BC: right is 1.5, but scores are numbers from 0 to 1."
     )
 
 
-def test_the_form_of_art_is_read_whole() -> None:
+def test_art_reply_parses_entries_and_reports_faults() -> None:
     scores = [{"trajectory_id": 1, "explanation": "Good.", "score": 0.5}, 5, {"score": 1}]
-    found = read_art_reply(json.dumps({"scores": scores}), 2)
-    assert found == Reading(
+    reading = read_art_reply(json.dumps({"scores": scores}), 2)
+    assert reading == Reading(
         {"1": RolloutScore(0.5, "Good.", {}, [])},
         "The answer is invalid: an entry without id was not asked for; 2 is missing.",
         "form",
@@ -314,20 +318,20 @@ def test_the_form_of_art_is_read_whole() -> None:
         ('{"a": "<think>"}', [{"a": "<think>"}]),
     ],
 )
-def test_objects_of_a_reply(text: str, objects: list[object]) -> None:
+def test_json_objects_lists_distinct_objects_of_a_reply(text: str, objects: list[object]) -> None:
     assert json_objects(text) == objects
     assert json_object(text) == (objects[-1] if objects else None)
 
 
 @pytest.mark.parametrize("tag", ["think", "thinking", "reasoning"])
-def test_what_comes_after_the_reasoning_is_the_answer(tag: str) -> None:
+def test_reasoning_tags_are_stripped(tag: str) -> None:
     assert without_reasoning(f"<{tag}>a</{tag}>b") == "b"
     assert without_reasoning(f"a</{tag}>b</{tag}>c") == "c"
     assert without_reasoning(f"a<{tag}>b") == "a"
     assert without_reasoning("plain") == "plain"
 
 
-def test_quotes_are_compared_without_case_and_white_space() -> None:
+def test_quotes_ignore_case_and_white_space() -> None:
     assert is_quoted("STRASSE  nach", "Die Straße\nnach Rom")
     assert not is_quoted("ab", "a b")
     assert not is_quoted("", "")

@@ -1,4 +1,4 @@
-"""rubric.md: plain words, weighted criteria, and one clear sentence where it is wrong."""
+"""Parsing of rubric.md: plain text, weighted criteria, and an error message for each fault."""
 
 from pathlib import Path
 
@@ -19,12 +19,12 @@ Be right.
 """
 
 
-def test_plain_words_are_a_rubric() -> None:
+def test_plain_text_is_a_rubric_without_criteria() -> None:
     rubric = parse_rubric("Be right.\n")
     assert (rubric.text, rubric.criteria) == ("Be right.", ())
 
 
-def test_criteria_stand_in_front() -> None:
+def test_criteria_are_parsed_from_front_matter() -> None:
     rubric = parse_rubric(FRONT)
     assert rubric.text == "# Good answers\n\nBe right."
     assert [(c.name, c.weight, c.words) for c in rubric.criteria] == [
@@ -33,7 +33,7 @@ def test_criteria_stand_in_front() -> None:
     ]
 
 
-def test_any_changed_word_is_another_version() -> None:
+def test_any_edit_changes_the_version() -> None:
     assert parse_rubric(FRONT).version == parse_rubric(FRONT).version
     assert parse_rubric(FRONT).version != parse_rubric(FRONT + " ").version
 
@@ -49,12 +49,12 @@ def test_any_changed_word_is_another_version() -> None:
         ("---\ncriteria: [{name: a}, {name: a}]\n---\n", "same name"),
     ],
 )
-def test_what_is_wrong_is_said(source: str, words: str) -> None:
+def test_invalid_front_matter_raises_config_error(source: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         parse_rubric(source)
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_missing_file_raises_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         load_rubric(tmp_path / "rubric.md")
 
@@ -70,6 +70,6 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
         "!!python/object/apply:os.system [id]",
     ],
 )
-def test_front_matter_that_attacks_its_reader_is_refused(front: str) -> None:
+def test_hostile_front_matter_is_rejected(front: str) -> None:
     with pytest.raises(ConfigError, match="front matter"):
         parse_rubric(f"---\n{front}\n---\ntext")

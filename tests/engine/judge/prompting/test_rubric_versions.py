@@ -1,4 +1,4 @@
-"""Versions of a rubric: every source that was ever saved, whole."""
+"""Version history of a rubric: the full source of every saved version."""
 
 import getpass
 import json
@@ -38,7 +38,7 @@ def history(file: Path) -> list[tuple[int, str, str, float]]:
     return [(one.number, one.source, one.who, one.at) for one in read_versions(file)]
 
 
-def test_a_source_with_separators_of_its_own_stays_one_version(file: Path) -> None:
+def test_unicode_line_separators_do_not_split_a_version(file: Path) -> None:
     for source in ("Be brief.\u2028Be right.\n", "Be brief.\u0085Be kind.\n"):
         save_rubric(file, source)
     assert [one.source for one in view_rubric(file).versions] == [
@@ -47,14 +47,14 @@ def test_a_source_with_separators_of_its_own_stays_one_version(file: Path) -> No
     ]
 
 
-def test_without_a_file_there_is_no_version(file: Path) -> None:
+def test_missing_or_blank_file_has_no_versions(file: Path) -> None:
     assert view_rubric(file) == RubricView(source="", version=version_of(""))
     file.write_text(" \n")
     assert view_rubric(file).versions == []
     assert not versions_file(file).exists()
 
 
-def test_saved_versions_are_numbered_and_signed(file: Path) -> None:
+def test_saved_versions_have_number_and_author(file: Path) -> None:
     save_rubric(file, "One.\n", "Dana")
     view = save_rubric(file, "Two.\n")
     assert file.read_text() == view.source == "Two.\n"
@@ -67,13 +67,13 @@ def test_saved_versions_are_numbered_and_signed(file: Path) -> None:
     assert view.versions == read_versions(file)
 
 
-def test_the_same_source_is_not_stored_twice_in_a_row(file: Path) -> None:
+def test_unchanged_source_is_not_stored_again(file: Path) -> None:
     for source in ("One.\n", "One.\n", "Two.\n", "One.\n"):
         save_rubric(file, source, "Dana")
     assert [one.source for one in read_versions(file)] == ["One.\n", "Two.\n", "One.\n"]
 
 
-def test_a_change_by_another_program_is_stored_when_it_is_seen(file: Path) -> None:
+def test_external_change_is_stored_on_view(file: Path) -> None:
     save_rubric(file, "One.\n", "Dana")
     file.write_text("Other.\n")
     view = view_rubric(file)
@@ -85,13 +85,15 @@ def test_a_change_by_another_program_is_stored_when_it_is_seen(file: Path) -> No
     assert view_rubric(file).versions == view.versions
 
 
-def test_a_change_by_another_program_is_stored_before_it_is_replaced(file: Path) -> None:
+def test_external_change_is_stored_before_overwrite(file: Path) -> None:
     file.write_text("Other.\n")
     save_rubric(file, "Mine.\n", "Dana")
     assert [one.source for one in read_versions(file)] == ["Other.\n", "Mine.\n"]
 
 
-def test_a_read_only_project_is_shown_as_it_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_view_of_read_only_project_stores_no_version(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError
 
@@ -101,13 +103,13 @@ def test_a_read_only_project_is_shown_as_it_is(file: Path, monkeypatch: pytest.M
     assert (view.source, view.versions) == ("Other.\n", [])
 
 
-def test_criteria_are_read(file: Path) -> None:
+def test_view_contains_criteria(file: Path) -> None:
     view = save_rubric(file, CRITERIA)
     assert view.criteria == (Criterion(name="right", weight=2, words="It is right."),)
     assert view.problem is None
 
 
-def test_a_rubric_that_nobody_could_use_is_shown_with_its_problem(file: Path) -> None:
+def test_view_of_invalid_rubric_contains_the_problem(file: Path) -> None:
     file.write_text("---\nno end\n")
     view = view_rubric(file)
     assert view.source == "---\nno end\n"
@@ -117,30 +119,30 @@ def test_a_rubric_that_nobody_could_use_is_shown_with_its_problem(file: Path) ->
     assert view.problem.where.startswith("rubric.md")
 
 
-def test_a_rubric_that_nobody_could_use_is_not_saved(file: Path) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_invalid_rubric_is_not_saved(file: Path) -> None:
+    with pytest.raises(ConfigError) as error:
         save_rubric(file, "---\nno end\n")
-    assert (refused.value.problem.where or "").startswith("rubric.md")
+    assert (error.value.problem.where or "").startswith("rubric.md")
     assert not file.exists()
     assert not versions_file(file).exists()
 
 
-def test_a_byte_order_mark_is_no_part_of_the_source(file: Path) -> None:
+def test_byte_order_mark_is_stripped(file: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbfBe brief.\n")
     assert view_rubric(file).source == "Be brief.\n"
 
 
-def test_a_file_that_is_no_text_is_named(file: Path) -> None:
+def test_non_utf8_file_raises_config_error_with_path(file: Path) -> None:
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="The rubric cannot be read") as refused:
+    with pytest.raises(ConfigError, match="The rubric cannot be read") as error:
         view_rubric(file)
-    problem = refused.value.problem
+    problem = error.value.problem
     assert (problem.code, problem.where) == ("rubric.unreadable", str(file))
     assert "can't decode byte 0xff" in (problem.detail or "")
 
 
 @pytest.mark.parametrize(("bytes_more", "read"), [(0, True), (1, False)])
-def test_sizes_are_bounded(
+def test_history_and_rubric_sizes_are_limited(
     file: Path, monkeypatch: pytest.MonkeyPatch, bytes_more: int, read: bool
 ) -> None:
     save_rubric(file, "One.\n", "Dana")
@@ -160,11 +162,11 @@ def test_sizes_are_bounded(
             view_rubric(file)
 
 
-def test_the_history_is_lines_of_json_beside_the_rubric(file: Path) -> None:
+def test_history_is_json_lines_beside_the_rubric(file: Path) -> None:
     save_rubric(file, "Ünïcode.\n", "Dana")
-    beside = file.parent / "rubric.versions.jsonl"
-    assert versions_file(file) == beside
-    text = beside.read_text("utf-8")
+    versions_path = file.parent / "rubric.versions.jsonl"
+    assert versions_file(file) == versions_path
+    text = versions_path.read_text("utf-8")
     assert "Ünïcode" in text
     assert text.endswith("}\n")
     assert json.loads(text) == {
@@ -173,35 +175,35 @@ def test_the_history_is_lines_of_json_beside_the_rubric(file: Path) -> None:
     }  # fmt: skip
 
 
-def test_empty_lines_of_the_history_are_skipped(file: Path) -> None:
+def test_blank_history_lines_are_skipped(file: Path) -> None:
     save_rubric(file, "One.\n", "Dana")
-    beside = versions_file(file)
-    beside.write_text("\n" + beside.read_text() + " \n" + beside.read_text())
+    versions_path = versions_file(file)
+    versions_path.write_text("\n" + versions_path.read_text() + " \n" + versions_path.read_text())
     assert [one.source for one in read_versions(file)] == ["One.\n", "One.\n"]
 
 
-def test_a_line_that_is_no_version_is_named(file: Path) -> None:
+def test_invalid_history_line_is_reported_with_its_number(file: Path) -> None:
     save_rubric(file, "One.\n", "Dana")
-    beside = versions_file(file)
-    beside.write_text(beside.read_text() + '{"number": "x"}\n')
-    with pytest.raises(ConfigError, match=r"This line is not a version of a rubric\.") as refused:
+    versions_path = versions_file(file)
+    versions_path.write_text(versions_path.read_text() + '{"number": "x"}\n')
+    with pytest.raises(ConfigError, match=r"This line is not a version of a rubric\.") as error:
         read_versions(file)
-    problem = refused.value.problem
-    assert (problem.code, problem.where) == ("rubric.bad_history", f"{beside}:2")
+    problem = error.value.problem
+    assert (problem.code, problem.where) == ("rubric.bad_history", f"{versions_path}:2")
     assert problem.hint is not None
     assert problem.hint.startswith("Delete the line, or move the file away;")
     assert (problem.detail or "").startswith("5 validation errors for RubricVersion")
     assert len(problem.detail or "") == 500
 
 
-def test_a_history_that_is_a_link_is_not_followed(file: Path) -> None:
+def test_symlinked_history_is_rejected(file: Path) -> None:
     save_rubric(file, "One.\n", "Dana")
-    beside = versions_file(file)
-    beside.rename(file.parent / "elsewhere")
-    beside.symlink_to(file.parent / "elsewhere")
-    with pytest.raises(ConfigError, match="The versions of the rubric cannot be read") as refused:
+    versions_path = versions_file(file)
+    versions_path.rename(file.parent / "elsewhere")
+    versions_path.symlink_to(file.parent / "elsewhere")
+    with pytest.raises(ConfigError, match="The versions of the rubric cannot be read") as error:
         read_versions(file)
-    problem = refused.value.problem
-    assert (problem.code, problem.where) == ("rubric.bad_history", str(beside))
+    problem = error.value.problem
+    assert (problem.code, problem.where) == ("rubric.bad_history", str(versions_path))
     assert problem.hint == "Move the file away; this does not change the rubric."
     assert len(problem.message) < 300

@@ -1,4 +1,4 @@
-"""Keys and the addresses they go to, with the real judge process and real servers on loopback."""
+"""Provider keys and their addresses, with the real judge process and servers on loopback."""
 
 import threading
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ import pytest
 
 from engine.protocol.problems import ConfigError
 from engine.trust.addresses import confirm_address
-from tests.engine.judge.conftest import Court, worth
+from tests.engine.judge.conftest import JudgeHarness, graded_group
 
 KEY = "sk-secret-123"
 
 
-class Elsewhere(BaseHTTPRequestHandler):
-    """Records what arrives, or sends it on to `target`."""
+class RecordingHandler(BaseHTTPRequestHandler):
+    """HTTP handler that records request headers, or redirects to `target`."""
 
     target = ""
-    arrived: list[dict[str, str]]
+    requests: list[dict[str, str]]
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("content-length", 0)))
-        self.arrived.append({name.lower(): value for name, value in self.headers.items()})
+        self.requests.append({name.lower(): value for name, value in self.headers.items()})
         self.send_response(307 if self.target else 200)
         if self.target:
             self.send_header("location", self.target)
@@ -37,52 +37,56 @@ class Elsewhere(BaseHTTPRequestHandler):
 
 @contextmanager
 def server(target: str = "") -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """(address, headers of what arrived)."""
-    arrived: list[dict[str, str]] = []
-    handler = type("Handler", (Elsewhere,), {"target": target, "arrived": arrived})
+    """Serve on loopback; yields (address, headers of the requests received)."""
+    requests: list[dict[str, str]] = []
+    handler = type("Handler", (RecordingHandler,), {"target": target, "requests": requests})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
         thread = threading.Thread(target=http.serve_forever, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{http.server_port}", arrived
+        yield f"http://127.0.0.1:{http.server_port}", requests
         http.shutdown()
         thread.join()
 
 
-def test_a_loopback_address_is_asked_without_the_provider_key(court: Court) -> None:
-    court.run(lambda ruler, run: ruler.judge(worth(0.2, 0.8)))
-    seen = {headers["authorization"] for headers in court.script.headers}
-    print(f"sent to loopback: {seen}")
-    assert seen == {"Bearer none"}
+def test_loopback_address_does_not_receive_the_key(harness: JudgeHarness) -> None:
+    harness.run(lambda ruler, run: ruler.judge(graded_group(0.2, 0.8)))
+    authorizations = {headers["authorization"] for headers in harness.script.headers}
+    print(f"sent to loopback: {authorizations}")
+    assert authorizations == {"Bearer none"}
 
 
-def test_a_confirmed_address_gets_the_key(court: Court) -> None:
-    confirm_address("openai", court.script.url)
-    court.run(lambda ruler, run: ruler.judge(worth(0.2, 0.8)))
-    assert {h["authorization"] for h in court.script.headers} == {f"Bearer {KEY}"}
+def test_confirmed_address_receives_the_key(harness: JudgeHarness) -> None:
+    confirm_address("openai", harness.script.url)
+    harness.run(lambda ruler, run: ruler.judge(graded_group(0.2, 0.8)))
+    assert {h["authorization"] for h in harness.script.headers} == {f"Bearer {KEY}"}
 
 
-def test_the_key_of_one_provider_is_not_confirmed_for_another(court: Court) -> None:
-    confirm_address("anthropic", court.script.url)
-    court.run(lambda ruler, run: ruler.judge(worth(0.2, 0.8)))
-    assert {h["authorization"] for h in court.script.headers} == {"Bearer none"}
+def test_confirmation_for_one_provider_does_not_cover_another(harness: JudgeHarness) -> None:
+    confirm_address("anthropic", harness.script.url)
+    harness.run(lambda ruler, run: ruler.judge(graded_group(0.2, 0.8)))
+    assert {h["authorization"] for h in harness.script.headers} == {"Bearer none"}
 
 
-def test_another_address_is_asked_nothing(court: Court) -> None:
-    with pytest.raises(ConfigError) as refused:
-        court.run(
-            lambda ruler, run: ruler.judge(worth(0.2, 0.8)), base_url="https://evil.example/v1"
+def test_unconfirmed_address_is_rejected(harness: JudgeHarness) -> None:
+    with pytest.raises(ConfigError) as error:
+        harness.run(
+            lambda ruler, run: ruler.judge(graded_group(0.2, 0.8)),
+            base_url="https://evil.example/v1",
         )
-    assert refused.value.problem.code == "address.unconfirmed"
-    assert "evil.example" in refused.value.problem.message
+    assert error.value.problem.code == "address.unconfirmed"
+    assert "evil.example" in error.value.problem.message
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
-def test_a_redirect_is_not_followed(court: Court, provider: str) -> None:
-    """A confirmed server sends the question on: neither key nor text goes there."""
-    with server() as (thief, stolen), server(f"{thief}/v1/messages") as (first, arrived):
+def test_redirect_is_not_followed(harness: JudgeHarness, provider: str) -> None:
+    """A confirmed server redirects: neither key nor prompt is sent to the target."""
+    with (
+        server() as (target_url, redirected),
+        server(f"{target_url}/v1/messages") as (first, requests),
+    ):
         confirm_address(provider, first)
-        own = {"models": (f"{provider}/scripted",), "base_url": first, "retries": 0}
-        court.run(lambda ruler, run: ruler.judge(worth(0.2, 0.8)), **own)
-    print(f"{provider}: {len(arrived)} at the confirmed server, {len(stolen)} behind its redirect")
-    assert arrived
-    assert stolen == []
+        settings = {"models": (f"{provider}/scripted",), "base_url": first, "retries": 0}
+        harness.run(lambda ruler, run: ruler.judge(graded_group(0.2, 0.8)), **settings)
+    print(f"{provider}: {len(requests)} requests, {len(redirected)} behind the redirect")
+    assert requests
+    assert redirected == []

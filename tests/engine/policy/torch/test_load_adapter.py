@@ -1,4 +1,4 @@
-"""The adapter of a checkpoint by itself is enough to sample with its weights."""
+"""Loading only the adapter of a checkpoint is enough to sample with its weights."""
 
 import shutil
 import socket
@@ -17,14 +17,14 @@ ITEM = TrainItem(
 
 
 @pytest.fixture
-def line() -> Iterator["socket.socket"]:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        yield theirs
+def connection() -> Iterator["socket.socket"]:
+    client_end, server_end = socket.socketpair()
+    with client_end, server_end:
+        yield server_end
 
 
-def loaded(line: "socket.socket", tiny_model: Path) -> PolicyServer:
-    server = PolicyServer(line)
+def load_server(connection: "socket.socket", tiny_model: Path) -> PolicyServer:
+    server = PolicyServer(connection)
     spec = PolicySpec(
         model_path=str(tiny_model), model=ModelConfig(dtype="float32", rank=4, alpha=8),
         seed=3, batch_tokens=64,
@@ -38,10 +38,10 @@ def logprobs(server: PolicyServer) -> list[float]:
     return list(server._op_score(2, {"batch": batch})["scores"][0]["logprobs"])
 
 
-def test_it_computes_what_the_trained_policy_computes(
-    line: "socket.socket", tiny_model: Path, tmp_path: Path
+def test_loaded_adapter_computes_the_trained_logprobs(
+    connection: "socket.socket", tiny_model: Path, tmp_path: Path
 ) -> None:
-    trained, fresh = loaded(line, tiny_model), loaded(line, tiny_model)
+    trained, fresh = load_server(connection, tiny_model), load_server(connection, tiny_model)
     before = logprobs(trained)
     batch = TrainBatch(items=[ITEM], normaliser=3).model_dump()
     trained._op_forward_backward(3, {"batch": batch})

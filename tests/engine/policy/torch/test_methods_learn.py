@@ -1,4 +1,4 @@
-"""Every method learns a bandit: eight tokens, of which each fourth of the alphabet pays."""
+"""Every preset solves a bandit: eight tokens; every fourth token of the vocabulary is rewarded."""
 
 from pathlib import Path
 
@@ -23,20 +23,20 @@ LR = 1e-2
 
 
 @pytest.fixture(scope="module")
-def lively(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model that is far from uniform: its logits move when it learns."""
-    folder = make_tiny_model(tmp_path_factory.mktemp("lively"))
+def peaked_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tiny model with logits far from uniform, which move when it is trained."""
+    folder = make_tiny_model(tmp_path_factory.mktemp("peaked"))
     file = folder / "model.safetensors"
     weights = load_file(file)
-    loud = {n: w * (10 if "embed" in n else 3 if w.dim() == 2 else 1) for n, w in weights.items()}
-    save_file(loud, file, metadata={"format": "pt"})
+    scaled = {n: w * (10 if "embed" in n else 3 if w.dim() == 2 else 1) for n, w in weights.items()}
+    save_file(scaled, file, metadata={"format": "pt"})
     return folder
 
 
-def attempts(model: LoraModel, step: int, algorithm: Algorithm) -> list[list[Trajectory]]:
-    drawn: dict[int, list[SampledToken]] = {n: [] for n in range(GROUPS * SIZE)}
-    sampler = Sampler(model, [2], lambda number, token, _: drawn[number].append(token))
-    for number in drawn:
+def roll_out(model: LoraModel, step: int, algorithm: Algorithm) -> list[list[Trajectory]]:
+    sampled: dict[int, list[SampledToken]] = {n: [] for n in range(GROUPS * SIZE)}
+    sampler = Sampler(model, [2], lambda number, token, _: sampled[number].append(token))
+    for number in sampled:
         prompt = [3 + number // SIZE, 50, 7]
         seed = step * 1000 + number
         sampler.add(number, SampleRequest(tokens=prompt, max_tokens=LENGTH, seed=seed))
@@ -44,9 +44,9 @@ def attempts(model: LoraModel, step: int, algorithm: Algorithm) -> list[list[Tra
         sampler.step()
     groups = []
     for group in range(GROUPS):
-        said = [drawn[group * SIZE + index] for index in range(SIZE)]
-        rewards = [sum(t.token % 4 == 0 for t in tokens) / LENGTH for tokens in said]
-        given = advantages(algorithm.advantage, rewards)
+        completions = [sampled[group * SIZE + index] for index in range(SIZE)]
+        rewards = [sum(t.token % 4 == 0 for t in tokens) / LENGTH for tokens in completions]
+        advantages_ = advantages(algorithm.advantage, rewards)
         groups.append(
             [
                 Trajectory(
@@ -58,7 +58,7 @@ def attempts(model: LoraModel, step: int, algorithm: Algorithm) -> list[list[Tra
                     scenario_id="",
                     title="",
                     reward=rewards[index],
-                    advantage=given[index],
+                    advantage=advantages_[index],
                     sampled_tokens=len(tokens),
                     branches=[
                         Branch(
@@ -68,38 +68,38 @@ def attempts(model: LoraModel, step: int, algorithm: Algorithm) -> list[list[Tra
                         )
                     ],
                 )
-                for index, tokens in enumerate(said)
+                for index, tokens in enumerate(completions)
             ]
         )
     return groups
 
 
-def learn(
+def train_step(
     model: LoraModel, optimizer: Optimizer, groups: list[list[Trajectory]], train: TrainConfig
 ) -> None:
-    def quiet(done: int, total: int) -> None:
+    def ignore_progress(done: int, total: int) -> None:
         pass
 
-    found = rows(groups, train.algorithm)
-    wanted = required_scores(found, train)
-    scores = score(model, wanted, 4096, quiet) if wanted else []
+    training_rows = rows(groups, train.algorithm)
+    score_batch = required_scores(training_rows, train)
+    scores = score(model, score_batch, 4096, ignore_progress) if score_batch else []
     for batch in split_into_batches(
-        groups, found, train_items(found, train.algorithm, scores), train
+        groups, training_rows, train_items(training_rows, train.algorithm, scores), train
     ):
-        forward_backward(model, batch, 4096, quiet)
+        forward_backward(model, batch, 4096, ignore_progress)
         optimizer.step(AdamStep(lr=LR))
         if model.value_head:
             model.value_head.step(1.0)
-    assert score(model, ScoreBatch(items=[]), 4096, quiet) == []
+    assert score(model, ScoreBatch(items=[]), 4096, ignore_progress) == []
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_it_learns(lively: Path, preset: PresetName) -> None:
+def test_preset_learns_the_bandit(peaked_model: Path, preset: PresetName) -> None:
     algorithm = Algorithm(preset=preset)
     train = TrainConfig(groups=GROUPS, max_tokens=LENGTH, algorithm=algorithm)
     model = LoraModel(
         PolicySpec(
-            model_path=str(lively),
+            model_path=str(peaked_model),
             model=ModelConfig(dtype="float32", rank=8, alpha=32),
             seed=0,
             batch_tokens=4096,
@@ -109,8 +109,8 @@ def test_it_learns(lively: Path, preset: PresetName) -> None:
     optimizer = Optimizer(model.adapter)
     means = []
     for step in range(STEPS):
-        groups = attempts(model, step, algorithm)
+        groups = roll_out(model, step, algorithm)
         means.append(sum(t.reward or 0 for group in groups for t in group) / (GROUPS * SIZE))
-        learn(model, optimizer, groups, train)
+        train_step(model, optimizer, groups, train)
     assert means[0] < 0.2
     assert means[-1] > 0.6, means

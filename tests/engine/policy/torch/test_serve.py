@@ -1,4 +1,4 @@
-"""The policy process when memory runs out in the middle of sampling: said to all, and survived."""
+"""Policy process running out of memory while sampling: reported to all requests, and survived."""
 
 import json
 import socket
@@ -13,18 +13,20 @@ from engine.policy.torch.serve import PolicyServer
 from engine.protocol.config.project import ModelConfig
 
 
-def test_memory_that_runs_out_while_sampling_is_said_and_survived(
+def test_out_of_memory_while_sampling_is_reported_and_survived(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs, ours.makefile("rb") as answers:
-        server = PolicyServer(theirs)
+    client_end, server_end = socket.socketpair()
+    with client_end, server_end, client_end.makefile("rb") as answers:
+        server = PolicyServer(server_end)
         spec = PolicySpec(
             model_path=str(tiny_model), model=ModelConfig(dtype="float32", rank=4), seed=3,
              batch_tokens=64,
         )  # fmt: skip
         server._op_load(1, {"spec": spec.model_dump()})
-        asked = SampleRequest(tokens=[5, 6, 7], max_tokens=3, ignore_eos=True, seed=1).model_dump()
+        request = SampleRequest(
+            tokens=[5, 6, 7], max_tokens=3, ignore_eos=True, seed=1
+        ).model_dump()
 
         def out_of_memory(plan: Any) -> torch.Tensor:
             raise torch.OutOfMemoryError("tried to allocate 2.00 GiB")
@@ -32,13 +34,13 @@ def test_memory_that_runs_out_while_sampling_is_said_and_survived(
         with monkeypatch.context() as patch:
             patch.setattr(server._loaded(), "sampled_hidden", out_of_memory)
             for number in (7, 8):
-                server._op_sample(number, {"request": asked})
+                server._op_sample(number, {"request": request})
             server._sample()
-        told = [json.loads(answers.readline()) for _ in range(2)]
-        assert [one["id"] for one in told] == [7, 8]
-        assert {one["error"]["code"] for one in told} == {"policy.out_of_memory"}
+        errors = [json.loads(answers.readline()) for _ in range(2)]
+        assert [one["id"] for one in errors] == [7, 8]
+        assert {one["error"]["code"] for one in errors} == {"policy.out_of_memory"}
         assert not server._sampler.busy
-        server._op_sample(9, {"request": asked})
+        server._op_sample(9, {"request": request})
         while server._sampler.busy:
             server._sample()
         last = [json.loads(answers.readline()) for _ in range(4)]

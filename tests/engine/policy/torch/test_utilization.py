@@ -1,4 +1,4 @@
-"""Percent of limit: the counts against what torch says it executed, and against hand counts."""
+"""Utilization: FLOP formulas against torch's own counts and hand counts."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ UNIT = Limits(1.0, 1.0)
 
 
 def counter() -> FlopCounterMode:
-    """Torch's own count, which knows `addmm` and neither its form in place nor oneDNN's product."""
+    """Torch's FLOP counter, extended by in-place `addmm` and oneDNN's linear."""
 
     def product(_: list[int], left: list[int], right: list[int], **others: object) -> int:
         return 2 * left[0] * left[1] * right[1]
@@ -38,24 +38,24 @@ def counter() -> FlopCounterMode:
         return 2 * x[0] * weight[0] * weight[1]
 
     ops = torch.ops
-    known = {ops.aten.addmm_: product, ops.mkldnn._linear_pointwise: linear}
-    return FlopCounterMode(display=False, custom_mapping=known)
+    mapping = {ops.aten.addmm_: product, ops.mkldnn._linear_pointwise: linear}
+    return FlopCounterMode(display=False, custom_mapping=mapping)
 
 
 def batch(completions: list[list[int]]) -> TrainBatch:
     items = [
         TrainItem(
-            tokens=PROMPT + said,
-            spans=[(len(PROMPT), len(PROMPT) + len(said))],
-            logprobs=[-4.0] * len(said),
+            tokens=PROMPT + completion,
+            spans=[(len(PROMPT), len(PROMPT) + len(completion))],
+            logprobs=[-4.0] * len(completion),
         )
-        for said in completions
+        for completion in completions
     ]
     return TrainBatch(items=items, normaliser=10)
 
 
-def unneeded(model: LoraModel, tokens: int) -> int:
-    """The first layer's inputs need no gradient: one product less in q, k and v, base and LoRA."""
+def skipped_flops(model: LoraModel, tokens: int) -> int:
+    """FLOPs saved because the first layer's inputs need no gradient (q, k, v, base and LoRA)."""
     first = [
         layer
         for name, layer in model.trained.named_modules()
@@ -69,106 +69,106 @@ def unneeded(model: LoraModel, tokens: int) -> int:
 
 
 def bundled_zeros(model: LoraModel) -> int:
-    """Entries outside the blocks of the bundled B: the sampler multiplies by them too."""
-    found = 0
+    """Entries outside the blocks of the fused B, by which the sampler also multiplies."""
+    metrics = 0
     for names in (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")):
         for block in model.trained.modules():
             layers = [getattr(block, name, None) for name in names]
             if all(isinstance(layer, LoraLinear) for layer in layers):
                 ups = [layer.lora_B["default"].weight for layer in layers]
                 rank, outputs = ups[0].shape[1], sum(len(up) for up in ups)
-                found += (len(ups) - 1) * rank * outputs
-    return found
+                metrics += (len(ups) - 1) * rank * outputs
+    return metrics
 
 
-def test_a_step_executes_what_the_formula_says(folder: Path) -> None:
-    """One sequence, no padding. Without the flash kernel attention is two plain products forward
+def test_training_flops_match_the_formula(folder: Path) -> None:
+    """Single sequence, no padding. Without the flash kernel attention is two plain products forward
     and four backward, over the whole square."""
     model = load(folder)
     assert model.limits.peak > 0
     assert model.shares_prefixes
-    said = [7, 8, 9, 10, 11]
-    tokens = len(PROMPT) + len(said) - 1
-    with counter() as counted, sdpa_kernel(SDPBackend.MATH):
-        forward_backward(model, batch([said]), 999, lambda done, total: None)
-    expected = train_flops(model.shape, tokens, len(said), tokens * tokens)
-    expected -= unneeded(model, tokens)
-    nearly = pytest.approx(expected, rel=1e-4)  # neither rotary nor mean logits are in a formula
-    assert counted.get_total_flops() == nearly
+    completion = [7, 8, 9, 10, 11]
+    tokens = len(PROMPT) + len(completion) - 1
+    with counter() as counter_, sdpa_kernel(SDPBackend.MATH):
+        forward_backward(model, batch([completion]), 999, lambda done, total: None)
+    expected = train_flops(model.shape, tokens, len(completion), tokens * tokens)
+    expected -= skipped_flops(model, tokens)
+    expected_ = pytest.approx(expected, rel=1e-4)  # neither rotary nor mean logits are in a formula
+    assert counter_.get_total_flops() == expected_
 
 
-def test_a_decode_pass_executes_what_the_formula_says(tiny_model: Path) -> None:
+def test_decode_flops_match_the_formula(tiny_model: Path) -> None:
     model = load(tiny_model)
     assert model.limits.peak > 0
     assert model.shares_prefixes
     sampler = Sampler(model, [], lambda number, token, finish: None)
     sampler.add(0, SampleRequest(tokens=PROMPT, max_tokens=5, seed=0))
     sampler.step()
-    with counter() as counted, sdpa_kernel(SDPBackend.MATH):
+    with counter() as counter_, sdpa_kernel(SDPBackend.MATH):
         sampler.step()
     context = len(PROMPT) + 1
     expected = decode_flops(model.shape, 1, context) + 2 * model.shape.adapter
     expected += 2 * bundled_zeros(model)
-    assert counted.get_total_flops() == pytest.approx(expected, rel=1e-3)
+    assert counter_.get_total_flops() == pytest.approx(expected, rel=1e-3)
 
 
-def test_the_need_counts_shared_tokens_once_and_no_padding(tiny_model: Path) -> None:
+def test_goodput_counts_shared_tokens_once_and_no_padding(tiny_model: Path) -> None:
     shape = load(tiny_model).shape
     sequences = [PROMPT + [50] * 6, PROMPT + [60] * 9, PROMPT + [60] * 9]
     effort = TrainEffort(shape, sequences)
     plan = TreePlan(grow(sequences), torch.device("cpu"))
     effort.ran(plan, 10, 12, False)
-    found = effort.metrics(UNIT, 2.0)
+    metrics = effort.metrics(UNIT, 2.0)
     start = len(PROMPT)
     pairs = shape.pairs(0, start) + shape.pairs(start, start + 6) + shape.pairs(start, start + 9)
-    assert found["goodput/train"] == train_flops(shape, start + 15, 10, pairs) / 2
-    assert found["tokens/forwarded"] == start + 15
-    assert found["sharing/train"] == (start + 15) / (3 * start + 24)
+    assert metrics["goodput/train"] == train_flops(shape, start + 15, 10, pairs) / 2
+    assert metrics["tokens/forwarded"] == start + 15
+    assert metrics["sharing/train"] == (start + 15) / (3 * start + 24)
     # the shorter one (6 of 9, so they attend together) is padded
     rectangle = shape.pairs(0, start) + 2 * 9 * (start + 9)
     done = train_flops(shape, start + 15, 12, rectangle) + 0.5 * shape.pair_flops * rectangle
-    assert found["hardware/train"] == pytest.approx(done / 2)
+    assert metrics["hardware/train"] == pytest.approx(done / 2)
 
 
-def test_splitting_a_group_lowers_the_sharing_and_not_the_need(tiny_model: Path) -> None:
+def test_splitting_a_group_raises_the_sharing_ratio(tiny_model: Path) -> None:
     model = load(tiny_model)
-    said = [[50 + n] * 5 for n in range(6)]
-    whole = forward_backward(model, batch(said), 999, lambda done, total: None)
-    split = forward_backward(model, batch(said), 50, lambda done, total: None)
-    assert split["sharing/train"] > whole["sharing/train"]
-    for found in (whole, split):
-        assert 0 < found["goodput/train"] < found["hardware/train"]
+    completion = [[50 + n] * 5 for n in range(6)]
+    unsplit = forward_backward(model, batch(completion), 999, lambda done, total: None)
+    split = forward_backward(model, batch(completion), 50, lambda done, total: None)
+    assert split["sharing/train"] > unsplit["sharing/train"]
+    for metrics in (unsplit, split):
+        assert 0 < metrics["goodput/train"] < metrics["hardware/train"]
 
 
-def test_a_reference_pass_is_needed_where_it_is_asked_for(tiny_model: Path) -> None:
+def test_reference_pass_adds_its_forward_flops(tiny_model: Path) -> None:
     shape = load(tiny_model).shape
-    needs = []
+    goodputs = []
     for reference in (False, True):
         effort = TrainEffort(shape, [PROMPT])
         effort.ran(TreePlan(grow([PROMPT]), torch.device("cpu")), 4, 4, reference)
-        needs.append(effort.metrics(UNIT, 1.0)["goodput/train"])
+        goodputs.append(effort.metrics(UNIT, 1.0)["goodput/train"])
     length = len(PROMPT)
-    assert needs[1] - needs[0] == forward_flops(shape, length, 4, shape.pairs(0, length))
+    assert goodputs[1] - goodputs[0] == forward_flops(shape, length, 4, shape.pairs(0, length))
 
 
-def test_sampling_is_measured_pass_by_pass_and_begins_anew(tiny_model: Path) -> None:
+def test_sampling_effort_is_measured_per_pass_and_reset(tiny_model: Path) -> None:
     shape = load(tiny_model).shape
     effort = SampleEffort(shape)
     assert effort.take() == {}
     effort.joined(30, 90)
     effort.ran([(10, 11), (20, 21)], 3 * 21, Limits(1e12, 1.0), 4.0)
-    found = effort.take()
-    assert found["goodput/sample"] == decode_bytes(shape, 32) / 4
-    assert found["hardware/sample"] == decode_bytes(shape, 63) / 4
-    assert found["rows/sample"] == 2
-    assert found["sharing/sample"] == 0.25
+    metrics = effort.take()
+    assert metrics["goodput/sample"] == decode_bytes(shape, 32) / 4
+    assert metrics["hardware/sample"] == decode_bytes(shape, 63) / 4
+    assert metrics["rows/sample"] == 2
+    assert metrics["sharing/sample"] == 0.25
     assert effort.take() == {}
     effort.ran([(10, 11), (20, 21)], 3 * 21, Limits(1.0, 1e12), 4.0)
     needed = least_seconds(decode_flops(shape, 2, 32), 0, 1.0, 1.0)
     assert effort.take()["goodput/sample"] == needed / 4
 
 
-def test_a_prompt_counts_its_own_triangle(tiny_model: Path) -> None:
+def test_prompt_flops_count_the_causal_triangle(tiny_model: Path) -> None:
     shape = load(tiny_model).shape
     effort = SampleEffort(shape)
     effort.ran([(4, 10)], 0, Limits(1.0, 1e12), 1.0)
@@ -176,20 +176,20 @@ def test_a_prompt_counts_its_own_triangle(tiny_model: Path) -> None:
     assert effort.take()["goodput/sample"] == needed
 
 
-def test_a_sampled_group_says_what_it_used(tiny_model: Path) -> None:
+def test_sampled_group_reports_utilization(tiny_model: Path) -> None:
     model = load(tiny_model)
     sampler = Sampler(model, [], lambda number, token, finish: None)
     for number in range(4):
         sampler.add(number, SampleRequest(tokens=PROMPT, max_tokens=5, seed=number))
     while sampler.busy:
         sampler.step()
-    found = sampler.effort.take()
-    assert 0 < found["goodput/sample"] <= found["hardware/sample"] * 1.01
-    assert found["sharing/sample"] == (len(PROMPT) + 3) / (4 * len(PROMPT))
-    assert found["time_s/sampling"] > 0
+    metrics = sampler.effort.take()
+    assert 0 < metrics["goodput/sample"] <= metrics["hardware/sample"] * 1.01
+    assert metrics["sharing/sample"] == (len(PROMPT) + 3) / (4 * len(PROMPT))
+    assert metrics["time_s/sampling"] > 0
 
 
-def test_the_shape_is_that_of_the_model(folder: Path) -> None:
+def test_shape_describes_the_model(folder: Path) -> None:
     shape = load(folder).shape
     layer = 48 * 192 * 2 + 2 * 48 * 64 + 3 * 48 * 80
     assert shape.body == 3 * layer
@@ -200,6 +200,6 @@ def test_the_shape_is_that_of_the_model(folder: Path) -> None:
     )
 
 
-def test_the_machine_is_measured() -> None:
+def test_peak_and_bandwidth_are_measured() -> None:
     assert 1e8 < measure_peak(torch.float32, rows=8) < 1e16
     assert 1e8 < measure_bandwidth() < 1e14

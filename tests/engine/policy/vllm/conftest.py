@@ -1,4 +1,4 @@
-"""One real vLLM server on the processor, with the starter model, for all tests of this folder."""
+"""Fixtures: one real vLLM server on the CPU with the starter model, shared by this folder."""
 
 import asyncio
 import threading
@@ -24,8 +24,8 @@ ROWS = 16
 
 
 @dataclass
-class Served:
-    """A loaded policy, and a way into its event loop."""
+class VllmHarness:
+    """Loaded vLLM policy and access to its event loop."""
 
     policy: VllmPolicy
     info: PolicyInfo
@@ -38,20 +38,20 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmHarness]:
     log = tmp_path_factory.mktemp("vllm") / "run.log"
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     restarts: list[Problem] = []
 
-    async def begin() -> tuple[VllmPolicy, PolicyInfo]:
+    async def start_policy() -> tuple[VllmPolicy, PolicyInfo]:
         policy = VllmPolicy(await TorchPolicy.start(log, STARTER), log, ServerPlace(rows=ROWS))
 
-        async def restarted(problem: Problem, count: int) -> None:
+        async def record_restart(problem: Problem, count: int) -> None:
             restarts.append(problem)
 
-        policy.on_restart = restarted
+        policy.on_restart = record_restart
         model = ModelConfig(name=STARTER, dtype="float32", rank=8, max_context=256)
         info = await policy.load(
             PolicySpec(
@@ -62,21 +62,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         await policy.publish(0)
         return policy, info
 
-    async def end(policy: VllmPolicy) -> None:
+    async def stop_policy(policy: VllmPolicy) -> None:
         pids = policy.pids
         await policy.close()
-        left = [pid for pid in pids if psutil.pid_exists(pid)]
-        assert not left, f"left behind: {left}"
+        remaining = [pid for pid in pids if psutil.pid_exists(pid)]
+        assert not remaining, f"processes left running: {remaining}"
 
     def wait(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, loop).result(240)
 
     try:
-        policy, info = wait(begin())
+        policy, info = wait(start_policy())
         try:
-            yield Served(policy, info, loop, log, restarts)
+            yield VllmHarness(policy, info, loop, log, restarts)
         finally:
-            wait(end(policy))
+            wait(stop_policy(policy))
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -85,6 +85,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def may_stay(request: pytest.FixtureRequest) -> Callable[[psutil.Process], bool]:
-    """The server, also the one that a test has put in the place of another."""
-    served: Served = request.getfixturevalue("served")
-    return lambda process: process.pid in served.policy.pids
+    """Allow the vLLM server's processes, also after a restart."""
+    harness: VllmHarness = request.getfixturevalue("harness")
+    return lambda process: process.pid in harness.policy.pids

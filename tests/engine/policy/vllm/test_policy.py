@@ -1,5 +1,5 @@
-"""A real server through updates, a stale adapter, a kill and a hang: the same log-probs as the
-trainer's, every token of every completion, and nothing left behind."""
+"""vLLM policy over a real server through updates, a stale adapter, a kill and a hang: log-probs
+equal the trainer's, every token arrives, and no process is left."""
 
 import asyncio
 import random
@@ -23,13 +23,13 @@ from engine.policy.base import (
 from engine.policy.vllm.policy import VllmPolicy
 from engine.protocol.problems import PolicyError
 from engine.runtime.child import ChildDied
-from tests.engine.policy.vllm.conftest import Served
+from tests.engine.policy.vllm.conftest import VllmHarness
 
 pytestmark = pytest.mark.long
 PROMPT = [1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198]
 FAULTS = [signal.SIGSTOP, signal.SIGKILL]
 TOLERANCE = 1e-4
-"""Nats: what the promise allows in float32 on the processor."""
+"""Maximum log-prob difference in nats for float32 on the CPU."""
 
 
 async def complete(policy: VllmPolicy, **fields: Any) -> list[SampledToken]:
@@ -43,15 +43,17 @@ async def completions(policy: VllmPolicy, count: int, **fields: Any) -> list[lis
     )
 
 
-def ids(said: list[SampledToken]) -> list[int]:
-    return [token.token for token in said]
+def ids(completed: list[SampledToken]) -> list[int]:
+    return [token.token for token in completed]
 
 
-async def gap(policy: VllmPolicy, said: list[list[SampledToken]], temperature: float = 1) -> float:
-    """Largest |Δ log-prob| between what the sampler said and the trainer's own score."""
-    items = [item_of(tokens) for tokens in said]
+async def gap(
+    policy: VllmPolicy, completed: list[list[SampledToken]], temperature: float = 1
+) -> float:
+    """Largest |Δ log-prob| between the sampler's tokens and the trainer's score."""
+    items = [item_of(tokens) for tokens in completed]
     scores = await policy.score(ScoreBatch(items=items, temperature=temperature))
-    pairs = zip(said, scores, strict=True)
+    pairs = zip(completed, scores, strict=True)
     return max(
         abs(token.logprob - own)
         for tokens, score in pairs
@@ -59,48 +61,48 @@ async def gap(policy: VllmPolicy, said: list[list[SampledToken]], temperature: f
     )
 
 
-def item_of(said: list[SampledToken], advantage: float = 0.0) -> TrainItem:
-    tokens = [token.token for token in said]
+def item_of(completed: list[SampledToken], advantage: float = 0.0) -> TrainItem:
+    tokens = [token.token for token in completed]
     return TrainItem(
         tokens=PROMPT + tokens,
         spans=[(len(PROMPT), len(PROMPT) + len(tokens))],
-        logprobs=[token.logprob for token in said],
+        logprobs=[token.logprob for token in completed],
         advantages=[advantage] * len(tokens),
     )
 
 
 async def update(
-    policy: VllmPolicy, said: list[list[SampledToken]], version: int
+    policy: VllmPolicy, completed: list[list[SampledToken]], version: int
 ) -> dict[str, float]:
-    items = [item_of(tokens, (-1.0) ** n) for n, tokens in enumerate(said)]
-    total = sum(len(tokens) for tokens in said)
+    items = [item_of(tokens, (-1.0) ** n) for n, tokens in enumerate(completed)]
+    total = sum(len(tokens) for tokens in completed)
     await policy.forward_backward(TrainBatch(items=items, normaliser=total))
     await policy.optim_step(AdamStep(lr=1e-3))
     return await policy.publish(version)
 
 
-def test_sampler_and_trainer_agree_through_updates(served: Served) -> None:
+def test_vllm_sampler_and_trainer_agree_through_updates(harness: VllmHarness) -> None:
     async def work() -> None:
-        policy = served.policy
-        worst = []
+        policy = harness.policy
+        gaps = []
         for version in range(1, 4):
-            said = await completions(policy, 8)
-            worst.append(await gap(policy, said))
-            metrics = await update(policy, said, version)
+            completed = await completions(policy, 8)
+            gaps.append(await gap(policy, completed))
+            metrics = await update(policy, completed, version)
             assert metrics["publish_gap"] <= TOLERANCE
             assert metrics["publish_moved"] > 10 * metrics["publish_gap"]
             assert policy.version == version
-        worst.append(await gap(policy, await completions(policy, 8, temperature=0.7), 0.7))
-        print(f"largest gap after 0, 1, 2, 3 updates: {[f'{g:.1e}' for g in worst]} nats")
-        assert max(worst) <= TOLERANCE
+        gaps.append(await gap(policy, await completions(policy, 8, temperature=0.7), 0.7))
+        print(f"largest gap after 0, 1, 2, 3 updates: {[f'{g:.1e}' for g in gaps]} nats")
+        assert max(gaps) <= TOLERANCE
 
-    served.run(work())
+    harness.run(work())
 
 
-def test_requests_are_kept_to_the_letter(served: Served) -> None:
+def test_sampling_parameters_are_respected(harness: VllmHarness) -> None:
     async def work() -> None:
-        policy = served.policy
-        eos = served.info.eos_tokens
+        policy = harness.policy
+        eos = harness.info.eos_tokens
         greedy = await complete(policy, temperature=0, max_tokens=200)
         assert greedy[-1].token in eos
         longer = await complete(policy, temperature=0, max_tokens=len(greedy) + 9, ignore_eos=True)
@@ -112,21 +114,21 @@ def test_requests_are_kept_to_the_letter(served: Served) -> None:
         best = await complete(policy, temperature=0, max_tokens=3, top_logprobs=4)
         assert all(len(token.top) == 4 for token in best)
         assert all(token.top[0] == (token.token, token.logprob) for token in best)
-        one, other = await completions(policy, 2)
-        assert one != other
-        assert ids(one) == ids(await complete(policy, seed=0))
+        first, second = await completions(policy, 2)
+        assert first != second
+        assert ids(first) == ids(await complete(policy, seed=0))
         assert ids(greedy) == ids(await complete(policy, temperature=0, max_tokens=200, top_p=0.9))
         with pytest.raises(PolicyError, match="context length"):
             await complete(policy, tokens=[5] * 300)
 
-    served.run(work())
+    harness.run(work())
 
 
-def test_an_adapter_that_the_server_did_not_take_is_an_error(
-    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_stale_adapter_raises_policy_error(
+    harness: VllmHarness, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The folder that the server is pointed to holds the weights of the update before."""
-    policy, begun = served.policy, time.monotonic()
+    """The server is pointed to a folder with the weights of the previous update."""
+    policy, start = harness.policy, time.monotonic()
     save = policy._trainer.save_adapter
     old = tmp_path / "old"
 
@@ -135,112 +137,112 @@ def test_an_adapter_that_the_server_did_not_take_is_an_error(
 
     async def work() -> None:
         await save(old)
-        said, before = await completions(policy, 8), policy._served.current
+        completed, before = await completions(policy, 8), policy._served.current
         monkeypatch.setattr(policy._trainer, "save_adapter", stale)
         with pytest.raises(
             PolicyError, match="did not load the new adapter: its log-probs show 0%"
         ):
-            await update(policy, said, 99)
+            await update(policy, completed, 99)
         assert policy._served.current == before
         monkeypatch.setattr(policy._trainer, "save_adapter", save)
         policy._trainer_logprobs = []
         await policy.publish(4)
         assert await gap(policy, await completions(policy, 4)) <= TOLERANCE
 
-    served.run(work())
-    assert time.monotonic() - begun < 30
+    harness.run(work())
+    assert time.monotonic() - start < 30
 
 
-def test_what_is_held_stands_still_and_goes_on(served: Served) -> None:
+def test_held_server_pauses_and_resumes_sampling(harness: VllmHarness) -> None:
     async def work() -> None:
-        policy, away = served.policy, served.policy.away_s
+        policy, held_before = harness.policy, harness.policy.away_s
         sampling = asyncio.gather(
             *(complete(policy, seed=n, max_tokens=100, ignore_eos=True) for n in range(8))
         )
         await asyncio.sleep(1.0)
         await policy.hold()
         done, _ = await asyncio.wait({sampling}, timeout=4.0)
-        assert not done, "it was held"
+        assert not done, "sampling should be paused"
         await policy.go_on()
-        said = await sampling
-        assert [len(tokens) for tokens in said] == [100] * 8
-        assert policy.away_s - away >= 4.0
-        assert await gap(policy, said) <= TOLERANCE
+        completed = await sampling
+        assert [len(tokens) for tokens in completed] == [100] * 8
+        assert policy.away_s - held_before >= 4.0
+        assert await gap(policy, completed) <= TOLERANCE
 
-    served.run(work())
+    harness.run(work())
 
 
 @pytest.mark.parametrize("number", FAULTS)
-def test_a_server_that_dies_or_hangs_costs_no_token(served: Served, number: signal.Signals) -> None:
-    """One of its processes is killed or stopped while sixteen completions are under way. That it
-    is killed, a whole run goes through elsewhere (engine_http/test_backend.py)."""
+def test_server_death_or_hang_loses_no_token(harness: VllmHarness, number: signal.Signals) -> None:
+    """A server process is killed or stopped while sixteen completions run. A kill during a whole
+    run is tested elsewhere (engine_http/test_backend.py)."""
 
     async def work() -> None:
-        policy, known = served.policy, len(served.restarts)
-        before, away = policy.pids, served.policy.away_s
+        policy, restart_count = harness.policy, len(harness.restarts)
+        before, held_before = policy.pids, harness.policy.away_s
         sampling = asyncio.gather(
             *(complete(policy, seed=n, max_tokens=120, ignore_eos=True) for n in range(16))
         )
         await asyncio.sleep(2.0)
-        family = [p for p in map(psutil.Process, policy._sampler.pids) if _computes(p)]  # type: ignore[union-attr]
-        victim = random.Random(number).choice(family)
+        candidates = [p for p in map(psutil.Process, policy._sampler.pids) if _computes(p)]  # type: ignore[union-attr]
+        victim = random.Random(number).choice(candidates)
         victim.send_signal(number)
-        hit = time.monotonic()
-        while len(served.restarts) == known:  # noqa: ASYNC110
+        fault_time = time.monotonic()
+        while len(harness.restarts) == restart_count:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-        heard = time.monotonic() - hit
-        said = await sampling
-        whole = time.monotonic() - hit
-        print(f"{number.name}: noticed after {heard:.1f} s, whole after {whole:.0f} s")
-        assert policy.away_s - away >= heard - 1
-        assert heard < 30
-        assert [len(tokens) for tokens in said] == [120] * 16
-        assert await gap(policy, said) <= TOLERANCE
-        gone = set(before) - {*policy.pids}
-        assert len(gone) >= 3
-        assert not any(psutil.pid_exists(pid) for pid in gone)
+        noticed_s = time.monotonic() - fault_time
+        completed = await sampling
+        recovered_s = time.monotonic() - fault_time
+        print(f"{number.name}: noticed after {noticed_s:.1f} s, whole after {recovered_s:.0f} s")
+        assert policy.away_s - held_before >= noticed_s - 1
+        assert noticed_s < 30
+        assert [len(tokens) for tokens in completed] == [120] * 16
+        assert await gap(policy, completed) <= TOLERANCE
+        ended_pids = set(before) - {*policy.pids}
+        assert len(ended_pids) >= 3
+        assert not any(psutil.pid_exists(pid) for pid in ended_pids)
 
-    served.run(work())
+    harness.run(work())
 
 
 def _computes(process: psutil.Process) -> bool:
-    """Not Python's own bookkeeper of shared memory, nor one that has ended."""
-    return bool(words := _words(process)) and "resource_tracker" not in words
+    """Whether `process` is running and is not Python's resource tracker."""
+    return bool(command := _command_line(process)) and "resource_tracker" not in command
 
 
-def _words(process: psutil.Process) -> str:
-    """The command line; empty for a process that has ended."""
+def _command_line(process: psutil.Process) -> str:
+    """Command line; empty for a process that has ended."""
     try:
         return " ".join(process.cmdline())
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return ""
 
 
-def test_who_waits_for_a_server_hears_that_it_is_closed(served: Served) -> None:
-    """The last test of this server: it is killed, and the policy closed while another starts."""
+def test_close_ends_requests_that_wait_for_a_server(harness: VllmHarness) -> None:
+    """Last test of this server: it is killed, and the policy closed while another starts."""
 
     async def work() -> None:
-        policy = served.policy
+        policy = harness.policy
         sampler = policy._served
         sampling = [
             asyncio.create_task(complete(policy, seed=n, max_tokens=150, ignore_eos=True))
             for n in range(4)
         ]
         await asyncio.sleep(1.5)
-        known = len(served.restarts)
+        restart_count = len(harness.restarts)
         for pid in sampler.pids:
             if _computes(psutil.Process(pid)):
                 psutil.Process(pid).kill()
-        while len(served.restarts) == known:  # noqa: ASYNC110
+        while len(harness.restarts) == restart_count:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         await asyncio.sleep(2.0)
         starting = psutil.Process().children(recursive=True)
-        begun = time.monotonic()
+        start = time.monotonic()
         await sampler.close()
         ends = await asyncio.gather(*sampling, return_exceptions=True)
         assert [type(end) for end in ends] == [ChildDied] * 4, ends
-        assert time.monotonic() - begun < 10
-        left = [p for p in starting if "vllm" in _words(p)]
-        assert not left
+        assert time.monotonic() - start < 10
+        remaining = [p for p in starting if "vllm" in _command_line(p)]
+        assert not remaining
 
-    served.run(work())
+    harness.run(work())

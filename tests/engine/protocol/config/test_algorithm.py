@@ -1,4 +1,4 @@
-"""Presets fill what is not written, what is written wins, and nonsense is one sentence."""
+"""Algorithm presets: defaults, overrides, and one-sentence errors."""
 
 from typing import Any, get_args
 
@@ -12,7 +12,7 @@ from engine.protocol.config.validation import config_problems
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_comes_back_whole(name: Any) -> None:
+def test_preset_survives_serialization(name: Any) -> None:
     algorithm = Algorithm(preset=name)
     dumped = algorithm.model_dump()
     assert Algorithm.model_validate(dumped) == algorithm
@@ -23,18 +23,18 @@ def test_a_preset_comes_back_whole(name: Any) -> None:
     assert config.train.algorithm == algorithm
 
 
-def test_every_name_has_a_line() -> None:
+def test_every_preset_name_has_a_description() -> None:
     assert set(get_args(PresetName)) == set(PRESETS)
     assert all(len(preset.when) <= 100 and preset.when.endswith(".") for preset in PRESETS.values())
 
 
-def test_a_serialised_algorithm_does_not_follow_its_preset() -> None:
-    """A run keeps its numbers, whatever a later version makes of the name."""
+def test_serialized_algorithm_is_independent_of_its_preset() -> None:
+    """A run keeps its values even if a later version changes the preset."""
     dumped = Algorithm(preset="grpo").model_dump() | {"kl": 0.0, "average": "tokens"}
     assert Algorithm.model_validate(dumped).kl == 0
 
 
-def test_what_is_written_wins() -> None:
+def test_explicit_values_override_the_preset() -> None:
     own = Algorithm.model_validate({"preset": "dapo", "refills": 0, "loss": {"kind": "cispo"}})
     assert (own.refills, own.overlong) == (0, 0.2)
     assert own.loss == Cispo()
@@ -46,7 +46,7 @@ def test_what_is_written_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"preset": "grpoo"}, "train.algorithm.preset should be 'atelier'"),
         ({"preset": ["grpo"]}, "train.algorithm.preset should be"),
@@ -63,14 +63,14 @@ def test_what_is_written_wins() -> None:
         ({"preset": "ppo", "refills": 1}, "set refills to 0"),
     ],
 )
-def test_nonsense_is_one_sentence(values: dict[str, Any], said: str) -> None:
+def test_invalid_algorithm_gives_one_sentence(values: dict[str, Any], message: str) -> None:
     (problem,) = config_problems({"train": {"algorithm": values}})
-    assert said in problem.message
+    assert message in problem.message
     assert problem.message.startswith("train.algorithm")
     assert problem.message.count(".") <= 5
 
 
-def test_updates_need_groups() -> None:
+def test_updates_need_as_many_groups() -> None:
     (problem,) = config_problems({"train": {"groups": 2, "algorithm": {"preset": "gspo"}}})
     assert problem.message.startswith("train has 4 updates for 2 groups")
     with pytest.raises(ValidationError, match="unknown"):

@@ -1,4 +1,4 @@
-"""The config is its own documentation: every field says what it is."""
+"""Project config: every field is documented, and defaults are as designed."""
 
 from typing import Any
 
@@ -8,32 +8,32 @@ from engine.protocol.config.algorithm import Clipped, TokenCap
 from engine.protocol.config.project import ProjectConfig
 
 
-def sections(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[type[BaseModel]]:
-    if model in seen:
-        return seen
-    seen.add(model)
+def sections(model: type[BaseModel], visited: set[type[BaseModel]]) -> set[type[BaseModel]]:
+    if model in visited:
+        return visited
+    visited.add(model)
     for field in model.model_fields.values():
         for option in (field.annotation, *_arguments(field.annotation)):
             if isinstance(option, type) and issubclass(option, BaseModel):
-                sections(option, seen)
-    return seen
+                sections(option, visited)
+    return visited
 
 
 def _arguments(annotation: Any) -> tuple[Any, ...]:
     return getattr(annotation, "__args__", ())
 
 
-def test_every_setting_is_documented() -> None:
-    silent = [
+def test_every_setting_has_a_description() -> None:
+    undocumented = [
         f"{model.__name__}.{name}"
         for model in sections(ProjectConfig, set())
         for name, field in model.model_fields.items()
         if not field.description and name != "kind" and model is not ProjectConfig
     ]
-    assert silent == []
+    assert undocumented == []
 
 
-def test_defaults_are_those_of_the_design() -> None:
+def test_default_settings_match_the_design() -> None:
     train = ProjectConfig().train
     assert train.algorithm.advantage.kind == "group_mean"
     assert train.algorithm.loss == Clipped(low=0.2, high=0.28)

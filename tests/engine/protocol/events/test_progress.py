@@ -1,4 +1,4 @@
-"""Progress of a run, from its events."""
+"""Progress of a run folded from its events."""
 
 from typing import Any, get_args
 
@@ -35,21 +35,21 @@ MEMORY = Problem(code="policy.out_of_memory", message="Out of memory.")
 STARTED = RunStarted(spec=SPEC, device="H200")
 
 
-def finished(step: int, reward: float | None = None) -> StepFinished:
+def step_finished(step: int, reward: float | None = None) -> StepFinished:
     metrics = {} if reward is None else {"reward/mean": reward}
     return StepFinished(step=step, metrics=metrics)
 
 
-def validated(step: int, mean: float) -> ValidationFinished:
+def validation_finished(step: int, mean: float) -> ValidationFinished:
     reward = Interval(mean=mean, low=0, high=1, count=1)
     return ValidationFinished(step=step, reward=reward, scenarios={}, unscored=0, seconds=1)
 
 
-def measured(step: int, loss: float) -> LossMeasured:
+def loss_measured(step: int, loss: float) -> LossMeasured:
     return LossMeasured(step=step, loss=loss, tokens=1, examples=1, seconds=1)
 
 
-def folded(*events: Event | UnknownEvent) -> RunProgress:
+def fold(*events: Event | UnknownEvent) -> RunProgress:
     """Progress after these events, numbered from 1 at seconds 10, 20 …"""
     return RunProgress("r").fold_all(
         event.model_copy(update={"seq": seq, "at": 10.0 * seq})
@@ -71,66 +71,79 @@ STATES: list[tuple[Any, RunState, bool, bool]] = [
 
 
 @pytest.mark.parametrize(("event", "status", "active", "ended"), STATES)
-def test_status_after_an_event(event: Any, status: RunState, active: bool, ended: bool) -> None:
-    progress = folded(LogWritten(level="info", source="t", text="x"), event)
+def test_status_after_each_event(event: Any, status: RunState, active: bool, ended: bool) -> None:
+    progress = fold(LogWritten(level="info", source="t", text="x"), event)
     assert (progress.status, progress.status_seq, progress.at) == (status, 2, 20.0)
     assert (progress.active, progress.ended) == (active, ended)
 
 
-def test_other_events_leave_the_status() -> None:
-    progress = folded(STARTED, finished(1), LogWritten(level="info", source="t", text="x"))
+def test_other_events_keep_the_status() -> None:
+    progress = fold(STARTED, step_finished(1), LogWritten(level="info", source="t", text="x"))
     assert (progress.status, progress.status_seq, progress.at) == ("running", 1, 30.0)
 
 
-def test_the_time_never_goes_back_and_events_without_a_number_keep_the_last_one() -> None:
-    progress = folded(STARTED)
+def test_time_never_goes_back_and_seq_is_kept() -> None:
+    progress = fold(STARTED)
     progress.fold_progress(RunPaused(step=1, at=5.0))
     assert (progress.status, progress.status_seq, progress.at) == ("paused", 1, 10.0)
 
 
-def test_a_new_run_is_starting() -> None:
+def test_new_run_is_starting() -> None:
     progress = RunProgress()
     assert (progress.status, progress.active, progress.ended) == ("starting", True, False)
     assert (progress.planned, progress.done, progress.rewards) == (0, 0, {})
 
 
-def test_the_plan_is_that_of_the_queue_until_it_is_extended() -> None:
-    assert folded(RunQueued(spec=SPEC)).planned == 10
-    assert folded(RunQueued(spec=SPEC)).spec == SPEC
+def test_planned_steps_come_from_spec_until_extended() -> None:
+    assert fold(RunQueued(spec=SPEC)).planned == 10
+    assert fold(RunQueued(spec=SPEC)).spec == SPEC
     shorter = SPEC.model_copy(update={"config": ProjectConfig(train=TrainConfig(steps=7))})
-    progress = folded(STARTED, RunExtended(steps=20), RunStarted(spec=shorter, resumed_from=0))
+    progress = fold(STARTED, RunExtended(steps=20), RunStarted(spec=shorter, resumed_from=0))
     assert (progress.planned, progress.spec, progress.device) == (20, shorter, "H200")
-    assert folded(RunStarted(spec=shorter)).planned == 7
+    assert fold(RunStarted(spec=shorter)).planned == 7
 
 
-def test_steps_keep_their_rewards() -> None:
-    progress = folded(STARTED, finished(1, 0.25), finished(2), finished(3, 0.5))
+def test_step_rewards_are_kept() -> None:
+    progress = fold(STARTED, step_finished(1, 0.25), step_finished(2), step_finished(3, 0.5))
     assert (progress.rewards, progress.done) == ({1: 0.25, 2: None, 3: 0.5}, 3)
 
 
-def test_a_step_that_is_trained_again_replaces_what_followed() -> None:
-    steps = [finished(n, n / 10) for n in (1, 2, 3)]
-    progress = folded(STARTED, *steps, validated(1, 0.1), validated(2, 0.2), finished(2, 0.9))
+def test_repeated_step_replaces_what_followed() -> None:
+    steps = [step_finished(n, n / 10) for n in (1, 2, 3)]
+    progress = fold(
+        STARTED,
+        *steps,
+        validation_finished(1, 0.1),
+        validation_finished(2, 0.2),
+        step_finished(2, 0.9),
+    )
     assert (progress.rewards, progress.done) == ({1: 0.1, 2: 0.9}, 2)
     assert [one.step for one in progress.validations] == [1]
 
 
-def test_a_validation_replaces_those_from_its_step_on() -> None:
-    progress = folded(validated(0, 0.1), validated(2, 0.2), validated(4, 0.3), validated(2, 0.9))
-    found = [(one.step, one.reward.mean) for one in progress.validations if one.reward]
-    assert found == [(0, 0.1), (2, 0.9)]
+def test_validation_replaces_later_ones() -> None:
+    progress = fold(
+        validation_finished(0, 0.1),
+        validation_finished(2, 0.2),
+        validation_finished(4, 0.3),
+        validation_finished(2, 0.9),
+    )
+    validations = [(one.step, one.reward.mean) for one in progress.validations if one.reward]
+    assert validations == [(0, 0.1), (2, 0.9)]
 
 
 def test_losses_are_kept_by_step() -> None:
-    assert folded(measured(0, 2.5), measured(4, 1.5), measured(4, 1.25)).losses == {
+    assert fold(loss_measured(0, 2.5), loss_measured(4, 1.5), loss_measured(4, 1.25)).losses == {
         0: 2.5, 4: 1.25
     }  # fmt: skip
 
 
-def test_a_resumed_run_keeps_the_steps_up_to_its_checkpoint() -> None:
-    steps = [finished(n, n / 10) for n in (1, 2, 3)]
+def test_resumed_run_keeps_steps_up_to_its_checkpoint() -> None:
+    steps = [step_finished(n, n / 10) for n in (1, 2, 3)]
     failed = RunFailed(step=3, problem=MEMORY)
-    progress = folded(STARTED, *steps, validated(2, 0.2), validated(3, 0.3), failed)
+    progress = fold(
+        STARTED, *steps, validation_finished(2, 0.2), validation_finished(3, 0.3), failed
+    )
     assert (progress.problem, progress.reason) == (MEMORY, "Out of memory.")
     progress.fold_progress(RunStarted(spec=SPEC, resumed_from=2, seq=9, device="A100"))
     assert (progress.rewards, progress.done) == ({1: 0.1, 2: 0.2}, 2)
@@ -140,12 +153,12 @@ def test_a_resumed_run_keeps_the_steps_up_to_its_checkpoint() -> None:
     assert (progress.rewards, progress.done, progress.device) == ({}, 0, "A100")
 
 
-def test_a_stopped_run_says_why() -> None:
-    progress = folded(STARTED, RunStopped(step=1, reason="You stopped it."))
+def test_stopped_run_has_its_reason() -> None:
+    progress = fold(STARTED, RunStopped(step=1, reason="You stopped it."))
     assert (progress.reason, progress.problem) == ("You stopped it.", None)
 
 
-def test_folded_kinds_are_all_that_change_progress() -> None:
+def test_folded_kinds_cover_progress_events() -> None:
     assert len(KINDS) == len(FOLDED) == len(set(KINDS))
     assert set(STATUS_AFTER) < set(FOLDED)
     assert {"run.started", "run.extended", "step.finished", "loss.measured"} <= set(KINDS)

@@ -1,4 +1,4 @@
-"""Every step metric is documented in one place, in plain words."""
+"""Documentation of step metrics."""
 
 from engine.protocol.config.algorithm import GroupMean
 from engine.protocol.events.run import StepFinished
@@ -22,39 +22,39 @@ UNITS = {
 }
 
 
-def test_each_says_in_one_line_what_it_is() -> None:
+def test_every_metric_has_a_one_line_description() -> None:
     assert len({m.key for m in METRICS}) == len(METRICS)
-    for found in METRICS:
-        assert found.words.endswith(".")
-        assert len(found.words) <= 90
-        assert not found.worry.endswith(".")
-        assert found.unit in UNITS
+    for metric_ in METRICS:
+        assert metric_.words.endswith(".")
+        assert len(metric_.words) <= 90
+        assert not metric_.worry.endswith(".")
+        assert metric_.unit in UNITS
 
 
-def test_a_star_stands_for_a_name() -> None:
+def test_star_matches_any_name() -> None:
     for key, documented in (
         ("reward/part/turn cost", "reward/part/*"),
         ("time_s/rolling_out", "time_s/*"),
         ("time_s/step", "time_s/step"),
         ("clip/low", "clip/low"),
     ):
-        found = metric(key)
-        assert found is not None
-        assert found.key == documented
+        metric_ = metric(key)
+        assert metric_ is not None
+        assert metric_.key == documented
     assert metric("reward/unheard_of") is None
     assert metric("reward") is None
 
 
-def test_what_the_loop_says_is_documented() -> None:
-    said = step_metrics([[trajectory(n) for n in range(8)]], GroupMean(), {}, Clock())
-    assert [key for key in said if metric(key) is None] == []
+def test_step_metrics_are_documented() -> None:
+    metrics = step_metrics([[trajectory(n) for n in range(8)]], GroupMean(), {}, Clock())
+    assert [key for key in metrics if metric(key) is None] == []
 
 
-def test_what_made_up_runs_say_is_documented() -> None:
+def test_golden_run_metrics_are_documented_and_complete() -> None:
     steps = [e for log in golden().values() for e in log if isinstance(e, StepFinished)]
     assert [key for step in steps for key in step.metrics if metric(key) is None] == []
-    known = {key for step in steps for key in step.metrics}
-    of_a_server = {"publish_moved", "staleness", "time_s/switch"}
-    told_by_itself = {"validation/loss"}  # by `loss.measured`, also before the first step
+    recorded = {key for step in steps for key in step.metrics}
+    server_metrics = {"publish_moved", "staleness", "time_s/switch"}
+    event_metrics = {"validation/loss"}  # from `loss.measured`, also before the first step
     documented = {m.key for m in METRICS if "*" not in m.key}
-    assert documented - of_a_server - told_by_itself <= known
+    assert documented - server_metrics - event_metrics <= recorded

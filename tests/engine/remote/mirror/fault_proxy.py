@@ -1,4 +1,4 @@
-"""A way to a port that breaks: each connection is cut off after a random number of bytes."""
+"""TCP proxy with faults: each connection is cut off after a random number of bytes."""
 
 import asyncio
 import contextlib
@@ -8,15 +8,15 @@ from typing import Self
 
 
 class FaultProxy:
-    """Passes bytes on to `target`; with `most` set, a connection ends after at most so many."""
+    """Forward bytes to `target`; with `most` set, a connection ends after at most that many."""
 
-    def __init__(self, dice: Random) -> None:
+    def __init__(self, rng: Random) -> None:
         self.target = 0
-        self._dice = dice
+        self._rng = rng
         self._tasks: set[asyncio.Task[None]] = set()
         self.most = 0
         self.cut = 0
-        """Connections that were cut off."""
+        """Number of connections that were cut off."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -34,16 +34,18 @@ class FaultProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _serve(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        far, out = await asyncio.open_connection("127.0.0.1", self.target)
-        budget = [self._dice.randint(1, self.most) if self.most else 2**62]
+        target_reader, target_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        budget = [self._rng.randint(1, self.most) if self.most else 2**62]
         pipes = [
-            asyncio.create_task(self._pass_on(near, out, budget)),
-            asyncio.create_task(self._pass_on(far, back, budget)),
+            asyncio.create_task(self._forward(client_reader, target_writer, budget)),
+            asyncio.create_task(self._forward(target_reader, client_writer, budget)),
         ]
         try:
             await asyncio.wait(pipes, return_when=asyncio.FIRST_COMPLETED)
@@ -51,10 +53,10 @@ class FaultProxy:
             for pipe in pipes:
                 pipe.cancel()
             await asyncio.gather(*pipes, return_exceptions=True)
-            for writer in (out, back):
+            for writer in (target_writer, client_writer):
                 writer.transport.abort()
 
-    async def _pass_on(
+    async def _forward(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, budget: list[int]
     ) -> None:
         with contextlib.suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""A replica over a real engine's routes: whatever breaks on the way, nothing is lost or doubled."""
+"""Mirror of a run over a real engine's routes: connection faults lose and duplicate nothing."""
 
 import asyncio
 import time
@@ -25,14 +25,14 @@ from engine.storage.run_db.writer import RunWriter
 from engine.storage.run_folder.run import DATABASE, write_spec
 from engine.storage.samples import create_project
 from tests.engine.remote.mirror.fault_proxy import FaultProxy
-from tests.engine.remote.mirror.story import Story, contents
+from tests.engine.remote.mirror.story import RunSimulator, contents
 
 RUN, TOKEN = "01JD5MIRROR000000000000000", "t" * 43
 
 
 @dataclass
-class Far:
-    """An engine's routes over a workspace with one run, and the way there."""
+class RemoteEngine:
+    """Engine routes over a workspace with one run, and the proxy in front of them."""
 
     services: Services
     writer: RunWriter
@@ -44,7 +44,7 @@ class Far:
 
 
 @asynccontextmanager
-async def far_engine(folder: Path, most: int = 0) -> AsyncIterator[Far]:
+async def remote_engine(folder: Path, most: int = 0) -> AsyncIterator[RemoteEngine]:
     create_project(folder / "p", "hello")
     run = folder / "p" / "runs" / RUN
     run.mkdir(parents=True)
@@ -58,16 +58,16 @@ async def far_engine(folder: Path, most: int = 0) -> AsyncIterator[Far]:
         writer = RunWriter(run / DATABASE, RUN, lambda: broadcast.announce(RUN, None))
         app = make_app(services, proxy.port)
         config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")
-        served = uvicorn.Server(config)
-        serving = asyncio.create_task(served.serve())
-        await until(lambda: served.started)
-        proxy.target = served.servers[0].sockets[0].getsockname()[1]
+        uvicorn_server = uvicorn.Server(config)
+        serving = asyncio.create_task(uvicorn_server.serve())
+        await until(lambda: uvicorn_server.started)
+        proxy.target = uvicorn_server.servers[0].sockets[0].getsockname()[1]
         proxy.most = most
         try:
-            yield Far(services, writer, run / DATABASE, proxy)
+            yield RemoteEngine(services, writer, run / DATABASE, proxy)
         finally:
             broadcast.close()
-            served.should_exit = served.force_exit = True
+            uvicorn_server.should_exit = uvicorn_server.force_exit = True
             await serving
             await asyncio.to_thread(writer.close)
 
@@ -79,7 +79,7 @@ async def until(check: object, seconds: float = 15.0) -> None:
 
 
 MOST_BEHIND = 100
-"""Events; a page of more is larger than what comes between two cuts."""
+"""Maximum lag in events; a page of more is larger than what arrives between two cuts."""
 
 
 @pytest.fixture
@@ -88,33 +88,35 @@ def replica(tmp_path: Path) -> Replica:
     return Replica(tmp_path / "home", RUN)
 
 
-def test_cut_off_at_any_byte(tmp_path: Path, replica: Replica) -> None:
-    """The run goes on all the while; each time the copy goes on from what it has."""
+def test_mirror_resumes_after_cuts_at_any_byte(tmp_path: Path, replica: Replica) -> None:
+    """The run continues meanwhile; after each cut the mirror resumes from what it has."""
     stored: list[int] = []
 
     async def work() -> Path:
-        story = Story(Random(2))
-        async with far_engine(tmp_path / "far", most=150_000) as far:
-            while far.proxy.cut < 60:
-                async with far.client() as client:
+        simulator = RunSimulator(Random(2))
+        async with remote_engine(tmp_path / "far", most=150_000) as remote:
+            while remote.proxy.cut < 60:
+                async with remote.client() as client:
                     mirror = Mirror(client, RUN, replica, lambda _: stored.append(replica.seq))
                     task = asyncio.create_task(mirror.run())
                     while not task.done():
-                        await story.go_on(far.writer, 2)
-                        if far.writer.seq - replica.seq > MOST_BEHIND:  # a quick disk runs away
+                        await simulator.perform(remote.writer, 2)
+                        if (
+                            remote.writer.seq - replica.seq > MOST_BEHIND
+                        ):  # a fast disk gets too far ahead
                             await asyncio.sleep(0.005)
                     with pytest.raises(LaunchError):
                         await task
-            far.proxy.most = 0
-            async with far.client() as client:
+            remote.proxy.most = 0
+            async with remote.client() as client:
                 mirror = Mirror(client, RUN, replica, lambda _: stored.append(replica.seq))
                 task = asyncio.create_task(mirror.run())
-                await until(lambda: replica.seq == far.writer.seq)
+                await until(lambda: replica.seq == remote.writer.seq)
                 assert mirror.behind == 0
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
             assert len(stored) > 20
-            return far.file
+            return remote.file
 
     file = asyncio.run(work())
     replica.close()
@@ -122,21 +124,21 @@ def test_cut_off_at_any_byte(tmp_path: Path, replica: Replica) -> None:
     assert contents(tmp_path / "home" / DATABASE) == contents(file)
 
 
-def test_what_happens_is_here_at_once_and_in_few_pages(tmp_path: Path, replica: Replica) -> None:
-    told: list[object] = []
+def test_changes_arrive_at_once_in_few_pages(tmp_path: Path, replica: Replica) -> None:
+    received: list[object] = []
 
     async def work() -> None:
-        async with far_engine(tmp_path / "far") as far, far.client() as client:
-            mirror = asyncio.create_task(Mirror(client, RUN, replica, told.append).run())
-            begun = time.monotonic()
-            while time.monotonic() - begun < 1.5:
-                await far.writer.say(LogWritten(level="info", source="t", text="x"))
-            await until(lambda: replica.seq == far.writer.seq)
-            pages, seconds = told.count(None), time.monotonic() - begun
+        async with remote_engine(tmp_path / "far") as remote, remote.client() as client:
+            mirror = asyncio.create_task(Mirror(client, RUN, replica, received.append).run())
+            start = time.monotonic()
+            while time.monotonic() - start < 1.5:
+                await remote.writer.say(LogWritten(level="info", source="t", text="x"))
+            await until(lambda: replica.seq == remote.writer.seq)
+            pages, seconds = received.count(None), time.monotonic() - start
             assert pages <= 34 * seconds
             tick = ProgressTicked(run_id=RUN, step=1, phase="training", done=1, total=2)
-            far.services.broadcast.announce(RUN, tick)
-            await until(lambda: tick in told, 2)
+            remote.services.broadcast.announce(RUN, tick)
+            await until(lambda: tick in received, 2)
             mirror.cancel()
             await asyncio.gather(mirror, return_exceptions=True)
 
@@ -144,17 +146,17 @@ def test_what_happens_is_here_at_once_and_in_few_pages(tmp_path: Path, replica: 
     replica.close()
 
 
-def test_a_question_waits_for_what_comes(tmp_path: Path) -> None:
+def test_changes_request_waits_for_new_events(tmp_path: Path) -> None:
     async def work() -> None:
-        async with far_engine(tmp_path / "far") as far, far.client() as client:
-            begun = time.monotonic()
-            nothing = await client.changes(RUN, 0, 0.2)
-            assert (nothing.page, nothing.last, nothing.known) == (b"", 0, 0)
-            assert time.monotonic() - begun >= 0.2
+        async with remote_engine(tmp_path / "far") as remote, remote.client() as client:
+            start = time.monotonic()
+            empty = await client.changes(RUN, 0, 0.2)
+            assert (empty.page, empty.last, empty.known) == (b"", 0, 0)
+            assert time.monotonic() - start >= 0.2
             waiting = asyncio.create_task(client.changes(RUN, 0, 10))
             await asyncio.sleep(0.05)
             for _ in range(3):
-                await far.writer.say(LogWritten(level="info", source="t", text="x"))
+                await remote.writer.say(LogWritten(level="info", source="t", text="x"))
             changes = await waiting
             assert changes.page
             assert 1 <= changes.last <= changes.known <= 3
@@ -163,9 +165,9 @@ def test_a_question_waits_for_what_comes(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_what_cannot_be_answered_is_said(tmp_path: Path) -> None:
+def test_unknown_runs_and_bad_parameters_are_rejected(tmp_path: Path) -> None:
     async def work() -> None:
-        async with far_engine(tmp_path / "far") as far, far.client() as client:
+        async with remote_engine(tmp_path / "far") as remote, remote.client() as client:
             with pytest.raises(Refused, match="There is no run nothing"):
                 await client.changes("nothing", 0)
             with pytest.raises(Refused, match="There is no run nothing"):
@@ -178,7 +180,7 @@ def test_what_cannot_be_answered_is_said(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_a_mirror_without_an_engine_says_so(replica: Replica) -> None:
+def test_mirror_without_an_engine_raises_launch_error(replica: Replica) -> None:
     async def work() -> None:
         async with EngineClient(9, TOKEN) as client:
             with pytest.raises(LaunchError):
@@ -188,22 +190,22 @@ def test_a_mirror_without_an_engine_says_so(replica: Replica) -> None:
     replica.close()
 
 
-def test_one_that_is_stopped_while_it_stores_leaves_a_whole_copy(
+def test_mirror_cancelled_while_storing_leaves_a_consistent_copy(
     tmp_path: Path, replica: Replica
 ) -> None:
     async def work() -> Path:
-        async with far_engine(tmp_path / "far") as far, far.client() as client:
-            await Story(Random(4)).go_on(far.writer, 300)
+        async with remote_engine(tmp_path / "far") as remote, remote.client() as client:
+            await RunSimulator(Random(4)).perform(remote.writer, 300)
             for pause in (0.0, 0.01, 0.02, 0.03):
                 task = asyncio.create_task(Mirror(client, RUN, replica, lambda _: None).run())
                 await asyncio.sleep(pause)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
             task = asyncio.create_task(Mirror(client, RUN, replica, lambda _: None).run())
-            await until(lambda: replica.seq == far.writer.seq)
+            await until(lambda: replica.seq == remote.writer.seq)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            return far.file
+            return remote.file
 
     file = asyncio.run(work())
     replica.close()

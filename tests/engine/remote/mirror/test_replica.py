@@ -1,4 +1,4 @@
-"""The copy of a run: whatever was written and however it came in pieces, it equals its source."""
+"""Replica of a run: equal to its source whatever was written and however it was paged."""
 
 import asyncio
 import inspect
@@ -25,15 +25,15 @@ from engine.storage.run_db.copy import copy_until
 from engine.storage.run_db.schema import open_writer
 from engine.storage.run_db.writer import RunWriter, searchable
 from engine.storage.run_folder.run import DATABASE
-from tests.engine.remote.mirror.story import MOVES, TABLES, Story, contents
+from tests.engine.remote.mirror.story import MOVES, TABLES, RunSimulator, contents
 
 ROOT = Path(__file__).parents[4]
 
 
-def write(file: Path, story: Story, times: int, run_id: str = "run") -> None:
+def write(file: Path, simulator: RunSimulator, times: int, run_id: str = "run") -> None:
     async def work() -> None:
         writer = RunWriter(file, run_id)
-        await story.go_on(writer, times)
+        await simulator.perform(writer, times)
         writer.close()
 
     asyncio.run(work())
@@ -48,14 +48,14 @@ def catch_up(file: Path, replica: Replica, run_id: str = "run", **bounds: int) -
 
 
 @pytest.fixture
-def far(tmp_path: Path) -> Path:
-    """The database of a run in which 120 things have happened."""
-    write(tmp_path / "far.db", Story(Random(7)), 120)
+def source(tmp_path: Path) -> Path:
+    """Database of a run with 120 random actions."""
+    write(tmp_path / "far.db", RunSimulator(Random(7)), 120)
     return tmp_path / "far.db"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def replica_folder(tmp_path: Path) -> Path:
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
@@ -69,44 +69,44 @@ def home(tmp_path: Path) -> Path:
         max_size=4,
     ),
 )
-def test_every_table_equals_its_source(seed: int, parts: list[tuple[int, int, int]]) -> None:
-    """Between the parts of a run as much is fetched as comes with a few pages, some of it twice."""
+def test_replica_equals_its_source(seed: int, parts: list[tuple[int, int, int]]) -> None:
+    """Between parts of a run a few pages are fetched, some of them twice."""
     with tempfile.TemporaryDirectory() as folder:
-        far, home = Path(folder) / "far.db", Path(folder)
-        story, replica = Story(Random(seed)), Replica(home, "run")
+        source, replica_folder = Path(folder) / "far.db", Path(folder)
+        simulator, replica = RunSimulator(Random(seed)), Replica(replica_folder, "run")
         for times, most_events, most_bytes in parts:
-            write(far, story, times)
+            write(source, simulator, times)
             for _ in range(3):
                 bounds = {"most_events": most_events, "most_bytes": most_bytes}
-                if page := read_page(far, "run", replica.seq, **bounds):
+                if page := read_page(source, "run", replica.seq, **bounds):
                     replica.apply(page.content)
                     assert replica.apply(page.content) == page.last
-        catch_up(far, replica)
+        catch_up(source, replica)
         replica.close()
-        assert contents(home / DATABASE) == contents(far)
+        assert contents(replica_folder / DATABASE) == contents(source)
 
 
-def test_a_branch_and_what_it_has_from_its_parent(far: Path, home: Path) -> None:
-    """Rows that came with the copy are spoken of by events of the branch."""
-    branch = far.parent / "branch.db"
-    copy_until(far, branch, "branch", 2)
+def test_branch_is_replicated_with_rows_of_its_parent(source: Path, replica_folder: Path) -> None:
+    """Rows copied from the parent are changed by events of the branch."""
+    branch = source.parent / "branch.db"
+    copy_until(source, branch, "branch", 2)
     inherited = contents(branch)["calls"]
     assert inherited
     assert {row[4] for row in inherited} == {0}
-    write(branch, Story(Random(8)), 30, "branch")
-    replica = Replica(home, "branch")
+    write(branch, RunSimulator(Random(8)), 30, "branch")
+    replica = Replica(replica_folder, "branch")
     catch_up(branch, replica, "branch", most_events=7)
     replica.close()
-    assert contents(home / DATABASE) == contents(branch)
+    assert contents(replica_folder / DATABASE) == contents(branch)
 
 
-def test_nothing_can_be_added_that_is_not_mirrored(tmp_path: Path) -> None:
-    """A new table needs a place in pages, a new method of the writer a move in the story."""
+def test_every_table_and_writer_method_is_mirrored(tmp_path: Path) -> None:
+    """A new table must be paged, and a new writer method needs an action in the simulator."""
     db = open_writer(tmp_path / "run.db")
-    found = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     db.close()
-    plain = {name for name in found if not name.startswith("transcripts")}
-    assert plain == {"events", *ROWS} == set(TABLES)
+    decompressed = {name for name in tables if not name.startswith("transcripts")}
+    assert decompressed == {"events", *ROWS} == set(TABLES)
     methods = inspect.getmembers(RunWriter, inspect.iscoroutinefunction)
     assert {name for name, _ in methods if not name.startswith("_")} == set(MOVES)
     kinds = {one.model_fields["kind"].default for one in run.Event.__args__}
@@ -114,42 +114,46 @@ def test_nothing_can_be_added_that_is_not_mirrored(tmp_path: Path) -> None:
     assert set(itertools.chain(*SPEAKS.values())) == set(ROWS)
 
 
-def test_only_events_that_bring_no_rows_are_left_out_of_the_table(tmp_path: Path) -> None:
-    """What each kind has written, seen by its changes to the file, is what SPEAKS says."""
-    story, seen = Story(Random(3)), dict.fromkeys(SPEAKS, frozenset[str]())
+def test_event_kinds_change_exactly_their_declared_tables(tmp_path: Path) -> None:
+    """The tables that each event kind changes are those listed in SPEAKS."""
+    simulator, tables_by_kind = RunSimulator(Random(3)), dict.fromkeys(SPEAKS, frozenset[str]())
 
     async def work() -> None:
         writer = RunWriter(tmp_path / "run.db", "run")
-        for move in [*MOVES.values()] * 4:
+        for action in [*MOVES.values()] * 4:
             before, last = contents(tmp_path / "run.db"), writer.seq
-            await move(story, writer)
+            await action(simulator, writer)
             after = contents(tmp_path / "run.db")
             kind = str(after["events"][last][1])
-            changed = {name for name in ROWS if after[name] != before[name]}
-            seen[kind] = seen.get(kind, frozenset()) | changed
+            tampered_page = {name for name in ROWS if after[name] != before[name]}
+            tables_by_kind[kind] = tables_by_kind.get(kind, frozenset()) | tampered_page
         writer.close()
 
     asyncio.run(work())
-    assert all(changed <= set(SPEAKS.get(kind, ())) for kind, changed in seen.items()), seen
-    assert all(seen[kind] == set(tables) for kind, tables in SPEAKS.items()), seen
+    assert all(
+        tampered_page <= set(SPEAKS.get(kind, ())) for kind, tampered_page in tables_by_kind.items()
+    ), tables_by_kind
+    assert all(tables_by_kind[kind] == set(tables) for kind, tables in SPEAKS.items()), (
+        tables_by_kind
+    )
 
 
-def test_pages_are_bounded(far: Path, home: Path) -> None:
-    by_count = read_page(far, "run", 5, most_events=7)
+def test_pages_are_limited_by_events_and_bytes(source: Path, replica_folder: Path) -> None:
+    by_count = read_page(source, "run", 5, most_events=7)
     assert by_count
     assert (by_count.last, by_count.known) == (12, 120)
-    replica = Replica(home, "run")
-    small = catch_up(far, replica, most_bytes=1)
-    assert len(small) == 120  # always at least one event
-    assert read_page(far, "run", 120) is None
+    replica = Replica(replica_folder, "run")
+    small = catch_up(source, replica, most_bytes=1)
+    assert len(small) == 120  # at least one event per page
+    assert read_page(source, "run", 120) is None
     replica.close()
 
 
-def test_a_page_that_does_not_follow_is_refused(far: Path, home: Path) -> None:
-    first, second = (read_page(far, "run", after, most_events=10) for after in (0, 10))
+def test_non_consecutive_page_is_rejected(source: Path, replica_folder: Path) -> None:
+    first, second = (read_page(source, "run", after, most_events=10) for after in (0, 10))
     assert first
     assert second
-    replica = Replica(home, "run")
+    replica = Replica(replica_folder, "run")
     with pytest.raises(StoreError, match="Changes 11 to 20 do not follow 0"):
         replica.apply(second.content)
     assert replica.apply(first.content) == 10
@@ -158,10 +162,10 @@ def test_a_page_that_does_not_follow_is_refused(far: Path, home: Path) -> None:
     replica.close()
 
 
-def test_a_page_with_a_hole_or_of_another_run_is_refused(far: Path, home: Path) -> None:
-    replica = Replica(home, "run")
+def test_page_with_gap_or_of_another_run_is_rejected(source: Path, replica_folder: Path) -> None:
+    replica = Replica(replica_folder, "run")
     with pytest.raises(StoreError, match="do not follow"):
-        replica.apply(changed(far, "DELETE FROM events WHERE seq = 3"))
+        replica.apply(tampered_page(source, "DELETE FROM events WHERE seq = 3"))
     for sql, words in (
         ("UPDATE about SET run_id = 'other'", "another run"),
         ("UPDATE about SET version = 2", "another run or version"),
@@ -174,16 +178,16 @@ def test_a_page_with_a_hole_or_of_another_run_is_refused(far: Path, home: Path) 
         ("UPDATE trajectories SET id = 'a'", "UNIQUE"),
     ):
         with pytest.raises(StoreError, match=words):
-            replica.apply(changed(far, sql))
+            replica.apply(tampered_page(source, sql))
     assert replica.seq == 0
-    catch_up(far, replica)
+    catch_up(source, replica)
     replica.close()
-    assert contents(home / DATABASE) == contents(far)
+    assert contents(replica_folder / DATABASE) == contents(source)
 
 
-def changed(far: Path, sql: str) -> bytes:
-    """A page that somebody has tampered with."""
-    page = read_page(far, "run", 0)
+def tampered_page(source: Path, sql: str) -> bytes:
+    """Page content tampered with by `sql`."""
+    page = read_page(source, "run", 0)
     assert page
     db = apsw.Connection(":memory:")
     db.deserialize("main", zlib.decompress(page.content))
@@ -193,52 +197,54 @@ def changed(far: Path, sql: str) -> bytes:
     return zlib.compress(content, 1)
 
 
-def test_damaged_bytes_store_nothing(far: Path, home: Path) -> None:
-    """Cut anywhere, or with a wrong byte anywhere, on the wire or before it was packed."""
-    page = read_page(far, "run", 0)
+def test_damaged_page_stores_nothing(source: Path, replica_folder: Path) -> None:
+    """Pages cut or with a wrong byte anywhere, before or after compression, store nothing."""
+    page = read_page(source, "run", 0)
     assert page
-    replica, dice = Replica(home, "run"), Random(1)
-    plain = zlib.decompress(page.content)
+    replica, rng = Replica(replica_folder, "run"), Random(1)
+    decompressed = zlib.decompress(page.content)
     for _ in range(40):
-        place = dice.randrange(len(page.content))
-        for bad in (page.content[:place], flipped(page.content, place)):
-            if unpacks_to(bad, plain):  # another distance into the same zeros says the same
+        offset = rng.randrange(len(page.content))
+        for damaged in (page.content[:offset], flip_byte(page.content, offset)):
+            if decompresses_to(
+                damaged, decompressed
+            ):  # a different back-reference may decompress to the same bytes
                 continue
             with pytest.raises(StoreError):
-                replica.apply(bad)
-    for _ in range(40):  # a checksum over damage says nothing: the form must hold all the same
-        bad = flipped(plain, dice.randrange(len(plain)))
-        home_now = contents(home / DATABASE)
+                replica.apply(damaged)
+    for _ in range(40):  # with a valid checksum the structure must still be checked
+        damaged = flip_byte(decompressed, rng.randrange(len(decompressed)))
+        before = contents(replica_folder / DATABASE)
         try:
-            replica.apply(zlib.compress(bad, 1))
+            replica.apply(zlib.compress(damaged, 1))
         except StoreError:
-            assert contents(home / DATABASE) == home_now
-        else:  # within the text of a row
+            assert contents(replica_folder / DATABASE) == before
+        else:  # damage within the text of a row
             break
-    for bad in (b"", b"no page", zlib.compress(b""), zlib.compress(b"no page" * 900)):
+    for damaged in (b"", b"no page", zlib.compress(b""), zlib.compress(b"no page" * 900)):
         with pytest.raises(StoreError):
-            replica.apply(bad)
+            replica.apply(damaged)
     replica.close()
 
 
-def unpacks_to(page: bytes, plain: bytes) -> bool:
+def decompresses_to(page: bytes, decompressed: bytes) -> bool:
     try:
-        return zlib.decompress(page) == plain
+        return zlib.decompress(page) == decompressed
     except zlib.error:
         return False
 
 
-def flipped(content: bytes, place: int) -> bytes:
-    return content[:place] + bytes((content[place] ^ 0xFF,)) + content[place + 1 :]
+def flip_byte(content: bytes, offset: int) -> bytes:
+    return content[:offset] + bytes((content[offset] ^ 0xFF,)) + content[offset + 1 :]
 
 
-def test_words_that_look_like_the_end_of_the_messages() -> None:
-    """Inside of a call, or of a text; and bodies larger than what is unpacked at once."""
+def test_search_text_ends_at_the_real_end_of_messages() -> None:
+    """Such text inside a tool call or a message, and bodies larger than one decompression step."""
     arguments = {"a": [1], "branches": [2], "then": "found"}
-    told = '],"branches":[ lisbon'
-    message = Message(role="assistant", content=told, tool_calls=[{"function": arguments}])
+    content = '],"branches":[ lisbon'
+    message = Message(role="assistant", content=content, tool_calls=[{"function": arguments}])
     long = Message(role="user", content=f"{'refund ' * 9000} garden")
-    one = Story(Random(1)).attempt(("train", 1, 0), 0)
+    one = RunSimulator(Random(1)).trajectory(("train", 1, 0), 0)
     for number, messages in enumerate(([message], [long, message], [message, long], [long])):
         named = one.model_copy(update={"id": str(number), "messages": messages})
         body = zlib.compress(named.model_dump_json().encode(), 1)
@@ -251,29 +257,29 @@ from pathlib import Path
 from engine.remote.mirror.pages import read_page
 from engine.remote.mirror.replica import Replica
 replica = Replica(Path(sys.argv[2]), "run")
-print("begun", flush=True)
+print("started", flush=True)
 while page := read_page(Path(sys.argv[1]), "run", replica.seq, most_events=4):
     replica.apply(page.content)
 """
 
 
-def test_killed_while_it_stores_it_goes_on(far: Path, home: Path) -> None:
+def test_killed_replica_resumes_without_damage(source: Path, replica_folder: Path) -> None:
     seqs = [0]
     for _ in range(4):
-        argv = [sys.executable, "-c", CHILD, str(far), str(home)]
+        argv = [sys.executable, "-c", CHILD, str(source), str(replica_folder)]
         child = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE)
         assert child.stdout is not None
         with child.stdout as out:
-            assert out.readline() == b"begun\n"
+            assert out.readline() == b"started\n"
             time.sleep(0.005 * len(seqs))
             child.kill()
             child.wait()
-        replica = Replica(home, "run")
+        replica = Replica(replica_folder, "run")
         seqs.append(replica.seq)
         replica.close()
     assert seqs == sorted(seqs)
-    replica = Replica(home, "run")
+    replica = Replica(replica_folder, "run")
     assert replica._db.execute("PRAGMA integrity_check").get == "ok"
-    catch_up(far, replica)
+    catch_up(source, replica)
     replica.close()
-    assert contents(home / DATABASE) == contents(far)
+    assert contents(replica_folder / DATABASE) == contents(source)

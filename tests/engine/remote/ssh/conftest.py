@@ -1,4 +1,4 @@
-"""Both transports, both servers, and a desk to connect from."""
+"""Fixtures: both transports, both servers, and an SSH client with its own configuration."""
 
 import shutil
 import tempfile
@@ -9,14 +9,14 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.engine.remote.ssh.person import Desk
+from tests.engine.remote.ssh.person import SshClient
 from tests.support.ssh_server import FarSide, Keys
 from tests.support.sshd import Sshd
 
 
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
-    """For sockets, whose names must be short."""
+    """Folder with a short path, for sockets."""
     folder = Path(tempfile.mkdtemp(prefix="t-"))
     yield folder
     shutil.rmtree(folder)
@@ -28,25 +28,25 @@ def transport(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, transport: Any) -> Desk:
-    """Nothing is on record, and no key is named."""
-    desk = Desk(tmp_path / "desk", transport)
-    desk.folder.mkdir(mode=0o700)
-    desk.configure("IdentityFile none")
-    return desk
+def client(tmp_path: Path, transport: Any) -> SshClient:
+    """Client with empty known_hosts and no key."""
+    client = SshClient(tmp_path / "desk", transport)
+    client.folder.mkdir(mode=0o700)
+    client.configure("IdentityFile none")
+    return client
 
 
 @pytest.fixture
-def at_home(desk: Desk, far: FarSide, ssh_keys: Keys) -> Desk:
-    """The key `user` is named, and the server's is on record."""
-    desk.configure(f"IdentityFile {ssh_keys.path('user')}")
-    desk.known_hosts.write_text(far.known())
-    return desk
+def trusted_client(client: SshClient, far: FarSide, ssh_keys: Keys) -> SshClient:
+    """Client with the key `user` and the server's key in known_hosts."""
+    client.configure(f"IdentityFile {ssh_keys.path('user')}")
+    client.known_hosts.write_text(far.known())
+    return client
 
 
 @pytest.fixture(scope="session")
 def listeners() -> set[int]:
-    """Processes that all tests share."""
+    """PIDs of server processes that all tests share."""
     return set()
 
 
@@ -67,16 +67,16 @@ def openssh_server(
 
 @pytest.fixture(params=["ours", "openssh"])
 def server(request: pytest.FixtureRequest, far: FarSide) -> FarSide | Sshd:
-    """Two implementations of the far side."""
+    """The server: our implementation or OpenSSH's."""
     if request.param == "ours":
         return far
-    found: Sshd = request.getfixturevalue("openssh_server")
-    return found
+    sshd_: Sshd = request.getfixturevalue("openssh_server")
+    return sshd_
 
 
 @pytest.fixture
-def connected_desk(desk: Desk, server: FarSide | Sshd, ssh_keys: Keys) -> Desk:
-    """Ready for `server`."""
-    desk.configure(f"IdentityFile {ssh_keys.path('user')}")
-    desk.known_hosts.write_text(server.known())
-    return desk
+def ready_client(client: SshClient, server: FarSide | Sshd, ssh_keys: Keys) -> SshClient:
+    """Client with key and known_hosts for `server`."""
+    client.configure(f"IdentityFile {ssh_keys.path('user')}")
+    client.known_hosts.write_text(server.known())
+    return client

@@ -1,4 +1,4 @@
-"""A person who answers as a test says, and a place to write configurations."""
+"""Scripted answers to SSH prompts, and an SSH client with its own configuration."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -16,24 +16,24 @@ Answers = dict[str, list[str | None]]
 
 
 @dataclass
-class Scripted:
-    """Answers by kind of question, one after the other; a question too many fails the test."""
+class ScriptedPrompter:
+    """Prompter with answers by kind of question; an unexpected question fails the test."""
 
     answers: Answers = field(default_factory=dict)
-    asked: list[Question] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
     delay_s: float = 0.0
 
     async def ask(self, question: Question) -> str | None:
-        self.asked.append(question)
+        self.questions.append(question)
         await asyncio.sleep(self.delay_s)
-        left = self.answers.get(question.kind)
-        assert left, f"nobody expected {question!r}"
-        return left.pop(0)
+        remaining = self.answers.get(question.kind)
+        assert remaining, f"unexpected question {question!r}"
+        return remaining.pop(0)
 
 
 @dataclass
-class Desk:
-    """Where a person sits: a configuration and known hosts of their own."""
+class SshClient:
+    """SSH client with a configuration and known_hosts of its own."""
 
     folder: Path
     transport: Any = "asyncssh"
@@ -47,20 +47,24 @@ class Desk:
         return self.folder / "known_hosts"
 
     def configure(self, *lines: str) -> None:
-        """Ours come last, so that the test's win."""
-        own = (f"UserKnownHostsFile {self.known_hosts}", "IdentityAgent none", "IdentitiesOnly yes")
-        text = "\n".join([*lines, "Match all", *own, "GlobalKnownHostsFile /dev/null"])
+        """Write the configuration; the test's lines come first and take precedence."""
+        defaults = (
+            f"UserKnownHostsFile {self.known_hosts}",
+            "IdentityAgent none",
+            "IdentitiesOnly yes",
+        )
+        text = "\n".join([*lines, "Match all", *defaults, "GlobalKnownHostsFile /dev/null"])
         self.config.write_text(text + "\n")
 
-    async def connect(self, address: str, person: Scripted | None = None) -> Connection:
+    async def connect(self, address: str, prompter: ScriptedPrompter | None = None) -> Connection:
         spec = HostSpec(name="far", address=address, transport=self.transport)
-        return await connect(spec, person or Scripted(), config=self.config)
+        return await connect(spec, prompter or ScriptedPrompter(), config=self.config)
 
-    def problem(self, address: str, person: Scripted | None = None) -> Problem:
-        """Why a connection cannot be made."""
+    def problem(self, address: str, prompter: ScriptedPrompter | None = None) -> Problem:
+        """Problem of a connection attempt that must fail."""
 
         async def work() -> None:
-            connection = await self.connect(address, person)
+            connection = await self.connect(address, prompter)
             await connection.close()
 
         with pytest.raises(LaunchError) as raised:
@@ -71,24 +75,26 @@ class Desk:
         self,
         address: str,
         work: Callable[[Connection], Coroutine[Any, Any, Any]],
-        person: Scripted | None = None,
+        prompter: ScriptedPrompter | None = None,
     ) -> Any:
-        """What `work` makes of a connection, which is closed afterwards."""
+        """Result of `work` over a connection, which is closed afterwards."""
 
-        async def whole() -> Any:
-            connection = await self.connect(address, person)
+        async def connect_and_work() -> Any:
+            connection = await self.connect(address, prompter)
             try:
                 return await work(connection)
             finally:
                 await connection.close()
 
-        return asyncio.run(whole())
+        return asyncio.run(connect_and_work())
 
-    def say(self, address: str, command: str = "echo hello", person: Scripted | None = None) -> str:
+    def run_command(
+        self, address: str, command: str = "echo hello", prompter: ScriptedPrompter | None = None
+    ) -> str:
         async def work(connection: Connection) -> str:
             return (await connection.run(command)).out.decode()
 
-        return str(self.with_connection(address, work, person))
+        return str(self.with_connection(address, work, prompter))
 
 
 async def pieces(*parts: bytes) -> AsyncIterator[bytes]:

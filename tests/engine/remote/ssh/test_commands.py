@@ -1,4 +1,4 @@
-"""Command lines that every login shell hands on unchanged."""
+"""Quoting of command lines for every login shell."""
 
 import os
 import shutil
@@ -15,8 +15,8 @@ SHELLS = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "tcsh", "csh", "fish"]
 
 @pytest.mark.parametrize("announce", [False, True])
 @pytest.mark.parametrize("shell", SHELLS)
-def test_it_is_handed_on(shell: str, announce: bool) -> None:
-    """Tried with tcsh 6.24, fish 3.6, zsh 5.9 and mksh R59c too, where this machine has none."""
+def test_command_passes_every_login_shell_unchanged(shell: str, announce: bool) -> None:
+    """Also tested by hand with tcsh 6.24, fish 3.6, zsh 5.9 and mksh R59c."""
     program = shutil.which(shell)
     if not program:
         pytest.skip(f"no {shell} here")
@@ -27,7 +27,7 @@ def test_it_is_handed_on(shell: str, announce: bool) -> None:
     assert bool(done.stderr) is announce
 
 
-def test_the_number_is_that_of_its_group() -> None:
+def test_announced_pid_is_that_of_the_process_group() -> None:
     line = by_sh("echo $PPID", announce=True)
     process = subprocess.Popen(
         ["/bin/sh", "-c", line],
@@ -36,11 +36,11 @@ def test_the_number_is_that_of_its_group() -> None:
         start_new_session=True,
     )
     out, err = process.communicate()
-    found = PROCESS.search(err)
-    assert found
-    assert int(found[1]) == int(out) == process.pid
+    match_ = PROCESS.search(err)
+    assert match_
+    assert int(match_[1]) == int(out) == process.pid
     assert os.getpid() != process.pid
 
 
-def test_a_simple_one_stays_readable() -> None:
+def test_simple_command_stays_readable() -> None:
     assert by_sh("uname -sm") == "exec /bin/sh -c 'uname -sm'"

@@ -1,4 +1,4 @@
-"""What every connection can do, by both transports, to our server and to OpenSSH's."""
+"""Connections by both transports, to our server and to OpenSSH's."""
 
 import asyncio
 import signal
@@ -12,7 +12,7 @@ import pytest
 from engine.protocol.problems import LaunchError
 from engine.remote.ssh.base import Connection, Done
 from engine.remote.ssh.problems import may_pass
-from tests.engine.remote.ssh.person import Desk, pieces
+from tests.engine.remote.ssh.person import SshClient, pieces
 from tests.support.ssh_server import FarSide
 from tests.support.sshd import Sshd
 from tests.support.tiny_environments import until
@@ -22,7 +22,7 @@ ODD = """it's a "test" with $HOME, `ls`, \\n, 100 %, !bang, ünï, and
 a line break"""
 
 
-def test_commands_run_by_sh_in_the_home(connected_desk: Desk, server: Server) -> None:
+def test_commands_run_by_sh_in_the_home_folder(ready_client: SshClient, server: Server) -> None:
     async def work(connection: Connection) -> None:
         assert connection.server == server.address
         done = await connection.run("pwd; cat; echo oh no >&2; exit 3", b"some input\n")
@@ -32,72 +32,74 @@ def test_commands_run_by_sh_in_the_home(connected_desk: Desk, server: Server) ->
         first, second = await asyncio.gather(connection.run("echo 1"), connection.run("echo 2"))
         assert (first.out, second.out) == (b"1\n", b"2\n")
 
-    connected_desk.with_connection(server.address, work)
+    ready_client.with_connection(server.address, work)
 
 
-def test_any_text_is_a_command(connected_desk: Desk, server: Server) -> None:
+def test_any_text_is_passed_as_a_command(ready_client: SshClient, server: Server) -> None:
     async def work(connection: Connection) -> None:
         done = await connection.run(f"cat <<'EOF'\n{ODD}\nEOF\n")
         assert done.out.decode() == ODD + "\n"
         with pytest.raises(ValueError, match="NUL"):
             await connection.run("echo \0")
 
-    connected_desk.with_connection(server.address, work)
+    ready_client.with_connection(server.address, work)
 
 
-def test_much_goes_through_and_is_heard_as_it_comes(connected_desk: Desk, server: Server) -> None:
+def test_large_output_is_streamed(ready_client: SshClient, server: Server) -> None:
     size = 3_000_000
 
     async def work(connection: Connection) -> None:
-        heard: list[bytes] = []
+        chunks: list[bytes] = []
 
         async def endless() -> AsyncIterator[bytes]:
             while True:
                 yield bytes(65536)
                 await asyncio.sleep(0)
 
-        done = await connection.run(f"head -c {size}", endless(), heard.append)
-        assert (done.code, done.out, len(b"".join(heard))) == (0, b"", size)
-        assert len(heard) > 10
+        done = await connection.run(f"head -c {size}", endless(), chunks.append)
+        assert (done.code, done.out, len(b"".join(chunks))) == (0, b"", size)
+        assert len(chunks) > 10
 
-    connected_desk.with_connection(server.address, work)
+    ready_client.with_connection(server.address, work)
 
 
-def test_what_fails_here_ends_the_command_there(connected_desk: Desk, server: Server) -> None:
+def test_failing_input_ends_the_remote_command(ready_client: SshClient, server: Server) -> None:
     async def work(connection: Connection) -> None:
-        mark = server.home / "number"
-        mark.unlink(missing_ok=True)
+        pid_file = server.home / "number"
+        pid_file.unlink(missing_ok=True)
 
-        async def breaking() -> AsyncIterator[bytes]:
+        async def failing_input() -> AsyncIterator[bytes]:
             yield b"a"
-            await asyncio.to_thread(until, lambda: mark.exists() and mark.read_text().strip())
+            await asyncio.to_thread(
+                until, lambda: pid_file.exists() and pid_file.read_text().strip()
+            )
             raise RuntimeError("the disk here is gone")
 
         with pytest.raises(RuntimeError, match="the disk"):
-            await connection.run("echo $$ > number; cat > /dev/null; sleep 60", breaking())
-        await _ends(mark)
+            await connection.run("echo $$ > number; cat > /dev/null; sleep 60", failing_input())
+        await _assert_process_ends(pid_file)
 
-    connected_desk.with_connection(server.address, work)
+    ready_client.with_connection(server.address, work)
 
 
-def test_a_cancelled_command_ends_with_its_children(connected_desk: Desk, server: Server) -> None:
+def test_cancelled_command_ends_with_its_children(ready_client: SshClient, server: Server) -> None:
     async def work(connection: Connection) -> None:
-        mark = server.home / "child"
-        mark.unlink(missing_ok=True)
+        pid_file = server.home / "child"
+        pid_file.unlink(missing_ok=True)
         running = asyncio.create_task(connection.run("sleep 60 & echo $! > child; wait"))
-        await asyncio.to_thread(until, lambda: mark.exists() and mark.read_text().strip())
+        await asyncio.to_thread(until, lambda: pid_file.exists() and pid_file.read_text().strip())
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        await _ends(mark)
+        await _assert_process_ends(pid_file)
         assert (await connection.run("echo still here")).out == b"still here\n"
 
-    connected_desk.with_connection(server.address, work)
+    ready_client.with_connection(server.address, work)
 
 
-async def _ends(mark: Path) -> None:
-    await asyncio.to_thread(until, lambda: mark.exists() and mark.read_text().strip())
-    number = int(mark.read_text())
+async def _assert_process_ends(pid_file: Path) -> None:
+    await asyncio.to_thread(until, lambda: pid_file.exists() and pid_file.read_text().strip())
+    number = int(pid_file.read_text())
     await asyncio.to_thread(until, lambda: _has_ended(number), 5)
 
 
@@ -108,7 +110,9 @@ def _has_ended(number: int) -> bool:
         return True
 
 
-def test_a_file_arrives_and_goes_on_where_it_was_cut(connected_desk: Desk, server: Server) -> None:
+def test_uploaded_file_arrives_and_resumes_at_an_offset(
+    ready_client: SshClient, server: Server
+) -> None:
     async def work(connection: Connection) -> None:
         name = 'it\'s -a "file" $HOME\\n'
         await connection.upload(pieces(b"0123456789", b"abc" * 50_000), name)
@@ -125,10 +129,12 @@ def test_a_file_arrives_and_goes_on_where_it_was_cut(connected_desk: Desk, serve
         assert raised.value.problem.code == "ssh.upload_failed"
         assert file.read_bytes() == b"0123XYZ"
 
-    connected_desk.with_connection(server.address, work)
+    ready_client.with_connection(server.address, work)
 
 
-def test_a_socket_leads_to_one_port(connected_desk: Desk, server: Server, tmp_path: Path) -> None:
+def test_socket_is_forwarded_to_one_port(
+    ready_client: SshClient, server: Server, tmp_path: Path
+) -> None:
     socket = tmp_path / "line" / "engine"
 
     async def work(connection: Connection) -> None:
@@ -151,19 +157,21 @@ def test_a_socket_leads_to_one_port(connected_desk: Desk, server: Server, tmp_pa
         assert await reader.read(5) == b"HELLO"
         writer.close()
         listener.close()
-        nobody = tmp_path / "line" / "nobody"
-        await connection.forward(1, nobody)  # an engine may begin to listen later
-        reader, writer = await asyncio.open_unix_connection(nobody)
+        unused_port = tmp_path / "line" / "nobody"
+        await connection.forward(1, unused_port)  # an engine may start to listen later
+        reader, writer = await asyncio.open_unix_connection(unused_port)
         assert await reader.read() == b""
         writer.close()
 
-    connected_desk.with_connection(server.address, work)
+    ready_client.with_connection(server.address, work)
     with pytest.raises(OSError, match=r"refused|No such file"):
         asyncio.run(asyncio.open_unix_connection(socket))  # type: ignore[arg-type]
 
 
-def test_a_folder_that_others_may_enter_is_refused(at_home: Desk, far: FarSide) -> None:
-    folder = at_home.folder / "open"
+def test_socket_folder_accessible_to_others_is_rejected(
+    trusted_client: SshClient, far: FarSide
+) -> None:
+    folder = trusted_client.folder / "open"
     folder.mkdir()
     folder.chmod(0o755)
 
@@ -171,12 +179,14 @@ def test_a_folder_that_others_may_enter_is_refused(at_home: Desk, far: FarSide) 
         with pytest.raises(LaunchError, match="other users can access"):
             await connection.forward(1, folder / "socket")
         with pytest.raises(LaunchError, match="too long"):
-            await connection.forward(1, at_home.folder / ("x" * 100) / "socket")
+            await connection.forward(1, trusted_client.folder / ("x" * 100) / "socket")
 
-    at_home.with_connection(far.address, work)
+    trusted_client.with_connection(far.address, work)
 
 
-def test_a_lost_connection_is_said_to_everybody(connected_desk: Desk, server: Server) -> None:
+def test_lost_connection_is_reported_to_all_callers(
+    ready_client: SshClient, server: Server
+) -> None:
     async def work(connection: Connection) -> None:
         running = asyncio.create_task(connection.run("sleep 60"))
         watching = asyncio.create_task(connection.wait_closed())
@@ -192,12 +202,12 @@ def test_a_lost_connection_is_said_to_everybody(connected_desk: Desk, server: Se
         with pytest.raises(LaunchError, match="was lost"):
             await connection.run("true")
 
-    connected_desk.with_connection(server.address, work)
+    ready_client.with_connection(server.address, work)
 
 
-def test_a_closed_connection_has_no_problem(connected_desk: Desk, server: Server) -> None:
+def test_closed_connection_has_no_problem(ready_client: SshClient, server: Server) -> None:
     async def work() -> None:
-        connection = await connected_desk.connect(server.address)
+        connection = await ready_client.connect(server.address)
         watching = asyncio.create_task(connection.wait_closed())
         await asyncio.sleep(0)
         await connection.close()

@@ -1,6 +1,6 @@
-"""Host keys: what is known goes on in silence, what is not is asked, and what changed stops.
+"""Host keys: known ones are accepted, unknown ones are confirmed, changed ones stop the connection.
 
-In every case that ends before a connection, nobody may have tried to authenticate.
+In every rejected case no authentication may have been attempted.
 """
 
 import stat
@@ -11,29 +11,29 @@ from pathlib import Path
 import pytest
 
 from engine.remote.ssh.problems import may_pass
-from tests.engine.remote.ssh.person import Desk, Scripted
+from tests.engine.remote.ssh.person import ScriptedPrompter, SshClient
 from tests.support.ssh_server import FarSide, Keys
 
 
 @pytest.fixture
-def known(at_home: Desk) -> Path:
-    return at_home.known_hosts
+def known_hosts(trusted_client: SshClient) -> Path:
+    return trusted_client.known_hosts
 
 
 def fingerprint(keys: Keys, name: str) -> str:
-    said = subprocess.run(
+    result = subprocess.run(
         ["ssh-keygen", "-lf", f"{keys.path(name)}.pub"], capture_output=True, text=True, check=True
     )
-    return said.stdout.split()[1]
+    return result.stdout.split()[1]
 
 
-def record(keys: Keys, name: str, host: str, marker: str = "") -> str:
+def entry(keys: Keys, name: str, host: str, marker: str = "") -> str:
     kind, data, *_ = keys.public(name).split()
     return f"{marker} {host} {kind} {data}\n".lstrip()
 
 
 def sign_host(keys: Keys, principals: str, *options: str) -> None:
-    """Gives the host key `certified` a certificate of the authority `ca`."""
+    """Sign the host key `certified` by the authority `ca`."""
     keys.path("ca")
     keys.path("certified")
     command = ["ssh-keygen", "-q", "-s", "ca", "-I", "a host", "-h", "-n", principals, *options]
@@ -46,201 +46,207 @@ def second_kind(ssh_keys: Keys) -> str:
     return "ecdsa"
 
 
-def test_a_key_on_record_is_accepted_in_silence(at_home: Desk, far: FarSide) -> None:
-    person = Scripted()
-    assert at_home.say(far.address, person=person) == "hello\n"
-    assert person.asked == []
+def test_known_key_is_accepted_without_a_question(trusted_client: SshClient, far: FarSide) -> None:
+    prompter = ScriptedPrompter()
+    assert trusted_client.run_command(far.address, prompter=prompter) == "hello\n"
+    assert prompter.questions == []
 
 
-def test_an_unknown_key_is_shown_confirmed_and_kept(
-    at_home: Desk, known: Path, far: FarSide, ssh_keys: Keys
+def test_unknown_key_is_confirmed_and_stored(
+    trusted_client: SshClient, known_hosts: Path, far: FarSide, ssh_keys: Keys
 ) -> None:
-    known.unlink()
-    person = Scripted({"host_key": ["yes"]})
-    assert at_home.say(far.address, person=person) == "hello\n"
-    (question,) = person.asked
+    known_hosts.unlink()
+    prompter = ScriptedPrompter({"host_key": ["yes"]})
+    assert trusted_client.run_command(far.address, prompter=prompter) == "hello\n"
+    (question,) = prompter.questions
     assert question.detail == f"ED25519 {fingerprint(ssh_keys, 'host')}"
     assert question.host == far.address
-    assert known.read_text() == far.known()
-    assert stat.S_IMODE(known.stat().st_mode) == 0o600
-    assert at_home.say(far.address) == "hello\n"
+    assert known_hosts.read_text() == far.known()
+    assert stat.S_IMODE(known_hosts.stat().st_mode) == 0o600
+    assert trusted_client.run_command(far.address) == "hello\n"
 
 
 @pytest.mark.parametrize("answer", [None, "no", ""])
-def test_an_unconfirmed_key_is_not_gone_near(
-    at_home: Desk, known: Path, far: FarSide, answer: str | None
+def test_unconfirmed_key_stops_before_authentication(
+    trusted_client: SshClient, known_hosts: Path, far: FarSide, answer: str | None
 ) -> None:
-    known.write_text("# empty")
-    problem = at_home.problem(far.address, Scripted({"host_key": [answer]}))
+    known_hosts.write_text("# empty")
+    problem = trusted_client.problem(far.address, ScriptedPrompter({"host_key": [answer]}))
     assert problem.code == "ssh.host_key_refused"
     assert not may_pass(problem)
-    assert known.read_text() == "# empty"
+    assert known_hosts.read_text() == "# empty"
     assert far.attempts == []
 
 
-def test_a_new_line_is_appended_hashed_where_that_is_the_custom(
-    at_home: Desk, known: Path, far: FarSide, ssh_keys: Keys
+def test_new_entry_is_hashed_if_configured(
+    trusted_client: SshClient, known_hosts: Path, far: FarSide, ssh_keys: Keys
 ) -> None:
-    at_home.configure("HashKnownHosts yes", f"IdentityFile {ssh_keys.path('user')}")
-    known.write_text("elsewhere ssh-ed25519 AAAA" + "\n" * (at_home.transport == "system"))
-    at_home.say(far.address, person=Scripted({"host_key": ["yes"]}))
-    old, new = known.read_text().splitlines()
+    trusted_client.configure("HashKnownHosts yes", f"IdentityFile {ssh_keys.path('user')}")
+    known_hosts.write_text(
+        "elsewhere ssh-ed25519 AAAA" + "\n" * (trusted_client.transport == "system")
+    )
+    trusted_client.run_command(far.address, prompter=ScriptedPrompter({"host_key": ["yes"]}))
+    old, new = known_hosts.read_text().splitlines()
     assert old == "elsewhere ssh-ed25519 AAAA"
     assert new.startswith("|1|")
-    assert at_home.say(far.address) == "hello\n"
-    found = subprocess.run(
-        ["ssh-keygen", "-F", far.name, "-f", str(known)], capture_output=True, text=True
+    assert trusted_client.run_command(far.address) == "hello\n"
+    lookup = subprocess.run(
+        ["ssh-keygen", "-F", far.name, "-f", str(known_hosts)], capture_output=True, text=True
     )
-    assert "found: line 2" in found.stdout
+    assert "found: line 2" in lookup.stdout
 
 
-def test_nobody_is_asked_where_the_configuration_says_so(
-    at_home: Desk, known: Path, far: FarSide
+def test_strict_checking_rejects_unknown_keys_without_a_question(
+    trusted_client: SshClient, known_hosts: Path, far: FarSide
 ) -> None:
-    known.write_text("")
-    at_home.configure("StrictHostKeyChecking yes")
-    assert at_home.problem(far.address).code == "ssh.host_key_unknown"
+    known_hosts.write_text("")
+    trusted_client.configure("StrictHostKeyChecking yes")
+    assert trusted_client.problem(far.address).code == "ssh.host_key_unknown"
     assert far.attempts == []
 
 
-@pytest.mark.parametrize("silent", ["no", "accept-new"])
-def test_nothing_is_silently_accepted(
-    at_home: Desk, known: Path, far: FarSide, silent: str
+@pytest.mark.parametrize("value", ["no", "accept-new"])
+def test_permissive_strict_checking_values_still_ask(
+    trusted_client: SshClient, known_hosts: Path, far: FarSide, value: str
 ) -> None:
-    known.write_text("")
-    at_home.configure(f"StrictHostKeyChecking {silent}")
-    assert at_home.problem(far.address, Scripted({"host_key": ["no"]})).code == (
+    known_hosts.write_text("")
+    trusted_client.configure(f"StrictHostKeyChecking {value}")
+    assert trusted_client.problem(far.address, ScriptedPrompter({"host_key": ["no"]})).code == (
         "ssh.host_key_refused"
     )
 
 
 @pytest.mark.parametrize("hashed", [False, True])
-def test_a_changed_key_is_a_hard_stop(
-    at_home: Desk, known: Path, far: FarSide, ssh_keys: Keys, hashed: bool
+def test_changed_key_is_rejected(
+    trusted_client: SshClient, known_hosts: Path, far: FarSide, ssh_keys: Keys, hashed: bool
 ) -> None:
-    known.write_text("# first\n" + record(ssh_keys, "other", far.name))
+    known_hosts.write_text("# first\n" + entry(ssh_keys, "other", far.name))
     if hashed:
-        subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], capture_output=True)
-    problem = at_home.problem(far.address)
+        subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known_hosts)], capture_output=True)
+    problem = trusted_client.problem(far.address)
     assert problem.code == "ssh.host_key_changed"
-    assert problem.where == f"{known}:2"
-    assert f"ssh-keygen -R '{far.name}' -f {known}" in problem.hint
+    assert problem.where == f"{known_hosts}:2"
+    assert f"ssh-keygen -R '{far.name}' -f {known_hosts}" in problem.hint
     assert fingerprint(ssh_keys, "host") in problem.message
     assert not may_pass(problem)
     assert far.attempts == []
 
 
-def test_another_kind_instead_of_the_known_one_is_a_change(
-    at_home: Desk, known: Path, far: FarSide, second_kind: str, ssh_keys: Keys
+def test_known_key_replaced_by_another_type_is_a_change(
+    trusted_client: SshClient, known_hosts: Path, far: FarSide, second_kind: str, ssh_keys: Keys
 ) -> None:
-    known.write_text(record(ssh_keys, second_kind, far.name))
-    problem = at_home.problem(far.address)
+    known_hosts.write_text(entry(ssh_keys, second_kind, far.name))
+    problem = trusted_client.problem(far.address)
     assert problem.code == "ssh.host_key_changed"
-    assert problem.where == f"{known}:1"
+    assert problem.where == f"{known_hosts}:1"
     assert far.attempts == []
 
 
-def test_another_kind_beside_the_known_one_is_no_matter(
-    at_home: Desk, far: FarSide, second_kind: str, ssh_keys: Keys
+def test_additional_key_types_are_accepted(
+    trusted_client: SshClient, far: FarSide, second_kind: str, ssh_keys: Keys
 ) -> None:
     ssh_keys.path("rsa", "ssh-rsa")
-    for known, *others in (["host", "ecdsa", "rsa"], ["rsa", "host"], ["ecdsa", "host"]):
-        far.restart(*others, known)
-        at_home.known_hosts.write_text(record(ssh_keys, known, far.name))
-        assert at_home.say(far.address) == "hello\n"
+    for known_hosts, *others in (["host", "ecdsa", "rsa"], ["rsa", "host"], ["ecdsa", "host"]):
+        far.restart(*others, known_hosts)
+        trusted_client.known_hosts.write_text(entry(ssh_keys, known_hosts, far.name))
+        assert trusted_client.run_command(far.address) == "hello\n"
 
 
-def test_a_revoked_key_is_a_hard_stop(
-    at_home: Desk, known: Path, far: FarSide, ssh_keys: Keys
+def test_revoked_key_is_rejected(
+    trusted_client: SshClient, known_hosts: Path, far: FarSide, ssh_keys: Keys
 ) -> None:
-    known.write_text(far.known() + record(ssh_keys, "host", far.name, "@revoked"))
-    problem = at_home.problem(far.address)
+    known_hosts.write_text(far.known() + entry(ssh_keys, "host", far.name, "@revoked"))
+    problem = trusted_client.problem(far.address)
     assert problem.code == "ssh.host_key_revoked"
     assert not may_pass(problem)
     assert far.attempts == []
 
 
-def test_an_entry_without_the_port_counts(at_home: Desk, far: FarSide, ssh_keys: Keys) -> None:
-    at_home.known_hosts.write_text(record(ssh_keys, "host", "127.0.0.1"))
-    assert at_home.say(far.address) == "hello\n"
-    at_home.known_hosts.write_text(record(ssh_keys, "other", "127.0.0.1"))
-    person = Scripted({"host_key": ["no"]})
-    assert at_home.problem(far.address, person).code == "ssh.host_key_refused"
+def test_entry_without_port_is_accepted_when_it_matches(
+    trusted_client: SshClient, far: FarSide, ssh_keys: Keys
+) -> None:
+    trusted_client.known_hosts.write_text(entry(ssh_keys, "host", "127.0.0.1"))
+    assert trusted_client.run_command(far.address) == "hello\n"
+    trusted_client.known_hosts.write_text(entry(ssh_keys, "other", "127.0.0.1"))
+    prompter = ScriptedPrompter({"host_key": ["no"]})
+    assert trusted_client.problem(far.address, prompter).code == "ssh.host_key_refused"
 
 
-def test_patterns_and_several_files(at_home: Desk, far: FarSide, ssh_keys: Keys) -> None:
-    first, second = at_home.folder / "first", at_home.folder / "second"
-    first.write_text(record(ssh_keys, "other", f"!{far.name},[127.*]:*"))
-    second.write_text("nonsense\n@odd x\n" + record(ssh_keys, "host", f"x,[127.0.0.?]:{far.port}"))
-    at_home.configure(
+def test_patterns_and_several_files_are_supported(
+    trusted_client: SshClient, far: FarSide, ssh_keys: Keys
+) -> None:
+    first, second = trusted_client.folder / "first", trusted_client.folder / "second"
+    first.write_text(entry(ssh_keys, "other", f"!{far.name},[127.*]:*"))
+    second.write_text("nonsense\n@odd x\n" + entry(ssh_keys, "host", f"x,[127.0.0.?]:{far.port}"))
+    trusted_client.configure(
         f"UserKnownHostsFile {first} {second}", f"IdentityFile {ssh_keys.path('user')}"
     )
-    assert at_home.say(far.address) == "hello\n"
+    assert trusted_client.run_command(far.address) == "hello\n"
 
 
-def test_a_key_under_an_alias(at_home: Desk, far: FarSide, ssh_keys: Keys) -> None:
-    at_home.configure("HostKeyAlias cluster", f"IdentityFile {ssh_keys.path('user')}")
-    at_home.known_hosts.write_text(record(ssh_keys, "other", far.name))
-    at_home.say(far.address, person=Scripted({"host_key": ["yes"]}))
-    assert at_home.known_hosts.read_text().splitlines()[1].startswith("cluster ssh-ed25519")
-    assert at_home.say(far.address) == "hello\n"
+def test_host_key_alias_is_used(trusted_client: SshClient, far: FarSide, ssh_keys: Keys) -> None:
+    trusted_client.configure("HostKeyAlias cluster", f"IdentityFile {ssh_keys.path('user')}")
+    trusted_client.known_hosts.write_text(entry(ssh_keys, "other", far.name))
+    trusted_client.run_command(far.address, prompter=ScriptedPrompter({"host_key": ["yes"]}))
+    assert trusted_client.known_hosts.read_text().splitlines()[1].startswith("cluster ssh-ed25519")
+    assert trusted_client.run_command(far.address) == "hello\n"
 
 
 @pytest.fixture
-def certified(far: FarSide, ssh_keys: Keys) -> Iterator[FarSide]:
+def certified_server(far: FarSide, ssh_keys: Keys) -> Iterator[FarSide]:
     sign_host(ssh_keys, "127.0.0.1")
     far.restart("certified")
     yield far
     (ssh_keys.folder / "certified-cert.pub").unlink()
 
 
-def test_a_key_signed_by_a_known_authority(
-    at_home: Desk, known: Path, certified: FarSide, ssh_keys: Keys
+def test_key_signed_by_a_known_authority_is_accepted(
+    trusted_client: SshClient, known_hosts: Path, certified_server: FarSide, ssh_keys: Keys
 ) -> None:
-    known.write_text(record(ssh_keys, "ca", "[127.0.0.1]:*", "@cert-authority"))
-    assert at_home.say(certified.address) == "hello\n"
+    known_hosts.write_text(entry(ssh_keys, "ca", "[127.0.0.1]:*", "@cert-authority"))
+    assert trusted_client.run_command(certified_server.address) == "hello\n"
 
 
-def test_a_key_signed_by_somebody_else_is_just_a_key(
-    at_home: Desk, known: Path, certified: FarSide, ssh_keys: Keys
+def test_key_signed_by_an_unknown_authority_is_confirmed(
+    trusted_client: SshClient, known_hosts: Path, certified_server: FarSide, ssh_keys: Keys
 ) -> None:
-    known.write_text(record(ssh_keys, "other", "*", "@cert-authority"))
-    person = Scripted({"host_key": ["no"]})
-    assert at_home.problem(certified.address, person).code == "ssh.host_key_refused"
-    assert person.asked[0].detail == f"ED25519 {fingerprint(ssh_keys, 'certified')}"
-    assert certified.attempts == []
+    known_hosts.write_text(entry(ssh_keys, "other", "*", "@cert-authority"))
+    prompter = ScriptedPrompter({"host_key": ["no"]})
+    assert trusted_client.problem(certified_server.address, prompter).code == "ssh.host_key_refused"
+    assert prompter.questions[0].detail == f"ED25519 {fingerprint(ssh_keys, 'certified')}"
+    assert certified_server.attempts == []
 
 
-def test_a_plain_key_where_an_authority_is_known(
-    at_home: Desk, known: Path, far: FarSide, ssh_keys: Keys
+def test_plain_key_under_a_known_authority_is_confirmed(
+    trusted_client: SshClient, known_hosts: Path, far: FarSide, ssh_keys: Keys
 ) -> None:
-    known.write_text(record(ssh_keys, "other", "*", "@cert-authority"))
-    person = Scripted({"host_key": ["yes"]})
-    assert at_home.say(far.address, person=person) == "hello\n"
-    assert at_home.say(far.address) == "hello\n"
+    known_hosts.write_text(entry(ssh_keys, "other", "*", "@cert-authority"))
+    prompter = ScriptedPrompter({"host_key": ["yes"]})
+    assert trusted_client.run_command(far.address, prompter=prompter) == "hello\n"
+    assert trusted_client.run_command(far.address) == "hello\n"
 
 
-def test_a_certificate_of_a_revoked_authority(
-    at_home: Desk, known: Path, certified: FarSide, ssh_keys: Keys
+def test_certificate_of_a_revoked_authority_is_rejected(
+    trusted_client: SshClient, known_hosts: Path, certified_server: FarSide, ssh_keys: Keys
 ) -> None:
-    lines = [record(ssh_keys, "ca", "*", marker) for marker in ("@cert-authority", "@revoked")]
-    known.write_text("".join(lines))
-    assert at_home.problem(certified.address).code == "ssh.host_key_revoked"
-    assert certified.attempts == []
+    lines = [entry(ssh_keys, "ca", "*", marker) for marker in ("@cert-authority", "@revoked")]
+    known_hosts.write_text("".join(lines))
+    assert trusted_client.problem(certified_server.address).code == "ssh.host_key_revoked"
+    assert certified_server.attempts == []
 
 
 @pytest.mark.parametrize("transport", ["asyncssh"], indirect=True)
-def test_a_certificate_that_does_not_hold(
-    at_home: Desk, known: Path, far: FarSide, ssh_keys: Keys
+def test_invalid_certificate_is_rejected_with_the_reason(
+    trusted_client: SshClient, known_hosts: Path, far: FarSide, ssh_keys: Keys
 ) -> None:
-    known.write_text(record(ssh_keys, "ca", "*", "@cert-authority"))
+    known_hosts.write_text(entry(ssh_keys, "ca", "*", "@cert-authority"))
     for principals, options, why in (
         ("elsewhere", [], "principal mismatch"),
         ("127.0.0.1", ["-V", "20200101:20200102"], "expired"),
     ):
         sign_host(ssh_keys, principals, *options)
         far.restart("certified")
-        problem = at_home.problem(far.address)
+        problem = trusted_client.problem(far.address)
         assert problem.code == "ssh.host_certificate"
         assert why in problem.message
     assert far.attempts == []
@@ -248,17 +254,26 @@ def test_a_certificate_that_does_not_hold(
 
 
 @pytest.mark.parametrize("transport", ["asyncssh"], indirect=True)
-def test_where_no_file_is_kept_a_key_is_asked_for_each_time(
-    at_home: Desk, far: FarSide, ssh_keys: Keys
+def test_key_is_confirmed_each_time_without_known_hosts(
+    trusted_client: SshClient, far: FarSide, ssh_keys: Keys
 ) -> None:
-    at_home.configure("UserKnownHostsFile /dev/null", f"IdentityFile {ssh_keys.path('user')}")
+    trusted_client.configure(
+        "UserKnownHostsFile /dev/null", f"IdentityFile {ssh_keys.path('user')}"
+    )
     for _ in range(2):
-        assert at_home.say(far.address, person=Scripted({"host_key": ["yes"]})) == "hello\n"
+        assert (
+            trusted_client.run_command(
+                far.address, prompter=ScriptedPrompter({"host_key": ["yes"]})
+            )
+            == "hello\n"
+        )
 
 
 @pytest.mark.parametrize("transport", ["asyncssh"], indirect=True)
-def test_what_only_ssh_can_honour_is_left_to_it(at_home: Desk, far: FarSide) -> None:
-    at_home.configure("RevokedHostKeys /some/list")
-    problem = at_home.problem(far.address)
+def test_unsupported_option_requires_the_system_ssh(
+    trusted_client: SshClient, far: FarSide
+) -> None:
+    trusted_client.configure("RevokedHostKeys /some/list")
+    problem = trusted_client.problem(far.address)
     assert problem.code == "ssh.needs_system"
     assert "RevokedHostKeys" in problem.message

@@ -1,4 +1,4 @@
-"""Bad networks: every step has its bound, and silence is found out."""
+"""Bad networks: every step has a timeout, and silence is detected."""
 
 import asyncio
 import socket
@@ -10,58 +10,58 @@ import pytest
 from engine.protocol.problems import LaunchError
 from engine.remote.ssh.base import Connection
 from engine.remote.ssh.problems import may_pass
-from tests.engine.remote.ssh.person import Desk
+from tests.engine.remote.ssh.person import SshClient
 from tests.support.fault_proxy import FaultProxy
 from tests.support.ssh_server import FarSide, Keys
 
 
 @pytest.fixture
-def line(desk: Desk, far: FarSide, ssh_keys: Keys) -> Iterator[FaultProxy]:
-    """The way to `far`; its key is on record under the proxy's port."""
+def proxy(client: SshClient, far: FarSide, ssh_keys: Keys) -> Iterator[FaultProxy]:
+    """Proxy in front of `far`, with its key in known_hosts under an alias."""
     with FaultProxy(far.port) as proxy:
-        desk.configure(f"IdentityFile {ssh_keys.path('user')}", f"HostKeyAlias far{far.port}")
-        desk.known_hosts.write_text(f"far{far.port} {ssh_keys.public('host')}")
+        client.configure(f"IdentityFile {ssh_keys.path('user')}", f"HostKeyAlias far{far.port}")
+        client.known_hosts.write_text(f"far{far.port} {ssh_keys.public('host')}")
         yield proxy
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bounds are the same ones, shorter."""
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the timeouts."""
     monkeypatch.setattr("engine.remote.ssh.asyncssh.connection.REACH_S", 0.4)
     monkeypatch.setattr("engine.remote.ssh.asyncssh.client.GREET_S", 0.4)
     monkeypatch.setattr("engine.remote.ssh.asyncssh.connection.KEEPALIVE_S", 0.1)
     from engine.remote.ssh.openssh import command_line
 
-    short = command_line.INSISTED.replace("Interval 5", "Interval 1").replace(
+    shortened = command_line.INSISTED.replace("Interval 5", "Interval 1").replace(
         "CountMax 3", "CountMax 1"
     )
-    short = short.replace("ConnectTimeout 10", "ConnectTimeout 1")
-    assert short != command_line.INSISTED
-    monkeypatch.setattr(command_line, "INSISTED", short)
+    shortened = shortened.replace("ConnectTimeout 10", "ConnectTimeout 1")
+    assert shortened != command_line.INSISTED
+    monkeypatch.setattr(command_line, "INSISTED", shortened)
 
 
 def address(port: int) -> str:
     return f"trainer@127.0.0.1:{port}"
 
 
-def test_nothing_listens(desk: Desk) -> None:
+def test_closed_port_is_reported_as_refused(client: SshClient) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        problem = desk.problem(address(free.getsockname()[1]))
+        problem = client.problem(address(free.getsockname()[1]))
     assert problem.code == "ssh.refused"
     assert may_pass(problem)
 
 
-def test_a_name_that_nobody_knows(desk: Desk) -> None:
-    problem = desk.problem("trainer@no-such-server.invalid")
+def test_unknown_host_name_is_reported(client: SshClient) -> None:
+    problem = client.problem("trainer@no-such-server.invalid")
     assert problem.code == "ssh.name_not_found"
     assert "no-such-server.invalid" in problem.message
     assert may_pass(problem)
 
 
-@pytest.mark.usefixtures("hasty")
-def test_a_server_that_does_not_answer(desk: Desk) -> None:
-    """A queue of connections that is full takes no more: what a firewall that swallows does."""
+@pytest.mark.usefixtures("short_timeouts")
+def test_unanswered_connection_times_out(client: SshClient) -> None:
+    """A full backlog accepts no connection, like a firewall that drops packets."""
     with socket.socket() as full, socket.socket() as first:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -69,23 +69,23 @@ def test_a_server_that_does_not_answer(desk: Desk) -> None:
         second = socket.socket()
         second.setblocking(False)
         second.connect_ex(full.getsockname())
-        began = time.monotonic()
-        problem = desk.problem(address(full.getsockname()[1]))
+        start = time.monotonic()
+        problem = client.problem(address(full.getsockname()[1]))
         second.close()
     assert problem.code == "ssh.timed_out"
     assert may_pass(problem)
-    assert time.monotonic() - began < 9
+    assert time.monotonic() - start < 9
 
 
-@pytest.mark.usefixtures("hasty")
-def test_a_server_that_says_nothing(desk: Desk, line: FaultProxy) -> None:
-    line.black_hole()
-    problem = desk.problem(address(line.port))
+@pytest.mark.usefixtures("short_timeouts")
+def test_silent_server_times_out(client: SshClient, proxy: FaultProxy) -> None:
+    proxy.black_hole()
+    problem = client.problem(address(proxy.port))
     assert problem.code == "ssh.silent"
     assert may_pass(problem)
 
 
-def test_a_server_of_another_kind(desk: Desk) -> None:
+def test_server_of_another_protocol_is_reported(client: SshClient) -> None:
     async def work() -> None:
         async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"<html>\n" * 2000)
@@ -93,75 +93,77 @@ def test_a_server_of_another_kind(desk: Desk) -> None:
 
         server = await asyncio.start_server(web, "127.0.0.1", 0)
         with pytest.raises(LaunchError) as raised:
-            await desk.connect(address(server.sockets[0].getsockname()[1]))
+            await client.connect(address(server.sockets[0].getsockname()[1]))
         assert raised.value.problem.code in ("ssh.silent", "ssh.closed")
         server.close()
 
     asyncio.run(work())
 
 
-@pytest.mark.usefixtures("hasty")
-def test_silence_is_found_out(desk: Desk, line: FaultProxy) -> None:
+@pytest.mark.usefixtures("short_timeouts")
+def test_silence_ends_the_connection(client: SshClient, proxy: FaultProxy) -> None:
     async def work(connection: Connection) -> None:
         running = asyncio.create_task(connection.run("sleep 60"))
         await connection.run("true")
-        began = time.monotonic()
-        await asyncio.to_thread(line.black_hole)
+        start = time.monotonic()
+        await asyncio.to_thread(proxy.black_hole)
         problem = await connection.wait_closed()
         assert problem
         assert problem.code == "ssh.lost"
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - start < 15
         with pytest.raises(LaunchError, match="was lost"):
             await running
 
-    desk.with_connection(address(line.port), work)
+    client.with_connection(address(proxy.port), work)
 
 
 @pytest.mark.parametrize("transport", ["asyncssh"], indirect=True)
-def test_a_short_silence_is_endured(
-    desk: Desk, line: FaultProxy, monkeypatch: pytest.MonkeyPatch
+def test_short_silence_is_tolerated(
+    client: SshClient, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.remote.ssh.asyncssh.connection.KEEPALIVE_S", 0.3)
 
     async def work(connection: Connection) -> None:
-        await asyncio.to_thread(line.black_hole)
+        await asyncio.to_thread(proxy.black_hole)
         running = asyncio.create_task(connection.run("cat", b"still there"))
         await asyncio.sleep(0.7)
-        await asyncio.to_thread(line.black_hole, False)
+        await asyncio.to_thread(proxy.black_hole, False)
         assert (await running).out == b"still there"
 
-    desk.with_connection(address(line.port), work)
+    client.with_connection(address(proxy.port), work)
 
 
 @pytest.mark.parametrize("fault", ["reset", "drop", "half_close"])
-def test_an_end_is_noticed_at_once(desk: Desk, line: FaultProxy, fault: str) -> None:
+def test_connection_end_is_detected_at_once(
+    client: SshClient, proxy: FaultProxy, fault: str
+) -> None:
     async def work(connection: Connection) -> None:
-        began = time.monotonic()
-        await asyncio.to_thread(getattr(line, fault))
+        start = time.monotonic()
+        await asyncio.to_thread(getattr(proxy, fault))
         problem = await connection.wait_closed()
         assert problem
         assert may_pass(problem)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - start < 10
 
-    desk.with_connection(address(line.port), work)
-
-
-def test_bytes_may_come_one_by_one_and_late(desk: Desk, line: FaultProxy) -> None:
-    line.delay_s = 0.002
-    line.one_byte = True
-    assert desk.say(address(line.port)) == "hello\n"
+    client.with_connection(address(proxy.port), work)
 
 
-def test_after_a_cut_the_next_connection_stands(desk: Desk, line: FaultProxy) -> None:
+def test_single_delayed_bytes_are_tolerated(client: SshClient, proxy: FaultProxy) -> None:
+    proxy.delay_s = 0.002
+    proxy.one_byte = True
+    assert client.run_command(address(proxy.port)) == "hello\n"
+
+
+def test_new_connection_succeeds_after_a_cut(client: SshClient, proxy: FaultProxy) -> None:
     async def work(connection: Connection) -> None:
-        await asyncio.to_thread(line.cut, 0.3)
+        await asyncio.to_thread(proxy.cut, 0.3)
         assert await connection.wait_closed()
         with pytest.raises(LaunchError) as raised:
-            await desk.connect(address(line.port))
+            await client.connect(address(proxy.port))
         assert raised.value.problem.code == "ssh.refused"
         await asyncio.sleep(0.4)
-        again = await desk.connect(address(line.port))
-        assert (await again.run("echo back")).out == b"back\n"
-        await again.close()
+        reconnected = await client.connect(address(proxy.port))
+        assert (await reconnected.run("echo back")).out == b"back\n"
+        await reconnected.close()
 
-    desk.with_connection(address(line.port), work)
+    client.with_connection(address(proxy.port), work)

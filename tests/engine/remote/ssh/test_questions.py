@@ -1,4 +1,4 @@
-"""A clock that stands still while a person thinks, and what is shown to them."""
+"""Timeout clock that pauses during questions, and the text shown to the person."""
 
 import asyncio
 
@@ -6,29 +6,31 @@ import pytest
 
 from engine.remote.ssh.problems import Place, printable
 from engine.remote.ssh.questions import Clock, QuestionService, kind_of_secret
-from tests.engine.remote.ssh.person import Scripted
+from tests.engine.remote.ssh.person import ScriptedPrompter
 
 
-def test_the_time_of_a_person_does_not_count() -> None:
+def test_clock_pauses_during_questions() -> None:
     async def work() -> None:
         clock = Clock(0.2)
-        person = QuestionService(
-            Scripted({"code": ["1", "2"]}, delay_s=0.3), Place("a@b:22"), clock
+        prompter = QuestionService(
+            ScriptedPrompter({"code": ["1", "2"]}, delay_s=0.3), Place("a@b:22"), clock
         )
         async with clock:
-            both = (person.ask("code", "first"), person.ask("code", "second"))
-            assert sorted(await asyncio.gather(*both)) == ["1", "2"]  # type: ignore[type-var]
-        assert person.question_count == 2
+            questions = (prompter.ask("code", "first"), prompter.ask("code", "second"))
+            assert sorted(await asyncio.gather(*questions)) == ["1", "2"]  # type: ignore[type-var]
+        assert prompter.question_count == 2
 
     asyncio.run(work())
 
 
-def test_the_rest_of_it_does() -> None:
+def test_clock_counts_time_outside_questions() -> None:
     async def work() -> None:
         clock = Clock(0.1)
-        person = QuestionService(Scripted({"code": ["1"]}, delay_s=0.2), Place("a@b:22"), clock)
+        prompter = QuestionService(
+            ScriptedPrompter({"code": ["1"]}, delay_s=0.2), Place("a@b:22"), clock
+        )
         async with clock:
-            await person.ask("code", "first")
+            await prompter.ask("code", "first")
             await asyncio.sleep(5)
 
     async def next_step() -> None:
@@ -36,9 +38,9 @@ def test_the_rest_of_it_does() -> None:
             clock.allow(0.05)
             await asyncio.sleep(5)
 
-    for late in (work, next_step):
+    for expiring_work in (work, next_step):
         with pytest.raises(TimeoutError):
-            asyncio.run(late())
+            asyncio.run(expiring_work())
 
 
 @pytest.mark.parametrize(
@@ -51,10 +53,10 @@ def test_the_rest_of_it_does() -> None:
         ("Duo two-factor login\nPasscode or option (1-3): ", True, "code"),
     ],
 )
-def test_what_kind_of_secret_it_is(prompt: str, echo: bool, kind: str) -> None:
+def test_kind_of_secret_is_derived_from_the_prompt(prompt: str, echo: bool, kind: str) -> None:
     assert kind_of_secret(prompt, echo) == kind
 
 
-def test_text_of_theirs_is_plain() -> None:
+def test_printable_strips_control_sequences_and_truncates() -> None:
     assert printable("\x1b[31mred\x1b[0m \x1b]0;title\x07\r\nnext\x00\u202e\n") == "red \nnext"
     assert len(printable("x" * 5000)) == 2000

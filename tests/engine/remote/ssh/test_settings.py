@@ -1,4 +1,4 @@
-"""What configurations say, read by AsyncSSH and held against `ssh -G`; and the aliases in them."""
+"""SSH configuration as read by AsyncSSH, compared with `ssh -G`, and host aliases."""
 
 import asyncio
 import subprocess
@@ -11,7 +11,7 @@ from engine.protocol.problems import LaunchError
 from engine.remote.ssh.address import Address, config_hosts, parse_address, server_name
 from engine.remote.ssh.openssh.command_line import OpenSSH, destination
 from engine.remote.ssh.settings import Settings, read_settings
-from tests.engine.remote.ssh.person import Desk
+from tests.engine.remote.ssh.person import SshClient
 from tests.support.ssh_server import FarSide, Keys
 
 CONFIG = """
@@ -42,7 +42,7 @@ Host *
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A person's, with a configuration that includes others."""
+    """Home folder with a configuration that includes others."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SSH_AUTH_SOCK", "/agent/of/mine")
     folder = tmp_path / ".ssh"
@@ -60,11 +60,11 @@ def settings(text: str) -> Settings:
 
 
 @pytest.mark.usefixtures("home")
-def test_a_person_finds_the_aliases_they_could_mean() -> None:
+def test_config_hosts_lists_concrete_aliases() -> None:
     assert config_hosts() == ["lab", "under", "cafe", "gpu1", "gpu2", "bastion"]
 
 
-def test_aliases_of_no_file_and_of_a_broken_one(tmp_path: Path) -> None:
+def test_config_hosts_of_missing_and_broken_files(tmp_path: Path) -> None:
     assert config_hosts(tmp_path / "none") == []
     broken = tmp_path / "broken"
     broken.write_text('Host a\nHost "b\n')
@@ -76,7 +76,7 @@ def test_aliases_of_no_file_and_of_a_broken_one(tmp_path: Path) -> None:
         config_hosts(broken)
 
 
-def test_what_is_said_of_a_server(home: Path) -> None:
+def test_settings_of_a_host_are_resolved(home: Path) -> None:
     one = settings("gpu1")
     assert (one.host, one.user, one.port) == ("gpu1.example.org", "alice", 22)
     assert one.jumps == ("bastion", "bob@inner:2200")
@@ -94,7 +94,7 @@ def test_what_is_said_of_a_server(home: Path) -> None:
     assert settings("cafe").proxy == "nc cafe 22 | tee x"
 
 
-def test_the_first_way_counts(tmp_path: Path) -> None:
+def test_first_of_proxyjump_and_proxycommand_wins(tmp_path: Path) -> None:
     config = tmp_path / "config"
     for lines, jumps, proxy in (
         ("ProxyJump a\nProxyCommand b", ("a",), None),
@@ -103,20 +103,26 @@ def test_the_first_way_counts(tmp_path: Path) -> None:
         ("ProxyCommand none\nProxyJump a", (), None),
     ):
         config.write_text(lines)
-        found = read_settings(Address("x"), config)
-        assert (found.jumps, found.proxy) == (jumps, proxy)
+        settings_ = read_settings(Address("x"), config)
+        assert (settings_.jumps, settings_.proxy) == (jumps, proxy)
 
 
-def test_both_readers_read_the_same(home: Path) -> None:
-    """`ssh` takes another home than $HOME, so paths are left out."""
+def test_resolved_settings_equal_openssh(home: Path) -> None:
+    """`ssh` ignores $HOME, so paths are not compared."""
 
     async def work() -> None:
         ssh = OpenSSH(home, home / ".ssh" / "config", None)
         ssh.write_config(ask=True)
         for text in ("gpu1", "gpu2", "eve@gpu1:2", "bastion", "x.cluster", "unheard.of"):
-            ours, theirs = settings(text), await ssh.resolve(destination(parse_address(text)))
-            assert (ours.server, ours.jumps) == (theirs.server, theirs.jumps)
-            assert theirs.known_as == ours.known_as(ours.host)
+            settings_, openssh_settings = (
+                settings(text),
+                await ssh.resolve(destination(parse_address(text))),
+            )
+            assert (settings_.server, settings_.jumps) == (
+                openssh_settings.server,
+                openssh_settings.jumps,
+            )
+            assert openssh_settings.known_as == settings_.known_as(settings_.host)
 
     config = home / ".ssh" / "config"
     config.write_text(config.read_text().replace("conf.d/*", f"{home}/.ssh/conf.d/*"))
@@ -124,9 +130,9 @@ def test_both_readers_read_the_same(home: Path) -> None:
     deeper.write_text(deeper.read_text().replace("deeper", f"{home}/.ssh/deeper"))
     asyncio.run(work())
     ssh = OpenSSH(home, config, None)
-    said = subprocess.run(ssh.command("-G", "gpu1"), capture_output=True, text=True).stdout
+    output = subprocess.run(ssh.command("-G", "gpu1"), capture_output=True, text=True).stdout
     for line in ("forwardagent no", "stricthostkeychecking ask", "serveraliveinterval 5"):
-        assert line in said.splitlines()
+        assert line in output.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +147,7 @@ def test_both_readers_read_the_same(home: Path) -> None:
         ("me@2001:db8::1", Address("2001:db8::1", "me")),
     ],
 )
-def test_addresses(text: str, expected: Address) -> None:
+def test_parse_address_accepts_user_port_and_ipv6(text: str, expected: Address) -> None:
     assert parse_address(text) == expected
 
 
@@ -155,39 +161,39 @@ def test_addresses(text: str, expected: Address) -> None:
         *("[::1%$(id)]", "fe80::1%`id`", "me@[::1%;id]", "ssh://$(id)@host/"),
     ],
 )
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_address_raises_launch_error(text: str) -> None:
     with pytest.raises(LaunchError) as raised:
         parse_address(text)
     assert raised.value.problem.code == "ssh.bad_address"
 
 
-def test_an_address_of_six_has_brackets() -> None:
+def test_ipv6_server_name_has_brackets() -> None:
     assert server_name("me", "::1", 22) == "me@[::1]:22"
 
 
-def test_a_broken_configuration_names_file_and_line(desk: Desk, far: FarSide) -> None:
-    inner = desk.folder / "inner"
+def test_broken_configuration_names_file_and_line(client: SshClient, far: FarSide) -> None:
+    inner = client.folder / "inner"
     inner.write_text("# fine\nPort fast\n")
-    desk.config.write_text(f"Include {inner}\n")
-    problem = desk.problem(far.address.rpartition(":")[0])
+    client.config.write_text(f"Include {inner}\n")
+    problem = client.problem(far.address.rpartition(":")[0])
     assert problem.code == "ssh.config_broken"
     assert problem.where == f"{inner}:2"
 
 
 @pytest.mark.parametrize("transport", ["system"], indirect=True)
-def test_a_machine_without_ssh(
-    desk: Desk, far: FarSide, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_missing_ssh_program_is_reported(
+    client: SshClient, far: FarSide, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert desk.problem(far.address).code == "ssh.ssh_missing"
+    assert client.problem(far.address).code == "ssh.ssh_missing"
 
 
-def test_the_person_s_own_files_are_the_default(
+def test_default_configuration_files_are_used(
     home: Path, far: FarSide, ssh_keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from engine.protocol.requests.remote import HostSpec
     from engine.remote.ssh.base import connect
-    from tests.engine.remote.ssh.person import Scripted
+    from tests.engine.remote.ssh.person import ScriptedPrompter
 
     monkeypatch.delenv("SSH_AUTH_SOCK")
     (home / ".ssh" / "config").write_text(f"Host far\n HostName 127.0.0.1\n Port {far.port}\n")
@@ -195,17 +201,17 @@ def test_the_person_s_own_files_are_the_default(
     key.write_bytes(ssh_keys.path("user").read_bytes())
     key.chmod(0o600)
 
-    async def work(person: Scripted) -> None:
-        connection = await connect(HostSpec(name="far", address="far"), person)
+    async def work(prompter: ScriptedPrompter) -> None:
+        connection = await connect(HostSpec(name="far", address="far"), prompter)
         assert (await connection.run("true")).code == 0
         await connection.close()
 
-    asyncio.run(work(Scripted({"host_key": ["yes"]})))
+    asyncio.run(work(ScriptedPrompter({"host_key": ["yes"]})))
     assert far.known().split()[2] in (home / ".ssh" / "known_hosts").read_text()
-    asyncio.run(work(Scripted()))
+    asyncio.run(work(ScriptedPrompter()))
 
 
-def test_nothing_is_loaded_before_it_is_needed() -> None:
+def test_heavy_modules_are_not_imported_early() -> None:
     code = "import sys, engine.remote.ssh.base, engine.remote.ssh.address, engine.client;"
     code += "print(*{'asyncssh', 'cryptography', 'psutil'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -224,7 +230,7 @@ def test_nothing_is_loaded_before_it_is_needed() -> None:
     ],
     ids=ascii,
 )
-def test_broken_line_is_read_or_refused_in_a_sentence(tmp_path: Path, line: str) -> None:
+def test_broken_line_is_read_or_rejected_with_config_broken(tmp_path: Path, line: str) -> None:
     """Found by `python -m tests.fuzz ssh_config`."""
     file = tmp_path / "config"
     file.write_text(f"Host *\n  {line}\n")

@@ -1,4 +1,4 @@
-"""Files from a server that lies about them: nothing outside, nothing of ours, nothing unbounded."""
+"""Downloads from a hostile server: only inside the run, no local files replaced, bounded size."""
 
 import asyncio
 import hashlib
@@ -45,7 +45,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A replica within a project within a home."""
+    """Run folder of a replica within a project within a home folder."""
     folder = tmp_path / "home" / "project" / "runs" / RUN
     folder.mkdir(parents=True)
     (folder.parents[1] / "agent.py").write_text("print('theirs')\n")
@@ -55,13 +55,13 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def bring(
+def download(
     run: Path, files: list[dict[str, object]] | bytes, below: str = "", content: bytes = CONTENT
 ) -> list[Path]:
     def reply(asked: Asked) -> Said:
         if asked.path.endswith("/files"):
-            listed = files if isinstance(files, bytes) else json.dumps({"files": files}).encode()
-            return Said(listed)
+            file_list = files if isinstance(files, bytes) else json.dumps({"files": files}).encode()
+            return Said(file_list)
         return Said(content[int(asked.params["offset"]) :])
 
     async def work() -> list[Path]:
@@ -78,59 +78,59 @@ def test_path_outside_writes_nothing(run: Path, path: str, below: str) -> None:
     home = run.parents[2]
     before = snapshot(home)
     with pytest.raises(AtelierError):
-        bring(run, [entry("checkpoints/good"), entry(path)], below)
+        download(run, [entry("checkpoints/good"), entry(path)], below)
     assert snapshot(home) == before
 
 
 @pytest.mark.parametrize("path", OURS)
-def test_files_that_make_a_run_ours_are_never_brought(run: Path, path: str) -> None:
-    """`run.json` is left out, since an honest server names it as well; the others are refused."""
+def test_files_that_identify_a_run_are_never_downloaded(run: Path, path: str) -> None:
+    """`run.json` is skipped, since honest servers list it too; the others are rejected."""
     home = run.parents[2]
     before = snapshot(home)
     if path == "run.json":
-        bring(run, [entry(path)])
+        download(run, [entry(path)])
     else:
         with pytest.raises(Refused, match="only this machine may write"):
-            bring(run, [entry(path)])
+            download(run, [entry(path)])
     assert snapshot(home) == before
 
 
-def test_only_what_was_asked_for_is_brought(run: Path) -> None:
+def test_files_outside_the_request_are_rejected(run: Path) -> None:
     with pytest.raises(Refused, match=r"only logs/run\.log was requested"):
-        bring(run, [entry("logs/run.log"), entry("logs/other.log")], "logs/run.log")
+        download(run, [entry("logs/run.log"), entry("logs/other.log")], "logs/run.log")
     with pytest.raises(Refused, match="only checkpoints was requested"):
-        bring(run, [entry("checkpoints-more/x")], "checkpoints")
+        download(run, [entry("checkpoints-more/x")], "checkpoints")
     with pytest.raises(Refused, match="listed twice"):
-        bring(run, [entry("logs/run.log"), entry("logs/RUN.log")])
+        download(run, [entry("logs/run.log"), entry("logs/RUN.log")])
     assert not (run / "logs").exists()
 
 
-def test_modes_are_ours(run: Path) -> None:
-    (file,) = bring(run, [entry("checkpoints/good")])
+def test_file_modes_are_set_locally(run: Path) -> None:
+    (file,) = download(run, [entry("checkpoints/good")])
     assert file.read_bytes() == CONTENT
     assert file.stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize("place", ["parent", "file", "part"])
 def test_links_are_not_followed(run: Path, place: str) -> None:
-    elsewhere = run.parents[3] / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "file").write_text("theirs")
+    outside = run.parents[3] / "elsewhere"
+    outside.mkdir()
+    (outside / "file").write_text("theirs")
     if place == "parent":
-        (run / "checkpoints").symlink_to(elsewhere)
+        (run / "checkpoints").symlink_to(outside)
     elif place == "file":
         (run / "checkpoints").mkdir()
-        (run / "checkpoints" / "file").symlink_to(elsewhere / "file")
+        (run / "checkpoints" / "file").symlink_to(outside / "file")
     else:
-        (run / ".arriving").symlink_to(elsewhere)
+        (run / ".arriving").symlink_to(outside)
     with pytest.raises(Refused, match="link"):
-        bring(run, [entry("checkpoints/file")])
-    assert snapshot(elsewhere)["file"][1] == b"theirs"
-    assert len(list(elsewhere.iterdir())) == 1
+        download(run, [entry("checkpoints/file")])
+    assert snapshot(outside)["file"][1] == b"theirs"
+    assert len(list(outside.iterdir())) == 1
 
 
 @pytest.mark.parametrize(
-    "bad",
+    "bad_field",
     [
         {"sha256": "../" + "0" * 61},
         {"sha256": DIGEST.upper()},
@@ -142,15 +142,15 @@ def test_links_are_not_followed(run: Path, place: str) -> None:
         {"path": None},
     ],
 )
-def test_bad_field_is_refused_when_it_is_parsed(run: Path, bad: dict[str, object]) -> None:
+def test_bad_field_is_rejected_on_parsing(run: Path, bad_field: dict[str, object]) -> None:
     before = snapshot(run)
     with pytest.raises(LaunchError, match="invalid response"):
-        bring(run, [entry("checkpoints/good") | bad])
+        download(run, [entry("checkpoints/good") | bad_field])
     assert snapshot(run) == before
 
 
 @pytest.mark.parametrize(
-    "listed",
+    "file_list",
     [
         b"",
         b"[]",
@@ -161,28 +161,28 @@ def test_bad_field_is_refused_when_it_is_parsed(run: Path, bad: dict[str, object
         b"\xff\xfe",
         b'{"files": 3}',
     ],
-    ids=lambda listed: repr(listed[:12]),
+    ids=lambda file_list: repr(file_list[:12]),
 )
-def test_answer_of_another_form_is_refused(run: Path, listed: bytes) -> None:
+def test_malformed_file_list_is_rejected(run: Path, file_list: bytes) -> None:
     with pytest.raises(LaunchError, match="invalid response"):
-        bring(run, listed)
+        download(run, file_list)
 
 
-def test_more_than_there_is_room_for_is_refused(run: Path) -> None:
+def test_download_larger_than_the_limits_is_rejected(run: Path) -> None:
     with pytest.raises(StoreError, match="this disk has"):
-        bring(run, [entry("checkpoints/a", bytes=MOST_RUN_BYTES // 2)])
+        download(run, [entry("checkpoints/a", bytes=MOST_RUN_BYTES // 2)])
     with pytest.raises(Refused, match="are expected"):
-        bring(run, [entry(f"checkpoints/{n}", bytes=2**40) for n in range(4)])
+        download(run, [entry(f"checkpoints/{n}", bytes=2**40) for n in range(4)])
 
 
-def test_damaged_content_is_not_kept(run: Path) -> None:
+def test_damaged_content_is_not_stored(run: Path) -> None:
     with pytest.raises(StoreError, match="repeatedly arrived damaged"):
-        bring(run, [entry("checkpoints/good")], content=CONTENT[::-1])
+        download(run, [entry("checkpoints/good")], content=CONTENT[::-1])
     assert not (run / "checkpoints" / "good").exists()
 
 
-def test_endless_answers_end(run: Path) -> None:
-    """A file, a list of files and a line of a stream that never end: bounded memory and disk."""
+def test_endless_responses_are_cut_off(run: Path) -> None:
+    """An endless file, file list and stream line: memory and disk stay bounded."""
 
     def endless(out: BinaryIO) -> None:
         while True:
@@ -203,7 +203,7 @@ def test_endless_answers_end(run: Path) -> None:
                 pass
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begun = time.monotonic()
+    start = time.monotonic()
     with lying(reply) as engine:
         with pytest.raises(LaunchError, match="it is longer than the announced"):
             asyncio.run(work("logs"))
@@ -211,15 +211,15 @@ def test_endless_answers_end(run: Path) -> None:
             asyncio.run(work(""))
         with pytest.raises(LaunchError, match="a line is longer than 1 MiB"):
             asyncio.run(ticks())
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"endless answers: {time.monotonic() - begun:.1f} s, {grown:.0f} MiB more memory")
-    assert grown < 400
-    arrived = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
-    assert arrived < 10_000
+    memory_growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"endless answers: {time.monotonic() - start:.1f} s, {memory_growth:.0f} MiB more memory")
+    assert memory_growth < 400
+    stored_bytes = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
+    assert stored_bytes < 10_000
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
-def test_compressed_answers_are_refused(run: Path, coding: str) -> None:
+def test_compressed_responses_are_rejected(run: Path, coding: str) -> None:
     def reply(asked: Asked) -> Said:
         return Said(b"\x1f\x8b", headers={"content-encoding": coding})
 
@@ -232,8 +232,8 @@ def test_compressed_answers_are_refused(run: Path, coding: str) -> None:
             asyncio.run(work())
 
 
-def test_line_separators_within_a_line_are_text() -> None:
-    """JSON may hold U+2028 and U+0085 as they are."""
+def test_unicode_line_separators_do_not_split_a_line() -> None:
+    """JSON strings may contain U+2028 and U+0085."""
     words = "a\u2028b\x85c"
     tick = (
         f'"kind":"progress.ticked","step":1,"phase":"training","done":1,"total":2,"words":"{words}"'
@@ -247,8 +247,8 @@ def test_line_separators_within_a_line_are_text() -> None:
         assert asyncio.run(work()) == [words]
 
 
-def test_a_fifo_in_the_way_is_no_hang(run: Path) -> None:
+def test_fifo_in_the_download_folder_does_not_block(run: Path) -> None:
     (run / ".arriving").mkdir()
     os.mkfifo(run / ".arriving" / DIGEST)
     with pytest.raises(StoreError, match="could not be written here"):
-        bring(run, [entry("checkpoints/good")])
+        download(run, [entry("checkpoints/good")])

@@ -1,4 +1,4 @@
-"""Folders that arrive: file by file, whole, never outside, whoever is cut off."""
+"""Incoming folder uploads: complete files only, never outside the folder, resumable."""
 
 import asyncio
 import hashlib
@@ -22,17 +22,17 @@ FOLDERS = st.dictionaries(st.sampled_from(NAMES), st.binary(max_size=40), max_si
 
 
 def write(root: Path, files: dict[str, bytes]) -> dict[str, bytes]:
-    """As far as they fit beside each other: a name cannot be a file and a folder."""
+    """Write the files that fit together: a name cannot be both a file and a folder."""
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
-    kept = {}
+    written = {}
     for name, data in files.items():
         if any(other.startswith(f"{name}/") for other in files):
             continue
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(data)
-        kept[name] = data
-    return kept
+        written[name] = data
+    return written
 
 
 def read(root: Path) -> dict[str, bytes]:
@@ -43,63 +43,63 @@ def read(root: Path) -> dict[str, bytes]:
     }
 
 
-def bring(incoming: Incoming, source: Path, asked: SyncFolder, cut: int = 0) -> None:
-    """As a home machine does it; every content comes in two pieces, the first `cut` bytes long."""
+def upload(incoming: Incoming, source: Path, request: SyncFolder, cut: int = 0) -> None:
+    """Upload like a client; every content is sent in two pieces, the first `cut` bytes long."""
 
     async def pieces(data: bytes) -> AsyncIterator[bytes]:
         yield data
 
-    files = {file.sha256: file for file in asked.manifest.files}
-    for sha256 in incoming.missing(asked).sha256:
+    files = {file.sha256: file for file in request.manifest.files}
+    for sha256 in incoming.missing(request).sha256:
         data = (source / files[sha256].path).read_bytes()
         for piece in (data[:cut], data[cut:]):
             asyncio.run(incoming.take(sha256, incoming.received_bytes(sha256), pieces(piece)))
         incoming.finish(sha256, len(data))
-    incoming.commit(asked)
+    incoming.commit(request)
 
 
 @given(before=FOLDERS, after=FOLDERS, cut=st.integers(0, 40))
-def test_the_folder_is_as_it_is_at_home(
+def test_committed_folder_equals_its_source(
     tmp_path_factory: pytest.TempPathFactory,
     before: dict[str, bytes],
     after: dict[str, bytes],
     cut: int,
 ) -> None:
-    """Files go, come, change, become folders and back; runs stay, and nothing else is left."""
+    """Files are removed, added, changed, replaced by folders; runs stay, no part is left."""
     scratch = tmp_path_factory.mktemp("sync")
     home, workspace = scratch / "home", scratch / "workspace"
     incoming = Incoming(workspace, {"workspace": workspace})
     for files in (before, after):
-        wanted = write(home, files)
-        asked = SyncFolder(folder="project", manifest=manifest(home))
-        bring(incoming, home, asked, cut)
-        assert read(workspace / "project") == wanted
+        expected = write(home, files)
+        request = SyncFolder(folder="project", manifest=manifest(home))
+        upload(incoming, home, request, cut)
+        assert read(workspace / "project") == expected
         (workspace / "project" / "runs" / "one").mkdir(parents=True, exist_ok=True)
         (workspace / "project" / "runs" / "one" / "run.json").touch()
     assert (workspace / "project" / "runs" / "one" / "run.json").exists()
     assert not list((workspace / ".atelier" / "incoming").glob("*.part"))
 
 
-def test_what_is_missing_changes_nothing(tmp_path: Path) -> None:
+def test_commit_with_missing_files_changes_nothing(tmp_path: Path) -> None:
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     incoming = Incoming(workspace, {"workspace": workspace})
     write(home, {"a": b"one"})
-    bring(incoming, home, SyncFolder(folder="p", manifest=manifest(home)))
+    upload(incoming, home, SyncFolder(folder="p", manifest=manifest(home)))
     write(home, {"a": b"two", "b": b"new"})
-    asked = SyncFolder(folder="p", manifest=manifest(home))
+    request = SyncFolder(folder="p", manifest=manifest(home))
     with pytest.raises(Refused, match="Not every file has arrived"):
-        incoming.commit(asked)
+        incoming.commit(request)
     assert read(workspace / "p") == {"a": b"one"}
 
 
-def test_a_damaged_content_is_not_taken(tmp_path: Path) -> None:
+def test_damaged_content_is_rejected(tmp_path: Path) -> None:
     incoming = Incoming(tmp_path, {"workspace": tmp_path})
     digest = hashlib.sha256(b"right").hexdigest()
 
-    async def wrong() -> AsyncIterator[bytes]:
+    async def wrong_content() -> AsyncIterator[bytes]:
         yield b"wrong"
 
-    asyncio.run(incoming.take(digest, 0, wrong()))
+    asyncio.run(incoming.take(digest, 0, wrong_content()))
     with pytest.raises(Refused, match="damaged"):
         incoming.finish(digest, 5)
     assert incoming.received_bytes(digest) == 0
@@ -118,8 +118,8 @@ def test_a_damaged_content_is_not_taken(tmp_path: Path) -> None:
         ".git/x",
     ],
 )
-def test_no_file_leaves_the_folder(tmp_path: Path, path: str) -> None:
-    """Neither parsed, nor laid down where somebody has got past the parser."""
+def test_path_outside_the_folder_is_rejected(tmp_path: Path, path: str) -> None:
+    """Rejected even if the path check of the parser is bypassed."""
     workspace = tmp_path / "workspace"
     incoming = Incoming(workspace, {"workspace": workspace})
     digest = hashlib.sha256(b"x").hexdigest()
@@ -130,39 +130,39 @@ def test_no_file_leaves_the_folder(tmp_path: Path, path: str) -> None:
     asyncio.run(incoming.take(digest, 0, data()))
     incoming.finish(digest, 1)
     entry = FileEntry.model_construct(path=path, bytes=1, sha256=digest)
-    asked = SyncFolder.model_construct(
+    request = SyncFolder.model_construct(
         folder="p", run="", place="workspace", manifest=Manifest.model_construct(files=[entry])
     )
     with pytest.raises(Refused, match="is outside its folder or not a safe name"):
-        incoming.commit(asked)
+        incoming.commit(request)
     assert not (tmp_path / "out").exists()
     assert not (workspace / "p").exists()
 
 
-def test_a_link_there_is_not_followed(tmp_path: Path) -> None:
-    """A folder that was replaced by a link leads nowhere."""
-    home, workspace, elsewhere = (tmp_path / name for name in ("home", "workspace", "elsewhere"))
-    elsewhere.mkdir()
+def test_existing_link_is_not_followed(tmp_path: Path) -> None:
+    """A folder that was replaced by a link is restored without following it."""
+    home, workspace, outside = (tmp_path / name for name in ("home", "workspace", "elsewhere"))
+    outside.mkdir()
     (workspace / "p").mkdir(parents=True)
-    (workspace / "p" / "folder").symlink_to(elsewhere)
+    (workspace / "p" / "folder").symlink_to(outside)
     incoming = Incoming(workspace, {"workspace": workspace})
     write(home, {"folder/a": b"one"})
-    bring(incoming, home, SyncFolder(folder="p", manifest=manifest(home)))
-    assert not list(elsewhere.iterdir())
+    upload(incoming, home, SyncFolder(folder="p", manifest=manifest(home)))
+    assert not list(outside.iterdir())
     assert (workspace / "p" / "folder" / "a").read_bytes() == b"one"
 
 
-def test_secrets_runs_and_what_is_named_stay_at_home(tmp_path: Path) -> None:
+def test_secrets_runs_and_ignored_files_are_not_uploaded(tmp_path: Path) -> None:
     names = (".env", "runs/x/run.db", "__pycache__/a.pyc", ".git/HEAD", "data/big.bin", "agent.py")
     write(tmp_path, dict.fromkeys(names, b"x"))
     (tmp_path / ".atelierignore").write_text("data/\n!data/kept\n")
     os.chmod(tmp_path / "agent.py", 0o755)
-    found = {file.path: file for file in project_manifest(tmp_path).files}
-    assert set(found) == {"agent.py", ".atelierignore"}
-    assert found["agent.py"].executable
+    files_ = {file.path: file for file in project_manifest(tmp_path).files}
+    assert set(files_) == {"agent.py", ".atelierignore"}
+    assert files_["agent.py"].executable
 
 
-def test_too_much_is_said_with_the_largest_file(
+def test_too_large_project_names_the_largest_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifests, "MOST_BYTES", 10)

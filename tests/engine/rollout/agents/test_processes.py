@@ -1,4 +1,4 @@
-"""Agent processes of a real pool that block, say much, or leave others behind."""
+"""Agent processes of a real pool that block, print much, or leave children."""
 
 import asyncio
 import time
@@ -53,7 +53,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def attempt(text: str = "") -> Attempt:
+def make_attempt(text: str = "") -> Attempt:
     return Attempt({"text": text}, "http://127.0.0.1:9/v1", "key", "policy")
 
 
@@ -79,52 +79,50 @@ def quick_ping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "PING_TIMEOUT_S", 0.5)
 
 
-def test_a_process_that_reads_no_more_is_ended_whatever_it_was_sent(
-    tmp_path: Path, quick_ping: None
-) -> None:
-    """More than the line holds is on its way when the agent blocks."""
+def test_blocked_process_is_ended_on_timeout(tmp_path: Path, quick_ping: None) -> None:
+    """More data than the pipe holds is in flight when the agent blocks."""
 
     async def work(pool: AgentPool) -> list[AgentResult | BaseException]:
-        asked = [pool.run(attempt("x" * 500_000)) for _ in range(4)]
+        rollouts = [pool.run(make_attempt("x" * 500_000)) for _ in range(4)]
         async with asyncio.timeout(60):
-            return await asyncio.gather(*asked, return_exceptions=True)
+            return await asyncio.gather(*rollouts, return_exceptions=True)
 
     for one in with_pool(tmp_path, BLOCKED, work):
         assert isinstance(one, RolloutError)
         assert one.problem.code == "agent.timeout"
 
 
-def test_results_larger_than_the_line_come_whole_also_to_who_reads_late(tmp_path: Path) -> None:
+def test_large_results_arrive_complete_for_a_late_reader(tmp_path: Path) -> None:
     async def work(pool: AgentPool) -> list[AgentResult]:
-        asked = [asyncio.ensure_future(pool.run(attempt())) for _ in range(6)]
+        rollouts = [asyncio.ensure_future(pool.run(make_attempt())) for _ in range(6)]
         await asyncio.sleep(0.1)
         time.sleep(0.5)  # noqa: ASYNC251 - the engine is busy with something else
-        return await asyncio.gather(*asked)
+        return await asyncio.gather(*rollouts)
 
-    found = with_pool(tmp_path, CHATTY, work, timeout_s=60)
-    assert [len(one.output) for one in found] == [900_001] * 6
+    results = with_pool(tmp_path, CHATTY, work, timeout_s=60)
+    assert [len(one.output) for one in results] == [900_001] * 6
 
 
-def test_what_a_blocked_agent_has_started_goes_with_it(tmp_path: Path, quick_ping: None) -> None:
+def test_children_of_a_blocked_agent_are_ended(tmp_path: Path, quick_ping: None) -> None:
     children: list[psutil.Process] = []
 
     async def work(pool: AgentPool) -> None:
-        asked = asyncio.ensure_future(pool.run(attempt()))
+        rollouts = asyncio.ensure_future(pool.run(make_attempt()))
         host = psutil.Process(pool.pids[0])
         async with asyncio.timeout(10):
             while not host.children():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         children.extend(host.children())
         with pytest.raises(RolloutError):
-            await asked
+            await rollouts
 
     with_pool(tmp_path, PARENT, work)
     assert children
     assert not any(child.is_running() for child in children)
 
 
-def test_one_that_was_killed_while_it_loaded_is_started_again(tmp_path: Path) -> None:
-    found = with_pool(tmp_path, KILLED_ONCE, lambda pool: pool.run(attempt()), timeout_s=60)
-    assert found.parts == {"rules": 1.0}
+def test_process_killed_while_loading_is_restarted_once(tmp_path: Path) -> None:
+    results = with_pool(tmp_path, KILLED_ONCE, lambda pool: pool.run(make_attempt()), timeout_s=60)
+    assert results.parts == {"rules": 1.0}
     with pytest.raises(ConfigError, match="before it could load"):
-        with_pool(tmp_path, ALWAYS_KILLED, lambda pool: pool.run(attempt()))
+        with_pool(tmp_path, ALWAYS_KILLED, lambda pool: pool.run(make_attempt()))

@@ -1,4 +1,4 @@
-"""The agent over MCP servers, in a process of its own: real servers, a scripted policy."""
+"""Tools agent over real MCP servers, in its own process, with a scripted policy."""
 
 import json
 import shutil
@@ -12,8 +12,8 @@ from engine.environments.bootstrap import OF_AGENT
 from engine.protocol.config.project import AgentConfig
 from engine.protocol.problems import RolloutError
 from tests.agents import REQUIREMENTS
-from tests.engine.rollout.conftest import Served
-from tests.engine.rollout.gateway.test_frameworks import attempt, say_in_turn
+from tests.engine.rollout.conftest import GatewayHarness
+from tests.engine.rollout.gateway.test_frameworks import run_agent, script_replies
 
 SERVER = REQUIREMENTS.parent / "library_server.py"
 
@@ -33,8 +33,8 @@ def project(tmp_path: Path, python: str) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def roomy(served: Served) -> None:
-    served.session.max_context = 4000
+def large_context(harness: GatewayHarness) -> None:
+    harness.session.max_context = 4000
 
 
 def serve(project: Path, python: str, **more: object) -> None:
@@ -46,53 +46,55 @@ def call(tool: str, **arguments: object) -> str:
     return f"<tool_call>{json.dumps({'name': tool, 'arguments': arguments})}</tool_call>"
 
 
-def results(served: Served) -> list[str]:
-    messages = served.session.conversation.messages
+def results(harness: GatewayHarness) -> list[str]:
+    messages = harness.session.conversation.messages
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
-def test_calls_reach_the_server_and_results_the_model(
-    served: Served, project: Path, python: str
+def test_tool_calls_reach_the_server_and_results_the_model(
+    harness: GatewayHarness, project: Path, python: str
 ) -> None:
-    say_in_turn(
-        served, call("find_book", title="Dune"), call("lend_book", title="Dune", days=9), "Done."
+    script_replies(
+        harness, call("find_book", title="Dune"), call("lend_book", title="Dune", days=9), "Done."
     )
-    result = attempt(served, project, AgentConfig(python=python))
+    result = run_agent(harness, project, AgentConfig(python=python))
     assert result.parts == {}
     assert result.metrics == {"tool_calls": 2, "wrong_calls": 0}
-    assert results(served) == ["Dune stands on shelf 7", "Dune is yours for 9 days"]
-    (branch,) = served.session.conversation.branches()
+    assert results(harness) == ["Dune stands on shelf 7", "Dune is yours for 9 days"]
+    (branch,) = harness.session.conversation.branches()
     assert len(branch.spans) == 3
 
 
-def test_what_the_model_does_wrong_is_told_to_it(
-    served: Served, project: Path, python: str
+def test_wrong_tool_calls_are_reported_to_the_model(
+    harness: GatewayHarness, project: Path, python: str
 ) -> None:
-    wrong = [
+    wrong_calls = [
         call("find_book", name="Dune"),
         call("burn_book"),
         call("lend_book", title="D", days=99),
     ]
-    say_in_turn(served, *wrong, "I give up.")
-    result = attempt(served, project, AgentConfig(python=python))
+    script_replies(harness, *wrong_calls, "I give up.")
+    result = run_agent(harness, project, AgentConfig(python=python))
     assert result.metrics == {"tool_calls": 3, "wrong_calls": 3}
-    missing, unknown, refused = results(served)
+    missing, unknown, invalid = results(harness)
     assert "Field required" in missing
     assert unknown == "There is no tool burn_book."
-    assert "lend_book" in refused
+    assert "lend_book" in invalid
 
 
-def test_only_the_chosen_tools_are_offered(served: Served, project: Path, python: str) -> None:
+def test_only_the_selected_tools_are_offered(
+    harness: GatewayHarness, project: Path, python: str
+) -> None:
     serve(project, python, tools=["find_book"])
-    say_in_turn(served, call("lend_book", title="Dune", days=1), "Done.")
-    attempt(served, project, AgentConfig(python=python))
-    offered = served.session.conversation.tools
+    script_replies(harness, call("lend_book", title="Dune", days=1), "Done.")
+    run_agent(harness, project, AgentConfig(python=python))
+    offered = harness.session.conversation.tools
     assert [tool["function"]["name"] for tool in offered] == ["find_book"]
-    assert results(served) == ["There is no tool lend_book."]
+    assert results(harness) == ["There is no tool lend_book."]
 
 
 @pytest.mark.parametrize(
-    ("says", "changes", "words"),
+    ("reply", "changes", "words"),
     [
         (call("break_down"), {}, "library failed at break_down: Connection closed"),
         (call("wait_for_ever"), {}, "library failed at wait_for_ever: .*timed out"),
@@ -102,10 +104,15 @@ def test_only_the_chosen_tools_are_offered(served: Served, project: Path, python
         ("", {"tools": ["find_film"]}, "library has no tool find_film"),
     ],
 )
-def test_what_a_server_does_wrong_leaves_the_attempt_unscored(
-    served: Served, project: Path, python: str, says: str, changes: dict[str, object], words: str
+def test_server_failure_leaves_the_rollout_unscored(
+    harness: GatewayHarness,
+    project: Path,
+    python: str,
+    reply: str,
+    changes: dict[str, object],
+    words: str,
 ) -> None:
     serve(project, python, **changes)
-    say_in_turn(served, says, "Never said.")
+    script_replies(harness, reply, "Never sent.")
     with pytest.raises(RolloutError, match=words):
-        attempt(served, project, AgentConfig(python=python))
+        run_agent(harness, project, AgentConfig(python=python))

@@ -1,4 +1,4 @@
-"""The Responses API as the openai client speaks it: the tokens are those of chat completions."""
+"""Responses API through the openai client: the same tokens as chat completions."""
 
 import json
 from typing import Any
@@ -8,64 +8,64 @@ import pytest
 
 from engine.protocol.problems import Problem
 from engine.rollout.gateway.sessions import RemoteSession
-from tests.engine.rollout.conftest import ASK, TOOL, Served
-from tests.engine.rollout.gateway.test_sessions import Scripted
+from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness
+from tests.engine.rollout.gateway.test_sessions import ScriptedProvider
 
 CALL = '<tool_call>{"name": "find", "arguments": {"who": "Ada"}}</tool_call>'
 FIND: Any = {"type": "function", "name": "find", "parameters": {"type": "object"}, "strict": False}
 
 
-def ask(served: Served, **options: Any) -> Any:
-    return served.client.responses.create(
+def ask(harness: GatewayHarness, **options: Any) -> Any:
+    return harness.client.responses.create(
         **{"model": "policy", "input": "Where is Ada?", **options}
     )
 
 
-def trained(served: Served) -> list[int]:
-    return [branch.sampled for branch in served.session.conversation.branches()]
+def sampled_counts(harness: GatewayHarness) -> list[int]:
+    return [branch.sampled for branch in harness.session.conversation.branches()]
 
 
-def test_a_response_is_what_was_sampled(served: Served) -> None:
-    answer = ask(served, instructions="Be short.")
+def test_response_contains_the_sampled_text(harness: GatewayHarness) -> None:
+    answer = ask(harness, instructions="Be short.")
     assert answer.output_text == "In the garden."
     assert (answer.status, answer.usage.output_tokens) == ("completed", len("In the garden.") + 1)
-    messages = served.session.conversation.messages
+    messages = harness.session.conversation.messages
     assert [m["role"] for m in messages] == ["system", "user", "assistant"]
-    assert trained(served) == [len("In the garden.") + 1]
+    assert sampled_counts(harness) == [len("In the garden.") + 1]
 
 
-def test_it_is_the_very_prompt_of_a_chat_completion(served: Served) -> None:
-    ask(served, instructions="Be short.", tools=[FIND])
+def test_prompt_equals_that_of_a_chat_completion(harness: GatewayHarness) -> None:
+    ask(harness, instructions="Be short.", tools=[FIND])
     messages = [{"role": "system", "content": "Be short."}, *ASK]
-    served.ask(messages=messages, tools=[TOOL])
-    first, second = served.policy.asked
+    harness.ask(messages=messages, tools=[TOOL])
+    first, second = harness.policy.asked
     assert first.tokens == second.tokens
 
 
 @pytest.mark.parametrize("by_id", [True, False])
-def test_turns_with_calls_stay_one_branch(served: Served, by_id: bool) -> None:
-    served.policy.says = f"Let me look. {CALL}"
-    first = ask(served, tools=[FIND])
+def test_turns_with_tool_calls_stay_one_branch(harness: GatewayHarness, by_id: bool) -> None:
+    harness.policy.says = f"Let me look. {CALL}"
+    first = ask(harness, tools=[FIND])
     kinds = [item.type for item in first.output]
     assert kinds == ["message", "function_call"]
     call = first.output[1]
     assert (call.name, json.loads(call.arguments)) == ("find", {"who": "Ada"})
-    found = {"type": "function_call_output", "call_id": call.call_id, "output": "Garden"}
-    served.policy.says = "In the garden."
+    tool_output = {"type": "function_call_output", "call_id": call.call_id, "output": "Garden"}
+    harness.policy.says = "In the garden."
     if by_id:
-        second = ask(served, input=[found], previous_response_id=first.id, tools=[FIND])
+        second = ask(harness, input=[tool_output], previous_response_id=first.id, tools=[FIND])
     else:
-        said = [{"role": "user", "content": "Where is Ada?"}]
-        said += [item.model_dump(exclude_none=True) for item in first.output]
-        second = ask(served, input=[*said, found], tools=[FIND])
+        history = [{"role": "user", "content": "Where is Ada?"}]
+        history += [item.model_dump(exclude_none=True) for item in first.output]
+        second = ask(harness, input=[*history, tool_output], tools=[FIND])
     assert second.output_text == "In the garden."
-    assert len(served.session.conversation.branches()) == 1
-    assert len(served.session.conversation.branches()[0].spans) == 2
+    assert len(harness.session.conversation.branches()) == 1
+    assert len(harness.session.conversation.branches()[0].spans) == 2
 
 
-def test_a_stream_ends_with_the_same_response(served: Served) -> None:
-    served.policy.says = f"Let me look. {CALL}"
-    with served.client.responses.stream(
+def test_stream_ends_with_the_same_response(harness: GatewayHarness) -> None:
+    harness.policy.says = f"Let me look. {CALL}"
+    with harness.client.responses.stream(
         model="policy", input="Where is Ada?", tools=[FIND]
     ) as stream:
         kinds = [event.type for event in stream]
@@ -76,11 +76,11 @@ def test_a_stream_ends_with_the_same_response(served: Served) -> None:
     assert final.output[1].name == "find"  # type: ignore[union-attr]
 
 
-def test_what_is_cut_is_incomplete(served: Served) -> None:
-    answer = ask(served, max_output_tokens=4)
+def test_truncated_response_is_incomplete(harness: GatewayHarness) -> None:
+    answer = ask(harness, max_output_tokens=4)
     assert (answer.status, answer.output_text) == ("incomplete", "In t")
     assert answer.incomplete_details.reason == "max_output_tokens"
-    events = [event.type for event in ask(served, max_output_tokens=4, stream=True)]
+    events = [event.type for event in ask(harness, max_output_tokens=4, stream=True)]
     assert events[-1] == "response.incomplete"
 
 
@@ -104,30 +104,32 @@ def test_what_is_cut_is_incomplete(served: Served) -> None:
         ({"temperature": 9}, "temperature"),
     ],
 )
-def test_what_is_not_here_is_refused_in_words(
-    served: Served, options: dict[str, Any], words: str
+def test_unsupported_options_are_rejected_with_a_message(
+    harness: GatewayHarness, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(openai.BadRequestError, match=words):
-        ask(served, **options)
+        ask(harness, **options)
 
 
-def test_responses_of_another_attempt_are_not_known(served: Served) -> None:
-    first = ask(served)
-    other = served.gateway.open(served.open())
+def test_response_ids_of_another_session_are_unknown(harness: GatewayHarness) -> None:
+    first = ask(harness)
+    other = harness.gateway.open(harness.open())
     with pytest.raises(openai.BadRequestError, match="no response"):
-        served.client.with_options(api_key=other).responses.create(
+        harness.client.with_options(api_key=other).responses.create(
             model="policy", input="And?", previous_response_id=first.id
         )
 
 
-def test_a_model_of_a_provider_answers_in_either_form(served: Served) -> None:
-    trouble = Problem(code="provider.key", message="The provider rejected the key.")
-    session = RemoteSession("t1", Scripted({"content": "Hi"}, {"content": "Ho"}, trouble), 3)
-    client = served.client.with_options(api_key=served.gateway.open(session))
+def test_remote_session_answers_both_apis(harness: GatewayHarness) -> None:
+    problem = Problem(code="provider.key", message="The provider rejected the key.")
+    session = RemoteSession(
+        "t1", ScriptedProvider({"content": "Hi"}, {"content": "Ho"}, problem), 3
+    )
+    client = harness.client.with_options(api_key=harness.gateway.open(session))
     answer = client.responses.create(model="policy", input="Hello")
     assert answer.output_text == "Hi"
-    told = client.chat.completions.create(model="policy", messages=ASK, stream=True)
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in told) == "Ho"
+    stream_chunks = client.chat.completions.create(model="policy", messages=ASK, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream_chunks) == "Ho"
     with pytest.raises(openai.BadRequestError, match="rejected the key"):
         client.responses.create(model="policy", input="Hello")
-    assert session.trouble == trouble
+    assert session.trouble == problem

@@ -1,4 +1,4 @@
-"""Requests in the OpenAI form: a system message in place of the agent's, and forwarded sessions."""
+"""OpenAI-style requests: replacing the system message, and sessions forwarded to a provider."""
 
 import asyncio
 import json
@@ -21,8 +21,8 @@ USER = {"role": "user", "content": "Hello"}
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 
-class Scripted:
-    """Answers with what it is given, and remembers what it was asked."""
+class ScriptedProvider:
+    """Provider with scripted replies that records the requests."""
 
     name = "openai/scripted"
     max_tokens = 64
@@ -46,30 +46,30 @@ def ask(session: RemoteSession, **fields: Any) -> list[ProviderAnswer]:
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_a_system_message_takes_the_place_of_the_agents(role: str) -> None:
-    theirs = {"role": role, "content": "Theirs"}
-    later = {"role": "system", "content": "Later"}
-    asked = ChatRequest(messages=[theirs, USER, later])
-    ours = {"role": "system", "content": "Ours"}
-    assert with_system(asked, "Ours").messages == [ours, USER, later]
-    assert with_system(ChatRequest(messages=[USER]), "Ours").messages == [ours, USER]
-    assert with_system(asked, None) is asked
-    assert asked.messages[0] == theirs
+def test_system_message_replaces_that_of_the_agent(role: str) -> None:
+    agent_system = {"role": role, "content": "Theirs"}
+    later_system = {"role": "system", "content": "Later"}
+    request = ChatRequest(messages=[agent_system, USER, later_system])
+    replacement = {"role": "system", "content": "Ours"}
+    assert with_system(request, "Ours").messages == [replacement, USER, later_system]
+    assert with_system(ChatRequest(messages=[USER]), "Ours").messages == [replacement, USER]
+    assert with_system(request, None) is request
+    assert request.messages[0] == agent_system
 
 
-def test_what_the_agent_says_is_passed_on_and_nothing_else() -> None:
-    remote = Scripted({"tool_calls": [CALL]}, {"content": "Done."})
-    session = RemoteSession("t1", remote, max_turns=4)
+def test_agent_request_is_forwarded_with_known_fields_only() -> None:
+    provider = ScriptedProvider({"tool_calls": [CALL]}, {"content": "Done."})
+    session = RemoteSession("t1", provider, max_turns=4)
     tools = [{"type": "function", "function": {"name": "look"}}]
     answer = completion_of(ask(session, tools=tools, tool_choice="auto", max_tokens=999, seed=3))
     assert answer["choices"][0]["message"]["tool_calls"] == [CALL]
-    assert remote.asked[0] == (
+    assert provider.asked[0] == (
         "t1", "1.0",
         {"messages": [USER], "max_tokens": 64, "tools": tools, "tool_choice": "auto"},
     )  # fmt: skip
     longer = [USER, session.conversation.messages[-1], {"role": "tool", "content": "7"}]
     ask(session, messages=longer, temperature=0.0, stop="END", max_completion_tokens=7)
-    assert remote.asked[1][2] == {
+    assert provider.asked[1][2] == {
         "messages": longer, "max_tokens": 7, "temperature": 0.0, "stop": "END",
     }  # fmt: skip
     conversation = session.conversation
@@ -77,8 +77,10 @@ def test_what_the_agent_says_is_passed_on_and_nothing_else() -> None:
     assert (len(conversation.turns), conversation.tools, conversation.branches()) == (2, tools, [])
 
 
-def test_a_stream_has_the_whole_answer() -> None:
-    session = RemoteSession("t1", Scripted({"content": "Hi", "tool_calls": [CALL]}), max_turns=1)
+def test_stream_contains_the_whole_answer() -> None:
+    session = RemoteSession(
+        "t1", ScriptedProvider({"content": "Hi", "tool_calls": [CALL]}), max_turns=1
+    )
     answer = ask(session, stream=True)
 
     async def lines() -> list[str]:
@@ -90,18 +92,18 @@ def test_a_stream_has_the_whole_answer() -> None:
     assert last == "data: [DONE]\n\n"
 
 
-def test_a_question_without_an_answer_is_remembered_and_paid() -> None:
-    trouble = Problem(code="provider.key", message="The provider rejected the key.")
-    session = RemoteSession("t1", Scripted(trouble, {"content": "Hi"}), max_turns=3)
+def test_unanswered_request_is_recorded_with_its_cost() -> None:
+    problem = Problem(code="provider.key", message="The provider rejected the key.")
+    session = RemoteSession("t1", ScriptedProvider(problem, {"content": "Hi"}), max_turns=3)
     with pytest.raises(NoProviderAnswer, match="rejected the key"):
         ask(session)
-    assert [said.message["content"] for said in ask(session)] == ["Hi"]
-    assert session.trouble == trouble
+    assert [reply.message["content"] for reply in ask(session)] == ["Hi"]
+    assert session.trouble == problem
     assert session.lost_usd == 0.25
 
 
-def test_turns_and_pictures_are_refused() -> None:
-    session = RemoteSession("t1", Scripted({"content": "Hi"}), max_turns=1)
+def test_too_many_turns_and_images_are_rejected() -> None:
+    session = RemoteSession("t1", ScriptedProvider({"content": "Hi"}), max_turns=1)
     picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
     with pytest.raises(RolloutError, match="reads text only"):
         ask(session, messages=[picture])

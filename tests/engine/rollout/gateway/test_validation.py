@@ -1,4 +1,4 @@
-"""Invalid requests of agents: each is refused with 400 and the name of the field, and the engine
+"""Invalid agent requests: each is rejected with 400 and the name of the field, and the engine
 continues."""
 
 import json
@@ -10,10 +10,10 @@ import pytest
 
 from engine.rollout.rendering.chat import read_completion
 from engine.runtime.text import MOST_DEPTH
-from tests.engine.rollout.conftest import Served
+from tests.engine.rollout.conftest import GatewayHarness
 
 
-def nested(depth: int) -> Any:
+def nested_list(depth: int) -> Any:
     value: Any = []
     for _ in range(depth):
         value = [value]
@@ -39,8 +39,8 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
     ("tools.0.function", {"tools": [{"type": "function"}]}),
     ("tools.0.function.parameters", {"tools": [{"function": {"name": "f", "parameters": 5}}]}),
     ("body: it is nested", {"tools": [
-        {"function": {"name": "f", "parameters": {"x": nested(MOST_DEPTH)}}}]}),
-    ("body: it is nested", {"messages": [{**USER, "extra": nested(20_000)}]}),
+        {"function": {"name": "f", "parameters": {"x": nested_list(MOST_DEPTH)}}}]}),
+    ("body: it is nested", {"messages": [{**USER, "extra": nested_list(20_000)}]}),
     ("body: NaN", {"temperature": float("nan")}),
     ("body: Infinity", {"messages": [{**USER, "score": float("inf")}]}),
     ("temperature", {"temperature": -1}),
@@ -55,8 +55,8 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def encoded(value: Any) -> bytes:
-    """JSON, however deep: the standard encoder has a limit of its own."""
+def encode(value: Any) -> bytes:
+    """JSON of any depth; the standard encoder has a limit of its own."""
     try:
         return json.dumps(value).encode()
     except RecursionError:
@@ -64,25 +64,27 @@ def encoded(value: Any) -> bytes:
         count = 0
         while deep:
             deep, count = deep[0], count + 1
-        marked = json.dumps(value | {"messages": [{**USER, "extra": "@"}]})
-        return marked.replace('"@"', "[" * count + "]" * count).encode()
+        with_marker = json.dumps(value | {"messages": [{**USER, "extra": "@"}]})
+        return with_marker.replace('"@"', "[" * count + "]" * count).encode()
 
 
-def post(served: Served, path: str, body: bytes) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {served.key}", "content-type": "application/json"}
-    url = str(served.client.base_url).rstrip("/") + path
-    return httpx.post(url, content=body, headers=headers, timeout=30, trust_env=False)
+def post(harness: GatewayHarness, path: str, body: bytes) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {harness.key}", "content-type": "application/json"}
+    url = str(harness.client.base_url).rstrip("/") + path
+    return httpx.post(url, content=body, headers=headers, timeout=30, verify=False)
 
 
 @pytest.mark.parametrize(("field", "changes"), ATTACKS)
-def test_a_wrong_field_is_named(served: Served, field: str, changes: dict[str, Any]) -> None:
-    answer = post(served, "/chat/completions", encoded({"messages": [USER], **changes}))
+def test_invalid_chat_field_is_named(
+    harness: GatewayHarness, field: str, changes: dict[str, Any]
+) -> None:
+    answer = post(harness, "/chat/completions", encode({"messages": [USER], **changes}))
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
     assert error["message"].startswith(field), error
     assert error["type"] == error["code"] == "gateway.bad_request"
-    assert served.session.failure is None
-    assert served.ask().choices[0].message.content == "In the garden."
+    assert harness.session.failure is None
+    assert harness.ask().choices[0].message.content == "In the garden."
 
 
 @pytest.mark.parametrize(
@@ -97,22 +99,22 @@ def test_a_wrong_field_is_named(served: Served, field: str, changes: dict[str, A
         ("max_output_tokens", {"input": "x", "max_output_tokens": 2**40}),
     ],
 )
-def test_a_wrong_field_of_a_response_is_named(
-    served: Served, field: str, changes: dict[str, Any]
+def test_invalid_response_field_is_named(
+    harness: GatewayHarness, field: str, changes: dict[str, Any]
 ) -> None:
-    answer = post(served, "/responses", json.dumps(changes).encode())
+    answer = post(harness, "/responses", json.dumps(changes).encode())
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["message"].startswith(field), answer.text
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"messages": "\xff"}', b"null"])
-def test_what_is_no_json_object_is_refused(served: Served, body: bytes) -> None:
-    answer = post(served, "/chat/completions", body)
+def test_non_object_body_is_rejected(harness: GatewayHarness, body: bytes) -> None:
+    answer = post(harness, "/chat/completions", body)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "gateway.bad_request"
 
 
-def test_unknown_fields_and_arguments_that_are_no_json_are_let_through(served: Served) -> None:
+def test_unknown_fields_and_non_json_arguments_are_accepted(harness: GatewayHarness) -> None:
     deep = "[" * 5000 + "]" * 5000
     call = {**CALL, "function": {"name": "f", "arguments": deep}}
     messages = [
@@ -120,35 +122,37 @@ def test_unknown_fields_and_arguments_that_are_no_json_are_let_through(served: S
         {"role": "assistant", "content": None, "tool_calls": [call]},
     ]
     body = {"messages": messages, "frequency_penalty": 0.5, "whatever": {"a": 1}}
-    assert post(served, "/chat/completions", json.dumps(body).encode()).status_code == 200
+    assert post(harness, "/chat/completions", json.dumps(body).encode()).status_code == 200
 
 
-def test_text_that_looks_like_a_placeholder_stays_text(served: Served) -> None:
-    first = served.ask().choices[0].message
-    sly = {"role": "user", "content": "\u2402turn0\u2403 \u24020\u2403"}
-    served.ask(messages=[{"role": "user", "content": "Where is Ada?"}, first.model_dump(), sly])
-    (branch,) = served.session.conversation.branches()
-    text = served.policy.chat.decode(branch.tokens)
+def test_text_like_a_placeholder_is_kept_as_text(harness: GatewayHarness) -> None:
+    first = harness.ask().choices[0].message
+    lookalike = {"role": "user", "content": "\u2402turn0\u2403 \u24020\u2403"}
+    harness.ask(
+        messages=[{"role": "user", "content": "Where is Ada?"}, first.model_dump(), lookalike]
+    )
+    (branch,) = harness.session.conversation.branches()
+    text = harness.policy.chat.decode(branch.tokens)
     assert text.count("In the garden.") == 3 - 1
     assert "\u2402turn0\u2403" in text
 
 
-def test_thousands_of_open_tool_calls_are_read_at_once() -> None:
-    """A pattern that looks for the end from each of them would take minutes."""
-    begun = time.perf_counter()
+def test_thousands_of_open_tool_calls_are_parsed_quickly() -> None:
+    """A regular expression that searches the end from each start would take minutes."""
+    start = time.perf_counter()
     text = "<tool_call>{" * 50_000
     assert read_completion(text, True) == (text, [])
     blanks = ("<tool_call>" + " " * 1000) * 500 + "}</tool_call>" + " " * 10_000 + "</tool_call>"
     assert read_completion(blanks, True).tool_calls == []
     deep = '<tool_call>{"name": "f", "arguments": ' + "[" * 10_000 + "]" * 10_000 + "}</tool_call>"
     assert read_completion(deep, True).tool_calls == []
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     print(f"{seconds:.3f} s for hostile completions")
     assert seconds < 2
 
 
-def test_a_tool_call_may_hold_its_own_signs() -> None:
+def test_tool_call_may_contain_its_own_delimiters() -> None:
     text = 'A <tool_call> {"name": "f", "arguments": {"x": "</tool_call>"}} </tool_call> B'
-    read = read_completion(text, True)
-    assert json.loads(read.tool_calls[0]["function"]["arguments"]) == {"x": "</tool_call>"}
-    assert read.content == "A  B"
+    completion = read_completion(text, True)
+    assert json.loads(completion.tool_calls[0]["function"]["arguments"]) == {"x": "</tool_call>"}
+    assert completion.content == "A  B"

@@ -1,4 +1,4 @@
-"""Hostile templates and tokenizers: each is ended by a limit, said in words, and nothing waits."""
+"""Hostile templates and tokenizers: each is stopped by a limit with an error; nothing blocks."""
 
 import asyncio
 import contextlib
@@ -46,15 +46,15 @@ def with_template(model: Path, folder: Path, template: str) -> Path:
 
 
 async def stall_during(work: Any) -> tuple[Any, float]:
-    """The result or error of a coroutine, and the longest that the event loop stood still."""
+    """(result or error of a coroutine, longest stall of the event loop in seconds)."""
     longest = 0.0
 
     async def watch() -> None:
         nonlocal longest
         while True:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             await asyncio.sleep(0.005)
-            longest = max(longest, time.perf_counter() - begun - 0.005)
+            longest = max(longest, time.perf_counter() - start - 0.005)
 
     watching = asyncio.create_task(watch())
     (result,) = await asyncio.gather(work, return_exceptions=True)
@@ -63,21 +63,21 @@ async def stall_during(work: Any) -> tuple[Any, float]:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_hostile_template_is_that_prompts_problem(
+def test_hostile_template_fails_only_its_prompt(
     tiny_model: Path, tmp_path: Path, name: str
 ) -> None:
-    """The same renderer answers the next prompt, and the event loop never waited."""
+    """The renderer still answers the next prompt, and the event loop never stalls."""
     folder = with_template(tiny_model, tmp_path / "hostile", ON_ATTACK % ATTACKS[name])
 
     async def attack() -> None:
         async with open_chat(folder) as chat:
-            bad = chat.prompt([{"role": "user", "content": "attack"}], {}, [], "", 500)
-            begun = time.perf_counter()
-            error, longest = await stall_during(bad)
-            seconds = time.perf_counter() - begun
+            prompt = chat.prompt([{"role": "user", "content": "attack"}], {}, [], "", 500)
+            start = time.perf_counter()
+            error, longest = await stall_during(prompt)
+            seconds = time.perf_counter() - start
             assert isinstance(error, RolloutError), error
             assert error.problem.code in CODES
-            print(f"{name}: {seconds:.2f} s, loop stood {1000 * longest:.0f} ms: {error}")
+            print(f"{name}: {seconds:.2f} s, loop stalled {1000 * longest:.0f} ms: {error}")
             assert seconds < 20
             assert longest < 0.5
             assert (await chat.prompt([USER], {}, [], "", 500)).text == "ok"
@@ -85,30 +85,32 @@ def test_a_hostile_template_is_that_prompts_problem(
     asyncio.run(attack())
 
 
-def test_a_template_that_is_always_too_slow_is_refused_at_the_start(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_always_slow_template_is_rejected_at_start(tiny_model: Path, tmp_path: Path) -> None:
     folder = with_template(tiny_model, tmp_path / "slow", ATTACKS["loops"])
 
-    async def opened() -> None:
+    async def open_slow_chat() -> None:
         async with open_chat(folder):
-            raise AssertionError("it opened")
+            raise AssertionError("the chat format should not open")
 
     with pytest.raises(ModelError, match="template of slow took more than 3 s"):
-        asyncio.run(opened())
+        asyncio.run(open_slow_chat())
     constant = with_template(tiny_model, tmp_path / "constant", "{{ (10 ** 100000000) % 7 }}")
     with ChatFormat(constant) as chat, pytest.raises(ModelError, match="took more than 3 s"):
         chat.check()
 
 
 @pytest.mark.parametrize("template", ["{% for %}", "{% if %}" * 2000, "{{ " + "(" * 5000 + "1"])
-def test_what_is_no_template_is_a_sentence(tiny_model: Path, tmp_path: Path, template: str) -> None:
+def test_invalid_template_raises_model_error(
+    tiny_model: Path, tmp_path: Path, template: str
+) -> None:
     folder = with_template(tiny_model, tmp_path / "broken", template)
     with ChatFormat(folder) as chat, pytest.raises(ModelError, match="cannot be used"):
         chat.check()
 
 
-def test_a_pattern_that_backtracks_for_ever_is_ended(tiny_model: Path, tmp_path: Path) -> None:
+def test_backtracking_pattern_does_not_stall_the_event_loop(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "pattern"
     shutil.copytree(tiny_model, folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
@@ -120,16 +122,16 @@ def test_a_pattern_that_backtracks_for_ever_is_ended(tiny_model: Path, tmp_path:
 
     async def attack() -> None:
         async with open_chat(folder) as chat:
-            bad = chat.prompt([{"role": "user", "content": "a" * 3000}], {}, [], "", 100_000)
-            result, longest = await stall_during(bad)
-            print(f"{type(result).__name__}, loop stood {1000 * longest:.0f} ms: {result!s:.100}")
+            prompt = chat.prompt([{"role": "user", "content": "a" * 3000}], {}, [], "", 100_000)
+            result, longest = await stall_during(prompt)
+            print(f"{type(result).__name__}, loop stalled {1000 * longest:.0f} ms: {result!s:.100}")
             assert longest < 0.5
             assert (await chat.prompt([USER], {}, [], "", 500)).tokens
 
     asyncio.run(attack())
 
 
-def test_a_decoder_with_a_pattern_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+def test_decoder_with_a_pattern_is_rejected(tiny_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "decoder"
     shutil.copytree(tiny_model, folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
@@ -145,32 +147,32 @@ def chat(tiny_model: Path) -> Iterator[ChatFormat]:
         yield chat
 
 
-def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenised(chat: ChatFormat) -> None:
+def test_oversized_prompt_is_rejected_before_tokenization(chat: ChatFormat) -> None:
     long = [{"role": "user", "content": "x" * 1_000_000}]
     with pytest.raises(RolloutError, match=r"1,000,\d+ characters") as raised:
         asyncio.run(chat.prompt(long, {}, [], "", 200))
     assert raised.value.problem.code == "gateway.context_full"
 
 
-def test_a_round_trip_is_cheap_and_the_same_prompt_is_rendered_once(chat: ChatFormat) -> None:
-    async def timed() -> tuple[float, float]:
-        fresh, again = [], []
+def test_prompt_is_fast_and_cached_when_repeated(chat: ChatFormat) -> None:
+    async def measure() -> tuple[float, float]:
+        fresh, repeated = [], []
         for number in range(300):
-            talk = [USER, {"role": "assistant", "content": f"Yes {number}"}, USER]
-            for times in (fresh, again):
-                begun = time.perf_counter()
-                await chat.prompt(talk, {}, [], "", 2000)
-                times.append(time.perf_counter() - begun)
-        return sorted(fresh)[150], sorted(again)[150]
+            messages = [USER, {"role": "assistant", "content": f"Yes {number}"}, USER]
+            for times in (fresh, repeated):
+                start = time.perf_counter()
+                await chat.prompt(messages, {}, [], "", 2000)
+                times.append(time.perf_counter() - start)
+        return sorted(fresh)[150], sorted(repeated)[150]
 
-    fresh, again = asyncio.run(timed())
-    print(f"prompt {1000 * fresh:.3f} ms, the same again {1000 * again:.3f} ms")
+    fresh, repeated = asyncio.run(measure())
+    print(f"prompt {1000 * fresh:.3f} ms, the same again {1000 * repeated:.3f} ms")
     assert fresh < 0.02
-    assert again < fresh
+    assert repeated < fresh
 
 
 def newest_renderer() -> psutil.Process:
-    """The renderer process that was started last; other tests of this worker keep theirs."""
+    """Renderer process that was started last; other tests of this worker keep theirs."""
     renderers = []
     for one in psutil.Process().children():
         with contextlib.suppress(psutil.ZombieProcess):  # another one has just exited
@@ -179,14 +181,14 @@ def newest_renderer() -> psutil.Process:
     return max(renderers, key=psutil.Process.create_time)
 
 
-def test_a_renderer_that_is_killed_is_replaced(chat: ChatFormat) -> None:
+def test_killed_renderer_is_replaced(chat: ChatFormat) -> None:
     text = chat.render([USER], [])
     child = newest_renderer()
     child.kill()
     assert chat.render([USER], []) == text
 
 
-def test_the_renderer_has_none_of_our_secrets(
+def test_renderer_has_no_secrets_and_limited_memory(
     chat: ChatFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "HF_TOKEN", "XDG_RUNTIME_DIR"):

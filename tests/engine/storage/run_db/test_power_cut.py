@@ -1,4 +1,4 @@
-"""A power cut at any moment takes nothing that was acknowledged."""
+"""A power cut at any moment loses nothing that was acknowledged."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from tests.engine.storage.run_db.test_store import trajectory
 CUTS = 400
 
 
-async def work(writer: RunWriter, tell: Callable[[str], None]) -> None:
-    """Events and rows, in commits of one and of many."""
+async def work(writer: RunWriter, acknowledge: Callable[[str], None]) -> None:
+    """Write events and rows, in single and grouped commits."""
 
-    async def say(word: str) -> None:
-        await writer.say(LogWritten(level="info", source="t", text=word))
-        tell(word)
+    async def log(text: str) -> None:
+        await writer.say(LogWritten(level="info", source="t", text=text))
+        acknowledge(text)
 
     for number in range(40):
-        await asyncio.gather(*(say(f"{number}.{place}") for place in range(1 + number % 4)))
+        await asyncio.gather(*(log(f"{number}.{index}") for index in range(1 + number % 4)))
         await writer.add_trajectory(trajectory(number, words="tell me more " * 40))
 
 
@@ -33,12 +33,14 @@ def cuts(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "live", tmp_path / "cut"
 
 
-def test_nothing_acknowledged_is_lost(cuts: tuple[Path, Path]) -> None:
+def test_acknowledged_writes_survive_power_cuts(cuts: tuple[Path, Path]) -> None:
     recorder = record(cuts[0], work)
     assert not cut(recorder, cuts[1], CUTS, seed=1)
 
 
 @pytest.mark.parametrize("pragma", ["synchronous = OFF", "synchronous = NORMAL"])
-def test_the_harness_can_fail(cuts: tuple[Path, Path], pragma: str) -> None:
+def test_power_cut_harness_detects_losses_without_full_sync(
+    cuts: tuple[Path, Path], pragma: str
+) -> None:
     recorder = record(cuts[0], work, pragma)
     assert cut(recorder, cuts[1], 60, seed=1)

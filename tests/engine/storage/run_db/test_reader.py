@@ -1,8 +1,8 @@
-"""Everything that is read from a run.db, against one small run."""
+"""Queries of RunReader against one small run."""
 
 import asyncio
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +101,14 @@ async def fill(writer: RunWriter) -> None:
         await writer.open_call(name, call.key, call.judge, 16.0)
         await writer.close_call(name, call)
     await writer.open_call("never closed", "k5", "j1", 4.0)
-    for given, member in (
+    for verdicts, member in (
         ([verdict("b0", "j1", "r1"), verdict("b1", "j1", "r1", 0.75)], "b0"),
         ([verdict("a0", "j2", "r1")], "a0"),
         ([verdict("v0", "j2", "r1")], "v0"),
         ([verdict("b0", "j2", "r2", 1.0)], "b0"),
         ([verdict("a0", "j1", "r2")], "a0"),
     ):
-        await writer.add_verdicts(given, [ROLLOUTS[member]], rewarded=False)
+        await writer.add_verdicts(verdicts, [ROLLOUTS[member]], rewarded=False)
     for label in LABELS.values():
         group = summary("c0", "c1", signal=True, advantages=[])
         await writer.add_label(label, group, [])
@@ -147,7 +147,7 @@ def seqs(events: list[Any]) -> list[int]:
     return [event.seq for event in events]
 
 
-def test_events_are_read_in_order_from_the_next_one_on(reader: RunReader) -> None:
+def test_events_are_read_in_order_after_a_sequence_number(reader: RunReader) -> None:
     last = reader.last_seq()
     lines = reader.events()
     assert [decode(line).seq for line in lines] == list(range(1, last + 1))
@@ -155,7 +155,7 @@ def test_events_are_read_in_order_from_the_next_one_on(reader: RunReader) -> Non
     assert reader.events(last) == []
 
 
-def test_events_of_some_kinds(reader: RunReader) -> None:
+def test_events_are_filtered_by_kind(reader: RunReader) -> None:
     assert seqs(reader.events_of("log.written")) == [12, 14]
     events = reader.events_of("batch.closed", "log.written")
     assert [type(event) for event in events] == [LogWritten, BatchClosed, LogWritten]
@@ -168,12 +168,12 @@ def test_events_of_some_kinds(reader: RunReader) -> None:
     assert reader.count_after(0, ["log.written"]) == 2
 
 
-def test_counts(reader: RunReader) -> None:
+def test_counts_and_last_step_per_split(reader: RunReader) -> None:
     assert reader.counts() == (8, 1)
     assert (reader.last_step("train"), reader.last_step("validation")) == (2, 3)
 
 
-def test_an_empty_run(tmp_path: Path) -> None:
+def test_empty_run_has_empty_results(tmp_path: Path) -> None:
     RunWriter(tmp_path / "run.db", "run").close()
     reader = RunReader(tmp_path / "run.db")
     assert (reader.last_seq(), reader.counts(), reader.last_step("train")) == (0, (0, 0), 0)
@@ -184,7 +184,7 @@ def test_an_empty_run(tmp_path: Path) -> None:
 
 
 def ids(reader: RunReader, **query: Any) -> list[str]:
-    """Rows that match, in order of arrival."""
+    """Ids of the matching rows, in order of arrival."""
     page = reader.trajectories(TrajectoryQuery(descending=False, **query))
     assert page.total == len(page.items)
     return [one.id for one in page.items]
@@ -225,7 +225,9 @@ def ids(reader: RunReader, **query: Any) -> list[str]:
     ],
     ids=str,
 )
-def test_filters(reader: RunReader, query: dict[str, Any], expected: list[str]) -> None:
+def test_trajectory_filters_select_the_expected_rows(
+    reader: RunReader, query: dict[str, Any], expected: list[str]
+) -> None:
     assert ids(reader, **query) == expected
 
 
@@ -266,21 +268,23 @@ def test_filters(reader: RunReader, query: dict[str, Any], expected: list[str]) 
         ),
     ],
 )
-def test_sorting(reader: RunReader, sort: Any, rising: list[str], falling: list[str]) -> None:
-    """Equal rows come by arrival; those without a value come last whichever way."""
+def test_trajectories_are_sorted_in_both_directions(
+    reader: RunReader, sort: Any, rising: list[str], falling: list[str]
+) -> None:
+    """Equal rows are ordered by arrival; rows without a value come last in both directions."""
     assert ids(reader, sort=sort) == rising
     page = reader.trajectories(TrajectoryQuery(sort=sort))
     assert [one.id for one in page.items] == falling
 
 
-def test_pages_count_all_rows(reader: RunReader) -> None:
+def test_trajectory_page_counts_all_rows(reader: RunReader) -> None:
     page = reader.trajectories(TrajectoryQuery(descending=False, limit=2, offset=3))
     assert (page.total, [one.id for one in page.items]) == (8, ["b1", "c1"])
     assert page.items[0].reward == 0.9
     assert page.items[0].advantage == 0.5
 
 
-def test_groups_are_found_by_their_trajectories_newest_first(reader: RunReader) -> None:
+def test_groups_are_listed_newest_first(reader: RunReader) -> None:
     page = reader.groups(TrajectoryQuery())
     places = [("validation", 3, 2), ("train", 2, 0), ("train", 1, 0), ("train", 1, 1)]
     assert page.total == 4
@@ -292,14 +296,14 @@ def test_groups_are_found_by_their_trajectories_newest_first(reader: RunReader) 
     assert (page.total, [one.scenario_id for one in page.items]) == (1, ["s1"])
 
 
-def test_one_group(reader: RunReader) -> None:
+def test_group_and_names_return_one_group(reader: RunReader) -> None:
     assert reader.group("validation", 3, 2) == GROUP_V
     assert reader.group("train", 3, 2) is None
     assert reader.names("train", 2, 0) == ["c0", "c1"]
     assert reader.names("train", 2, 1) == []
 
 
-def test_siblings_come_with_verdicts_and_labels(reader: RunReader) -> None:
+def test_group_members_come_with_verdicts_and_labels(reader: RunReader) -> None:
     siblings = reader.siblings("train", 1, 1)
     assert siblings.group == GROUP_B.model_copy(update={"advantages": []})
     assert [one.id for one in siblings.trajectories] == ["b0", "b1"]
@@ -312,7 +316,7 @@ def test_siblings_come_with_verdicts_and_labels(reader: RunReader) -> None:
 
 
 @pytest.mark.parametrize(("members", "rewards"), [(["a1", "a0"], [0.5, None]), (["a1"], [None])])
-def test_a_group_that_is_not_complete_has_a_summary_too(
+def test_incomplete_group_has_a_summary(
     tmp_path: Path, members: list[str], rewards: list[float | None]
 ) -> None:
     async def work() -> None:
@@ -330,25 +334,25 @@ def test_a_group_that_is_not_complete_has_a_summary_too(
     reader.close()
 
 
-def test_curves_of_the_scenarios(reader: RunReader) -> None:
+def test_curves_page_covers_scored_scenarios(reader: RunReader) -> None:
     page = reader.curves(CurveQuery(limit=2))
     assert (page.total, len(page.items)) == (2, 2)
     assert {one.scenario_id for one in page.items} == {"s0", "s1"}
 
 
-def test_what_is_not_there_is_refused(reader: RunReader) -> None:
-    with pytest.raises(Refused, match=r"Step 1 has no group 8\.") as refused:
+def test_unknown_group_trajectory_or_call_is_refused(reader: RunReader) -> None:
+    with pytest.raises(Refused, match=r"Step 1 has no group 8\.") as error:
         reader.siblings("train", 1, 7)
-    assert refused.value.problem.code == "run.no_group"
-    with pytest.raises(Refused, match=r"There is no trajectory zz\.") as refused:
+    assert error.value.problem.code == "run.no_group"
+    with pytest.raises(Refused, match=r"There is no trajectory zz\.") as error:
         reader.trajectory("zz")
-    assert refused.value.problem.code == "run.no_trajectory"
-    with pytest.raises(Refused, match=r"^This judge request is not stored\.$") as refused:
+    assert error.value.problem.code == "run.no_trajectory"
+    with pytest.raises(Refused, match=r"^This judge request is not stored\.$") as error:
         reader.any_call("k5")
-    assert refused.value.problem.code == "judge.no_call"
+    assert error.value.problem.code == "judge.no_call"
 
 
-def test_whole_trajectories(reader: RunReader) -> None:
+def test_stored_and_trajectory_return_complete_records(reader: RunReader) -> None:
     assert [one.id for one in reader.stored("train", 1)] == ["a0", "a1", "b0", "b1"]
     assert [one.id for one in reader.stored("train", 2)] == ["c0", "c1"]
     assert [one.id for one in reader.stored("train", 1, 1)] == ["b0", "b1"]
@@ -357,7 +361,7 @@ def test_whole_trajectories(reader: RunReader) -> None:
     assert reader.stored("train", 1)[2] == reader.trajectory("b0")
 
 
-def test_the_records_of_a_group_are_bounded(
+def test_stored_records_of_a_group_are_limited_in_size(
     reader: RunReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = sum(len(ROLLOUTS[one].model_dump_json()) for one in ("b0", "b1"))
@@ -368,19 +372,19 @@ def test_the_records_of_a_group_are_bounded(
         reader.stored("train", 1, 1)
     assert len(reader.stored("train", 1)) == 4
     monkeypatch.setattr(reader_module, "MOST_TOGETHER", -(2**21))
-    with pytest.raises(StoreError, match="a group is larger than -2 MB") as refused:
+    with pytest.raises(StoreError, match="a group is larger than -2 MB") as error:
         reader.stored("train", 1, 1)
-    assert (refused.value.problem.where or "").endswith("run.db")
+    assert (error.value.problem.where or "").endswith("run.db")
 
 
-def test_summaries(reader: RunReader) -> None:
+def test_summaries_by_id_and_by_step(reader: RunReader) -> None:
     assert {one.id for one in reader.summaries(["v1", "a0", "zz"])} == {"v1", "a0"}
     assert [one.id for one in reader.summaries_of("train", 2)] == ["c0", "c1"]
     assert [one.id for one in reader.summaries_of("train", 1)] == ["a0", "a1", "b0", "b1"]
     assert reader.summaries_of("train", 3) == []
 
 
-def test_a_call_is_found_by_its_question(reader: RunReader) -> None:
+def test_call_is_found_by_its_key(reader: RunReader) -> None:
     assert reader.call("k1") == CALLS["q"]
     assert reader.call("k4") is None
     assert reader.call("k5") is None
@@ -388,22 +392,22 @@ def test_a_call_is_found_by_its_question(reader: RunReader) -> None:
     assert reader.any_call("k4") == CALLS["u"]
 
 
-def test_answered_calls_of_a_judge_newest_first(reader: RunReader) -> None:
+def test_answered_calls_of_a_judge_are_newest_first(reader: RunReader) -> None:
     assert reader.answered("j1", 9) == [CALLS["s"], CALLS["q"]]
     assert reader.answered("j1", 1) == [CALLS["s"]]
     assert reader.answered("j3", 9) == []
 
 
-def test_costs_of_questions(reader: RunReader) -> None:
+def test_judge_and_rollout_costs_are_summed(reader: RunReader) -> None:
     assert reader.judge_cost() == 0.5 + 0.25 + 2.0 + 4.0
     assert reader.attempts_cost() == 8.0
     assert reader.cost_of(["k1", "k3", "k9"]) == 2.5
     assert reader.cost_of([]) == 0.0
 
 
-def test_verdicts_of_trajectories_and_judges(reader: RunReader) -> None:
-    found = reader.verdicts(["b0", "a0"])
-    assert [(v.trajectory_id, v.judge, v.rubric) for v in found] == [
+def test_verdicts_are_selected_by_trajectory_and_by_judge(reader: RunReader) -> None:
+    results = reader.verdicts(["b0", "a0"])
+    assert [(v.trajectory_id, v.judge, v.rubric) for v in results] == [
         ("b0", "j1", "r1"), ("a0", "j2", "r1"), ("b0", "j2", "r2"), ("a0", "j1", "r2")
     ]  # fmt: skip
     assert reader.verdicts([]) == []
@@ -414,14 +418,14 @@ def test_verdicts_of_trajectories_and_judges(reader: RunReader) -> None:
     assert reader.verdicts_of("j2", "r1", 1) == [verdict("v0", "j2", "r1")]
 
 
-def test_groups_that_another_judge_has_judged(reader: RunReader) -> None:
-    """Training groups by their last verdict of others, oldest first."""
+def test_judged_groups_are_those_judged_by_others(reader: RunReader) -> None:
+    """Training groups by their latest verdict of other judges, oldest first."""
     assert reader.judged_groups("j3", 9) == [("train", 1, 1), ("train", 1, 0)]
     assert reader.judged_groups("j1", 9) == [("train", 1, 0), ("train", 1, 1)]
     assert reader.judged_groups("j1", 1) == [("train", 1, 1)]
 
 
-def test_labels_of_a_place_in_order(reader: RunReader) -> None:
+def test_labels_are_filtered_by_place_in_order(reader: RunReader) -> None:
     def names(*place: Any) -> list[str]:
         return [one.id for one in reader.labels(*place)]
 
@@ -434,10 +438,10 @@ def test_labels_of_a_place_in_order(reader: RunReader) -> None:
     assert names("train", 0) == []
 
 
-def test_labels_know_their_events(reader: RunReader) -> None:
+def test_labels_have_sequence_numbers_and_undo(reader: RunReader) -> None:
     stored = seqs(reader.events_of("group.labelled"))
-    found = {one.id: (one.seq, one.undone) for one in reader.labels()}
-    assert found == {
+    results = {one.id: (one.seq, one.undone) for one in reader.labels()}
+    assert results == {
         "l1": (stored[0], None),
         "l2": (stored[1], stored[4]),
         "l3": (stored[2], None),
@@ -450,7 +454,7 @@ def test_labels_know_their_events(reader: RunReader) -> None:
     assert reader.label("zz") is None
 
 
-def test_checkpoints_in_order(reader: RunReader) -> None:
+def test_checkpoints_are_ordered_by_step(reader: RunReader) -> None:
     assert reader.checkpoints() == sorted(CHECKPOINTS, key=lambda one: one.step)
 
 
@@ -464,12 +468,12 @@ def test_checkpoints_in_order(reader: RunReader) -> None:
         ("x " * (MOST_WORDS + 1), '"x" ' * (MOST_WORDS - 1) + '"x"*'),
     ],
 )
-def test_words_become_a_query(words: str, phrase: str) -> None:
+def test_search_words_become_an_fts_query(words: str, phrase: str) -> None:
     assert search_phrase(words) == phrase
 
 
-def changed(tmp_path: Path, *statements: str) -> RunReader:
-    """A run of two events and a trajectory that another program has changed meanwhile."""
+def tampered_reader(tmp_path: Path, *statements: str) -> RunReader:
+    """Reader of a run with two events and a trajectory, changed afterwards by SQL `statements`."""
 
     async def work() -> None:
         writer = RunWriter(tmp_path / "run.db", "run")
@@ -495,32 +499,32 @@ def changed(tmp_path: Path, *statements: str) -> RunReader:
         ('{"kind": "moon.risen", "seq": 7}', r"event 2 contains event 7\."),
     ],
 )
-def test_an_event_that_is_damaged_is_named(tmp_path: Path, body: str, why: str) -> None:
-    reader = changed(tmp_path, f"UPDATE events SET body = '{body}' WHERE seq = 2")
-    with pytest.raises(StoreError, match=f"The run's database is damaged: {why}") as refused:
+def test_damaged_event_is_named_in_the_error(tmp_path: Path, body: str, why: str) -> None:
+    reader = tampered_reader(tmp_path, f"UPDATE events SET body = '{body}' WHERE seq = 2")
+    with pytest.raises(StoreError, match=f"The run's database is damaged: {why}") as error:
         reader.events_of("log.written")
-    assert refused.value.problem.code == "store.damaged"
-    assert refused.value.problem.where == ""
+    assert error.value.problem.code == "store.damaged"
+    assert error.value.problem.where == ""
     reader.close()
 
 
-def test_events_of_a_newer_engine_are_kept(tmp_path: Path) -> None:
+def test_unknown_event_kinds_of_a_newer_engine_are_kept(tmp_path: Path) -> None:
     body = '{"kind": "moon.risen", "seq": 2}'
-    reader = changed(tmp_path, f"UPDATE events SET body = '{body}' WHERE seq = 2")
+    reader = tampered_reader(tmp_path, f"UPDATE events SET body = '{body}' WHERE seq = 2")
     assert isinstance(reader.events_of("log.written")[1], UnknownEvent)
     reader.close()
 
 
-def test_a_file_that_cannot_be_queried_is_damaged(tmp_path: Path) -> None:
-    reader = changed(tmp_path, "DROP TABLE checkpoints")
-    with pytest.raises(StoreError, match="no such table: checkpoints") as refused:
+def test_unqueryable_file_raises_store_error(tmp_path: Path) -> None:
+    reader = tampered_reader(tmp_path, "DROP TABLE checkpoints")
+    with pytest.raises(StoreError, match="no such table: checkpoints") as error:
         reader.checkpoints()
-    assert refused.value.problem.where == str(tmp_path / "run.db")
+    assert error.value.problem.where == str(tmp_path / "run.db")
     reader.close()
 
 
-def test_a_row_that_is_damaged_is_named(tmp_path: Path) -> None:
-    reader = changed(tmp_path, "UPDATE trajectories SET body = x'00', summary = '{}'")
+def test_damaged_row_raises_store_error(tmp_path: Path) -> None:
+    reader = tampered_reader(tmp_path, "UPDATE trajectories SET body = x'00', summary = '{}'")
     for read in (
         lambda: reader.trajectory("a0"),
         lambda: reader.stored("train", 1),
@@ -533,14 +537,15 @@ def test_a_row_that_is_damaged_is_named(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_threads_take_turns(reader: RunReader) -> None:
-    found: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: found.extend(reader.last_seq() for _ in range(50)))
-        for _ in range(4)
+def test_reader_answers_different_queries_from_several_threads(reader: RunReader) -> None:
+    queries: list[Callable[[], object]] = [
+        reader.last_seq,
+        reader.events,
+        lambda: reader.trajectories(TrajectoryQuery()),
+        lambda: reader.groups(TrajectoryQuery()),
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [reader.last_seq()] * 200
+    expected = [query() for query in queries]
+    with ThreadPoolExecutor(len(queries)) as pool:
+        answers = [[pool.submit(query) for query in queries] for _ in range(50)]
+        for row in answers:
+            assert [answer.result() for answer in row] == expected

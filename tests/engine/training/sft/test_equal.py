@@ -1,4 +1,4 @@
-"""Loss and gradient of one SFT batch are transformers' own on the same tokens."""
+"""SFT loss and gradient equal transformers' on the same tokens."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ LINES = [
 def model(tiny_model: Path) -> LoraModel:
     model = load(tiny_model)
     generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():  # B starts at 0: an adapter that does something tests more
+    with torch.no_grad():  # B starts at 0; a non-zero adapter tests more
         for parameter in model.adapter.values():
             parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
     return model
@@ -46,8 +46,8 @@ def items(tiny_model: Path) -> list[TrainItem]:
         return [item for line in lines for item in render(read_line(line), chat, 1000)]
 
 
-def theirs(model: LoraModel, items: list[TrainItem]) -> torch.Tensor:
-    """transformers' own loss of one padded batch with labels: the mean over the trained tokens."""
+def reference_loss(model: LoraModel, items: list[TrainItem]) -> torch.Tensor:
+    """Loss by transformers of one padded batch with labels: mean over the trained tokens."""
     width = max(len(item.tokens) for item in items)
     ids = torch.zeros(len(items), width, dtype=torch.long)
     mask, labels = torch.zeros_like(ids), torch.full_like(ids, IGNORED)
@@ -61,32 +61,32 @@ def theirs(model: LoraModel, items: list[TrainItem]) -> torch.Tensor:
 
 
 def gradients(model: LoraModel) -> dict[str, torch.Tensor]:
-    found = {name: p.grad.clone() for name, p in model.adapter.items() if p.grad is not None}
+    gradients_ = {name: p.grad.clone() for name, p in model.adapter.items() if p.grad is not None}
     model.trained.zero_grad(set_to_none=True)
-    return found
+    return gradients_
 
 
 @pytest.mark.parametrize("batch_tokens", [40, 10_000])
 def test_loss_and_gradient_equal_transformers(
     model: LoraModel, items: list[TrainItem], batch_tokens: int
 ) -> None:
-    expected = theirs(model, items)
+    expected = reference_loss(model, items)
     expected.backward()  # type: ignore[no-untyped-call]
-    wanted = gradients(model)
+    expected_gradients = gradients(model)
     count = sum(map(trained_tokens, items))
     batch = TrainBatch(items=items, objective="supervised", normaliser=count)
-    told = forward_backward(model, batch, batch_tokens, lambda done, total: None)
-    assert told["loss"] == pytest.approx(expected.item(), rel=1e-5)
-    found = gradients(model)
-    assert found.keys() == wanted.keys()
-    scale = max(g.abs().max() for g in wanted.values())
-    for name, gradient in wanted.items():
-        assert (found[name] - gradient).abs().max() <= 1e-5 * scale
+    metrics = forward_backward(model, batch, batch_tokens, lambda done, total: None)
+    assert metrics["loss"] == pytest.approx(expected.item(), rel=1e-5)
+    gradients_ = gradients(model)
+    assert gradients_.keys() == expected_gradients.keys()
+    scale = max(g.abs().max() for g in expected_gradients.values())
+    for name, gradient in expected_gradients.items():
+        assert (gradients_[name] - gradient).abs().max() <= 1e-5 * scale
 
 
-def test_the_held_out_loss_is_the_same_sum(model: LoraModel, items: list[TrainItem]) -> None:
-    said = score(model, ScoreBatch(items=items), 99, lambda done, total: None)
-    logprobs = [value for one in said for value in one.logprobs]
+def test_held_out_loss_equals_transformers(model: LoraModel, items: list[TrainItem]) -> None:
+    scores = score(model, ScoreBatch(items=items), 99, lambda done, total: None)
+    logprobs = [value for one in scores for value in one.logprobs]
     with torch.no_grad():
-        expected = theirs(model, items).item()
+        expected = reference_loss(model, items).item()
     assert -sum(logprobs) / len(logprobs) == pytest.approx(expected, rel=1e-5)

@@ -1,4 +1,4 @@
-"""Lines of demonstrations, good and bad: what each asks to learn, or why it is refused."""
+"""Demonstration lines: the trained messages of each format, or why a line is rejected."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ def line(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def test_messages_learn_every_answer_but_those_of_weight_0() -> None:
+def test_messages_train_assistant_turns_except_weight_0() -> None:
     messages = [
         ASK,
         {**SAY, "weight": 0},
@@ -24,17 +24,17 @@ def test_messages_learn_every_answer_but_those_of_weight_0() -> None:
         ASK,
         {"role": "assistant", "tool_calls": [CALL]},
     ]
-    found = read_line(line({"messages": messages, "tools": [{"type": "function"}]}))
-    assert found.form == "messages"
-    assert found.learned == {3, 5}
-    assert found.tools == [{"type": "function"}]
+    example = read_line(line({"messages": messages, "tools": [{"type": "function"}]}))
+    assert example.form == "messages"
+    assert example.learned == {3, 5}
+    assert example.tools == [{"type": "function"}]
     assert read_line(line([ASK, SAY])).learned == {1}
 
 
-def test_prompt_and_completion_learn_the_completion() -> None:
-    found = read_line(line({"prompt": [ASK, SAY, ASK], "completion": [SAY]}))
-    assert found.form == "prompt and completion"
-    assert found.learned == {3}
+def test_prompt_and_completion_train_the_completion() -> None:
+    example = read_line(line({"prompt": [ASK, SAY, ASK], "completion": [SAY]}))
+    assert example.form == "prompt and completion"
+    assert example.learned == {3}
     plain = read_line(line({"prompt": "2 + 2 =", "completion": " 4"}))
     assert (plain.form, plain.prompt, plain.answer) == (
         "text prompt and completion",
@@ -43,21 +43,21 @@ def test_prompt_and_completion_learn_the_completion() -> None:
     )
 
 
-def test_text_is_learned_whole() -> None:
-    found = read_line(b'\xef\xbb\xbf{"text": "Once upon a time"}')
-    assert (found.form, found.answer, found.messages) == ("text", "Once upon a time", [])
+def test_text_is_trained_whole() -> None:
+    example = read_line(b'\xef\xbb\xbf{"text": "Once upon a time"}')
+    assert (example.form, example.answer, example.messages) == ("text", "Once upon a time", [])
 
 
-def test_sharegpt_is_read_as_messages() -> None:
+def test_sharegpt_is_converted_to_messages() -> None:
     turns = [{"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}]
-    found = read_line(line({"conversations": turns}))
-    assert [(m["role"], m["content"]) for m in found.messages] == [
+    example = read_line(line({"conversations": turns}))
+    assert [(m["role"], m["content"]) for m in example.messages] == [
         ("user", "2 + 2?"),
         ("assistant", "4"),
     ]
 
 
-def test_answers_to_one_question_have_one_beginning() -> None:
+def test_completions_of_one_prompt_share_its_beginning() -> None:
     first = read_line(line({"messages": [ASK, SAY]}))
     second = read_line(line({"prompt": [ASK], "completion": [{**SAY, "content": "four"}]}))
     other = read_line(line({"messages": [{**ASK, "content": "3 + 3?"}, SAY]}))
@@ -96,8 +96,8 @@ def test_answers_to_one_question_have_one_beginning() -> None:
         (line({"text": 3}), "not a string"),
     ],
 )
-def test_a_bad_line_says_why(content: bytes, reason: str) -> None:
-    with pytest.raises(ValueError, match=r".") as caught:
+def test_bad_line_states_the_reason(content: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=r".") as error:
         read_line(content)
-    assert reason in str(caught.value)
-    assert str(caught.value).endswith(".")
+    assert reason in str(error.value)
+    assert str(error.value).endswith(".")

@@ -1,4 +1,4 @@
-"""Learning rates against transformers' schedules, batches, and when patience ends."""
+"""SFT learning rates against transformers' schedules, batching, and early stopping."""
 
 from itertools import chain
 
@@ -11,22 +11,24 @@ from engine.training.sft.schedule import Schedule, batch_at, exceeds_patience, r
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
 @pytest.mark.parametrize(("updates", "warmup"), [(40, 0.1), (7, 0.5), (30, 0.0)])
-def test_rates_are_those_of_transformers_one_update_on(
+def test_learning_rates_equal_transformers_shifted_by_one_update(
     schedule: Schedule, updates: int, warmup: float
 ) -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=2e-4)
-    rising = sum(rate_at(n, updates, 1.0, "constant", warmup) < 1 for n in range(1, updates)) + 1
+    warmup_updates = (
+        sum(rate_at(n, updates, 1.0, "constant", warmup) < 1 for n in range(1, updates)) + 1
+    )
     name = "constant_with_warmup" if schedule == "constant" else schedule
-    theirs = get_scheduler(name, optimizer, rising if warmup else 0, updates + 1)
+    scheduler = get_scheduler(name, optimizer, warmup_updates if warmup else 0, updates + 1)
     for update in range(1, updates + 1):
         optimizer.step()
-        theirs.step()
+        scheduler.step()
         ours = rate_at(update, updates, 2e-4, schedule, warmup)
-        assert ours == pytest.approx(theirs.get_last_lr()[0], rel=1e-9)
+        assert ours == pytest.approx(scheduler.get_last_lr()[0], rel=1e-9)
         assert ours > 0
 
 
-def test_each_epoch_takes_everything_once_in_an_order_of_its_own() -> None:
+def test_each_epoch_takes_every_example_once_in_its_own_order() -> None:
     examples = list(range(7))
     assert updates_of(7, 3, 2) == 6
     batches = [batch_at(examples, update, 3, 5, "sft") for update in range(1, 7)]
@@ -50,5 +52,7 @@ def test_each_epoch_takes_everything_once_in_an_order_of_its_own() -> None:
         ([3.0, 2.0, 2.5, 2.4], None, False),
     ],
 )
-def test_patience(losses: list[float], patience: int | None, ends: bool) -> None:
+def test_exceeds_patience_after_updates_without_improvement(
+    losses: list[float], patience: int | None, ends: bool
+) -> None:
     assert exceeds_patience(losses, patience) is ends

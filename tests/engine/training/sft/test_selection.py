@@ -1,4 +1,4 @@
-"""Which attempts become demonstrations, and why the others do not."""
+"""Selection of trajectories as demonstrations, and the reasons for exclusion."""
 
 import json
 from pathlib import Path
@@ -14,27 +14,27 @@ from tests.engine.storage.kept_runs import make_run
 from tests.engine.storage.run_db.test_store import trajectory, write
 
 
-def attempt(name: str, scenario: str, reward: float | None, **more: object) -> TrajectorySummary:
-    told = {"split": "train", "step": 1, "group": 0, "index": 0, "title": scenario, "turns": 1}
+def summary(name: str, scenario: str, reward: float | None, **more: object) -> TrajectorySummary:
+    defaults = {"split": "train", "step": 1, "group": 0, "index": 0, "title": scenario, "turns": 1}
     return TrajectorySummary.model_validate(
-        {"id": name, "scenario_id": scenario, "reward": reward, **told, **more}
+        {"id": name, "scenario_id": scenario, "reward": reward, **defaults, **more}
     )
 
 
-ATTEMPTS = [
-    attempt("a", "s1", 0.4),
-    attempt("b", "s1", 0.9),
-    attempt("c", "s1", 0.9),
-    attempt("d", "s2", 0.2),
-    attempt("e", "s2", 1.0, truncated=True),
-    attempt("f", "s3", None, problem=Problem(code="agent.timeout", message="…")),
-    attempt("g", "s3", None, awaits_judge=True),
-    attempt("h", "s3", 1.0, turns=0),
+SUMMARIES = [
+    summary("a", "s1", 0.4),
+    summary("b", "s1", 0.9),
+    summary("c", "s1", 0.9),
+    summary("d", "s2", 0.2),
+    summary("e", "s2", 1.0, truncated=True),
+    summary("f", "s3", None, problem=Problem(code="agent.timeout", message="…")),
+    summary("g", "s3", None, awaits_judge=True),
+    summary("h", "s3", 1.0, turns=0),
 ]
 
 
 @pytest.mark.parametrize(
-    ("rule", "kept", "reasons"),
+    ("rule", "kept_ids", "reasons"),
     [
         ("best", "bd", {"not the best of its scenario": 2}),
         ("best:0.5", "b", {"not the best of its scenario": 1, "reward below 0.5": 2}),
@@ -43,9 +43,11 @@ ATTEMPTS = [
         ("above:2", "", {"reward below 2": 4}),
     ],
 )
-def test_rules(rule: str, kept: str, reasons: dict[str, int]) -> None:
-    found, left_out = choose(ATTEMPTS, read_rule(rule))
-    assert "".join(one.id for one in found) == kept
+def test_selection_rule_keeps_trajectories_and_counts_reasons(
+    rule: str, kept_ids: str, reasons: dict[str, int]
+) -> None:
+    selected, left_out = choose(SUMMARIES, read_rule(rule))
+    assert "".join(one.id for one in selected) == kept_ids
     never = {
         "cut off by a token limit": 1,
         "unscored: agent.timeout": 1,
@@ -53,24 +55,26 @@ def test_rules(rule: str, kept: str, reasons: dict[str, int]) -> None:
         "no response of the model": 1,
     }
     assert left_out == {**reasons, **never}
-    assert len(found) + sum(left_out.values()) == len(ATTEMPTS), "every attempt is accounted for"
+    assert len(selected) + sum(left_out.values()) == len(SUMMARIES), (
+        "every trajectory should be counted"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "some", "above", "all:0.5", "best:", "above:x", "best:1:2"])
-def test_a_rule_that_says_nothing_is_refused(text: str) -> None:
+def test_invalid_selection_rule_is_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a selection rule"):
         read_rule(text)
 
 
-def test_negative_rewards_have_a_best_too() -> None:
-    attempts = [attempt("a", "s", -0.5), attempt("b", "s", -0.1)]
-    found, _ = choose(attempts, Rule("best"))
-    assert [one.id for one in found] == ["b"]
+def test_best_rule_handles_negative_rewards() -> None:
+    summaries = [summary("a", "s", -0.5), summary("b", "s", -0.1)]
+    selected, _ = choose(summaries, Rule("best"))
+    assert [one.id for one in selected] == ["b"]
     assert read_rule("above:-0.2") == Rule("all", -0.2)
 
 
 @pytest.mark.parametrize(
-    ("kind", "split", "kept"),
+    ("kind", "split", "kept_ids"),
     [
         ("train", None, ["s1"]),
         ("outside", None, ["s1"]),
@@ -79,8 +83,8 @@ def test_negative_rewards_have_a_best_too() -> None:
         ("imported", None, ["s1", "v1"]),
     ],
 )
-def test_a_run_that_learns_gives_nothing_of_its_validation(
-    tmp_path: Path, kind: RunKind, split: Split | None, kept: list[str]
+def test_validation_trajectories_of_training_runs_are_excluded(
+    tmp_path: Path, kind: RunKind, split: Split | None, kept_ids: list[str]
 ) -> None:
     spec = make_run(tmp_path, "one", {}).model_copy(update={"kind": kind})
     folder = tmp_path / "runs" / spec.id
@@ -90,7 +94,7 @@ def test_a_run_that_learns_gives_nothing_of_its_validation(
         trajectory(1).model_copy(update={"id": "a", "scenario_id": "s1"}),
         trajectory(1).model_copy(update={"id": "b", "scenario_id": "v1", "split": "validation"}),
     )
-    found = demonstrate(folder, SelectDemonstrations(keep="all", split=split))
+    selected = demonstrate(folder, SelectDemonstrations(keep="all", split=split))
     lines = (tmp_path / "demonstrations.jsonl").read_text().splitlines()
-    assert [json.loads(line)["source"]["scenario"] for line in lines] == kept
-    assert (found.kept, found.of) == (len(kept), len(kept))
+    assert [json.loads(line)["source"]["scenario"] for line in lines] == kept_ids
+    assert (selected.kept, selected.of) == (len(kept_ids), len(kept_ids))

@@ -1,4 +1,4 @@
-"""The preset `art` against ART 0.5.18's arithmetic for one packed row, written out from its source
+"""Preset `art` against ART 0.5.18's arithmetic for one packed row, written out from its source
 (`tokenize_trajectory_groups`, `packed_tensors_from_tokenized_results`, `loss_fn`)."""
 
 import math
@@ -18,15 +18,15 @@ ART = Algorithm(preset="art")
 REWARDS = ([1.0, 0.0, 0.25, 0.0], [0.5, 0.5, 0.5], [0.9, 0.1, 0.5])
 
 
-def attempts(chance: random.Random) -> list[list[Trajectory]]:
-    """Trajectories of one or two branches."""
+def random_groups(rng: random.Random) -> list[list[Trajectory]]:
+    """Groups of trajectories with one or two branches each."""
     groups = []
     for number, rewards in enumerate(REWARDS):
         group = []
         for index, (reward, advantage) in enumerate(
             zip(rewards, advantages(ART.advantage, rewards), strict=True)
         ):
-            lengths = [chance.randint(1, 6) for _ in range(chance.randint(1, 2))]
+            lengths = [rng.randint(1, 6) for _ in range(rng.randint(1, 2))]
             group.append(
                 Trajectory(
                     id=f"{number}-{index}",
@@ -43,7 +43,7 @@ def attempts(chance: random.Random) -> list[list[Trajectory]]:
                         Branch(
                             tokens=list(range(2 + length)),
                             spans=[(2, 2 + length)],
-                            logprobs=[-chance.expovariate(0.7) for _ in range(length)],
+                            logprobs=[-rng.expovariate(0.7) for _ in range(length)],
                         )
                         for length in lengths
                     ],
@@ -53,7 +53,7 @@ def attempts(chance: random.Random) -> list[list[Trajectory]]:
     return groups
 
 
-def arts_loss(groups: list[list[Trajectory]], new: dict[str, list[float]]) -> float:
+def art_loss(groups: list[list[Trajectory]], new: dict[str, list[float]]) -> float:
     row: list[tuple[float, float, float, float]] = []  # new, sampler, advantage, weight
     for group in groups:
         rewards = [t.reward or 0.0 for t in group]
@@ -74,19 +74,19 @@ def arts_loss(groups: list[list[Trajectory]], new: dict[str, list[float]]) -> fl
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_one_packed_row(seed: int) -> None:
-    chance = random.Random(seed)
-    groups = attempts(chance)
+def test_packed_row_loss_equals_art(seed: int) -> None:
+    rng = random.Random(seed)
+    groups = random_groups(rng)
     new = {
-        t.id: [lp + chance.gauss(0, 1.2) for b in t.branches for lp in b.logprobs]
+        t.id: [lp + rng.gauss(0, 1.2) for b in t.branches for lp in b.logprobs]
         for group in groups
         for t in group
     }
     train = TrainConfig(algorithm=ART)
-    found = rows(groups, ART)
-    (batch,) = split_into_batches(groups, found, train_items(found, ART), train)
-    kept = {t.id: new[t.id] for group in groups for t in group if t.advantage}
-    logprobs = [lp for lps in kept.values() for lp in lps]
+    training_rows = rows(groups, ART)
+    (batch,) = split_into_batches(groups, training_rows, train_items(training_rows, ART), train)
+    new_logprobs = {t.id: new[t.id] for group in groups for t in group if t.advantage}
+    logprobs = [lp for lps in new_logprobs.values() for lp in lps]
     tokens = Tokens(
         torch.tensor(logprobs),
         torch.tensor([lp for item in batch.items for lp in item.logprobs]),
@@ -95,4 +95,4 @@ def test_one_packed_row(seed: int) -> None:
     )
     weights = torch.tensor([item.weight for item in batch.items for _ in item.logprobs])
     ours = (policy_gradient(tokens, ART) * weights).sum().item() / batch.normaliser
-    assert ours == pytest.approx(arts_loss(groups, new), rel=1e-4)
+    assert ours == pytest.approx(art_loss(groups, new), rel=1e-4)

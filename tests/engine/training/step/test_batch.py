@@ -1,4 +1,4 @@
-"""What the policy is given to learn from: masks, weights, credit, one batch per update."""
+"""Training batches: masks, weights, credit, one batch per update."""
 
 import math
 from typing import Any
@@ -27,7 +27,7 @@ def branch(spans: Spans, tokens: list[int] | None = None) -> Branch:
     return Branch(tokens=tokens, spans=spans, logprobs=[-1.0] * count)
 
 
-def attempt(
+def trajectory(
     index: int, reward: float | None, advantage: float | None, *branches: Branch, **more: Any
 ) -> Trajectory:
     group = more.pop("group", 0)
@@ -48,11 +48,11 @@ def attempt(
 
 
 GROUP = [
-    attempt(0, 1.0, 0.5, branch([(2, 4)])),
-    attempt(1, 0.0, -0.5, branch([(2, 6)]), truncated=True),
-    attempt(2, 0.5, 0.0, branch([(2, 3)])),
-    attempt(3, None, None, branch([(2, 9)])),
-    attempt(4, 0.5, 0.0, branch([])),
+    trajectory(0, 1.0, 0.5, branch([(2, 4)])),
+    trajectory(1, 0.0, -0.5, branch([(2, 6)]), truncated=True),
+    trajectory(2, 0.5, 0.0, branch([(2, 3)])),
+    trajectory(3, None, None, branch([(2, 9)])),
+    trajectory(4, 0.5, 0.0, branch([])),
 ]
 
 
@@ -60,14 +60,14 @@ def items(algorithm: Algorithm, scores: list[Scores] | None = None) -> list[Trai
     return train_items(rows([GROUP], algorithm), algorithm, scores or [])
 
 
-def test_every_token_gets_its_trajectorys_advantage() -> None:
-    """Unscored and empty ones are no rows; one with advantage 0 costs nothing."""
-    found = items(Algorithm())
-    assert [item and item.advantages for item in found] == [[0.5] * 2, [-0.5] * 4, None]
-    assert all(item.weight == 1 and not item.returns for item in found if item)
+def test_every_token_gets_the_advantage_of_its_trajectory() -> None:
+    """Unscored and empty trajectories give no rows; advantage 0 gives no training item."""
+    items_ = items(Algorithm())
+    assert [item and item.advantages for item in items_] == [[0.5] * 2, [-0.5] * 4, None]
+    assert all(item.weight == 1 and not item.returns for item in items_ if item)
 
 
-def test_truncated_attempts_can_be_masked() -> None:
+def test_truncated_trajectories_can_be_masked() -> None:
     algorithm = Algorithm(mask_truncated=True)
     assert [item and item.advantages for item in items(algorithm)] == [[0.5] * 2, None]
     assert normaliser([GROUP], TrainConfig(algorithm=algorithm)) == 3
@@ -82,35 +82,37 @@ def test_truncated_attempts_can_be_masked() -> None:
         ("constant", [1.0, 1.0], 30),
     ],
 )
-def test_averages(average: Any, weights: list[float], total: int) -> None:
+def test_averages_set_item_weights_and_normaliser(
+    average: Any, weights: list[float], total: int
+) -> None:
     algorithm = Algorithm(average=average)
     assert [item.weight for item in items(algorithm) if item] == weights
     assert normaliser([GROUP], TrainConfig(algorithm=algorithm, max_tokens=10)) == total
 
 
 def test_branches_of_one_trajectory_share_its_weight() -> None:
-    both = attempt(0, 1.0, 1.0, branch([(1, 4)]), branch([(2, 3)]))
+    two_branches = trajectory(0, 1.0, 1.0, branch([(1, 4)]), branch([(2, 3)]))
     by = {
-        average: [i.weight for i in train_items(rows([[both]], a), a) if i]
+        average: [i.weight for i in train_items(rows([[two_branches]], a), a) if i]
         for average in ("sequences", "trajectories")
         for a in [Algorithm(average=average)]
     }
     assert by == {"sequences": [1 / 3, 1.0], "trajectories": [0.25, 0.25]}
 
 
-def test_gae_runs_over_observations_and_branches() -> None:
-    """Tokens 2, 5 and 6 of one branch and 1 of the next are one episode of four."""
-    both = attempt(0, 1.0, 1.0, branch([(2, 3), (5, 7)]), branch([(1, 2)]))
+def test_gae_spans_observations_and_branches() -> None:
+    """Tokens 2, 5 and 6 of one branch and 1 of the next form one episode of four."""
+    two_branches = trajectory(0, 1.0, 1.0, branch([(2, 3), (5, 7)]), branch([(1, 2)]))
     algorithm = Algorithm(preset="ppo", batch_scale="none", updates=1)
     algorithm = algorithm.model_copy(
         update={"credit": algorithm.credit.model_copy(update={"decay": 0.5})}
     )
-    found = rows([[both]], algorithm)
+    items_ = rows([[two_branches]], algorithm)
     scores = [
         Scores(logprobs=[-1.0] * 3, values=[0.5, 0.4, 0.9]),
         Scores(logprobs=[-1.0], values=[0.2]),
     ]
-    first, second = train_items(found, algorithm, scores)
+    first, second = train_items(items_, algorithm, scores)
     assert first
     assert second
     last = 1 - 0.2
@@ -120,30 +122,30 @@ def test_gae_runs_over_observations_and_branches() -> None:
     assert second.advantages == pytest.approx([last])
     assert second.returns == pytest.approx([1.0])
     assert first.values == [0.5, 0.4, 0.9]
-    wanted = required_scores(found, TrainConfig(algorithm=algorithm))
-    assert wanted is not None
-    assert wanted.values
-    assert not wanted.reference
+    score_batch = required_scores(items_, TrainConfig(algorithm=algorithm))
+    assert score_batch is not None
+    assert score_batch.values
+    assert not score_batch.reference
 
 
-def test_ties_teach_a_value_head() -> None:
-    tied = [attempt(n, 0.0, 0.0, branch([(1, 3)])) for n in range(2)]
+def test_groups_without_signal_still_train_the_value_head() -> None:
+    tied_group = [trajectory(n, 0.0, 0.0, branch([(1, 3)])) for n in range(2)]
     algorithm = Algorithm(preset="ppo", updates=1)
     scores = [Scores(logprobs=[-1.0] * 2, values=[0.5, 0.1])] * 2
-    found = train_items(rows([tied], algorithm), algorithm, scores)
-    assert all(item and item.returns for item in found)
+    items_ = train_items(rows([tied_group], algorithm), algorithm, scores)
+    assert all(item and item.returns for item in items_)
 
 
-def test_anchors_are_what_the_agent_saw() -> None:
+def test_anchors_are_the_observed_tokens_before_each_turn() -> None:
     tokens = [9, 8, 1, 1, 5, 2, 5, 3]
     assert anchors([branch([(2, 4), (5, 6), (7, 8)], tokens)]) == [(9, 8), (5,), (5,)]
     assert anchors([branch([(2, 4)], tokens), branch([(3, 4)], tokens)]) == [(9, 8), (9, 8, 1)]
 
 
-def test_gigpo_adds_what_the_turn_did() -> None:
-    """Both begin alike and see 5 in their second turn; only one of three turns pays."""
-    one = attempt(0, 1.0, 0.5, branch([(1, 2), (3, 5)], [9, 1, 5, 2, 2]))
-    two = attempt(1, 0.0, -0.5, branch([(1, 2), (3, 4)], [9, 4, 5, 3]))
+def test_gigpo_adds_the_turn_advantage() -> None:
+    """Both start alike and see 5 in their second turn; one of three turns is rewarded."""
+    one = trajectory(0, 1.0, 0.5, branch([(1, 2), (3, 5)], [9, 1, 5, 2, 2]))
+    two = trajectory(1, 0.0, -0.5, branch([(1, 2), (3, 4)], [9, 4, 5, 3]))
     algorithm = Algorithm(
         credit={"kind": "anchors", "weight": 2.0, "discount": 0.5}  # type: ignore[arg-type]
     )
@@ -154,31 +156,35 @@ def test_gigpo_adds_what_the_turn_did() -> None:
     assert second.advantages == pytest.approx([-0.5 - 2 * 0.25, -0.5 - 2 * 0.5])
 
 
-def paid(one: Branch, *rewards: float) -> Branch:
+def with_rewards(one: Branch, *rewards: float) -> Branch:
     return one.model_copy(update={"rewards": list(rewards)})
 
 
-def test_gigpo_credits_the_turn_that_was_paid() -> None:
-    """The first turn earns 0.75 of the one reward of 1: the returns are 0.75 + 0.5 · 0.25 and 0.25
+def test_gigpo_credits_the_rewarded_turn() -> None:
+    """The first turn earns 0.75 of the reward of 1: the returns are 0.75 + 0.5 · 0.25 and 0.25
     against 0, from the same states."""
-    first = paid(branch([(1, 2), (3, 5)], [9, 1, 5, 2, 2]), 0.75, 0.0)
-    one = attempt(0, 1.0, 0.5, first)
-    two = attempt(1, 0.0, -0.5, branch([(1, 2), (3, 4)], [9, 4, 5, 3]))
+    first = with_rewards(branch([(1, 2), (3, 5)], [9, 1, 5, 2, 2]), 0.75, 0.0)
+    one = trajectory(0, 1.0, 0.5, first)
+    two = trajectory(1, 0.0, -0.5, branch([(1, 2), (3, 4)], [9, 4, 5, 3]))
     algorithm = Algorithm(
         credit={"kind": "anchors", "weight": 2.0, "discount": 0.5}  # type: ignore[arg-type]
     )
-    mine, theirs = train_items(rows([[one, two]], algorithm), algorithm)
-    assert mine
-    assert theirs
-    opening, end = 0.875 / 2, 0.25 / 2
-    assert mine.advantages == pytest.approx([0.5 + 2 * opening, *[0.5 + 2 * end] * 2])
-    assert theirs.advantages == pytest.approx([-0.5 - 2 * opening, -0.5 - 2 * end])
+    rewarded_item, unrewarded_item = train_items(rows([[one, two]], algorithm), algorithm)
+    assert rewarded_item
+    assert unrewarded_item
+    first_turn, end = 0.875 / 2, 0.25 / 2
+    assert rewarded_item.advantages == pytest.approx([0.5 + 2 * first_turn, *[0.5 + 2 * end] * 2])
+    assert unrewarded_item.advantages == pytest.approx([-0.5 - 2 * first_turn, -0.5 - 2 * end])
 
 
-def test_a_value_head_sees_each_turn_paid_at_its_end() -> None:
-    """γ = λ = 1: A = what is still to come − V, here over two branches."""
-    one = attempt(
-        0, 1.0, 1.0, paid(branch([(1, 3), (4, 5)]), 0.25, 0.5), paid(branch([(2, 4)]), -0.5)
+def test_value_head_uses_turn_rewards_at_turn_ends() -> None:
+    """γ = λ = 1: A = remaining return − V, here over two branches."""
+    one = trajectory(
+        0,
+        1.0,
+        1.0,
+        with_rewards(branch([(1, 3), (4, 5)]), 0.25, 0.5),
+        with_rewards(branch([(2, 4)]), -0.5),
     )
     algorithm = Algorithm(
         advantage={"kind": "reward"},  # type: ignore[arg-type]
@@ -193,7 +199,7 @@ def test_a_value_head_sees_each_turn_paid_at_its_end() -> None:
     assert second.advantages == pytest.approx([0.25 - 0.4, 0.25 - 0.5])
 
 
-def test_a_distance_in_the_advantage_is_that_of_what_is_trained() -> None:
+def test_kl_in_advantage_covers_only_trained_tokens() -> None:
     algorithm = Algorithm(kl=0.1, kl_in="advantage")
     scores = [
         Scores(logprobs=[-1.0] * 2, reference=[-1.0, -1.6]),
@@ -208,13 +214,13 @@ def test_a_distance_in_the_advantage_is_that_of_what_is_trained() -> None:
     assert second.advantages == pytest.approx([-0.49] * 4)
 
 
-def test_a_distance_in_the_reward_reaches_back() -> None:
+def test_kl_in_reward_is_accumulated_to_earlier_tokens() -> None:
     algorithm = Algorithm(kl=0.1, kl_in="reward")
-    nothing = Scores(logprobs=[-1.0], reference=[-1.0])
+    no_divergence = Scores(logprobs=[-1.0], reference=[-1.0])
     scores = [
         Scores(logprobs=[-1.0] * 2, reference=[-1.0, -2.0]),
         Scores(logprobs=[-1.0] * 4, reference=[-1.0] * 4),
-        nothing,
+        no_divergence,
     ]
     first, second, third = items(algorithm, scores)
     assert first
@@ -224,45 +230,45 @@ def test_a_distance_in_the_reward_reaches_back() -> None:
     assert second.advantages == [-0.5] * 4
 
 
-def test_art_does_not_care_about_the_size_of_rewards() -> None:
+def test_art_preset_is_invariant_to_reward_scale() -> None:
     algorithm = Algorithm(preset="art")
-    found = [item for item in items(algorithm) if item]
-    assert [item.advantages[0] for item in found] == pytest.approx([1.5, -1.5])
-    assert [item.weight for item in found] == [0.5, 0.25]
+    items_ = [item for item in items(algorithm) if item]
+    assert [item.advantages[0] for item in items_] == pytest.approx([1.5, -1.5])
+    assert [item.weight for item in items_] == [0.5, 0.25]
 
 
-def test_the_default_asks_for_no_scores() -> None:
-    found = rows([GROUP], Algorithm())
-    assert required_scores(found, TrainConfig()) is None
+def test_default_algorithm_requires_no_scores() -> None:
+    items_ = rows([GROUP], Algorithm())
+    assert required_scores(items_, TrainConfig()) is None
     assert required_scores([], TrainConfig(algorithm=Algorithm(preset="ppo"))) is None
 
 
-def grouped(number: int, advantage: float) -> list[Trajectory]:
+def make_group(number: int, advantage: float) -> list[Trajectory]:
     return [
-        attempt(0, 1.0, advantage, branch([(1, 2 + number)]), group=number),
-        attempt(1, 0.0, -advantage, branch([(1, 2)]), group=number),
+        trajectory(0, 1.0, advantage, branch([(1, 2 + number)]), group=number),
+        trajectory(1, 0.0, -advantage, branch([(1, 2)]), group=number),
     ]
 
 
-def test_one_update_takes_all_groups_in_order() -> None:
-    groups = [grouped(0, 0.5), grouped(1, 0.0), grouped(2, 0.5)]
+def test_single_update_takes_all_groups_in_order() -> None:
+    groups = [make_group(0, 0.5), make_group(1, 0.0), make_group(2, 0.5)]
     train = TrainConfig()
-    found = rows(groups, train.algorithm)
-    (batch,) = split_into_batches(groups, found, train_items(found, train.algorithm), train)
+    items_ = rows(groups, train.algorithm)
+    (batch,) = split_into_batches(groups, items_, train_items(items_, train.algorithm), train)
     assert [len(item.advantages) for item in batch.items] == [1, 1, 3, 1]
     assert batch.normaliser == normaliser(groups, train) == 9
 
 
-def test_several_updates_share_the_groups_and_each_is_a_mean() -> None:
-    groups = [grouped(0, 0.0), grouped(1, 0.5), grouped(2, 0.5), grouped(3, 0.5)]
+def test_updates_split_the_groups_and_normalise_separately() -> None:
+    groups = [make_group(0, 0.0), make_group(1, 0.5), make_group(2, 0.5), make_group(3, 0.5)]
     train = TrainConfig(algorithm=Algorithm(updates=2))
-    found = rows(groups, train.algorithm)
-    first, second = split_into_batches(groups, found, train_items(found, train.algorithm), train)
+    items_ = rows(groups, train.algorithm)
+    first, second = split_into_batches(groups, items_, train_items(items_, train.algorithm), train)
     assert [len(item.advantages) for item in first.items] == [2, 1, 4, 1]
     assert first.normaliser == 8
     assert [len(item.advantages) for item in second.items] == [3, 1]
     assert second.normaliser == 6
-    silent = [grouped(0, 0.0), grouped(1, 0.5)]
-    found = rows(silent, train.algorithm)
-    (only,) = split_into_batches(silent, found, train_items(found, train.algorithm), train)
+    groups_ = [make_group(0, 0.0), make_group(1, 0.5)]
+    items_ = rows(groups_, train.algorithm)
+    (only,) = split_into_batches(groups_, items_, train_items(items_, train.algorithm), train)
     assert only.normaliser == 3

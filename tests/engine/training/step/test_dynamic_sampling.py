@@ -42,7 +42,7 @@ def group(number: int, scenario: Scenario, rewards: Rewards) -> list[Trajectory]
 
 
 class Rollouts:
-    """Run and stage whose further groups get the rewards of `later`, in order."""
+    """Stub of run and stage whose further groups get the rewards of `later`, in order."""
 
     def __init__(self, refills: int, later: list[Rewards]) -> None:
         train = TrainConfig(groups=3, group_size=2, algorithm=Algorithm(refills=refills))
@@ -63,18 +63,18 @@ class Rollouts:
         self.calls.append((split, step, size, at))
         rewards, self.later = self.later[: len(more)], self.later[len(more) :]
         return [
-            group(number, scenario, those)
-            for number, (scenario, those) in enumerate(zip(more, rewards, strict=True), at)
+            group(number, scenario, rewards_)
+            for number, (scenario, rewards_) in enumerate(zip(more, rewards, strict=True), at)
         ]
 
-    def replaced(
-        self, monkeypatch: pytest.MonkeyPatch, first: list[Rewards], anew: bool = True
+    def replace(
+        self, monkeypatch: pytest.MonkeyPatch, first: list[Rewards], is_new_step: bool = True
     ) -> Groups:
         monkeypatch.setattr(dynamic_sampling, "roll_out_groups", self.roll_out_groups)
         chosen = SCENARIOS[: len(first)]
         groups = [group(n, chosen[n], rewards) for n, rewards in enumerate(first)]
         return asyncio.run(
-            replace_groups_without_signal(self.run, self.stage, CHOICE, chosen, groups, anew)
+            replace_groups_without_signal(self.run, self.stage, CHOICE, chosen, groups, is_new_step)
         )
 
 
@@ -82,16 +82,16 @@ def scenarios(groups: Groups) -> list[str]:
     return [one[0].scenario_id for one in groups]
 
 
-def test_a_full_batch_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_batch_is_not_refilled(monkeypatch: pytest.MonkeyPatch) -> None:
     rollouts = Rollouts(refills=2, later=[])
-    groups = rollouts.replaced(monkeypatch, [SIGNAL] * 3)
+    groups = rollouts.replace(monkeypatch, [SIGNAL] * 3)
     assert scenarios(groups) == ["s0", "s1", "s2"]
     assert (rollouts.calls, rollouts.events) == ([], [])
 
 
-def test_each_refill_takes_as_many_as_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_refill_adds_the_missing_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     rollouts = Rollouts(refills=5, later=[NO_SIGNAL, SIGNAL, SIGNAL])
-    groups = rollouts.replaced(monkeypatch, [NO_SIGNAL, SIGNAL, NO_SIGNAL])
+    groups = rollouts.replace(monkeypatch, [NO_SIGNAL, SIGNAL, NO_SIGNAL])
     assert rollouts.calls == [("train", 5, 2, 3), ("train", 5, 2, 5)]
     first = choose_further(CHOICE, SCENARIOS[:3], 2)
     second = choose_further(CHOICE, SCENARIOS[:3] + first, 1)
@@ -103,34 +103,34 @@ def test_each_refill_takes_as_many_as_are_missing(monkeypatch: pytest.MonkeyPatc
     ]
 
 
-def test_refills_end_after_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refills_stop_at_the_configured_number(monkeypatch: pytest.MonkeyPatch) -> None:
     rollouts = Rollouts(refills=2, later=[NO_SIGNAL] * 6)
-    groups = rollouts.replaced(monkeypatch, [NO_SIGNAL] * 3)
+    groups = rollouts.replace(monkeypatch, [NO_SIGNAL] * 3)
     assert len(groups) == 9
     assert [at for *_, at in rollouts.calls] == [3, 6]
 
 
-def test_no_refills_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_no_refills_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     rollouts = Rollouts(Algorithm().refills, later=[])
-    assert len(rollouts.replaced(monkeypatch, [NO_SIGNAL] * 3)) == 3
+    assert len(rollouts.replace(monkeypatch, [NO_SIGNAL] * 3)) == 3
 
 
-def test_a_step_that_is_trained_again_announces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replayed_step_emits_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
     rollouts = Rollouts(refills=1, later=[SIGNAL])
-    groups = rollouts.replaced(monkeypatch, [NO_SIGNAL, SIGNAL, SIGNAL], anew=False)
+    groups = rollouts.replace(monkeypatch, [NO_SIGNAL, SIGNAL, SIGNAL], is_new_step=False)
     assert len(groups) == 4
     assert rollouts.events == []
 
 
-def test_groups_with_signal_are_those_whose_rewards_differ() -> None:
-    made: list[Rewards] = [SIGNAL, NO_SIGNAL, (None, 1.0), (None, None), (0.5, 0.2)]
-    groups = [group(n, SCENARIOS[n], rewards) for n, rewards in enumerate(made)]
+def test_groups_with_signal_have_differing_rewards() -> None:
+    rewards_by_group: list[Rewards] = [SIGNAL, NO_SIGNAL, (None, 1.0), (None, None), (0.5, 0.2)]
+    groups = [group(n, SCENARIOS[n], rewards) for n, rewards in enumerate(rewards_by_group)]
     assert scenarios(groups_with_signal(groups, Algorithm())) == ["s0", "s4"]
     plain = Algorithm(advantage=PlainReward(), batch_scale="whiten")
     assert scenarios(groups_with_signal(groups, plain)) == ["s0", "s1", "s2", "s4"]
 
 
-def test_planned_groups_are_numbered_in_order() -> None:
+def test_planned_groups_are_numbered_in_order_() -> None:
     assert planned(SCENARIOS[:2], 4) == [
         PlannedGroup(group=0, scenario_id="s0", title="Scenario 0", size=4),
         PlannedGroup(group=1, scenario_id="s1", title="Scenario 1", size=4),

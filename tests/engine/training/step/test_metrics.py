@@ -1,4 +1,4 @@
-"""Metrics of a step: what is not known is left out, never counted as zero."""
+"""Step metrics: an unknown value is omitted, never counted as zero."""
 
 import pytest
 
@@ -22,10 +22,10 @@ def group(number: int, *values: float | None) -> list[Trajectory]:
     ]
 
 
-def test_one_attempt_alone_has_no_spread() -> None:
-    """As in ART's calculate_step_std_dev: groups of fewer than two scored attempts do not count."""
-    wide, alone, nobody = group(0, 0.0, 1.0), group(1, 0.7, None), group(2, None, None)
-    found = rewards([wide, alone, nobody], "mean")
-    assert found["groups/std_mean"] == pytest.approx(0.5)
-    assert "groups/std_mean" not in rewards([alone, nobody], "mean")
-    assert found["unscored"] == 3
+def test_group_with_one_scored_rollout_has_no_std() -> None:
+    """As in ART's calculate_step_std_dev: groups of fewer than two scored rollouts do not count."""
+    wide, single, unscored = group(0, 0.0, 1.0), group(1, 0.7, None), group(2, None, None)
+    metrics = rewards([wide, single, unscored], "mean")
+    assert metrics["groups/std_mean"] == pytest.approx(0.5)
+    assert "groups/std_mean" not in rewards([single, unscored], "mean")
+    assert metrics["unscored"] == 3

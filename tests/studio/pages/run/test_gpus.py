@@ -85,7 +85,8 @@ def test_unsaved_field_changes_are_forecast(
             setup: Any = studio.pages["setup"]
             await wait_for(lambda: bool(engine.project_store.forecasts))
             engine.project_store.forecasts.clear()
-            field = setup._form._rows["train.batch_tokens"].field
+            setup._form._advanced.unfold(True)
+            field = setup._form._advanced.rows["train.batch_tokens"].field
             engine.delay_s = 0.4  # the file is written after the forecast request
             for value in (3000, 4000, 5000):
                 field.edited.emit(value)
@@ -93,7 +94,7 @@ def test_unsaved_field_changes_are_forecast(
             assert len(engine.project_store.forecasts) <= 2  # not one for each move
             await wait_for(lambda: engine.project_store.forecasts[-1] == {})
             field.edited.emit(1)  # rejected
-            await wait_for(lambda: bool(setup._form._rows["train.batch_tokens"].problem()))
+            await wait_for(lambda: bool(setup._form._advanced.rows["train.batch_tokens"].problem()))
             assert setup._forecast is not None
             assert setup._edits.under_way() == {}
 

@@ -67,11 +67,11 @@ def test_number_is_written_once_as_typed(
         async with setting_up(engine, qapp, tmp_path) as (_, setup):
             form = setup._form
             form._advanced.unfold(True)
-            row = form._rows[LR]
+            row = form._advanced.rows[LR]
             start_typing(row, "2e-")
             for size in (4, 8):
                 form.edited.emit("train.group_size", size)
-                await until(lambda: form._rows["train.group_size"].field.value() == size)  # noqa: B023
+                await until(lambda: form._advanced.rows["train.group_size"].field.value() == size)  # noqa: B023
                 assert row.field.text() == "2e-"
             QTest.keyClicks(row.field.editor, "6")
             QTest.keyClick(row.field.editor, Qt.Key.Key_Return)
@@ -89,7 +89,7 @@ def test_train_waits_for_pending_entry(
         async with setting_up(engine, qapp, tmp_path) as (studio, setup):
             form = setup._form
             form._advanced.unfold(True)
-            start_typing(form._rows[LR], "3e-6")
+            start_typing(form._advanced.rows[LR], "3e-6")
             engine.held.add("PUT /project")
             studio.actions.trigger("run.train")
             await until(lambda: studio.session._writing)
@@ -108,15 +108,16 @@ def test_path_is_written_on_focus_loss(
     async def work() -> None:
         async with setting_up(engine, qapp, tmp_path) as (_, setup):
             form = setup._form
+            form._advanced.unfold(True)
             line = form._agent.editor
             line.setFocus()
             line.setCursorPosition(0)
             QTest.keyClicks(line, "my_")
             form.edited.emit("train.group_size", 4)
-            await until(lambda: form._rows["train.group_size"].field.value() == 4)
+            await until(lambda: form._advanced.rows["train.group_size"].field.value() == 4)
             assert line.cursorPosition() == 3, "a response does not move the cursor"
             QTest.keyClicks(line, "own_")
-            form._rows[LR].field.editor.setFocus()
+            form._advanced.rows[LR].field.editor.setFocus()
             form._advanced._fold.setFocus()
             await until(lambda: config_of(engine, "first").agent.file == "my_own_agent.py")
 
@@ -130,7 +131,7 @@ def test_rejected_setting_stays_at_its_field(
         async with setting_up(engine, qapp, tmp_path) as (_, setup):
             form, tab = setup._form, setup._demonstrations
             form._advanced.unfold(True)
-            own = form._rows[LR]
+            own = form._advanced.rows[LR]
             start_typing(own, "0")
             form._advanced._fold.setFocus()
             await until(own.problem)
@@ -141,10 +142,10 @@ def test_rejected_setting_stays_at_its_field(
             start_typing(row, "0")
             tab._again.setFocus()
             await until(row.problem)
-            assert form._rows[SFT_LR].problem() == "", "nothing was entered in this field"
+            assert form._advanced.rows[SFT_LR].problem() == "", "nothing was entered in this field"
 
             form.edited.emit("train.group_size", 4)
-            await until(lambda: form._rows["train.group_size"].field.value() == 4)
+            await until(lambda: form._advanced.rows["train.group_size"].field.value() == 4)
             assert (own.field.text(), own.problem()) == ("0", message)
             assert row.field.text() == "0"
             assert row.problem()
@@ -153,7 +154,7 @@ def test_rejected_setting_stays_at_its_field(
             tab._again.setFocus()
             await until(lambda: config_of(engine, "first").sft.lr == 0.001)
             await until(lambda: not row.problem())
-            await until(lambda: form._rows[SFT_LR].field.value() == 0.001)
+            await until(lambda: form._advanced.rows[SFT_LR].field.value() == 0.001)
 
     run(work())
 
@@ -164,7 +165,7 @@ def test_pending_entry_is_written_to_its_own_project(
     async def work() -> None:
         async with setting_up(engine, qapp, tmp_path) as (studio, setup):
             setup._form._advanced.unfold(True)
-            row = setup._form._rows[LR]
+            row = setup._form._advanced.rows[LR]
             start_typing(row, "0.5")
             engine.held.add("PUT /project")
             second = engine.project_store.projects[path_of(engine, "second")]

@@ -1,4 +1,4 @@
-"""A model that the trainer would compute differently from transformers is refused at load."""
+"""Models that the trainer computes differently from transformers are rejected at load."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +32,8 @@ from tests.engine.policy.conftest import SHAPE, load
 GPT = {"vocab_size": 97, "bos_token_id": 1, "eos_token_id": 2}
 
 
-def saved(model: PreTrainedModel, folder: Path) -> Path:
-    """Weights far from uniform, so that what is left out shows."""
+def save_model(model: PreTrainedModel, folder: Path) -> Path:
+    """Save with weights far from uniform, so that any omission shows."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)
@@ -48,20 +48,20 @@ def spec(folder: Path, dtype: str) -> PolicySpec:
     return PolicySpec(model_path=str(folder), model=config, seed=0, batch_tokens=99)
 
 
-def changed(change: Callable[[Any], None]) -> loading.Loader:
-    """Loading, after which the model's own forward pass does something more."""
+def loader_with_change(change: Callable[[Any], None]) -> loading.Loader:
+    """Loader whose model applies `change` to its own output."""
 
     def loader(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftModel:
         trained = loading.load(spec, dtype, device)
         base = trained.get_base_model()
         forward = base.forward
 
-        def more(*args: Any, **named: Any) -> Any:
+        def forward_with_change(*args: Any, **named: Any) -> Any:
             output = forward(*args, **named)
             change(output)
             return output
 
-        base.forward = more
+        base.forward = forward_with_change
         return trained
 
     return loader
@@ -69,7 +69,7 @@ def changed(change: Callable[[Any], None]) -> loading.Loader:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("what", ["scaled", "capped", "biased"])
-def test_logits_changed_after_the_head_are_refused_under_any_name(
+def test_logits_changed_after_the_head_are_rejected(
     tiny_model: Path, dtype: str, what: str
 ) -> None:
     def change(output: Any) -> None:
@@ -81,16 +81,16 @@ def test_logits_changed_after_the_head_are_refused_under_any_name(
         }[what]
 
     with pytest.raises(ModelError, match=r"nats per token from transformers"):
-        LoraModel(spec(tiny_model, dtype), changed(change))
+        LoraModel(spec(tiny_model, dtype), loader_with_change(change))
 
 
-def test_layers_computed_differently_are_refused(tiny_model: Path) -> None:
+def test_layers_computed_differently_are_rejected(tiny_model: Path) -> None:
     with pytest.raises(ModelError, match=r"states differ by [\d.]+%"):
         LoraModel(spec(tiny_model, "float32"), with_window(4))
 
 
 def with_window(size: int) -> loading.Loader:
-    """Loading, after which the model's own mask sees `size` positions and ours sees all."""
+    """Loader whose model attends to `size` positions while ours attends to all."""
 
     def loader(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftModel:
         trained = loading.load(spec, dtype, device)
@@ -108,7 +108,7 @@ def with_window(size: int) -> loading.Loader:
     return loader
 
 
-def test_attention_sinks_are_refused(tmp_path: Path) -> None:
+def test_attention_sinks_are_rejected(tmp_path: Path) -> None:
     config = GptOssConfig(
         **SHAPE,
         num_local_experts=4,
@@ -116,22 +116,24 @@ def test_attention_sinks_are_refused(tmp_path: Path) -> None:
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
     )
     with pytest.raises(ModelError, match="attention variant that is not supported"):
-        load(saved(GptOssForCausalLM(config), tmp_path / "sinks"))
+        load(save_model(GptOssForCausalLM(config), tmp_path / "sinks"))
 
 
-def test_attention_in_a_models_own_code_is_refused_or_never_shared(tmp_path: Path) -> None:
+def test_custom_attention_code_is_rejected_or_never_shared(tmp_path: Path) -> None:
     gptj = GPTJForCausalLM(GPTJConfig(**GPT, n_embd=48, n_layer=2, n_head=6, rotary_dim=8))
     with pytest.raises(ModelError, match="own attention code"):
-        load(saved(gptj, tmp_path / "gptj"))
-    bloom = saved(
+        load(save_model(gptj, tmp_path / "gptj"))
+    bloom = save_model(
         BloomForCausalLM(BloomConfig(**GPT, hidden_size=48, n_layer=2, n_head=6)), tmp_path / "b"
     )
     assert not LoraModel(spec(bloom, "bfloat16")).shares_prefixes
 
 
-def test_the_gradient_under_a_biased_head_is_that_of_transformers(tmp_path: Path) -> None:
+def test_gradient_with_biased_head_equals_transformers(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = load(saved(PhiForCausalLM(PhiConfig(**SHAPE | {"hidden_size": 192})), tmp_path / "p"))
+    model = load(
+        save_model(PhiForCausalLM(PhiConfig(**SHAPE | {"hidden_size": 192})), tmp_path / "p")
+    )
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.adapter.values():
@@ -146,24 +148,26 @@ def test_the_gradient_under_a_biased_head_is_that_of_transformers(tmp_path: Path
     logprobs = logits[19:-1].log_softmax(-1).gather(-1, tokens[20:, None])
     (-logprobs.sum() / 20).backward()
     plain = torch.cat([p.grad.flatten() for p in model.adapter.values() if p.grad is not None])
-    apart = ((ours - plain).norm() / plain.norm()).item()
-    print(f"gradient under a biased head: {apart:.2e} apart")
-    assert apart < 1e-5
+    difference = ((ours - plain).norm() / plain.norm()).item()
+    print(f"gradient under a biased head: {difference:.2e} relative difference")
+    assert difference < 1e-5
 
 
-def test_the_sampler_under_a_biased_head_says_what_transformers_says(tmp_path: Path) -> None:
+def test_sampler_with_biased_head_equals_transformers(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = load(saved(PhiForCausalLM(PhiConfig(**SHAPE | {"hidden_size": 192})), tmp_path / "p"))
-    drawn: list[SampledToken] = []
-    sampler = Sampler(model, [], lambda number, token, finish: drawn.append(token))
+    model = load(
+        save_model(PhiForCausalLM(PhiConfig(**SHAPE | {"hidden_size": 192})), tmp_path / "p")
+    )
+    sampled: list[SampledToken] = []
+    sampler = Sampler(model, [], lambda number, token, finish: sampled.append(token))
     sampler.add(0, SampleRequest(tokens=[5, 9, 31], max_tokens=12, temperature=0.0, seed=0))
     while sampler.busy:
         sampler.step()
-    tokens = torch.tensor([5, 9, 31] + [token.token for token in drawn])
+    tokens = torch.tensor([5, 9, 31] + [token.token for token in sampled])
     with torch.inference_mode():
         _, logits = plain_forward(model.trained, tokens)
-    assert logits[2:-1].argmax(-1).tolist() == [token.token for token in drawn]
+    assert logits[2:-1].argmax(-1).tolist() == [token.token for token in sampled]
     logprobs = logits[2:-1].log_softmax(-1).gather(-1, tokens[3:, None])[:, 0]
     torch.testing.assert_close(
-        torch.tensor([token.logprob for token in drawn]), logprobs, rtol=0, atol=1e-4
+        torch.tensor([token.logprob for token in sampled]), logprobs, rtol=0, atol=1e-4
     )

@@ -1,4 +1,4 @@
-"""Models with linear attention: found out, computed row by row, and right."""
+"""Models with linear attention: detected, computed row by row, and exact."""
 
 from pathlib import Path
 
@@ -12,12 +12,16 @@ from engine.policy.torch.sampling.sampler import AloneSampler
 from engine.policy.torch.training.prefix_tree import TreePlan, grow
 from engine.policy.torch.training.trainer import forward_backward
 from tests.engine.policy.conftest import SHAPE, load
-from tests.engine.policy.torch.training.test_prefix_tree import family_items, packed, plain
+from tests.engine.policy.torch.training.test_prefix_tree import (
+    packed_gradient,
+    plain_gradient,
+    sample_items,
+)
 
 
 @pytest.fixture(scope="module")
 def hybrid(tmp_path_factory: pytest.TempPathFactory) -> LoraModel:
-    """One layer of full attention, two that keep a state."""
+    """Model with one layer of full attention and two recurrent ones."""
     torch.manual_seed(0)
     config = Qwen3_5TextConfig(
         **SHAPE,
@@ -36,28 +40,28 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> LoraModel:
     return load(folder)
 
 
-def test_a_state_that_cannot_branch_is_noticed(hybrid: LoraModel, folder: Path) -> None:
+def test_recurrent_model_does_not_share_prefixes(hybrid: LoraModel, folder: Path) -> None:
     assert not hybrid.shares_prefixes
     assert load(folder).shares_prefixes
 
 
-def test_its_gradients_are_those_of_single_rows(hybrid: LoraModel) -> None:
-    items = family_items()
-    expected = plain(hybrid, items)
-    assert (packed(hybrid, items, 10_000) - expected).norm() <= 1e-5 * expected.norm()
+def test_recurrent_gradients_equal_single_rows(hybrid: LoraModel) -> None:
+    items = sample_items()
+    expected = plain_gradient(hybrid, items)
+    assert (packed_gradient(hybrid, items, 10_000) - expected).norm() <= 1e-5 * expected.norm()
 
 
-def test_its_tokens_are_the_likeliest_of_whole_rows(hybrid: LoraModel) -> None:
-    got: dict[int, list[SampledToken]] = {0: [], 1: []}
-    sampler = AloneSampler(hybrid, [], lambda n, token, end: got[n].append(token))
+def test_recurrent_sampler_is_greedy_over_whole_rows(hybrid: LoraModel) -> None:
+    sampled: dict[int, list[SampledToken]] = {0: [], 1: []}
+    sampler = AloneSampler(hybrid, [], lambda n, token, end: sampled[n].append(token))
     prompts = [[5, 9, 23, 41], [7, 3, 60, 11, 19, 2]]
     for number, prompt in enumerate(prompts):
         sampler.add(number, SampleRequest(tokens=prompt, max_tokens=6, temperature=0, seed=number))
     while sampler.busy:
         sampler.step()
-    for prompt, drawn in zip(prompts, got.values(), strict=True):
+    for prompt, row_tokens in zip(prompts, sampled.values(), strict=True):
         tokens = list(prompt)
-        for token in drawn:
+        for token in row_tokens:
             with torch.inference_mode():
                 hidden = hybrid.hidden(TreePlan(grow([tokens]), hybrid.device))
                 logprobs = hybrid.logits(hidden[-1:]).log_softmax(-1)[0]
@@ -66,8 +70,8 @@ def test_its_tokens_are_the_likeliest_of_whole_rows(hybrid: LoraModel) -> None:
             tokens.append(token.token)
 
 
-def test_training_uses_every_row_alone(hybrid: LoraModel) -> None:
-    items = family_items()
+def test_recurrent_training_computes_every_row_alone(hybrid: LoraModel) -> None:
+    items = sample_items()
     batch = TrainBatch(items=items, normaliser=10)
     metrics = forward_backward(hybrid, batch, 10_000, lambda done, total: None)
     assert metrics["sharing/train"] == 1

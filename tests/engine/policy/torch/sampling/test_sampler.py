@@ -1,4 +1,4 @@
-"""Continuous batching: tokens are those of the plain model, alone and in any batch."""
+"""Continuous batching: tokens equal the plain model's, alone and in any batch."""
 
 from pathlib import Path
 
@@ -20,69 +20,71 @@ def run(sampler: Sampler) -> None:
 
 
 def sampler_of(model: LoraModel) -> tuple[Sampler, dict[int, list[SampledToken]]]:
-    drawn: dict[int, list[SampledToken]] = {}
+    sampled: dict[int, list[SampledToken]] = {}
     sampler = Sampler(
-        model, [], lambda number, token, _: drawn.setdefault(number, []).append(token)
+        model, [], lambda number, token, _: sampled.setdefault(number, []).append(token)
     )
-    return sampler, drawn
+    return sampler, sampled
 
 
 def greedy(tokens: list[int], count: int) -> SampleRequest:
     return SampleRequest(tokens=tokens, max_tokens=count, seed=0, temperature=0)
 
 
-def test_tokens_and_logprobs_are_those_of_the_plain_model(folder: Path) -> None:
-    """Prompts of several lengths, some shared, joining at different moments; windows are passed."""
+def test_tokens_and_logprobs_equal_the_plain_model(folder: Path) -> None:
+    """Prompts of several lengths, some shared, joining at different steps; windows are exceeded."""
     torch.manual_seed(1)
     prompts = [torch.randint(97, (length,)).tolist() for length in (3, 9, 30, 30, 45)]
     prompts += [prompts[2], [*prompts[4][:40], 1, 2, 3]]
     plain = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
-    sampler, drawn = sampler_of(load(folder))
+    sampler, sampled = sampler_of(load(folder))
     for number, prompt in enumerate(prompts):
         sampler.add(number, greedy(prompt, 12 + number))
         sampler.step()
     run(sampler)
     for number, prompt in enumerate(prompts):
-        tokens = [token.token for token in drawn[number]]
+        tokens = [token.token for token in sampled[number]]
         with torch.no_grad():
             logits = plain(input_ids=torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1 :]
         logprobs = logits[:-1].log_softmax(-1)
-        for place, token in enumerate(drawn[number]):
-            assert logprobs[place].max() - logprobs[place, token.token] <= 1e-5
-            assert logprobs[place, token.token].item() == pytest.approx(token.logprob, abs=1e-4)
+        for position, token in enumerate(sampled[number]):
+            assert logprobs[position].max() - logprobs[position, token.token] <= 1e-5
+            assert logprobs[position, token.token].item() == pytest.approx(token.logprob, abs=1e-4)
 
 
-def test_a_further_turn_computes_only_what_is_new(tiny_model: Path) -> None:
+def test_second_turn_computes_only_new_tokens(tiny_model: Path) -> None:
     model = load(tiny_model)
-    sampler, drawn = sampler_of(model)
+    sampler, sampled = sampler_of(model)
     first = list(range(3, 60))
     sampler.add(0, greedy(first, 10))
     run(sampler)
     assert sampler.computed_tokens == len(first)
-    second = first + [token.token for token in drawn[0]] + [7, 8, 9]
+    second = first + [token.token for token in sampled[0]] + [7, 8, 9]
     sampler.add(1, greedy(second, 10))
     run(sampler)
-    assert sampler.computed_tokens == len(first) + 4  # the last one sampled, and three new ones
-    fresh, again = sampler_of(model)
+    assert sampler.computed_tokens == len(first) + 4  # the last sampled token and three new ones
+    fresh, fresh_sampled = sampler_of(model)
     fresh.add(1, greedy(second, 10))
     run(fresh)
-    assert [t.token for t in again[1]] == [t.token for t in drawn[1]]
-    assert [t.logprob for t in again[1]] == pytest.approx([t.logprob for t in drawn[1]], abs=1e-5)
+    assert [t.token for t in fresh_sampled[1]] == [t.token for t in sampled[1]]
+    assert [t.logprob for t in fresh_sampled[1]] == pytest.approx(
+        [t.logprob for t in sampled[1]], abs=1e-5
+    )
 
 
-def test_a_group_computes_its_prompt_once(tiny_model: Path) -> None:
-    sampler, drawn = sampler_of(load(tiny_model))
+def test_group_computes_its_prompt_once(tiny_model: Path) -> None:
+    sampler, sampled = sampler_of(load(tiny_model))
     prompt = list(range(3, 103))
     for number in range(8):
         sampler.add(number, SampleRequest(tokens=prompt, max_tokens=5, seed=number))
     run(sampler)
     assert sampler.computed_tokens == 100 + 7
-    assert len({tuple(t.token for t in tokens) for tokens in drawn.values()}) > 1
+    assert len({tuple(t.token for t in tokens) for tokens in sampled.values()}) > 1
 
 
-def test_new_weights_forget_what_the_old_ones_computed(tiny_model: Path) -> None:
+def test_forget_discards_the_cache_of_old_weights(tiny_model: Path) -> None:
     model = load(tiny_model)
-    sampler, drawn = sampler_of(model)
+    sampler, sampled = sampler_of(model)
     prompt = list(range(3, 60))
     sampler.add(0, greedy(prompt, 6))
     run(sampler)
@@ -92,27 +94,27 @@ def test_new_weights_forget_what_the_old_ones_computed(tiny_model: Path) -> None
     sampler.forget()
     sampler.add(1, greedy(prompt, 6))
     run(sampler)
-    fresh, again = sampler_of(model)
+    fresh, fresh_sampled = sampler_of(model)
     fresh.add(1, greedy(prompt, 6))
     run(fresh)
-    assert [t.logprob for t in again[1]] == [t.logprob for t in drawn[1]]
-    assert [t.logprob for t in drawn[0]] != [t.logprob for t in drawn[1]]
+    assert [t.logprob for t in fresh_sampled[1]] == [t.logprob for t in sampled[1]]
+    assert [t.logprob for t in sampled[0]] != [t.logprob for t in sampled[1]]
 
 
-def test_more_requests_than_rows_and_a_cancelled_one(tiny_model: Path) -> None:
-    sampler, drawn = sampler_of(load(tiny_model))
+def test_sampler_handles_more_requests_than_rows_and_cancellation(tiny_model: Path) -> None:
+    sampler, sampled = sampler_of(load(tiny_model))
     for number in range(150):
         sampler.add(number, SampleRequest(tokens=[5, 6, 7 + number], max_tokens=4, seed=number))
     sampler.step()
     sampler.cancel(0)
     sampler.cancel(149)
     run(sampler)
-    assert len(drawn[0]) == 1
-    assert 149 not in drawn
-    assert all(len(drawn[number]) == 4 for number in range(1, 149))
+    assert len(sampled[0]) == 1
+    assert 149 not in sampled
+    assert all(len(sampled[number]) == 4 for number in range(1, 149))
 
 
-def test_slots_stay_within_the_budget_and_the_oldest_leaves() -> None:
+def test_slots_respect_the_budget_and_the_oldest_is_reused() -> None:
     cache = KeyValueCache(most_slots=8, budget_tokens=3 * 128)
     first = cache.acquire(list(range(50)), 100)
     second = cache.acquire(list(range(100, 150)), 100)
@@ -123,14 +125,16 @@ def test_slots_stay_within_the_budget_and_the_oldest_leaves() -> None:
     assert cache.acquire([1, 2, 3], 100) is None
     for slot, _ in (second, first):
         cache.release(slot)
-    found = cache.acquire([1, 2, 3], 100)
-    assert found is not None
-    assert found[0] is first[0]
+    slot_ = cache.acquire([1, 2, 3], 100)
+    assert slot_ is not None
+    assert slot_[0] is first[0]
 
 
 @pytest.mark.parametrize(
     ("one", "other", "length"),
     [([], [1], 0), ([1], [1], 1), ([1, 2, 3], [1, 2, 4], 2), ([2], [1], 0), ([1, 2], [1, 2, 3], 2)],
 )
-def test_shared_beginnings(one: list[int], other: list[int], length: int) -> None:
+def test_shared_returns_the_common_prefix_length(
+    one: list[int], other: list[int], length: int
+) -> None:
     assert shared(one, other) == length

@@ -10,7 +10,7 @@ from engine.protocol.config.algorithm import Algorithm
 
 
 @pytest.mark.parametrize(("decay", "most"), [(0.0, 1.0), (0.1, 0.1), (0.0, 1e9)])
-def test_two_steps_are_those_of_the_paper(decay: float, most: float) -> None:
+def test_adamw_matches_the_paper(decay: float, most: float) -> None:
     """Reference: 1711.05101, algorithm 2, with the gradient clipped to a maximum norm first."""
     generator = torch.Generator().manual_seed(0)
     weight = nn.Parameter(torch.randn(5, 3, generator=generator))
@@ -32,7 +32,7 @@ def test_two_steps_are_those_of_the_paper(decay: float, most: float) -> None:
         assert weight.grad is None
 
 
-def test_the_preset_of_art_has_its_step() -> None:
+def test_art_preset_has_the_clipping_and_decay_of_art() -> None:
     """openpipe-art 0.5.18: `get_model_config` and `run_unsloth_rl_training`; test_art.py reads
     them from the package."""
     art = Algorithm(preset="art")

@@ -1,4 +1,4 @@
-"""Prefix trees: log-probs and gradients are those of one plain row per sequence."""
+"""Prefix trees: log-probs and gradients equal one plain row per sequence."""
 
 from pathlib import Path
 
@@ -18,12 +18,12 @@ TOKENS = st.lists(st.integers(0, 2), max_size=9)
 
 
 @given(st.lists(TOKENS, max_size=12))
-def test_every_sequence_is_its_path(sequences: list[list[int]]) -> None:
+def test_every_sequence_is_a_path_of_the_tree(sequences: list[list[int]]) -> None:
     forest = grow(sequences)
     row = [token for segment in forest.segments for token in segment.tokens]
-    assert [[row[place] for place in places] for places in forest.places] == sequences
-    beginnings = {tuple(s[:length]) for s in sequences for length in range(1, len(s) + 1)}
-    assert len(row) == len(beginnings)
+    assert [[row[position] for position in positions] for positions in forest.places] == sequences
+    prefixes = {tuple(s[:length]) for s in sequences for length in range(1, len(s) + 1)}
+    assert len(row) == len(prefixes)
     for segment in forest.segments:
         assert segment.tokens
         assert segment.start == (segment.parent.end if segment.parent else 0)
@@ -32,7 +32,7 @@ def test_every_sequence_is_its_path(sequences: list[list[int]]) -> None:
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[TrainItem]:
-    """Items of groups, turns and branches: long shared beginnings, masks with holes, any length."""
+    """Items of groups, turns and branches: long shared prefixes, masks with holes, any length."""
     roots = draw(st.lists(st.lists(st.integers(3, 96), min_size=2, max_size=20), max_size=2))
     items: list[TrainItem] = []
     for _ in range(draw(st.integers(1, 7))):
@@ -57,7 +57,7 @@ def batches(draw: st.DrawFn) -> list[TrainItem]:
 
 @pytest.fixture(scope="module")
 def model(tiny_model: Path) -> LoraModel:
-    return stirred(tiny_model)
+    return load_perturbed(tiny_model)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def eager(tiny_model: Path) -> PreTrainedModel:
     return AutoModelForCausalLM.from_pretrained(tiny_model, attn_implementation="eager").eval()
 
 
-def stirred(folder: Path) -> LoraModel:
-    """A model whose adapter does something."""
+def load_perturbed(folder: Path) -> LoraModel:
+    """Load with a non-zero adapter."""
     model = load(folder)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -80,19 +80,21 @@ def count(items: list[TrainItem]) -> int:
 
 
 def gradient(model: LoraModel) -> torch.Tensor:
-    found = torch.cat([p.grad.flatten() for p in model.adapter.values() if p.grad is not None])
+    flat_gradient = torch.cat(
+        [p.grad.flatten() for p in model.adapter.values() if p.grad is not None]
+    )
     model.trained.zero_grad(set_to_none=True)
-    return found
+    return flat_gradient
 
 
-def packed(model: LoraModel, items: list[TrainItem], budget: int = 10_000) -> torch.Tensor:
+def packed_gradient(model: LoraModel, items: list[TrainItem], budget: int = 10_000) -> torch.Tensor:
     batch = TrainBatch(items=items, normaliser=count(items))
     forward_backward(model, batch, budget, lambda done, total: None)
     return gradient(model)
 
 
-def plain(model: LoraModel, items: list[TrainItem]) -> torch.Tensor:
-    """Row by row, whole logits, autograd; the attention is the model's own without a plan."""
+def plain_gradient(model: LoraModel, items: list[TrainItem]) -> torch.Tensor:
+    """Gradient row by row with whole logits and autograd; attention is the model's own."""
     losses = []
     for item in items:
         logits = model.trained(input_ids=torch.tensor([item.tokens])).logits[0].float()
@@ -108,22 +110,24 @@ def plain(model: LoraModel, items: list[TrainItem]) -> torch.Tensor:
 
 @settings(max_examples=60, deadline=None)
 @given(items=batches(), budget=st.sampled_from([1, 30, 10_000]))
-def test_gradients_are_those_of_plain_rows(
-    model: LoraModel, items: list[TrainItem], budget: int
-) -> None:
+def test_gradients_equal_plain_rows(model: LoraModel, items: list[TrainItem], budget: int) -> None:
     if not items:
         return
-    expected = plain(model, items)
-    assert (packed(model, items, budget) - expected).norm() <= 1e-5 * expected.norm() + 1e-9
-    assert (packed(model, items[::-1], budget) - expected).norm() <= 1e-5 * expected.norm() + 1e-9
+    expected = plain_gradient(model, items)
+    assert (
+        packed_gradient(model, items, budget) - expected
+    ).norm() <= 1e-5 * expected.norm() + 1e-9
+    assert (
+        packed_gradient(model, items[::-1], budget) - expected
+    ).norm() <= 1e-5 * expected.norm() + 1e-9
 
 
 @settings(max_examples=60, deadline=None)
 @given(items=batches(), budget=st.sampled_from([1, 30, 10_000]))
-def test_logprobs_are_those_of_padded_rows(
+def test_logprobs_equal_padded_rows(
     eager: PreTrainedModel, model: LoraModel, items: list[TrainItem], budget: int
 ) -> None:
-    """The same weights without the adapter: one padded rectangle, eager attention with a mask."""
+    """Reference: one padded batch without the adapter, eager attention with a mask."""
     if not items:
         return
     longest = max(len(item.tokens) for item in items)
@@ -133,16 +137,18 @@ def test_logprobs_are_those_of_padded_rows(
     )
     with torch.no_grad():
         logprobs_BTV = eager(input_ids=rows_BT, attention_mask=mask_BT).logits.log_softmax(-1)
-    asked = ScoreBatch(items=items, reference=True)
-    for number, said in enumerate(score(model, asked, budget, lambda done, total: None)):
+    score_batch = ScoreBatch(items=items, reference=True)
+    for number, item_scores in enumerate(
+        score(model, score_batch, budget, lambda done, total: None)
+    ):
         item = items[number]
-        places = [place for start, end in item.spans for place in range(start, end)]
-        wanted = [logprobs_BTV[number, p - 1, item.tokens[p]].item() for p in places]
-        assert said.reference == pytest.approx(wanted, abs=2e-6)
+        positions = [position for start, end in item.spans for position in range(start, end)]
+        expected = [logprobs_BTV[number, p - 1, item.tokens[p]].item() for p in positions]
+        assert item_scores.reference == pytest.approx(expected, abs=2e-6)
 
 
-def family_items() -> list[TrainItem]:
-    """Two groups: siblings of several lengths, a second turn, two that say the same."""
+def sample_items() -> list[TrainItem]:
+    """Two groups: rows of several lengths, a second turn, two identical rows."""
     torch.manual_seed(3)
     stems = [torch.randint(3, 96, (25,)).tolist(), torch.randint(3, 96, (40,)).tolist()]
     items = []
@@ -165,11 +171,11 @@ def item(tokens: list[int], spans: list[tuple[int, int]], number: int) -> TrainI
     )
 
 
-def test_every_family_learns_what_plain_rows_teach_it(folder: Path) -> None:
-    """Log-probs against the eager attention of the family; gradients against plain rows."""
-    model, items = stirred(folder), family_items()
-    expected = plain(model, items)
-    assert (packed(model, items, 200) - expected).norm() <= 1e-5 * expected.norm()
+def test_every_model_family_matches_plain_rows(folder: Path) -> None:
+    """Log-probs against the family's eager attention; gradients against plain rows."""
+    model, items = load_perturbed(folder), sample_items()
+    expected = plain_gradient(model, items)
+    assert (packed_gradient(model, items, 200) - expected).norm() <= 1e-5 * expected.norm()
     assert grow([visible_tokens(item) for item in items]).tokens < 0.6 * sum(
         len(i.tokens) for i in items
     )

@@ -1,4 +1,4 @@
-"""The format of known_hosts, and what is added to it."""
+"""Parsing of known_hosts and appending to it."""
 
 import multiprocessing
 import subprocess
@@ -29,11 +29,13 @@ from engine.remote.ssh.asyncssh.known_hosts import append_key, names_host, read_
         ("|2|AAAA|AAAA", "gpu1", False),
     ],
 )
-def test_who_is_meant(names: str, host: str, expected: bool) -> None:
+def test_names_host_matches_patterns_negations_and_ports(
+    names: str, host: str, expected: bool
+) -> None:
     assert names_host(names, host) is expected
 
 
-def test_hashed_names_are_those_of_openssh(tmp_path: Path) -> None:
+def test_hashed_names_match_openssh(tmp_path: Path) -> None:
     key = asyncssh.generate_private_key("ssh-ed25519").convert_to_public()
     file = tmp_path / "hosts"
     for host in ("gpu1", "[gpu1]:2222"):
@@ -45,7 +47,7 @@ def test_hashed_names_are_those_of_openssh(tmp_path: Path) -> None:
     assert [names_host(one, "[gpu1]:2222") for one in names] == [False, True]
 
 
-def test_lines_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
+def test_unreadable_lines_are_skipped(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("\n# a\nx\n@strange a ssh-ed25519 AAAA\na ssh-unheard AAAA\n\x00\xff\n")
     append_key(file, "gpu1", asyncssh.generate_private_key("ssh-ed25519"), hashed=False)
@@ -54,7 +56,7 @@ def test_lines_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
     assert "PRIVATE" not in file.read_text()
 
 
-def test_a_file_that_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
+def test_unusable_file_raises_launch_error(tmp_path: Path) -> None:
     for action in (
         lambda: read_entries([tmp_path]),
         lambda: append_key(tmp_path, "a", asyncssh.generate_private_key("ssh-ed25519"), False),
@@ -70,12 +72,12 @@ def _append_many(file: Path, name: str) -> None:
         append_key(file, f"{name}{number}", key, hashed=False)
 
 
-def test_many_may_append_at_once(tmp_path: Path) -> None:
+def test_concurrent_appends_keep_every_entry(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     context = multiprocessing.get_context("fork")
-    at_work = [context.Process(target=_append_many, args=(file, name)) for name in ("a", "b")]
-    for process in at_work:
+    processes = [context.Process(target=_append_many, args=(file, name)) for name in ("a", "b")]
+    for process in processes:
         process.start()
-    for process in at_work:
+    for process in processes:
         process.join()
     assert len(read_entries([file])) == 80

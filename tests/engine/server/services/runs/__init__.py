@@ -1,1 +1,1 @@
-"""TODO."""
+"""Tests of the services for runs."""

@@ -1,4 +1,4 @@
-"""Locks of cards, across processes; cards that others hold; memory that ran out."""
+"""GPU locks across processes, memory used by other processes, and advice after out-of-memory."""
 
 import asyncio
 import os
@@ -30,16 +30,16 @@ with device_lock(cards, "quiet-fox of hello"):
 """
 
 
-def card(uuid: str = "GPU-a", index: int = 0, held: int = 0) -> Card:
+def card(uuid: str = "GPU-a", index: int = 0, used: int = 0) -> Card:
     return Card(
         index=index,
         uuid=uuid,
         name="NVIDIA L40S",
         total_bytes=48 * GB,
-        used_bytes=held,
-        free_bytes=48 * GB - held,
+        used_bytes=used,
+        free_bytes=48 * GB - used,
         capability=(8, 9),
-        processes=(CardProcess(pid=4242, bytes=held, name="python"),) if held else (),
+        processes=(CardProcess(pid=4242, bytes=used, name="python"),) if used else (),
     )
 
 
@@ -55,7 +55,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def another_engine(*uuids: str) -> "subprocess.Popen[str]":
-    """A process that holds these cards, or the processor."""
+    """Start a process that locks these GPUs, or the CPU without arguments."""
     command = [sys.executable, "-c", HOLD, *uuids]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
@@ -64,11 +64,11 @@ def another_engine(*uuids: str) -> "subprocess.Popen[str]":
     return process
 
 
-def test_a_card_is_held_across_engines_and_others_are_free() -> None:
+def test_gpu_lock_excludes_other_engines_and_other_gpus_are_free() -> None:
     with another_engine("GPU-a") as other:
-        with pytest.raises(Refused) as refused, device_lock([card("GPU-b", 1), card()]):
+        with pytest.raises(Refused) as error, device_lock([card("GPU-b", 1), card()]):
             pass
-        message = refused.value.problem.message
+        message = error.value.problem.message
         assert "card 0 (NVIDIA L40S)" in message
         assert f"quiet-fox of hello (process {other.pid})" in message
         with device_lock([card("GPU-b", 1)], "me"), device_lock([], "me"):
@@ -78,49 +78,49 @@ def test_a_card_is_held_across_engines_and_others_are_free() -> None:
         pass
 
 
-def test_the_processor_keeps_its_lock() -> None:
+def test_cpu_lock_excludes_other_engines() -> None:
     with another_engine() as other:
-        with pytest.raises(Refused, match="quiet-fox of hello") as refused, device_lock():
+        with pytest.raises(Refused, match="quiet-fox of hello") as error, device_lock():
             pass
-        assert refused.value.problem.code == "run.device_busy"
+        assert error.value.problem.code == "run.device_busy"
         with device_lock([card()]):
             pass
         other.communicate()
 
 
-def test_a_killed_holder_leaves_nothing_behind() -> None:
+def test_lock_of_a_killed_process_is_released() -> None:
     with another_engine("GPU-a") as other:
         other.kill()
     with device_lock([card()]):
         pass
 
 
-def test_a_card_that_others_hold_is_refused_with_numbers(
+def test_gpu_in_use_by_others_is_refused_with_numbers(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_memory, "PAUSE_S", 0.0)
-    held = card(held=30 * GB)
-    monkeypatch.setattr(gpu_memory, "cards_of", lambda backend: (held,))
+    busy_card = card(used=30 * GB)
+    monkeypatch.setattr(gpu_memory, "cards_of", lambda backend: (busy_card,))
     config = ProjectConfig()
-    with pytest.raises(Refused) as refused:
-        asyncio.run(gpu_memory.require_gpu_memory(config, model, [held]))
-    message = refused.value.problem.message
+    with pytest.raises(Refused) as error:
+        asyncio.run(gpu_memory.require_gpu_memory(config, model, [busy_card]))
+    message = error.value.problem.message
     assert message.startswith("python (process 4242) holds memory on GPU 0 (NVIDIA L40S): 30.0 of")
     assert "this run needs about" in message
     share = changed_config(config, {"backend.share_card": True})
-    asyncio.run(gpu_memory.require_gpu_memory(share, model, [held]))
-    asyncio.run(gpu_memory.require_gpu_memory(config, model, [card(held=GB)]))
+    asyncio.run(gpu_memory.require_gpu_memory(share, model, [busy_card]))
+    asyncio.run(gpu_memory.require_gpu_memory(config, model, [card(used=GB)]))
 
 
-def test_a_moment_is_given_to_what_has_just_ended(
+def test_memory_check_waits_for_ended_processes(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_memory, "PAUSE_S", 0.0)
     monkeypatch.setattr(gpu_memory, "cards_of", lambda backend: (card(),))
-    asyncio.run(gpu_memory.require_gpu_memory(ProjectConfig(), model, [card(held=30 * GB)]))
+    asyncio.run(gpu_memory.require_gpu_memory(ProjectConfig(), model, [card(used=30 * GB)]))
 
 
-def test_memory_that_ran_out_names_a_setting_and_its_number(
+def test_out_of_memory_advice_names_a_setting_and_number(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = Problem(code="policy.out_of_memory", message="Memory ran out.", hint="Halve it.")
@@ -136,7 +136,7 @@ def test_memory_that_ran_out_names_a_setting_and_its_number(
     assert gpu_memory.with_memory_advice(other, config, model) is other
 
 
-def test_a_cpu_build_of_torch_computes_on_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_build_of_torch_uses_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "torch_build", lambda: devices.TorchBuild("2.13.0+cpu", None))
     assert devices.cards_of(ProjectConfig().backend) == ()
     assert os.environ.get("CUDA_VISIBLE_DEVICES") is None
