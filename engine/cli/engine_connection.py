@@ -45,8 +45,9 @@ async def _end(client: EngineClient) -> None:
 
 @asynccontextmanager
 async def engine_of(folder: Path, workspace: str | None) -> AsyncIterator[EngineClient | None]:
-    """Client of the engine that has the run in `folder` open; None if none has. Raises Refused if
-    that engine is neither that of `workspace` (None: the default) nor that of the run."""
+    """Context manager with a client of the engine that has the run in `folder` open; None if none
+    has. Looks for that engine in `workspace` (None: the default), then in the folder that contains
+    the project. Raises Refused if it is in neither, LaunchError if its version differs."""
     if not await asyncio.to_thread(is_locked, folder):
         yield None
         return

@@ -33,9 +33,9 @@ WORDS = {
         "Linux on x86_64, an NVIDIA GPU and its driver",
         card=True,
     ),
-    "vllm-cpu": Words("vLLM on the CPU", "Samples with vLLM, without a GPU.", CPU),
+    "vllm-cpu": Words("vLLM on the CPU", "Sampling with vLLM, without a GPU.", CPU),
     "unsloth-cpu": Words(
-        "Unsloth on the CPU", f"Trains with Unsloth, without a GPU. {UNSLOTH}", CPU
+        "Unsloth on the CPU", f"Training with Unsloth, without a GPU. {UNSLOTH}", CPU
     ),
     "judge": Words("Judge", "Calls the providers of judges, through litellm."),
     "parquet": Words("Parquet", "Reads trajectories that ART stored as Parquet files."),
@@ -44,7 +44,9 @@ WORDS = {
     "mlflow": Words("MLflow", "Sends metrics to an MLflow server."),
     "trackio": Words("trackio", "Writes metrics into trackio's database on this machine."),
     "tensorboard": Words("TensorBoard", "Writes TensorBoard's event files."),
-    "otel": Words("OpenTelemetry", "Sends trajectories as traces, also to Langfuse."),
+    "otel": Words(
+        "OpenTelemetry", "Sends trajectories as traces to Langfuse or another collector."
+    ),
     "art": Words("ART", "OpenPipe's ART for scripts that train here, without its trainers."),
     "bench": Words("TRL", "TRL's GRPOTrainer, for the benchmark."),
 }

@@ -93,10 +93,10 @@ def utility(model: PreferenceModel, features_D: Sequence[float]) -> float:
 
 
 def score_of(model: PreferenceModel, features_D: Sequence[float]) -> float:
-    """Score in [0, 1], monotone in the utility: σ(u / max(1, s)), with s the spread of the fitted
-    trajectories, whose mean is u = 0. Independent of the group. An uncertain fit (s < 1) keeps its
-    small differences. A confident one has utilities up to ±20, for which σ would saturate without
-    the division by s."""
+    """Score in [0, 1] of one trajectory, comparable across groups: σ(u / max(1, s)), with u its
+    utility and s the standard deviation of u over the fitted trajectories. The division by s keeps
+    a confident fit from saturating. `features_D` are raw features, as many as `model.mean` has;
+    raises ValueError for another number."""
     u = utility(model, features_D) / max(1.0, model.spread)
     return 1 / (1 + math.exp(-u)) if u >= 0 else math.exp(u) / (1 + math.exp(u))
 

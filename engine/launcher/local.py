@@ -97,7 +97,7 @@ async def find(workspace: Path) -> Endpoint | None:
         raise LaunchError.of(
             "engine.other_version",
             f"An engine of another version (process {endpoint.pid}) is using this workspace.",
-            "Let its run finish, or stop it, with the studio of that version; then start again.",
+            "Stop its run in the studio of that version, or let it finish. Then start again.",
         )
     return endpoint
 

@@ -58,7 +58,7 @@ def read_toml(project: Path) -> str:
         raise ConfigError.of(
             "project.missing",
             f"{project} is not a project: it has no {FILE}.",
-            "Name a folder with a project.toml, or copy a sample.",
+            "Choose a folder that contains project.toml, or copy a sample.",
             where=str(file),
         ) from None
     except UnicodeDecodeError as error:

@@ -126,7 +126,7 @@ def _addressed(last: Metrics) -> Finding | None:
         code="addressed",
         title=f"{share * total:.0f} of {total:.0f} trajectories seem to address the judge.",
         words="They contain text that addresses a grader instead of the task.",
-        suggestion="Read these trajectories; a veto constraint removes their reward.",
+        suggestion="Read these trajectories. A veto constraint removes their reward in later runs.",
         where="marked",
         action="veto:addresses_judge",
     )
@@ -176,7 +176,7 @@ def _padding(history: Sequence[Metrics]) -> Finding | None:
         title="Trajectories grow longer, and the judge rewards it.",
         words=f"Length from {before:.0f} to {now:.0f} tokens, repeated phrases from {once:.0%} to "
         f"{again:.0%}, the judge's part up by {rose:.2f}.".replace("%", " %"),
-        suggestion="Penalise length in the reward or the rubric, unless you want it.",
+        suggestion="Penalise length in the reward or the rubric, unless long answers are wanted.",
         where="chart:length",
     )
 

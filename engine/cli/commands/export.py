@@ -117,7 +117,8 @@ class _ExportDisplay:
             return
         say(_parity_words(report.parity))
         if not report.path:
-            say("The export differs from the trained model and was deleted. --force keeps it.")
+            say("The export differs from the trained model and was deleted.")
+            say("To keep it, repeat with --force.")
             return
         say(f"\n{report.bytes / 1e6:.1f} MB in {report.path}")
         if report.pushed:

@@ -157,7 +157,9 @@ async def _move(client: EngineClient, arguments: argparse.Namespace) -> int:
     elif step.isdecimal():
         moving = client.fetch_checkpoint(run.id, int(step))
     else:
-        raise Refused.of("run.no_step", "Name the checkpoint's step.", f"Write {run.name}@20.")
+        raise Refused.of(
+            "run.no_step", "The checkpoint's step is missing.", f"Write {run.name}@20."
+        )
     progress = Progress()
     async with aclosing(moving) as ticks:
         async for one in ticks:

@@ -55,14 +55,14 @@ class TrainArguments:
 
 
 INSTEAD = {
-    "loss_fn_config": "Leave it out, as with ART's LocalBackend.",
-    "adam_params": "Leave it out, as with ART's LocalBackend: AdamW (0.9, 0.99).",
+    "loss_fn_config": "Leave it out; ART's LocalBackend does not support it either.",
+    "adam_params": "Leave it out; ART's LocalBackend also uses AdamW (0.9, 0.99).",
     "kl_penalty_reference_step": "Leave it out: the KL penalty is relative to the base model.",
     "kl_ref_adapter_path": "Leave it out: the KL penalty is relative to the base model.",
     "advantage_balance": "Leave it at 0; `train.algorithm` has other advantage settings.",
     "importance_sampling_level": 'Use "token"; "sequence" needs loss_fn="ppo" (GSPO).',
     "max_negative_advantage_importance_sampling_weight": "Use epsilon_high to bound the ratio.",
-    "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" clips tokens outside the range.',
+    "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" clips tokens outside epsilon.',
     "kimi_k2_tau": "Leave it out; kl_penalty_coef keeps the policy near the base model.",
     "allow_training_without_logprobs": "Leave it out: every choice of Atelier has log-probs.",
     "scale_learning_rate_by_reward_std_dev": "Scale learning_rate in the script.",

@@ -81,7 +81,7 @@ def read_lines(file: Path) -> Iterator[tuple[int, str]]:
         raise ConfigError.of(
             "attempts.unreadable",
             f"The file cannot be read: {getattr(error, 'strerror', None) or error}.",
-            "Name a JSON Lines file in UTF-8.",
+            "Choose a JSON Lines file encoded in UTF-8.",
             where=str(file),
         ) from error
 

@@ -48,7 +48,7 @@ def project_for(workspace: Path, request: OpenOutside) -> Path:
         raise Refused.of(
             "outside.project_taken",
             f"{folder.name} is a project with its own agent.",
-            "Use another project for the model, or another workspace for the backend.",
+            "Pass another project to the model, or another workspace to the backend.",
             where=str(folder),
         )
     return folder

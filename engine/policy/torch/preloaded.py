@@ -39,8 +39,9 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """Import the modules of policies and exports, fill the caches of a load, and freeze the heap.
-    Raises SystemExit if an import has started a thread."""
+    """Prepare the process for forking: import torch, transformers, PEFT and the policy modules,
+    warm the caches that loading a model uses, and freeze the heap so that children share its
+    memory. Raises SystemExit if an import has started a thread."""
     gc.disable()  # collections take a fifth of the time of these imports
     from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 

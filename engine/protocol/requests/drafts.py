@@ -59,7 +59,7 @@ class BeginWithTools(Request):
     folder: str
     """Project folder: new, empty, or with an unfinished project."""
     servers: str = ""
-    """Text of an mcp.json; empty if servers are added one by one."""
+    """Path of an mcp.json to copy; empty keeps the project's."""
 
 
 class DraftScenario(Value):

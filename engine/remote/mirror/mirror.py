@@ -83,7 +83,8 @@ class Mirror:
         if stored == before or stored != changes.last:
             raise StoreError.of(
                 "replica.no_progress",
-                f"The server sent changes up to event {changes.last}, but only {stored} is stored.",
+                f"The server sent events up to {changes.last}, but only those up to {stored} were "
+                "stored here.",
                 "The changes are requested again. If this continues, update both engines to the "
                 "same version.",
             )

@@ -107,7 +107,7 @@ class Mirrors:
                     code="host.bad_runs",
                     message=f"{self._host} lists {len(runs) - len(good)} invalid runs (bad ids or "
                     "numbers, or too many). They are not shown.",
-                    hint="Check what runs on that server.",
+                    hint="Check which processes are running on that server.",
                 )
             )
         return good

@@ -94,8 +94,8 @@ async def run_with_input(
 
 
 async def number_of(stderr: Reader, received: bytearray) -> int | None:
-    """Process number that a command announces on stderr, of which `received` is what was read so
-    far (it is extended). None where the command does not announce it in time."""
+    """Read the PID that a remote command prints first on stderr. `received` is the stderr read so
+    far, extended in place. None after `ANNOUNCING_S` seconds, or if stderr ends first."""
     with suppress(TimeoutError):
         async with asyncio.timeout(ANNOUNCING_S):
             while not PROCESS.search(received) and (chunk := await stderr.read(CHUNK_BYTES)):

@@ -123,7 +123,7 @@ def closed(place: Place, why: str) -> LaunchError:
     return of(
         "closed",
         f"{place} closed the connection before the login was complete: {reason_of(why)}.",
-        "See the server's login log; it may limit the number of connections.",
+        "Check the log of the SSH server (sshd); it may limit the number of connections.",
     )
 
 

@@ -203,8 +203,8 @@ class RenderClient:
         if error == "too_many_chars":
             return RolloutError.of(
                 "gateway.context_full",
-                f"The prompt has {int(head['message']):,} characters, which are more tokens than "
-                "model.max_context.",
+                f"The prompt has {int(head['message']):,} characters, too many to fit in "
+                "model.max_context tokens.",
                 "Raise model.max_context or shorten what the agent sends.",
             )
         if error == "too_long":

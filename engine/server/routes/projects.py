@@ -141,7 +141,9 @@ class ProjectRoutes:
         return await self.servers(request)
 
     async def find_tools(self, request: Request) -> Response:
-        """Start or call each MCP server of project `path`, and respond with its tools."""
+        """Start or call each MCP server of the project in query parameter `path`, and respond with
+        its tools or its problem. Raises Refused if the project is not trusted, ConfigError if
+        mcp.json is invalid or the agent's packages are missing."""
         return json_of(await discover_tools(project_of(request)))
 
     async def _view(
@@ -185,8 +187,9 @@ class DraftRoutes:
         return json_lines(progress(), self._touch)
 
     async def begin(self, request: Request) -> Response:
-        """Create a project with an agent that uses MCP tools, and respond with its MCP servers;
-        none is contacted."""
+        """Create an unfinished project whose agent uses MCP tools (body: BeginWithTools), and
+        respond with its ServerViews; no server is contacted. Raises ConfigError for an mcp.json
+        without servers, or a folder with other files."""
         body = await body_of(request, BeginWithTools)
         folder = path_of(body.folder)
         file = path_of(body.servers) if body.servers else None

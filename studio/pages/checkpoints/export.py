@@ -240,8 +240,8 @@ WORDS = {
     "running": "Stopping deletes all partial files.",
     "stopped": "Export stopped. Partial files were deleted.",
     "failed": "",
-    "refused": "The export differs from the trained model and was deleted. Export despite "
-    "differences records this in the report and the model card.",
+    "refused": "The export differs from the trained model and was deleted. “Export "
+    "despite differences” keeps it and records them in the report and the model card.",
     "done": "parity.json and a model card were saved next to the files.",
 }
 

@@ -137,7 +137,9 @@ class CheckpointsPage(Page):
         summary, spec = self._run.summary, self._run.state.spec
         every = spec.config.train.checkpoint_every if spec else None
         first = (
-            f"The first is saved after step {every}." if every else ("Train creates the first one.")
+            f"The first is saved after step {every}."
+            if every
+            else "Press Train to create the first one."
         )
         words = f"{first} Compare, chat with and export checkpoints here."
         self._empty.set_words("No checkpoint yet", words)

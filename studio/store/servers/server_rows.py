@@ -39,7 +39,7 @@ TAKE_OVER = Offer(
     "take_over",
     "Take over",
     "plug-zap",
-    "Connect this machine to the server; the machine that uses it now is disconnected",
+    "Connect this machine to the server, and disconnect the machine that is using it now",
 )
 UPDATE = Offer("install", "Update", "download", "Install this version; the previous one is kept")
 REPAIR = Offer("install", "Repair", "wrench", "Reinstall missing or damaged files of the engine")

@@ -24,7 +24,8 @@ class StripLegend(QWidget):
     def set_range(self, low: float, high: float) -> None:
         """Set the rewards at the ends of the colour ramp."""
         self._ramp = f"{formatting.number(low)} to {formatting.number(high)} reward"
-        self.setAccessibleName(f"Legend: cells from {self._ramp}; skipped, validation, checkpoint")
+        marks = "marks for skipped, validation and checkpoint steps"
+        self.setAccessibleName(f"Legend: cell colour shows {self._ramp}; {marks}")
         self.updateGeometry()
         self.update()
 

@@ -49,7 +49,7 @@ class FakeEnvironments:
             one.name: one
             for one in (
                 gpu,
-                view("vllm-cpu", "vLLM on the CPU", "Samples with vLLM, without a GPU.",
+                view("vllm-cpu", "vLLM on the CPU", "Sampling with vLLM, without a GPU.",
                      1_450_000_000, 460_000_000),
                 view("judge", "Judge", "Calls the providers of judges, through litellm.",
                      320_000_000, 75_000_000, **at_home("judge")),

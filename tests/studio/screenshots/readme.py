@@ -163,7 +163,9 @@ async def take(studio: Studio, project: Path) -> tuple[Pictures, Tour]:
     while session.run.state.done < PICTURES_AT_STEP:
         await asyncio.sleep(SAMPLING_S)
         tour.add(140)
-        assert session.run.state.life in ("", "queued", "starting", "running"), session.run.state
+        assert session.run.state.status in (None, "queued", "starting", "running"), (
+            session.run.state
+        )
     tour.thin(begin, CURVE_FRAMES)
     tour.add(1200)
     pictures = await both_themes(studio, "run")

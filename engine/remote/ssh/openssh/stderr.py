@@ -74,7 +74,8 @@ def explain(
 
 
 def last_line(text: str) -> str:
-    """Last line of stderr that is neither empty nor noise."""
+    """Last line of ssh's stderr that is neither empty nor boilerplate such as "Warning: Permanently
+    added"; empty if there is none."""
     lines = [line for line in text.splitlines() if not _NOISE.match(line)]
     return lines[-1] if lines else ""
 

@@ -181,7 +181,7 @@ def refuse_extension(run: RunSummary) -> None:
             raise Refused.of(
                 "run.no_steps",
                 "The number of updates of an SFT run is set by its epochs.",
-                "Start another one from it with a different sft.epochs.",
+                "Start a new SFT run from this run's checkpoint, with a different sft.epochs.",
             )
 
 

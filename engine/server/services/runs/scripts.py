@@ -52,7 +52,9 @@ class ScriptRuns:
         return session
 
     async def close(self, run_id: str, request: CloseOutside) -> RunSummary:
-        """End a script's session, finished or not as `request` says, and wait for the run's end."""
+        """End a script's session and return the summary of its ended run. Nothing ends if
+        `request.key` belongs to another session. `request.finished` is False if the script ended
+        early. Raises Refused for an unknown run."""
         session = self._resources.script_sessions.get(run_id)
         if session is not None and session.script.key == request.key:
             session.leave("The script has ended.", request.finished)

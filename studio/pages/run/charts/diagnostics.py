@@ -236,7 +236,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Judge", TRUST, formatting.number, zero=False),
         ("judge/rules", "judge/local", "judge/canaries"),
         "Reward quality",
-        "Agreement with rules and labels; canaries detected",
+        "Judge against rules, local judge against labels, planted bad answers detected",
         of_judge=True,
     ),
     ChartSpec(

@@ -24,7 +24,8 @@ from studio.widgets.cards.toast import Toast
 from studio.widgets.charts.advantage_bars import AdvantageBar
 
 BLIND = (
-    "Blind grading: scores and ranks appear after Enter. Mark the best and worst, or enter scores."
+    "Blind grading: rewards, verdicts and labels are hidden until you press Enter. Mark the best "
+    "and worst, or enter your own scores."
 )
 
 

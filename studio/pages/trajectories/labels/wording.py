@@ -15,7 +15,7 @@ EFFECTS = (
     (
         "reward",
         "Override · this step only",
-        ("Changes rewards, and the update if its step is still open"),
+        "Changes rewards; also the update, if its batch is not closed yet",
     ),
     ("again", "Train again", "Also adds the corrected group to the next batch"),
     ("none", "Agreement only", "Counts for judge agreement; does not change rewards"),
