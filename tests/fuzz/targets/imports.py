@@ -1,6 +1,7 @@
 """Files of imported trajectories, in Atelier's and ART's JSON Lines: read completely or rejected
 with a line number."""
 
+import atexit
 import json
 import random
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.fuzz.mutation import mutate as change
 REFUSALS = (ConfigError,)
 READER = ParquetReader()
 """Never started: no file here is Parquet."""
+atexit.register(READER.__exit__)
 ASKED, SAID = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 OURS = [
