@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from engine.protocol.problems import Problem
+from engine.protocol.records.runs import Interval
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -113,6 +114,11 @@ def duration(seconds: float) -> str:
 
 def signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "−")
+
+
+def validation_words(reward: Interval | None, win_rate: Interval | None) -> str:
+    """Result of a validation for a table: win rate if the judge compares, else mean reward."""
+    return f"wins {win_rate.mean:.0%}" if win_rate else figure(reward.mean if reward else None)
 
 
 def figure(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 import time
 
+from engine.evaluation.pairwise import UNCOMPARED, PairwiseJudge, validations_of
 from engine.protocol.events.run import ValidationFinished
 from engine.protocol.records.runs import Interval, Scenario, Trajectory
 from engine.reward.advantage.group import interval
@@ -12,17 +13,23 @@ from engine.storage.run_folder.run import Run
 
 async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int) -> Interval | None:
     """Roll out every scenario and store the result, once per `step` even if a run resumes. Returns
-    the mean reward with its interval; None if all rollouts are unscored."""
-    for event in run.reader.events_of("validation.finished"):
-        if isinstance(event, ValidationFinished) and event.step == step:
+    the mean reward with its interval; None if all rollouts are unscored.
+
+    In a training run with a judge, the judge compares the rollouts with those of earlier steps,
+    since its scores are relative: the result is the win rate against the first validation."""
+    for event in validations_of(run):
+        if event.step == step:
             return event.reward
     start_s = time.monotonic()
     await run.enter(step, "validating")
     size = run.config.train.validation_attempts
-    groups = await roll_out_groups(run, stage, "validation", step, scenarios, size)
-    means = scenario_means(groups)
+    panel = stage.judge if run.spec.kind == "train" else None
+    judge = PairwiseJudge(run, panel, step) if panel else None
+    groups = await roll_out_groups(run, stage, "validation", step, scenarios, size, judge=judge)
+    against = await judge.comparisons(groups) if judge else ()
+    means = {} if judge and judge.relative else scenario_means(groups)
     reward = interval(list(means.values()))
-    unscored = sum(t.reward is None for group in groups for t in group)
+    unscored = sum(t.reward is None and not _is_baseline(t) for group in groups for t in group)
     await run.say(
         ValidationFinished(
             step=step,
@@ -30,9 +37,15 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
             scenarios=means,
             unscored=unscored,
             seconds=time.monotonic() - start_s,
+            against=against,
+            win_rates=judge.win_rates(step, against) if judge else {},
         )
     )
     return reward
+
+
+def _is_baseline(one: Trajectory) -> bool:
+    return one.problem is not None and one.problem.code == UNCOMPARED
 
 
 def scenario_means(groups: list[list[Trajectory]]) -> dict[str, float]:

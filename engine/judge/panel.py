@@ -6,6 +6,7 @@ sufficient; otherwise the named judges continue, and without any the trajectorie
 """
 
 import asyncio
+from typing import Protocol
 
 from engine.judge.calibration.measurement import Place, labels_by_place
 from engine.judge.local_judge import NAME, LocalJudge, Preference, preferences_of_scores, version_of
@@ -24,6 +25,13 @@ MOST_JUDGED = 64
 """Maximum number of judged groups, newest first, on which the local judge is fitted."""
 LEAST_GAP = 0.05
 """Minimum difference of two scores that counts as a preference."""
+
+
+class GroupJudge(Protocol):
+    """Judge of a group."""
+
+    async def judge(self, group: list[Trajectory]) -> list[Verdict]:
+        """Verdicts, one per judge and trajectory; failed rollouts have none."""
 
 
 class Panel:
@@ -70,6 +78,12 @@ class Panel:
             for one in group
             if can_be_judged(one)
         ]
+
+    @property
+    def absolute(self) -> bool:
+        """Whether each trajectory is scored by criteria of its own, so that scores of different
+        groups can be compared."""
+        return self._ruler is not None and self._ruler.has_criteria
 
     def metrics(self) -> dict[str, float]:
         """Accuracy of the local judge, and share of canaries caught since the last call."""

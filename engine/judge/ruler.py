@@ -93,6 +93,10 @@ class Ruler:
         self._lessons = lessons
         self._renewed = renewed
 
+    @property
+    def has_criteria(self) -> bool:
+        return bool(self._current().criteria)
+
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
         """Return one verdict per judge and trajectory, in order; none for failed rollouts."""
         attempts = [one for one in group if can_be_judged(one)]

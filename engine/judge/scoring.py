@@ -1,6 +1,6 @@
 """Verdicts → rewards: adds the judge's part to the others, and stores the group."""
 
-from engine.judge.panel import Panel
+from engine.judge.panel import GroupJudge
 from engine.judge.ruler import combined
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem, RolloutError
@@ -10,7 +10,7 @@ from engine.reward.blend import blend
 from engine.storage.run_folder.run import Run
 
 
-async def judge_group(run: Run, judge: Panel, siblings: list[Trajectory]) -> list[Trajectory]:
+async def judge_group(run: Run, judge: GroupJudge, siblings: list[Trajectory]) -> list[Trajectory]:
     """Judge a group, store verdicts and rewards, and return the updated trajectories."""
     verdicts = await judge.judge(siblings)
     scored = with_verdicts(run.config, siblings, verdicts)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from engine.judge.panel import Panel
+from engine.judge.panel import GroupJudge
 from engine.judge.scoring import judge_group
 from engine.protocol.records.runs import Phase, Scenario, Split, Trajectory
 from engine.reward.advantage.group import group_summary
@@ -18,9 +18,12 @@ async def roll_out_groups(
     scenarios: list[Scenario],
     size: int,
     first: int = 0,
+    judge: GroupJudge | None = None,
 ) -> list[list[Trajectory]]:
     """Roll out one group of `size` rollouts per scenario, with group numbers from `first`; stored
-    trajectories are reused. Returns the groups in the order of the scenarios, with advantages."""
+    trajectories are reused. `judge` scores them in place of the stage's. Returns the groups in the
+    order of the scenarios, with advantages."""
+    judge = judge or stage.judge
     numbers = range(first, first + len(scenarios))
     known = run.reader.stored(split, step)
     stored = {(t.group, t.index): t for t in known if t.group in numbers}
@@ -28,7 +31,7 @@ async def roll_out_groups(
     async with asyncio.TaskGroup() as tasks:
         groups = [
             tasks.create_task(
-                _group(run, stage, split, step, number, scenario, size, stored, progress)
+                _group(run, stage, judge, split, step, number, scenario, size, stored, progress)
             )
             for number, scenario in zip(numbers, scenarios, strict=True)
         ]
@@ -69,6 +72,7 @@ class Progress:
 async def _group(
     run: Run,
     stage: Stage,
+    judge: GroupJudge | None,
     split: Split,
     step: int,
     number: int,
@@ -87,11 +91,11 @@ async def _group(
         return trajectory
 
     siblings = list(await asyncio.gather(*(one(index) for index in range(size))))
-    return await close_group(run, stage.judge, siblings)
+    return await close_group(run, judge, siblings)
 
 
 async def close_group(
-    run: Run, judge: Panel | None, siblings: list[Trajectory]
+    run: Run, judge: GroupJudge | None, siblings: list[Trajectory]
 ) -> list[Trajectory]:
     """Let the judge score a complete group if necessary, and store the group unless it is stored.
     Returns the siblings with their advantages."""

@@ -10,9 +10,10 @@ same adapter.
 
 import math
 import time
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterable
 from itertools import chain
 
+from engine.evaluation.pairwise import validations_of
 from engine.evaluation.validation import validate
 from engine.policy.base import Policy
 from engine.protocol.events.run import (
@@ -21,7 +22,6 @@ from engine.protocol.events.run import (
     RunStopped,
     StepFinished,
     StepStarted,
-    ValidationFinished,
 )
 from engine.protocol.problems import RolloutError
 from engine.protocol.records.runs import Interval, Trajectory
@@ -229,14 +229,15 @@ def summary(
         reward_last=rewards[-1] if rewards else None,
         validation=validation_at(run, step),
         baseline=validation_at(run, 0),
+        win_rate=win_rate_at(run, step),
         checkpoint=known[-1].path if known else "",
     )
 
 
 def validation_at(run: Run, step: int) -> Interval | None:
-    events: Iterator[Interval | None] = (
-        e.reward
-        for e in run.reader.events_of("validation.finished")
-        if isinstance(e, ValidationFinished) and e.step == step
-    )
-    return next(events, None)
+    return next((one.reward for one in validations_of(run) if one.step == step), None)
+
+
+def win_rate_at(run: Run, step: int) -> Interval | None:
+    known = validations_of(run)
+    return next((one.win_rates.get(step) for one in known if one.step == step), None)

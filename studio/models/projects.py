@@ -136,11 +136,9 @@ def _cell_words(row: ProjectRow, column: int) -> str:
         case "State":
             return state_of(row).text
         case "Validation":
-            return (
-                formatting.number(run.validation.mean)
-                if run and run.validation
-                else formatting.ABSENT
-            )
+            if run and run.win_rate:
+                return f"{formatting.percent(run.win_rate.mean)} wins"
+            return formatting.number(run.validation.mean if run and run.validation else None)
         case "Engine":
             return engine_words(run) if run else "This machine"
         case "Changed":

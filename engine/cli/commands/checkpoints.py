@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.cli.engine_connection import engine_of
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import figure, say, say_json, table
+from engine.cli.terminal import figure, say, say_json, table, validation_words
 from engine.protocol.records.runs import KeptCheckpoint
 from engine.protocol.requests.runs import PinCheckpoint
 from engine.storage.checkpoints import retention
@@ -58,7 +58,7 @@ def _show(kept: list[KeptCheckpoint], as_json: bool) -> None:
         (
             str(one.checkpoint.step),
             figure(one.checkpoint.metrics.get("reward/mean")),
-            figure(one.validation.mean if one.validation else None),
+            validation_words(one.validation, one.win_rate),
             f"{one.checkpoint.bytes / 1e6:.0f} MB",
             one.state,
             ", ".join(one.kept_by) or "deleted with the next checkpoint",

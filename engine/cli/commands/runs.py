@@ -4,7 +4,7 @@ import argparse
 import time
 from pathlib import Path
 
-from engine.cli.terminal import figure, say, say_json, sparkline, table
+from engine.cli.terminal import figure, say, say_json, sparkline, table, validation_words
 from engine.protocol.records.runs import RunSummary
 from engine.server.services.library import Library
 from engine.storage.project import read_toml
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
             found.state,
             _progress(found),
             figure(found.rewards[-1] if found.rewards else None),
-            figure(found.validation.mean if found.validation else None),
+            validation_words(found.validation, found.win_rate),
             sparkline(found.rewards),
             time.strftime("%Y-%m-%d %H:%M", time.localtime(found.started_at)),
             found.path,

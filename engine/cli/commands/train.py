@@ -248,7 +248,7 @@ class Watch:
             case ValidationFinished() if self._summary.kind == "baseline":
                 return f"  baseline on the training scenarios: {_interval(event.reward)}"
             case ValidationFinished():
-                return f"  validation after step {event.step}: {_interval(event.reward)}"
+                return f"  validation after step {event.step}: {_validation(event)}"
             case StepFinished():
                 return self._step(event)
             case ReviewOpened():
@@ -307,6 +307,8 @@ class Watch:
             lines.append(
                 f"  training reward {figure(event.reward_first)} → {figure(event.reward_last)}"
             )
+        if event.win_rate:
+            lines.append(f"  win rate against the start  {_rate(event.win_rate)}")
         if event.validation and event.step:
             before, after = _interval(event.baseline), _interval(event.validation)
             lines.append(f"  validation      {before} → {after}")
@@ -318,6 +320,18 @@ class Watch:
     def _resume_words(self) -> str:
         project = self._summary.project_path
         return f"\nResume with: atelier train {project} --resume {self._summary.name}"
+
+
+def _validation(event: ValidationFinished) -> str:
+    if rate := event.win_rates.get(event.step):
+        return f"win rate against step {event.against[0].opponent}: {_rate(rate)}"
+    if event.reward is None and not event.unscored:
+        return "the judge compares later validations with it"
+    return _interval(event.reward)
+
+
+def _rate(value: Interval) -> str:
+    return f"{value.mean:.0%} ({value.low:.0%} to {value.high:.0%})"
 
 
 def _interval(value: Interval | None) -> str:

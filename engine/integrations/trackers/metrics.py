@@ -64,7 +64,8 @@ def named(ours: Mapping[str, float]) -> dict[str, float]:
 
 
 def validation(event: ValidationFinished) -> dict[str, float]:
-    """Return the metrics of a validation: reward with 95% interval, if any scenario was scored."""
+    """Return the metrics of a validation: reward, and win rate against the first validation, with
+    95% intervals, where they are known."""
     values = {"validation/unscored": float(event.unscored), "validation/seconds": event.seconds}
     if event.reward is not None:
         values |= {
@@ -72,6 +73,12 @@ def validation(event: ValidationFinished) -> dict[str, float]:
             "validation/low": event.reward.low,
             "validation/high": event.reward.high,
             "validation/scenarios": float(event.reward.count),
+        }
+    if rate := event.win_rates.get(event.step):
+        values |= {
+            "validation/win_rate": rate.mean,
+            "validation/win_rate_low": rate.low,
+            "validation/win_rate_high": rate.high,
         }
     return {key: value for key, value in values.items() if math.isfinite(value)}
 

@@ -22,7 +22,7 @@ from engine.protocol.events.run import (
 )
 from engine.protocol.events.sft import LossMeasured
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunState
+from engine.protocol.records.runs import ACTIVE_STATES, Interval, RunSpec, RunState
 
 STATUS_AFTER: dict[type[BaseEvent], RunState] = {
     RunQueued: "queued",
@@ -73,6 +73,16 @@ class RunProgress:
     """Why the run failed."""
     reason: str = ""
     """Why the run stopped or failed."""
+
+    @property
+    def win_rates(self) -> dict[int, Interval]:
+        """Step → win rate against the first validation, if a judge compares them."""
+        return self.validations[-1].win_rates if self.validations else {}
+
+    @property
+    def win_rate(self) -> Interval | None:
+        """Win rate of the last validation."""
+        return self.win_rates.get(self.validations[-1].step) if self.validations else None
 
     @property
     def active(self) -> bool:

@@ -19,7 +19,7 @@ from engine.protocol.events.checkpoints import (
 )
 from engine.protocol.events.sft import LossMeasured, WarmupFinished
 from engine.protocol.problems import Problem
-from engine.protocol.records.comparison import EvaluationResult
+from engine.protocol.records.comparison import EvaluationResult, StepComparison
 from engine.protocol.records.hardware import Card
 from engine.protocol.records.judging import Usage
 from engine.protocol.records.labels import Label
@@ -224,11 +224,16 @@ class ValidationFinished(BaseEvent):
     kind: Literal["validation.finished"] = "validation.finished"
     step: int
     reward: Interval | None
-    """None if no scenario was scored."""
+    """None if no scenario was scored, or if the judge's scores are only relative."""
     scenarios: dict[str, float]
-    """Scenario id → mean reward."""
+    """Scenario id → mean reward; empty if `reward` is None."""
     unscored: int
     seconds: float
+    against: tuple[StepComparison, ...] = ()
+    """Comparisons with earlier validations; empty without a judge and for the first validation."""
+    win_rates: dict[int, Interval] = Field(default_factory=dict)
+    """Step → probability of beating the first validation, for all steps compared so far (one
+    Bradley–Terry scale of all comparisons); empty without comparisons."""
 
 
 class EvaluationFinished(BaseEvent):
@@ -297,6 +302,8 @@ class RunFinished(BaseEvent):
     reward_last: float | None = None
     validation: Interval | None = None
     baseline: Interval | None = None
+    win_rate: Interval | None = None
+    """Win rate of the last validation against the first, if a judge compares them."""
     checkpoint: str = ""
     loss_first: float | None = None
     """Held-out loss before the first update; SFT runs only."""

@@ -26,6 +26,18 @@ class Comparison(Value):
     """`no difference shown` if the interval contains 0."""
 
 
+class StepComparison(Value):
+    """Validation of one step compared with that of an earlier step by the judge."""
+
+    opponent: int
+    """The earlier step."""
+    scores: dict[str, float]
+    """Scenario id → 1 if the judge ranked this step's rollout higher, 0.5 for a tie, 0 if lower;
+    the mean over repeated rollouts."""
+    unjudged: int = 0
+    """Number of scenarios without a valid comparison; excluded from every rate."""
+
+
 class Standing(Value):
     """Result of one contestant."""
 

@@ -51,6 +51,13 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
             "Held-out pairs that the local judge orders correctly.",
             "below judge.local_least the local judge is not used",
         ),
+        (
+            "validation/win_rate",
+            "share",
+            "Probability that the judge ranks a rollout of this step above one of the first "
+            "validation, on a Bradley–Terry scale of all comparisons; 50 % is no change.",
+            "the interval falls below 50 %",
+        ),
         ("judge/canaries", "share", "Canary trajectories that the judge ranked low.", "below 1"),
         (
             "watch/addresses_judge",

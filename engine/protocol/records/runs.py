@@ -219,6 +219,8 @@ class KeptCheckpoint(Value):
     branches: tuple[str, ...] = ()
     """Names of the runs branched from it."""
     validation: Interval | None = None
+    win_rate: Interval | None = None
+    """Win rate against the run's first validation, if a judge compares them."""
     loss: float | None = None
     """Held-out loss; SFT runs only."""
 
@@ -309,6 +311,8 @@ class RunSummary(Value):
     validation: Interval | None = None
     baseline: Interval | None = None
     """First validation, before any update."""
+    win_rate: Interval | None = None
+    """Win rate of the last validation against the first, if a judge compares them."""
     trajectories: int = 0
     unscored: int = 0
     contestants: list[str] = Field(default_factory=list)

@@ -70,6 +70,7 @@ def summarise(folder: Path) -> RunSummary:
         losses=[progress.losses[step] for step in sorted(progress.losses)],
         validation=validations[-1].reward if validations else None,
         baseline=validations[0].reward if validations and validations[0].step == 0 else None,
+        win_rate=progress.win_rate,
         trajectories=trajectories,
         unscored=unscored,
         contestants=[one.name for one in plan.contestants] if plan else [],

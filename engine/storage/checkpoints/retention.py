@@ -29,6 +29,10 @@ SPOKEN = (
 )
 
 
+EQUAL = 0.5
+"""Win rate of the first validation against itself."""
+
+
 class CheckpointFacts:
     """Facts about the checkpoints of a run from its events, by step."""
 
@@ -37,6 +41,8 @@ class CheckpointFacts:
         self.branches: dict[int, list[str]] = {}
         self.exported: set[int] = set()
         self.validations: dict[int, Interval] = {}
+        self.win_rates: dict[int, Interval] = {}
+        self.compared: set[int] = set()
         self.losses: dict[int, float] = {}
         for event in reader.events_of(*SPOKEN):
             match event:
@@ -48,14 +54,22 @@ class CheckpointFacts:
                     self.exported.add(event.step)
                 case CheckpointBranched():
                     self.branches.setdefault(event.step, []).append(event.name)
-                case ValidationFinished() if event.reward:
-                    self.validations[event.step] = event.reward
+                case ValidationFinished():
+                    if event.reward:
+                        self.validations[event.step] = event.reward
+                    self.win_rates = event.win_rates or self.win_rates
+                    self.compared |= {one.opponent for one in event.against}
                 case LossMeasured():
                     self.losses[event.step] = event.loss
 
     @property
     def merits(self) -> dict[int, float]:
-        """Merit of validated steps, higher is better: mean reward or negative held-out loss."""
+        """Merit of validated steps, higher is better: win rate against the first validation, mean
+        reward or negative held-out loss."""
+        if self.win_rates:
+            return dict.fromkeys(self.compared, EQUAL) | {
+                step: rate.mean for step, rate in self.win_rates.items()
+            }
         rewards = {step: reward.mean for step, reward in self.validations.items()}
         return rewards or {step: -loss for step, loss in self.losses.items()}
 
@@ -118,6 +132,7 @@ def checkpoint_rows(
             note=known.pinned.get(one.step, ""),
             branches=tuple(known.branches.get(one.step, ())),
             validation=known.validations.get(one.step),
+            win_rate=known.win_rates.get(one.step),
             loss=known.losses.get(one.step),
         )
         for one in checkpoints

@@ -69,14 +69,19 @@ class ListCard(Card):
                 step=one.checkpoint.step,
                 kept=one,
                 mean=one.checkpoint.metrics.get("reward/mean"),
-                validation=one.validation,
+                validation=one.win_rate or one.validation,
+                compared=one.win_rate is not None,
                 kl=metric_at(state, "kl", one.checkpoint.step),
                 marks=marks_of(kept, one.checkpoint.step, bool(summary.host)),
                 elsewhere=summary.host if one.state == "elsewhere" else "",
             )
             for one in reversed(kept)
         ]
-        rows.append(Contender("base", "base", 0, validation=baseline_of(state)))
+        rows.append(
+            Contender(
+                "base", "base", 0, validation=baseline_of(state), compared=bool(state.win_rates)
+            )
+        )
         rows += [Contender(name, name) for name in providers]
         self.model.show_rows(rows, state.at)
         self.table.setColumnHidden(KL_COLUMN, all(row.kl is None for row in rows))

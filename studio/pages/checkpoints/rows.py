@@ -37,6 +37,8 @@ class Contender:
     mean: float | None = None
     """Mean training reward of the step, shown without a validation."""
     validation: Measured | None = None
+    compared: bool = False
+    """Whether `validation` is a win rate against the first validation."""
     kl: float | None = None
     marks: tuple[str, ...] = ()
     elsewhere: str = ""
@@ -144,7 +146,7 @@ class CheckpointModel(RowsModel[Contender]):
         return (
             "",
             row.words,
-            formatting.number(mean),
+            formatting.percent(mean) if row.compared else formatting.number(mean),
             "" if self._interval(row) else _untested(row),
             "0" if row.is_base else formatting.number(row.kl, 3) if row.kl is not None else "–",
             formatting.size(kept.bytes) if kept else "",

@@ -153,7 +153,9 @@ def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str
     found = []
     for one in reversed(kept):
         words = f"step {one.step}"
-        if (reward := tested.get(one.step)) is not None:
+        if (rate := state.win_rates.get(one.step)) is not None:
+            words += f" · win rate {formatting.percent(rate.mean)}"
+        elif (reward := tested.get(one.step)) is not None:
             words += f" · validation {formatting.number(reward.mean)}"
         elif (mean := one.metrics.get("reward/mean")) is not None:
             words += f" · reward {formatting.number(mean)}"

@@ -67,13 +67,10 @@ class StepCard(_Headed):
             self._bars.set_phases(_phases(state, now))
         self.head.set_words(_phase_words(state))
         left, per_step = remaining_seconds(state, now), step_seconds(state.steps)
-        validation = state.validations[-1].reward if state.validations else None
         self._facts.set_facts(
             [
                 Fact("Ended after" if state.ended else "Time left", _ends(state, left)),
-                _held_out(state)
-                if supervised
-                else Fact("Validation", formatting.number(validation.mean if validation else None)),
+                _held_out(state) if supervised else _validation(state),
                 Fact("Per update" if supervised else "Per step", formatting.clock(per_step)),
             ]
         )
@@ -82,6 +79,13 @@ class StepCard(_Headed):
 def is_supervised(state: RunState) -> bool:
     """Return whether the run is an SFT run, without sampling."""
     return state.spec is not None and state.spec.kind == "sft"
+
+
+def _validation(state: RunState) -> Fact:
+    if state.win_rate:
+        return Fact("Win rate", formatting.percent(state.win_rate.mean))
+    last = state.validations[-1].reward if state.validations else None
+    return Fact("Validation", formatting.number(last.mean if last else None))
 
 
 def _held_out(state: RunState) -> Fact:

@@ -174,7 +174,10 @@ def _facts(state: RunState) -> list[Span]:
     if reward is not None and reward.last is not None:
         facts.append([Span("reward "), Span(formatting.number(reward.last), "text", 600)])
     tested = [record.reward for record in state.validations if record.reward]
-    if tested:
+    if state.win_rate:
+        rate = formatting.percent(state.win_rate.mean)
+        facts.append([Span("win rate "), Span(rate, "text", 600)])
+    elif tested:
         facts.append([Span("validation "), Span(formatting.number(tested[-1].mean), "text", 600)])
     facts.append([Span(f"{formatting.count(state.trajectories)} trajectories")])
     if state.unscored:

@@ -10,11 +10,14 @@ WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
 
 
 def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
-    """Return the step with the highest validation mean or the lowest held-out loss, the earlier of
-    equals; None without a validation. `remote`: files may be missing on this machine."""
+    """Return the step with the highest win rate, else the highest validation mean or the lowest
+    held-out loss, the earlier of equals; None without a validation. `remote`: files may be missing
+    on this machine."""
     usable = [one for one in kept if remote or one.state == "whole"]
+    compared = [one for one in usable if one.win_rate is not None]
     tested = [one for one in usable if one.validation is not None or one.loss is not None]
-    best = min(tested, key=lambda one: (-_mean(one), one.checkpoint.step), default=None)
+    known = compared or tested
+    best = min(known, key=lambda one: (-_mean(one), one.checkpoint.step), default=None)
     return best.checkpoint.step if best else None
 
 
@@ -34,7 +37,11 @@ def metric_at(state: RunState, name: str, step: int) -> float | None:
 
 
 def baseline_of(state: RunState) -> Interval | None:
-    """Return the validation reward before the first step; None if it was not measured."""
+    """Return the validation reward before the first step, or the win rate of equal models if a
+    judge compares validations; None if it was not measured."""
+    if state.win_rates:
+        count = max(rate.count for rate in state.win_rates.values())
+        return Interval(mean=0.5, low=0.5, high=0.5, count=count)
     return next((record.reward for record in state.validations if record.step == 0), None)
 
 
@@ -52,6 +59,6 @@ def export_sizes(state: RunState, kept: KeptCheckpoint | None) -> dict[str, floa
 
 
 def _mean(one: KeptCheckpoint) -> float:
-    if one.validation:
-        return one.validation.mean
+    if found := one.win_rate or one.validation:
+        return found.mean
     return float("-inf") if one.loss is None else -one.loss

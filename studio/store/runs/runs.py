@@ -100,6 +100,7 @@ def overlay(summary: RunSummary, state: RunState) -> RunSummary:
             "rewards": [] if summary.kind == "sft" else rewards,
             "losses": list(state.series[HELD_OUT].ys) if HELD_OUT in state.series else [],
             "validation": validation or summary.validation,
+            "win_rate": state.win_rate or summary.win_rate,
             "trajectories": max(summary.trajectories, state.trajectories),
             "unscored": max(summary.unscored, state.unscored),
             "changed_at": max(summary.changed_at, state.at),

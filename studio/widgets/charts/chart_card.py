@@ -121,7 +121,7 @@ class ChartCard(QWidget):
         self._add(diamonds, pane)
         return diamonds
 
-    def set_shown(self, line: LineSeries, name: str, shown: bool) -> None:
+    def set_shown(self, line: LineSeries | ValidationSeries, name: str, shown: bool) -> None:
         """Rename a line, and show or hide its entry in the legend; the line itself stays."""
         others = [one for one in self._entries if one.words not in (line.name, name)]
         line.name = name

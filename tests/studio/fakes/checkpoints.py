@@ -95,6 +95,7 @@ class FakeCheckpoints:
                 kept_by=self._why(one.step, place, len(checkpoints)),
                 note=self.pinned.get(one.step, ""),
                 validation=tests.get(one.step),
+                win_rate=state.win_rates.get(one.step),
                 loss=one.metrics.get("validation/loss"),
             )
             for place, one in enumerate(checkpoints)

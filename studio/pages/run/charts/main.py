@@ -6,8 +6,9 @@ import numpy as np
 
 from studio.models.run import RunModel
 from studio.pages.run.charts.diagnostics import DIAGNOSTICS
-from studio.pages.run.charts.spec import ChartSpec, Fill, change_of, last_of
+from studio.pages.run.charts.spec import ChartSpec, Fill, change_of, is_judged, last_of
 from studio.text import formatting
+from studio.text.formatting import percent
 from studio.widgets.charts.chart_card import ChartCard
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import EventTag, Limit
@@ -56,6 +57,8 @@ def _reward(link: ChartLink) -> tuple[ChartCard, Fill]:
 
     def fill(run: RunModel) -> None:
         line.set_data(*run.series("reward/mean"))
+        judged = is_judged(run.state)
+        card.set_shown(line, RELATIVE if judged else "training", True)
         overlay.fill(run)
         rows = [(v.step, v.reward) for v in run.state.validations if v.reward]
         tests.set_data(
@@ -64,14 +67,43 @@ def _reward(link: ChartLink) -> tuple[ChartCard, Fill]:
             [reward.low for _, reward in rows],
             [reward.high for _, reward in rows],
         )
+        card.set_shown(tests, tests.name, bool(rows) or not judged)
         change = change_of(run, "reward/mean")
-        words = formatting.signed(change) if change is not None else ""
+        words = formatting.signed(change) if change is not None and not judged else ""
         good = None if change is None or abs(change) < 0.005 else change > 0
         last = last_of(run, "reward/mean")
         card.set_last(formatting.number(last) if last is not None else "", words, good)
         card.set_events(_events(run))
 
     return card, fill
+
+
+def _win_rate(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Win rate against the baseline", link)
+    card.set_empty("Appears after the second validation")
+    card.set_y(0.0, 1.0, unit="%")
+    points = card.add_validation("validation, 95 %")
+
+    def fill(run: RunModel) -> None:
+        rates = sorted(run.state.win_rates.items())
+        points.set_data(
+            [step for step, _ in rates],
+            [rate.mean for _, rate in rates],
+            [rate.low for _, rate in rates],
+            [rate.high for _, rate in rates],
+        )
+        card.set_limits([Limit(EQUAL, "baseline", token="muted", left=True)] if rates else [])
+        last = rates[-1][1] if rates else None
+        good = None if last is None or last.low <= EQUAL <= last.high else last.mean > EQUAL
+        words = f"{percent(last.low)} to {percent(last.high)}" if last else ""
+        card.set_last(percent(last.mean) if last else "", words, good)
+        card.set_events(_events(run))
+
+    return card, fill
+
+
+RELATIVE = "relative within groups"
+EQUAL = 0.5
 
 
 def _events(run: RunModel) -> list[EventTag]:
@@ -226,6 +258,13 @@ MOST_LINES = 5
 COUNTED_BY_ART = ("data", "time", "loss", "throughput", "costs")
 KNOWN_OF_ART = ("reward", "exception_rate", "reward_std_dev", "completion_tokens", "duration")
 MAIN = (
+    ChartSpec(
+        "win_rate",
+        "Win rate against the baseline",
+        _win_rate,
+        ("validation/win_rate",),
+        of_judge=True,
+    ),
     ChartSpec("reward", "Reward", _reward, ("reward/mean",)),
     ChartSpec("parts", "Reward parts", _parts, ("reward/part/*",)),
     ChartSpec(

@@ -1,0 +1,123 @@
+"""Judge of validation rollouts: ranks those of a step together with those of earlier steps."""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from engine.evaluation.win_rate import Outcome, pairwise_score, ratings
+from engine.judge.panel import Panel
+from engine.judge.ruler import can_be_judged, combined
+from engine.protocol.events.run import ValidationFinished
+from engine.protocol.problems import Problem
+from engine.protocol.records.comparison import StepComparison
+from engine.protocol.records.judging import Verdict
+from engine.protocol.records.runs import Interval, Trajectory
+from engine.storage.run_folder.run import Run
+
+Rollouts = dict[str, list[Trajectory]]
+"""Scenario id → stored validation rollouts of one step."""
+
+
+class PairwiseJudge:
+    """Judge of one validation. The rollouts of a scenario are shown to the panel together with
+    those of the first validation and of the best one so far, in shuffled order."""
+
+    def __init__(self, run: Run, panel: Panel, step: int) -> None:
+        self._run, self._panel = run, panel
+        self._earlier = [one for one in validations_of(run) if one.step < step]
+        self._opponents: dict[int, Rollouts] = {
+            opponent: _by_scenario(run.reader.stored("validation", opponent))
+            for opponent in opponents(self._earlier)
+        }
+        self._scores: dict[str, dict[int, float | None]] = {}
+
+    @property
+    def relative(self) -> bool:
+        """Whether a reward says nothing beyond its group."""
+        return not self._panel.absolute
+
+    async def judge(self, group: list[Trajectory]) -> list[Verdict]:
+        """Verdicts on the rollouts of one scenario, from the comparison with earlier ones."""
+        scenario = group[0].scenario_id
+        others = {step: by.get(scenario, []) for step, by in self._opponents.items()}
+        rivals = [one for one in chain(*others.values()) if can_be_judged(one)]
+        if not rivals and self.relative:
+            return [_without_comparison(one) for one in group if can_be_judged(one)]
+        verdicts = await self._panel.judge([*group, *rivals])
+        scores = combined(self._run.config.judge, verdicts)
+        ours = [scores[one.id] for one in group if one.id in scores]
+        self._scores[scenario] = {
+            step: pairwise_score(ours, [scores[one.id] for one in theirs if one.id in scores])
+            for step, theirs in others.items()
+        }
+        own = {one.id for one in group}
+        return [verdict for verdict in verdicts if verdict.trajectory_id in own]
+
+    async def comparisons(self, groups: Sequence[list[Trajectory]]) -> tuple[StepComparison, ...]:
+        """Comparisons with each earlier step. Groups that were judged before an interruption are
+        judged again, from the cached replies."""
+        for group in groups:
+            if self._opponents and group[0].scenario_id not in self._scores:
+                await self.judge(group)
+        return tuple(self._comparison(opponent) for opponent in self._opponents)
+
+    def win_rates(self, step: int, against: Sequence[StepComparison]) -> dict[int, Interval]:
+        """Win rates of all steps from all comparisons, including those of `step`."""
+        if not against:
+            return {}
+        known = [(one.step, one.against) for one in self._earlier]
+        return ratings(
+            [
+                Outcome(scenario, number, comparison.opponent, score)
+                for number, comparisons in [*known, (step, against)]
+                for comparison in comparisons
+                for scenario, score in comparison.scores.items()
+            ],
+            self._earlier[0].step,
+        )
+
+    def _comparison(self, opponent: int) -> StepComparison:
+        scores = {scenario: by.get(opponent) for scenario, by in self._scores.items()}
+        known = {scenario: score for scenario, score in scores.items() if score is not None}
+        return StepComparison(opponent=opponent, scores=known, unjudged=len(scores) - len(known))
+
+
+def opponents(earlier: Sequence[ValidationFinished]) -> list[int]:
+    """Steps to compare with: the first validation, and the best of the others if its win rate is
+    above one half."""
+    if not earlier:
+        return []
+    rates: Mapping[int, Interval] = earlier[-1].win_rates
+    best = max(rates, key=lambda step: rates[step].mean, default=None)
+    first = earlier[0].step
+    return [first, best] if best is not None and rates[best].mean > 0.5 else [first]
+
+
+def validations_of(run: Run) -> list[ValidationFinished]:
+    """Validations of the run, ordered by step."""
+    found = run.reader.events_of("validation.finished")
+    return sorted(
+        (one for one in found if isinstance(one, ValidationFinished)), key=lambda one: one.step
+    )
+
+
+def _by_scenario(rollouts: Sequence[Trajectory]) -> Rollouts:
+    found: Rollouts = {}
+    for one in rollouts:
+        found.setdefault(one.scenario_id, []).append(one)
+    return found
+
+
+def _without_comparison(one: Trajectory) -> Verdict:
+    return Verdict(
+        trajectory_id=one.id, judge=BASELINE, rubric=BASELINE, score=None, problem=_FIRST
+    )
+
+
+BASELINE = "baseline"
+UNCOMPARED = "judge.baseline"
+"""Problem code of validation rollouts that the judge cannot score: the first of a run."""
+_FIRST = Problem(
+    code=UNCOMPARED,
+    message="The judge has nothing to compare this rollout with: it is the baseline.",
+    hint="Later validations are compared with it.",
+)

@@ -1,0 +1,106 @@
+"""Win rates and the Bradley–Terry scale: planted effects are recovered, equal models cover 50 %."""
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from engine.evaluation.win_rate import Outcome, pairwise_score, ratings
+
+RUNS = 200
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "score"),
+    [
+        ([0.9], [0.1], 1.0),
+        ([0.1], [0.9], 0.0),
+        ([0.5], [0.5], 0.5),
+        ([0.5 + 1e-12], [0.5], 0.5),
+        ([0.9, 0.1], [0.5], 0.5),
+        ([0.9, 0.5], [0.5, 0.1], 0.875),
+        ([], [0.5], None),
+        ([0.5], [], None),
+    ],
+)
+def test_pairwise_score_is_the_share_of_pairs_won(
+    ours: list[float], theirs: list[float], score: float | None
+) -> None:
+    assert pairwise_score(ours, theirs) == score
+
+
+def versus(step: int, opponent: int, scores: list[float]) -> list[Outcome]:
+    return [Outcome(f"s{n}", step, opponent, score) for n, score in enumerate(scores)]
+
+
+def test_rating_of_one_opponent_is_the_share_won() -> None:
+    rate = ratings(versus(5, 0, [1.0] * 30 + [0.5] * 10 + [0.0] * 20))[5]
+    assert rate.mean == pytest.approx(35 / 60, abs=0.002)
+    assert rate.low < 0.5 < rate.high
+    assert rate.count == 60
+
+
+def test_unbeaten_checkpoint_has_a_finite_rating_and_an_interval() -> None:
+    rate = ratings(versus(5, 0, [1.0] * 8))[5]
+    assert 0.9 < rate.mean < 1
+    assert 0.4 < rate.low < rate.mean < rate.high < 1
+
+
+def test_scale_uses_indirect_comparisons() -> None:
+    """Step 10 was compared only with step 5, which beat the baseline."""
+    rates = ratings(versus(5, 0, [1.0] * 14 + [0.0] * 6) + versus(10, 5, [1.0] * 14 + [0.0] * 6))
+    odds = 14 / 6
+    assert rates[5].mean == pytest.approx(odds / (1 + odds), abs=0.03)
+    assert rates[10].mean == pytest.approx(odds**2 / (1 + odds**2), abs=0.05)
+    assert rates[10].high - rates[10].low > rates[5].high - rates[5].low
+
+
+def test_no_outcomes_give_no_ratings() -> None:
+    assert ratings([]) == {}
+
+
+def coverage(count: int, truth: float, score: Callable[[random.Random], float]) -> float:
+    """Share of simulated validations whose interval contains the true win rate."""
+    chance = random.Random(count)
+    covered = 0
+    for _ in range(RUNS):
+        rate = ratings(versus(10, 0, [score(chance) for _ in range(count)]))[10]
+        covered += rate.low <= truth <= rate.high
+    return covered / RUNS
+
+
+def first_place_wins(chance: random.Random) -> float:
+    """Judge that always prefers what it reads first, with the order shuffled."""
+    order = [0, 1]
+    chance.shuffle(order)
+    scores = {order[0]: 0.9, order[1]: 0.2}
+    score = pairwise_score([scores[0]], [scores[1]])
+    assert score is not None
+    return score
+
+
+@pytest.mark.parametrize("count", [8, 20, 60])
+def test_interval_of_equal_policies_covers_50_percent_under_a_position_biased_judge(
+    count: int,
+) -> None:
+    share = coverage(count, 0.5, first_place_wins)
+    print(f"{count} scenarios: the interval covers 50 % in {share:.1%}")
+    assert share >= 0.91  # 0.95 less two and a half standard errors
+
+
+@pytest.mark.parametrize("planted", [0.6, 0.75, 0.9])
+def test_planted_improvement_is_within_the_interval(planted: float) -> None:
+    share = coverage(40, planted, lambda chance: float(chance.random() < planted))
+    print(f"planted {planted:.0%}: within the interval in {share:.1%}")
+    assert share >= 0.91
+
+
+def test_shared_scenarios_widen_the_interval() -> None:
+    """Comparisons of one scenario are not independent: repeated ones add no certainty."""
+    scores = [1.0] * 24 + [0.0] * 16
+    once = ratings(versus(5, 0, scores))[5]
+    repeated = ratings(versus(5, 0, scores) * 4)[5]
+    assert repeated.high - repeated.low == pytest.approx(once.high - once.low, rel=0.1)
+    independent = once.mean * (1 - once.mean) / math.sqrt(160)
+    assert repeated.high - repeated.low > 3 * independent

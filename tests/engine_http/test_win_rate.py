@@ -1,0 +1,95 @@
+"""Validation of runs that a judge scores: win rates against the first validation."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.protocol.events.run import Event, RunFinished, UnknownEvent, ValidationFinished
+from engine.protocol.records.judging import PART
+from engine.protocol.requests.runs import Command, TrajectoryQuery
+from engine.trust.addresses import confirm_address
+from tests.engine.judge.scripted import Script, provider
+from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
+from tests.engine_http.test_judge import JUDGE, UNREWARDED, letters
+
+STEPS = {
+    "train.steps": 4, "train.validate_every": 2, "train.checkpoint_every": 2, "train.keep_best": 1
+}  # fmt: skip
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with provider(Script(grade=letters)) as script:
+        yield script
+
+
+@pytest.fixture
+def project(workspace: Path, tiny_model: Path, script: Script) -> Path:
+    project = make_project(
+        workspace / "judged", tiny_model, UNREWARDED, JUDGE.format(url=script.url)
+    )
+    (project / "rubric.md").write_text("More letters are better.\n")
+    confirm_address("openai", script.url)
+    return project
+
+
+def validations(events: list[Event | UnknownEvent]) -> list[ValidationFinished]:
+    return [one for one in events if isinstance(one, ValidationFinished)]
+
+
+def test_later_validations_are_compared_with_the_first(engine: Engine, project: Path) -> None:
+    run = engine.train(project, **STEPS)
+    events = engine.wait(run)
+    finished = events[-1]
+    assert isinstance(finished, RunFinished), finished
+    first, second, last = validations(events)
+    assert (first.reward, first.unscored, first.against, first.win_rates) == (None, 0, (), {})
+    assert second.reward is None
+    assert [one.opponent for one in second.against] == [0]
+    assert set(second.win_rates) == {2}
+    assert set(last.win_rates) == {2, 4}
+    for comparison in (*second.against, *last.against):
+        assert comparison.unjudged == 0
+        assert len(comparison.scores) == second.win_rates[2].count
+        assert set(comparison.scores.values()) <= {0.0, 0.5, 1.0}
+    assert finished.win_rate == last.win_rates[4]
+    assert engine.call(lambda client: client.run(run.id)).win_rate == last.win_rates[4]
+    query = TrajectoryQuery(split="validation")
+    for one in engine.call(lambda client: client.trajectories(run.id, query)).items:
+        if one.step == 0:
+            assert one.problem is not None
+            assert (one.reward, one.problem.code) == (None, "judge.baseline")
+        else:
+            assert one.reward == one.parts[PART]
+    kept = engine.call(lambda client: client.checkpoints(run.id))
+    best = max(last.win_rates, key=lambda step: last.win_rates[step].mean)
+    assert [one.checkpoint.step for one in kept if "best" in one.kept_by] == [best]
+    assert {one.checkpoint.step: one.win_rate for one in kept}[best] == last.win_rates[best]
+
+
+def test_killed_validation_ends_with_the_same_comparison(
+    workspace: Path, project: Path, script: Script
+) -> None:
+    engine = start_engine(workspace)
+    whole = engine.train(project, **STEPS)
+    expected = validations(engine.wait(whole))
+    asked = len(script.asked)
+    run = engine.train(project, **STEPS)
+    engine.wait_for(run, "validation.finished")
+    judged = engine.wait_for(run, "step.finished")
+    assert judged
+    while len(script.asked) < 2 * asked - 3:  # in the last validation
+        time.sleep(0.01)
+    engine.kill()
+    engine = start_engine(workspace)
+    try:
+        engine.call(lambda client: client.command(run.id, Command(action="resume")))
+        events = engine.wait(run)
+        assert isinstance(events[-1], RunFinished)
+        found = validations(events)
+        assert [one.against for one in found] == [one.against for one in expected]
+        assert [one.win_rates for one in found] == [one.win_rates for one in expected]
+    finally:
+        stop_engine(engine)
