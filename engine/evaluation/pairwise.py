@@ -6,8 +6,8 @@ from itertools import chain
 from engine.evaluation.win_rate import Outcome, pairwise_score, ratings
 from engine.judge.panel import Panel
 from engine.judge.ruler import can_be_judged, combined
+from engine.judge.scoring import with_verdicts
 from engine.protocol.events.run import ValidationFinished
-from engine.protocol.problems import Problem
 from engine.protocol.records.comparison import StepComparison
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.runs import Interval, Trajectory
@@ -35,13 +35,17 @@ class PairwiseJudge:
         """Whether a reward says nothing beyond its group."""
         return not self._panel.absolute
 
+    @property
+    def waits(self) -> bool:
+        """Whether the rollouts wait for the next validation, which judges them: there is nothing
+        to compare them with yet."""
+        return self.relative and not self._opponents
+
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
         """Verdicts on the rollouts of one scenario, from the comparison with earlier ones."""
         scenario = group[0].scenario_id
         others = {step: by.get(scenario, []) for step, by in self._opponents.items()}
         rivals = [one for one in chain(*others.values()) if can_be_judged(one)]
-        if not rivals and self.relative:
-            return [_without_comparison(one) for one in group if can_be_judged(one)]
         verdicts = await self._panel.judge([*group, *rivals])
         scores = combined(self._run.config.judge, verdicts)
         ours = [scores[one.id] for one in group if one.id in scores]
@@ -49,8 +53,15 @@ class PairwiseJudge:
             step: pairwise_score(ours, [scores[one.id] for one in theirs if one.id in scores])
             for step, theirs in others.items()
         }
-        own = {one.id for one in group}
-        return [verdict for verdict in verdicts if verdict.trajectory_id in own]
+        await self._store([one for one in rivals if one.awaits_judge], verdicts)
+        return _verdicts_on(group, verdicts)
+
+    async def _store(self, waiting: list[Trajectory], verdicts: list[Verdict]) -> None:
+        """Store verdicts and rewards of earlier rollouts that waited for this comparison."""
+        if waiting:
+            own = _verdicts_on(waiting, verdicts)
+            scored = with_verdicts(self._run.config, waiting, own)
+            await self._run.writer.add_verdicts(own, scored, rewarded=True)
 
     async def comparisons(self, groups: Sequence[list[Trajectory]]) -> tuple[StepComparison, ...]:
         """Comparisons with each earlier step. Groups that were judged before an interruption are
@@ -100,24 +111,13 @@ def validations_of(run: Run) -> list[ValidationFinished]:
     )
 
 
+def _verdicts_on(group: Sequence[Trajectory], verdicts: Sequence[Verdict]) -> list[Verdict]:
+    ids = {one.id for one in group}
+    return [verdict for verdict in verdicts if verdict.trajectory_id in ids]
+
+
 def _by_scenario(rollouts: Sequence[Trajectory]) -> Rollouts:
     found: Rollouts = {}
     for one in rollouts:
         found.setdefault(one.scenario_id, []).append(one)
     return found
-
-
-def _without_comparison(one: Trajectory) -> Verdict:
-    return Verdict(
-        trajectory_id=one.id, judge=BASELINE, rubric=BASELINE, score=None, problem=_FIRST
-    )
-
-
-BASELINE = "baseline"
-UNCOMPARED = "judge.baseline"
-"""Problem code of validation rollouts that the judge cannot score: the first of a run."""
-_FIRST = Problem(
-    code=UNCOMPARED,
-    message="The judge has nothing to compare this rollout with: it is the baseline.",
-    hint="Later validations are compared with it.",
-)

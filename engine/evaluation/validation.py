@@ -1,8 +1,9 @@
 """Validation: the agent on held-out scenarios with the current weights, with an interval."""
 
 import time
+from dataclasses import replace
 
-from engine.evaluation.pairwise import UNCOMPARED, PairwiseJudge, validations_of
+from engine.evaluation.pairwise import PairwiseJudge, validations_of
 from engine.protocol.events.run import ValidationFinished
 from engine.protocol.records.runs import Interval, Scenario, Trajectory
 from engine.reward.advantage.group import interval
@@ -25,11 +26,15 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
     size = run.config.train.validation_attempts
     panel = stage.judge if run.spec.kind == "train" else None
     judge = PairwiseJudge(run, panel, step) if panel else None
-    groups = await roll_out_groups(run, stage, "validation", step, scenarios, size, judge=judge)
+    if judge and judge.waits:
+        unjudged = replace(stage, judge=None)
+        groups = await roll_out_groups(run, unjudged, "validation", step, scenarios, size)
+    else:
+        groups = await roll_out_groups(run, stage, "validation", step, scenarios, size, judge=judge)
     against = await judge.comparisons(groups) if judge else ()
     means = {} if judge and judge.relative else scenario_means(groups)
     reward = interval(list(means.values()))
-    unscored = sum(t.reward is None and not _is_baseline(t) for group in groups for t in group)
+    unscored = sum(t.reward is None and not t.awaits_judge for group in groups for t in group)
     await run.say(
         ValidationFinished(
             step=step,
@@ -42,10 +47,6 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
         )
     )
     return reward
-
-
-def _is_baseline(one: Trajectory) -> bool:
-    return one.problem is not None and one.problem.code == UNCOMPARED
 
 
 def scenario_means(groups: list[list[Trajectory]]) -> dict[str, float]:

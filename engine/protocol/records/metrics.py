@@ -54,8 +54,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "validation/win_rate",
             "share",
-            "Probability that the judge ranks a rollout of this step above one of the first "
-            "validation, on a Bradley–Terry scale of all comparisons; 50 % is no change.",
+            "Probability of beating the first validation in the judge's comparison.",
             "the interval falls below 50 %",
         ),
         ("judge/canaries", "share", "Canary trajectories that the judge ranked low.", "below 1"),

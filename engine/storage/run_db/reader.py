@@ -44,6 +44,8 @@ SORTS = {
 MOST_TOGETHER = 2**27
 """Maximum total size of the records of one group in bytes."""
 
+UNSCORED = "reward IS NULL AND NOT coalesce(summary ->> '$.awaits_judge', 0)"
+
 
 class RunReader:
     """Read-only connection to a run.db; callable from any thread, one call at a time."""
@@ -90,10 +92,10 @@ class RunReader:
         return self._value("SELECT coalesce(max(seq), 0) FROM events")
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of trajectories, and how many of them are unscored."""
-        sql = "SELECT count(*), count(*) - count(reward) FROM trajectories"
-        total, unscored = self._rows(sql, ())[0]
-        return int(str(total)), int(str(unscored))
+        """Return the number of trajectories, and how many of them are unscored and do not wait for
+        the judge."""
+        unscored = f"SELECT count(*) FROM trajectories WHERE {UNSCORED}"
+        return self._value("SELECT count(*) FROM trajectories"), self._value(unscored)
 
     def trajectories(self, query: TrajectoryQuery) -> TrajectoryPage:
         where, values = _where(query)
@@ -318,7 +320,7 @@ def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
         values += [query.step, query.step if query.step_to is None else query.step_to]
     state = {
         "scored": "reward IS NOT NULL",
-        "unscored": "reward IS NULL",
+        "unscored": UNSCORED,
         "truncated": "truncated",
         "marked": "marked",
     }
