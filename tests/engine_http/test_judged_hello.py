@@ -13,8 +13,9 @@ from engine.trust.addresses import confirm_address
 from engine.trust.projects import trust_project
 from tests.end_to_end.test_hello import STARTER
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import CACHE, Engine, engine, home, shared_engine, workspace  # noqa: F401 - fixtures
+from tests.engine_http.conftest import Engine
 
+pytestmark = pytest.mark.usefixtures("real_cache")
 SCORES = {"yes": 0.5, "no": 0.75, "maybe": 1.0}
 STEPS = 12
 JUDGE = """
@@ -44,11 +45,7 @@ def script() -> Iterator[Script]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_win_rate_of_a_judged_run_rises(
-    engine: Engine,  # noqa: F811
-    workspace: Path,  # noqa: F811
-    script: Script,
-    seed: int,
-    monkeypatch: pytest.MonkeyPatch,
+    engine: Engine, workspace: Path, script: Script, seed: int
 ) -> None:
     assert problem_of(STARTER) is None, "run `atelier models pull` first"
     project = workspace / "hello"
