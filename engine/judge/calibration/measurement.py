@@ -25,7 +25,8 @@ Pairs = list[tuple[str, str]]
 
 
 class LabelledGroup(NamedTuple):
-    """Trajectory ids of a labelled group, and the preferences of the person."""
+    """Trajectory ids of a labelled group, and the preferences of the person. Of identical
+    trajectories only the first counts."""
 
     names: list[str]
     pairs: Pairs
@@ -54,11 +55,32 @@ def labelled_groups(reader: RunReader) -> list[LabelledGroup]:
     found = []
     for place, labels in labels_by_place(reader).items():
         names = reader.names(*place)
-        pairs = preferences([word for label in labels for word in label.words], names)
+        first = first_of_identical(reader.stored(*place))
+        words = [word for label in labels for word in label.words]
+        pairs = merged(preferences(words, names), first)
         if pairs:
-            looks = [preferences(label.words, names) for label in labels if label.blind]
+            looks = [
+                merged(preferences(label.words, names), first) for label in labels if label.blind
+            ]
             found.append(LabelledGroup(names, pairs, looks))
     return found
+
+
+def first_of_identical(siblings: Iterable[Trajectory]) -> dict[str, str]:
+    """Trajectory id → id of the first trajectory with the same messages."""
+    first: dict[str, str] = {}
+    seen: dict[tuple[str, ...], str] = {}
+    for one in siblings:
+        text = tuple(message.model_dump_json() for message in one.messages)
+        first[one.id] = seen.setdefault(text, one.id)
+    return first
+
+
+def merged(pairs: Pairs, first: Mapping[str, str]) -> Pairs:
+    """Preferences (better, worse) between distinct trajectories, each once. Ranks of identical
+    trajectories that contradict each other are ties, which prefer neither."""
+    known = {(first.get(a, a), first.get(b, b)): None for a, b in pairs}
+    return [(a, b) for a, b in known if a != b and (b, a) not in known]
 
 
 def tau_over(pairs: Pairs, scores: Mapping[str, float]) -> float | None:
@@ -99,7 +121,8 @@ def disagreements(reader: RunReader, judge: str, rubric: str, most: int = 50) ->
         if not (siblings := reader.stored(*place)):
             continue  # nothing that was stored of this group is left
         by_id = {one.id: one for one in siblings}
-        pairs = preferences([word for label in labels for word in label.words], list(by_id))
+        words = [word for label in labels for word in label.words]
+        pairs = merged(preferences(words, list(by_id)), first_of_identical(siblings))
         verdicts = {
             v.trajectory_id: v
             for v in reader.verdicts(list(by_id))

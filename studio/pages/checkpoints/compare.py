@@ -101,17 +101,21 @@ class CompareCard(Card):
         self._open.show()
 
     def show_tested(self, chosen: Sequence[Contender]) -> None:
-        """Show validation scores from training. They are unpaired, so no model is called better."""
+        """Show validation scores or win rates from training. They are unpaired, so no model is
+        called better."""
+        compared = any(one.compared for one in chosen)
         self._title([one.words for one in chosen])
         tested = tuple(
             _interval(one.validation, token, one.words)
             for one, token in zip(chosen, TOKENS, strict=False)
         )
-        rows = [TagRow("validation during training", tested, strong=True)] if any(tested) else []
+        title = "win rate" if compared else "validation"
+        rows = [TagRow(title, tested, strong=True)] if any(tested) else []
         self._chart.set_rows(rows, *_ends(rows))
         words = (
-            "These scores were measured during training. Evaluate compares the models on the "
-            "same scenarios and tests whether differences are significant."
+            f"{'Win rates against the baseline' if compared else 'These scores'} were measured "
+            "during training. Evaluate compares the models on the same scenarios and tests whether "
+            "differences are significant."
             if chosen
             else "Select up to four rows with Space. The first is the reference for the others."
         )

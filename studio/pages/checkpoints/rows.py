@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 
 from engine.protocol.records.runs import Interval as Measured
 from engine.protocol.records.runs import KeptCheckpoint
+from studio.models.headers import head
 from studio.models.projects import ago
 from studio.models.rows import RowsModel
 from studio.text import formatting
@@ -63,6 +64,7 @@ class CheckpointModel(RowsModel[Contender]):
 
     chosen_changed = Signal()
     columns = ("", "Name", "Mean", "Validation, 95 %", "KL", "Size", "Age")
+    columns_compared = ("", "Name", "Win rate", "Against base, 95 %", "KL", "Size", "Age")
     right = (2, 4, 5, 6)
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -119,6 +121,13 @@ class CheckpointModel(RowsModel[Contender]):
         if self.rows:
             self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 1))
         self.chosen_changed.emit()
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        compared = any(row.compared for row in self.rows)
+        titles = self.columns_compared if compared else self.columns
+        return head(titles, self.right, section, orientation, role)
 
     def cell(self, row: Contender, column: int, role: int) -> Any:
         match role:

@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.labels import Agreement
+from engine.protocol.records.runs import Interval as Measured
 from studio.store.projects.grading import WANTED
 from studio.text import formatting
 from studio.widgets.cards.card import Card
@@ -17,6 +18,8 @@ from studio.widgets.text.text import Text
 
 LEAST_GROUPS = 5
 """Minimum number of labelled groups for showing the coefficient."""
+LEAST_REPEATS = 3
+"""Minimum number of groups graded twice for showing the person's own consistency."""
 
 
 class AgreementCard(Card):
@@ -91,7 +94,7 @@ class AgreementCard(Card):
             ]
         )
         self._axis.setVisible(bool(shown))
-        own = now.self_consistency if now else None
+        own = _consistency(now)
         self._axis.set_zone(min(1.0, own.mean) if own else None)
         self._say_ceiling(now)
         self._facts.set_facts(_facts(now, canaries))
@@ -112,16 +115,23 @@ class AgreementCard(Card):
         self._under.set_words(f"Kendall τ, 95 % CI {tau.low:.2f} to {tau.high:.2f}{thin}{share}")
 
     def _say_ceiling(self, now: Agreement | None) -> None:
-        own = now.self_consistency if now else None
+        own = _consistency(now)
         if own is None:
+            left = LEAST_REPEATS - (now.repeats if now else 0)
+            groups = formatting.plural(left, "group" if left == LEAST_REPEATS else "more group")
             self._ceiling.set_words("")
             self._rest.set_words(
-                "Grade some groups twice, blind. Your own consistency is the ceiling for any judge."
+                f"Grade {groups} twice, blind. Your own consistency is the ceiling for any judge."
             )
             return
         groups = formatting.plural(now.repeats if now else 0, "group")
         self._ceiling.set_words(f"Your own consistency is {own.mean:.2f} ({groups}).")
         self._rest.set_words("This is the ceiling for any judge.")
+
+
+def _consistency(now: Agreement | None) -> Measured | None:
+    """The person's own consistency, if enough groups were graded twice."""
+    return now.self_consistency if now and now.repeats >= LEAST_REPEATS else None
 
 
 def _facts(row: Agreement | None, canaries: Sequence[bool]) -> list[Fact]:

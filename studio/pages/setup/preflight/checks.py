@@ -25,5 +25,6 @@ def disk_checks(forecast: Forecast | None) -> list[tuple[str, str]]:
         return []
     need, free = forecast.disk_bytes, forecast.disk_free_bytes
     kept = formatting.plural(forecast.kept, "checkpoint")
-    words = f"{kept} take {formatting.size(need)} of {formatting.size(free)} free"
+    verb = "takes" if forecast.kept == 1 else "take"
+    words = f"{kept} {verb} {formatting.size(need)} of {formatting.size(free)} free"
     return [("good" if need < free else "bad", words)]
