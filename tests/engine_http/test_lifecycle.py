@@ -76,6 +76,7 @@ def test_run_events_are_complete_and_in_order(
         "epoch",
         "tokens/trained",
         "validation/loss",
+        "validation/win_rate",
     }
     assert {m.key for m in METRICS if "*" not in m.key} - keys == metrics_of_other_runs
     adapter = json.loads(

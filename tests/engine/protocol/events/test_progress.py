@@ -163,3 +163,13 @@ def test_folded_kinds_cover_progress_events() -> None:
     assert set(STATUS_AFTER) < set(FOLDED)
     assert {"run.started", "run.extended", "step.finished", "loss.measured"} <= set(KINDS)
     assert set(STATUS_AFTER.values()) <= set(get_args(RunState))
+
+
+def test_win_rates_are_those_of_the_last_validation() -> None:
+    rate = Interval(mean=0.7, low=0.5, high=0.9, count=8)
+    first = validation_finished(0, 0.5)
+    second = validation_finished(5, 0.5).model_copy(update={"win_rates": {5: rate}})
+    assert (fold().win_rates, fold().win_rate) == ({}, None)
+    assert (fold(first).win_rates, fold(first).win_rate) == ({}, None)
+    progress = fold(first, second)
+    assert (progress.win_rates, progress.win_rate) == ({5: rate}, rate)

@@ -20,6 +20,7 @@ from engine.protocol.events.checkpoints import (
 from engine.protocol.events.run import ValidationFinished
 from engine.protocol.events.sft import LossMeasured
 from engine.protocol.problems import Refused
+from engine.protocol.records.comparison import StepComparison
 from engine.protocol.records.runs import Checkpoint, Interval, Parent, RunSpec
 from engine.protocol.requests.runs import PinCheckpoint
 from engine.storage.checkpoints.retention import (
@@ -117,6 +118,27 @@ def test_checkpoint_facts_are_derived_from_events() -> None:
     assert known_facts.exported == {4}
     assert known_facts.validations == {5: interval(0.5)}
     assert known_facts.losses == {7: 2.5}
+
+
+def compared(step: int, rates: dict[int, float]) -> ValidationFinished:
+    """Validation of a judged run: win rates of all steps so far against step 0."""
+    return validation(step, None).model_copy(
+        update={
+            "against": (StepComparison(opponent=0, scores={"s": 1.0}),),
+            "win_rates": {number: interval(rate) for number, rate in rates.items()},
+        }
+    )
+
+
+def test_merits_of_a_judged_run_are_its_newest_win_rates() -> None:
+    known = facts(
+        validation(0, 0.9),
+        compared(5, {5: 0.7}),
+        compared(10, {5: 0.6, 10: 0.4}),
+        validation(15, 1),
+    )
+    assert known.merits == {0: 0.5, 5: 0.6, 10: 0.4}
+    assert known.win_rates[5].mean == 0.6
 
 
 def test_merits_are_rewards_or_negative_losses() -> None:
