@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from engine.evaluation.win_rate import Outcome, pairwise_score, ratings
@@ -104,3 +105,53 @@ def test_shared_scenarios_widen_the_interval() -> None:
     assert repeated.high - repeated.low == pytest.approx(once.high - once.low, rel=0.1)
     independent = once.mean * (1 - once.mean) / math.sqrt(160)
     assert repeated.high - repeated.low > 3 * independent
+
+
+def reference(outcomes: list[Outcome], steps: list[int]) -> dict[int, tuple[float, float, float]]:
+    """Mean, low and high by numpy, with gradient descent in place of Newton's method."""
+    x_NK = np.array(
+        [[(o.step == step) - (o.opponent == step) for step in steps] for o in outcomes], float
+    )
+    y_N = np.array([o.score for o in outcomes])
+    theta_K = np.zeros(len(steps))
+    for _ in range(20_000):
+        p_N = 1 / (1 + np.exp(-x_NK @ theta_K))
+        theta_K += 0.02 * (x_NK.T @ (y_N - p_N) - theta_K / 9)
+    weights_N = p_N * (1 - p_N)
+    inverse = np.linalg.inv(x_NK.T @ (weights_N[:, None] * x_NK) + np.eye(len(steps)) / 9)
+    scores_NK = x_NK * (y_N - p_N)[:, None]
+    names = sorted({o.scenario_id for o in outcomes})
+    sums = np.array(
+        [
+            sum(s for s, o in zip(scores_NK, outcomes, strict=True) if o.scenario_id == n)
+            for n in names
+        ]
+    )
+    meat = sums.T @ sums * len(names) / (len(names) - 1)
+    variance_K = np.maximum(np.diag(inverse), np.diag(inverse @ meat @ inverse))
+    ends = [theta_K + sign * 1.959964 * np.sqrt(variance_K) for sign in (0, -1, 1)]
+    rates = 1 / (1 + np.exp(-np.array(ends)))
+    return {step: tuple(rates[:, n].tolist()) for n, step in enumerate(steps)}  # type: ignore[misc]
+
+
+def test_ratings_match_an_independent_computation() -> None:
+    chance = random.Random(4)
+    outcomes = [
+        Outcome(f"s{n}", step, opponent, chance.choice([0.0, 0.5, 1.0, 1.0]))
+        for step, opponent in ((10, 3), (20, 3), (20, 10), (30, 3), (30, 20))
+        for n in range(12)
+    ]
+    outcomes += [Outcome("s0", 30, 3, 1.0)] * 9  # one scenario that counts often
+    found = ratings(outcomes, baseline=3)
+    assert list(found) == [10, 20, 30]
+    for step, expected in reference(outcomes, [10, 20, 30]).items():
+        rate = found[step]
+        assert (rate.mean, rate.low, rate.high) == pytest.approx(expected, abs=1e-6)
+        assert rate.count == 12
+
+
+def test_one_scenario_gives_a_rating() -> None:
+    rate = ratings([Outcome("s", 5, 0, 1.0)])[5]
+    assert rate.count == 1
+    assert 0.5 < rate.mean < 1
+    assert rate.low < 0.5
