@@ -118,7 +118,13 @@ def signed(value: float) -> str:
 
 def validation_words(reward: Interval | None, win_rate: Interval | None) -> str:
     """Result of a validation for a table: win rate if the judge compares, else mean reward."""
-    return f"wins {win_rate.mean:.0%}" if win_rate else figure(reward.mean if reward else None)
+    if win_rate:
+        return f"wins {percent(win_rate.mean)}"
+    return figure(reward.mean if reward else None)
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
 
 
 def figure(value: float | None) -> str:

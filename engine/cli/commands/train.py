@@ -18,7 +18,7 @@ from typing import Any
 from engine.cli.commands.hosts import connected
 from engine.cli.commands.track import lend_tracker_keys, wait_for_trackers
 from engine.cli.engine_connection import engine_for
-from engine.cli.terminal import Progress, duration, figure, say, say_json, sparkline, warn
+from engine.cli.terminal import Progress, duration, figure, percent, say, say_json, sparkline, warn
 from engine.client import EngineClient
 from engine.protocol.events.checkpoints import CheckpointSaved
 from engine.protocol.events.progress import RunProgress
@@ -306,6 +306,7 @@ class Watch:
         if event.reward_last is not None:
             lines.append(
                 f"  training reward {figure(event.reward_first)} → {figure(event.reward_last)}"
+                + (" (relative within groups: no measure of progress)" if event.win_rate else "")
             )
         if event.win_rate:
             lines.append(f"  win rate against the start  {_rate(event.win_rate)}")
@@ -331,7 +332,7 @@ def _validation(event: ValidationFinished) -> str:
 
 
 def _rate(value: Interval) -> str:
-    return f"{value.mean:.0%} ({value.low:.0%} to {value.high:.0%})"
+    return f"{percent(value.mean)} ({percent(value.low)} to {percent(value.high)})"
 
 
 def _interval(value: Interval | None) -> str:

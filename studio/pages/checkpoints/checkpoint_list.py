@@ -16,7 +16,7 @@ from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.tables.table import Table
 
 KL_COLUMN, SIZE_COLUMN, ROOMY_PX, CROWDED_PX = 4, 5, 700, 900
-WIDTHS = ((0, 40, "check"), (1, None, "strong"), (2, 64, "mono"), (3, 170, "interval"),
+WIDTHS = ((0, 40, "check"), (1, None, "strong"), (2, 76, "mono"), (3, 158, "interval"),
           (4, 64, "figure"), (5, 78, "figure"), (6, 96, "figure"))  # fmt: skip
 
 
