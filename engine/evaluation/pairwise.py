@@ -45,6 +45,9 @@ class PairwiseJudge:
         """Verdicts on the rollouts of one scenario, from the comparison with earlier ones."""
         scenario = group[0].scenario_id
         others = {step: by.get(scenario, []) for step, by in self._opponents.items()}
+        if not any(can_be_judged(one) for one in group):
+            self._scores[scenario] = dict.fromkeys(others)
+            return []
         rivals = [one for one in chain(*others.values()) if can_be_judged(one)]
         verdicts = await self._panel.judge([*group, *rivals])
         scores = combined(self._run.config.judge, verdicts)
