@@ -8,9 +8,10 @@ from engine.judge.panel import Panel
 from engine.judge.ruler import can_be_judged, combined
 from engine.judge.scoring import with_verdicts
 from engine.protocol.events.run import ValidationFinished
-from engine.protocol.records.comparison import StepComparison
+from engine.protocol.records.comparison import EQUAL, StepComparison
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.runs import Interval, Trajectory
+from engine.reward.advantage.group import group_summary
 from engine.storage.run_folder.run import Run
 
 Rollouts = dict[str, list[Trajectory]]
@@ -56,15 +57,18 @@ class PairwiseJudge:
             step: pairwise_score(ours, [scores[one.id] for one in theirs if one.id in scores])
             for step, theirs in others.items()
         }
-        await self._store([one for one in rivals if one.awaits_judge], verdicts)
+        for theirs in others.values():
+            await self._store(theirs, verdicts)
         return _verdicts_on(group, verdicts)
 
-    async def _store(self, waiting: list[Trajectory], verdicts: list[Verdict]) -> None:
-        """Store verdicts and rewards of earlier rollouts that waited for this comparison."""
-        if waiting:
-            own = _verdicts_on(waiting, verdicts)
-            scored = with_verdicts(self._run.config, waiting, own)
+    async def _store(self, group: list[Trajectory], verdicts: list[Verdict]) -> None:
+        """Store verdicts and rewards of an earlier group that waited for this comparison."""
+        if any(one.awaits_judge for one in group):
+            own = _verdicts_on([one for one in group if one.awaits_judge], verdicts)
+            scored = with_verdicts(self._run.config, group, own)
             await self._run.writer.add_verdicts(own, scored, rewarded=True)
+            kind = self._run.config.train.algorithm.advantage
+            await self._run.writer.add_group(group_summary(kind, scored))
 
     async def comparisons(self, groups: Sequence[list[Trajectory]]) -> tuple[StepComparison, ...]:
         """Comparisons with each earlier step. Groups that were judged before an interruption are
@@ -103,7 +107,7 @@ def opponents(earlier: Sequence[ValidationFinished]) -> list[int]:
     rates: Mapping[int, Interval] = earlier[-1].win_rates
     best = max(rates, key=lambda step: rates[step].mean, default=None)
     first = earlier[0].step
-    return [first, best] if best is not None and rates[best].mean > 0.5 else [first]
+    return [first, best] if best is not None and rates[best].mean > EQUAL else [first]
 
 
 def validations_of(run: Run) -> list[ValidationFinished]:

@@ -1,5 +1,6 @@
 """Validation: the agent on held-out scenarios with the current weights, with an interval."""
 
+import asyncio
 import time
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
     await run.enter(step, "validating")
     size = run.config.train.validation_attempts
     panel = stage.judge if run.spec.kind == "train" else None
-    judge = PairwiseJudge(run, panel, step) if panel else None
+    judge = await asyncio.to_thread(PairwiseJudge, run, panel, step) if panel else None
     if judge and judge.waits:
         unjudged = replace(stage, judge=None)
         groups = await roll_out_groups(run, unjudged, "validation", step, scenarios, size)
@@ -34,6 +35,7 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
     against = await judge.comparisons(groups) if judge else ()
     means = {} if judge and judge.relative else scenario_means(groups)
     reward = interval(list(means.values()))
+    win_rates = await asyncio.to_thread(judge.win_rates, step, against) if judge else {}
     unscored = sum(t.reward is None and not t.awaits_judge for group in groups for t in group)
     await run.say(
         ValidationFinished(
@@ -43,7 +45,7 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
             unscored=unscored,
             seconds=time.monotonic() - start_s,
             against=against,
-            win_rates=judge.win_rates(step, against) if judge else {},
+            win_rates=win_rates,
         )
     )
     return reward

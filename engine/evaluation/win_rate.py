@@ -18,6 +18,8 @@ PRIOR_STD = 3.0
 """Standard deviation of the prior of a log-odds rating: a checkpoint that wins every comparison
 gets a finite rating. Its pull is below that of a tenth of one comparison."""
 NEWTON_STEPS = 50
+LONGEST_MOVE = 2.0
+"""Largest change of a rating in one step; longer Newton steps may overshoot without end."""
 CONVERGED = 1e-10
 
 
@@ -56,8 +58,10 @@ def ratings(outcomes_N: Sequence[Outcome], baseline: int = 0) -> dict[int, Inter
         gradient, hessian = _derivatives(outcomes_N, place, theta)
         inverse = _inverse(hessian)
         move = [sum(a * b for a, b in zip(row, gradient, strict=True)) for row in inverse]
-        theta = [value + change for value, change in zip(theta, move, strict=True)]
-        if max(map(abs, move), default=0.0) < CONVERGED:
+        longest = max(map(abs, move), default=0.0)
+        share = min(1.0, LONGEST_MOVE / longest) if longest else 1.0
+        theta = [value + share * change for value, change in zip(theta, move, strict=True)]
+        if longest < CONVERGED:
             break
     variances = _variances(outcomes_N, place, theta)
     counts = {

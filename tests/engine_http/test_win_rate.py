@@ -61,6 +61,9 @@ def test_later_validations_are_compared_with_the_first(engine: Engine, project: 
     query = TrajectoryQuery(split="validation")
     for one in engine.call(lambda client: client.trajectories(run.id, query)).items:
         assert one.reward == one.parts[PART], "the baseline's are scored with the second validation"
+    baseline = engine.call(lambda client: client.siblings(run.id, "validation", 0, 0))
+    assert baseline.group.rewards == [one.reward for one in baseline.trajectories]
+    assert None not in baseline.group.rewards
     kept = engine.call(lambda client: client.checkpoints(run.id))
     best = max(last.win_rates, key=lambda step: last.win_rates[step].mean)
     assert [one.checkpoint.step for one in kept if "best" in one.kept_by] == [best]

@@ -7,6 +7,8 @@ from pydantic import Field
 from engine.protocol.base import Value
 from engine.protocol.records.runs import Interval
 
+EQUAL = 0.5
+"""Win rate of equal models, and of a validation against itself."""
 Word = Literal["better", "worse", "no difference shown"]
 
 

@@ -14,6 +14,7 @@ from engine.protocol.events.checkpoints import (
 from engine.protocol.events.run import ValidationFinished
 from engine.protocol.events.sft import LossMeasured
 from engine.protocol.problems import Refused
+from engine.protocol.records.comparison import EQUAL
 from engine.protocol.records.runs import Checkpoint, Interval, KeptBy, KeptCheckpoint, RunSpec
 from engine.protocol.requests.runs import PinCheckpoint
 from engine.storage.checkpoints import checkpoint
@@ -27,10 +28,6 @@ SPOKEN = (
     "validation.finished",
     "loss.measured",
 )
-
-
-EQUAL = 0.5
-"""Win rate of the first validation against itself."""
 
 
 class CheckpointFacts:

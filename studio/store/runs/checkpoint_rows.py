@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from engine.protocol.records.comparison import EQUAL
 from engine.protocol.records.runs import Interval, KeptCheckpoint
 from studio.store.runs.state import RunState
 
@@ -41,7 +42,7 @@ def baseline_of(state: RunState) -> Interval | None:
     judge compares validations; None if it was not measured."""
     if state.win_rates:
         count = max(rate.count for rate in state.win_rates.values())
-        return Interval(mean=0.5, low=0.5, high=0.5, count=count)
+        return Interval(mean=EQUAL, low=EQUAL, high=EQUAL, count=count)
     return next((record.reward for record in state.validations if record.step == 0), None)
 
 

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -148,6 +149,20 @@ def test_ratings_match_an_independent_computation() -> None:
         rate = found[step]
         assert (rate.mean, rate.low, rate.high) == pytest.approx(expected, abs=1e-6)
         assert rate.count == 12
+
+
+def test_extreme_results_converge() -> None:
+    """A chain of unbeaten checkpoints, the last of which loses to the baseline."""
+    steps = [0, 5, 10, 15, 20]
+    outcomes = [
+        outcome
+        for before, after in pairwise(steps)
+        for outcome in versus(after, before, [1.0] * 200)
+    ]
+    outcomes += versus(20, 0, [0.0] * 5)
+    for step, expected in reference(outcomes, steps[1:]).items():
+        rate = ratings(outcomes)[step]
+        assert (rate.mean, rate.low, rate.high) == pytest.approx(expected, abs=1e-4)
 
 
 def test_one_scenario_gives_a_rating() -> None:

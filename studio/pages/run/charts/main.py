@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from engine.protocol.records.comparison import EQUAL
 from studio.models.run import RunModel
 from studio.pages.run.charts.diagnostics import DIAGNOSTICS
 from studio.pages.run.charts.spec import ChartSpec, Fill, change_of, is_judged, last_of
@@ -103,7 +104,6 @@ def _win_rate(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 RELATIVE = "relative within groups"
-EQUAL = 0.5
 
 
 def _events(run: RunModel) -> list[EventTag]:
