@@ -57,7 +57,8 @@ def test_later_validations_are_compared_with_the_first(engine: Engine, project: 
         assert len(comparison.scores) == second.win_rates[2].count
         assert set(comparison.scores.values()) <= {0.0, 0.5, 1.0}
     assert finished.win_rate == last.win_rates[4]
-    assert engine.call(lambda client: client.run(run.id)).win_rate == last.win_rates[4]
+    summary = engine.call(lambda client: client.run(run.id))
+    assert (summary.judged, summary.win_rate) == (True, last.win_rates[4])
     query = TrajectoryQuery(split="validation")
     for one in engine.call(lambda client: client.trajectories(run.id, query)).items:
         assert one.reward == one.parts[PART], "the baseline's are scored with the second validation"

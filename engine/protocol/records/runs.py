@@ -313,6 +313,9 @@ class RunSummary(Value):
     """First validation, before any update."""
     win_rate: Interval | None = None
     """Win rate of the last validation against the first, if a judge compares them."""
+    judged: bool = False
+    """Whether a judge scores: rewards are then relative to their group, and no measure of
+    progress."""
     trajectories: int = 0
     unscored: int = 0
     contestants: list[str] = Field(default_factory=list)

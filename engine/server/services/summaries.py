@@ -71,6 +71,7 @@ def summarise(folder: Path) -> RunSummary:
         validation=validations[-1].reward if validations else None,
         baseline=validations[0].reward if validations and validations[0].step == 0 else None,
         win_rate=progress.win_rate,
+        judged=spec.config.judge.enabled,
         trajectories=trajectories,
         unscored=unscored,
         contestants=[one.name for one in plan.contestants] if plan else [],

@@ -151,6 +151,8 @@ class FakeEngine:
             losses=list(state.series[HELD_OUT].ys) if HELD_OUT in state.series else [],
             validation=validations[-1] if validations else None,
             baseline=validations[0] if validations else None,
+            win_rate=state.win_rate,
+            judged=made.spec.config.judge.enabled,
             trajectories=state.trajectories,
             unscored=state.unscored,
             problem=state.problem,
