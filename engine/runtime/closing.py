@@ -1,8 +1,8 @@
-"""Cleanup of asynchronous code: close resources and cancel tasks."""
+"""Cleanup of asynchronous code: close resources, cancel tasks, finish what must not be cut off."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 
@@ -11,6 +11,7 @@ class Closeable(Protocol):
 
 
 T = TypeVar("T", bound=Closeable)
+R = TypeVar("R")
 
 
 @contextlib.asynccontextmanager
@@ -27,3 +28,20 @@ async def cancel(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def finished(work: Coroutine[Any, Any, R]) -> R:
+    """Await `work` to its end and return its result. A cancellation of the caller does not reach
+    it, and is raised when it has ended."""
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled() and (problem := task.exception()):
+        cancelled.add_note(f"and the work that it waited for failed: {problem!r}")
+    raise cancelled

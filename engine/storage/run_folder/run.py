@@ -107,14 +107,14 @@ class Run:
         self.budget = RunBudget()
         self._announce = announce
         self._lock = _take_lock(folder / LOCK)
-        try:
+        with contextlib.ExitStack() as undo:  # a damaged run can still be repaired, or removed
+            undo.callback(os.close, self._lock)
             (folder / LOG).parent.mkdir(exist_ok=True)
             _set_aside(folder / BALLAST)
             self.writer = RunWriter(folder / DATABASE, spec.id, lambda: announce(None))
+            undo.callback(self.writer.close)
             self.reader = RunReader(folder / DATABASE)
-        except BaseException:
-            os.close(self._lock)  # a damaged run can still be repaired, or removed
-            raise
+            undo.pop_all()
         self.quiet: set[int] = set()
         """Steps that are sampled while an earlier one is trained; their phases are not reported."""
         self._ticked = 0.0
@@ -199,10 +199,9 @@ class Run:
         (self.folder / BALLAST).unlink(missing_ok=True)
 
     def close(self) -> None:
-        self.reader.close()
-        self.writer.close()
-        self.free_ballast()
-        os.close(self._lock)
+        with locks.released(self._lock), contextlib.closing(self.writer):
+            self.reader.close()
+            self.free_ballast()
 
 
 def hardware_now() -> dict[str, float]:

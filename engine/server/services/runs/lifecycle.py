@@ -67,8 +67,21 @@ class RunLifecycle:
         await self._arena.unload_idle()
         async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
+        try:
+            await self._say_started(run, steps)
+        except BaseException:
+            run.close()
+            raise
+        task = asyncio.create_task(self._work(run), name=f"run {spec.name}")
+        self.active[spec.id] = ActiveRun(run, task)
+        self._tracking.begin(folder, spec)
+        return self.summary(spec.id)
+
+    async def _say_started(self, run: Run, steps: int | None) -> None:
+        """Store that a run begins or resumes, up to `steps` in total."""
+        spec = run.spec
         resumed = spec.parent is not None or bool(run.reader.events_of("run.started"))
-        last = self._library.summary(folder).step if resumed else None
+        last = self._library.summary(run.folder).step if resumed else None
         planned = spec.updates
         run.orders.steps = steps or planned
         run.orders.rubric = _last_rubric(run)
@@ -76,10 +89,6 @@ class RunLifecycle:
         await run.say(RunStarted(spec=spec, resumed_from=last, device=device))
         if run.orders.steps != planned:
             await run.say(RunExtended(steps=run.orders.steps))
-        task = asyncio.create_task(self._work(run), name=f"run {spec.name}")
-        self.active[spec.id] = ActiveRun(run, task)
-        self._tracking.begin(folder, spec)
-        return self.summary(spec.id)
 
     async def begin_script(self, folder: Path, session: ScriptSession) -> None:
         """Begin the run in `folder`, whose rollouts are made by the script of this session."""

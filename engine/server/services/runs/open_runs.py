@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.protocol.base import BaseEvent
 from engine.protocol.problems import Refused
-from engine.runtime.closing import cancel
+from engine.runtime.closing import cancel, finished
 from engine.server.event_stream import Broadcast
 from engine.storage.run_folder.run import Run, read_spec
 from engine.training.labels.service import LabelService
@@ -44,18 +45,19 @@ class OpenRuns:
         """Open a run for the block, shared with others. Raises Refused if another engine has it."""
         async with self._changed:
             if run_id not in self._opened:
-                self._opened[run_id] = await asyncio.to_thread(self._open, run_id, folder)
+                await finished(self._open(run_id, folder))
             opened = self._opened[run_id]
             opened.users += 1
         try:
             yield opened
         finally:
-            async with self._changed:
-                opened.users -= 1
-                opened.used = time.monotonic()
-                self._changed.notify_all()
-            if self._closing is None or self._closing.done():
-                self._closing = asyncio.create_task(self._close_unused(), name="open runs")
+            opened.users -= 1
+            opened.used = time.monotonic()
+            await finished(self._notify())
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
     async def close(self) -> None:
         """Close all unused runs when the engine exits."""
@@ -78,7 +80,7 @@ class OpenRuns:
         """Close a run unless it is in use. The caller holds the lock."""
         if not self._opened[run_id].users:
             opened = self._opened.pop(run_id)
-            await asyncio.to_thread(opened.run.close)
+            await finished(asyncio.to_thread(opened.run.close))
 
     @contextlib.asynccontextmanager
     async def none_of(self, run_id: str) -> AsyncIterator[None]:
@@ -100,7 +102,13 @@ class OpenRuns:
     def _is_free(self, run_id: str) -> bool:
         return run_id not in self._opened or not self._opened[run_id].users
 
-    def _open(self, run_id: str, folder: Path) -> OpenRun:
-        spec = read_spec(folder)
-        run = Run(folder, spec, lambda tick: self._broadcast.announce(run_id, tick))
-        return OpenRun(run, LabelService(run))
+    async def _open(self, run_id: str, folder: Path) -> None:
+        """Open a run, and see to it that it is closed. The caller holds the lock."""
+
+        def announce(tick: BaseEvent | None) -> None:
+            self._broadcast.announce(run_id, tick)
+
+        run = await asyncio.to_thread(lambda: Run(folder, read_spec(folder), announce))
+        self._opened[run_id] = OpenRun(run, LabelService(run), used=time.monotonic())
+        if self._closing is None or self._closing.done():
+            self._closing = asyncio.create_task(self._close_unused(), name="open runs")
