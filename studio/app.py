@@ -62,7 +62,7 @@ class Studio:
         self.session = Session(self.link, self.feed, runs, self.settings)
         self.window = MainWindow(self.settings)
         self.actions = Actions(self.window)
-        self.notifier = Notifier(self.window, self.window.show_problem)
+        self.notifier = Notifier(self.window, self.window.toast, self.window.show_problem)
         self.pages = PageRegistry(self.session, self.actions, self.workspace, self._add_page)
         self.window.set_pages(self.pages)
         self.frame = Frame(self.window, self.session, self.actions)

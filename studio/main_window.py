@@ -14,11 +14,12 @@ from studio.pages.page import Page
 from studio.pages.trust_bar import TrustBar
 from studio.services.settings import SettingsStore
 from studio.widgets.cards.error_card import ErrorCard, Remedy
+from studio.widgets.cards.toast import Toast
 from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.window.page_header import PageHeader
 from studio.widgets.window.sidebar import Sidebar
 
-LEAST = (1080, 680)
+LEAST = (960, 640)
 FIRST = (1440, 900)
 FOLD_PX = 1180
 PROJECTLESS = ("home", "settings")
@@ -39,6 +40,7 @@ class MainWindow(QMainWindow):
         self._folded_by_hand = settings.current.sidebar_folded
         self.sidebar, self.header, self.trust_bar = Sidebar(), PageHeader(), TrustBar()
         self._stack, self._added = QStackedWidget(), dict[str, Page]()
+        self.toast = Toast()
         self._pages: Mapping[str, Page] = self._added
         self._card: ErrorCard | None = None
         self._build()
@@ -100,7 +102,7 @@ class MainWindow(QMainWindow):
         self._slot_box = QWidget()
         self._slot = vbox(parent=self._slot_box, margins=(16, 16, 16, 0))
         self._slot_box.hide()
-        add(column, self.header, self._slot_box, self.trust_bar, (self._stack, 1))
+        add(column, self.header, self._slot_box, self.trust_bar, (self._stack, 1), self.toast)
         whole = QWidget()
         hbox(self.sidebar, (right, 1), parent=whole, spacing=0)
         self.setCentralWidget(whole)

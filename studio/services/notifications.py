@@ -37,9 +37,11 @@ class Choice:
 class Notifier(QObject):
     """Notifications of one window."""
 
-    def __init__(self, window: QWidget, show_card: Callable[[Problem | None], None]) -> None:
+    def __init__(
+        self, window: QWidget, toast: Toast, show_card: Callable[[Problem | None], None]
+    ) -> None:
         super().__init__(window)
-        self._toast = Toast(window)
+        self._toast = toast
         self._show_card = show_card
         self._undo: Callable[[], object] | None = None
         self._toast.undo_requested.connect(self._undone)

@@ -27,6 +27,7 @@ from studio.widgets.text.text import Text
 
 WIDTH = 308
 MOST_GROUPS = 16
+FIGURE_PX = 106
 MOST_FINDINGS = 2
 BARS = (
     ("rolling_out", "Rollouts", "plot-1"),
@@ -220,8 +221,9 @@ class MachineCard(_Headed):
 
     def __init__(self) -> None:
         super().__init__("Machine", " ")
-        self._cores, self._memory = MeterRow("Cores", "plot-1"), MeterRow("Memory", "plot-1")
-        self._tokens = MeterRow("Tokens", "plot-3")
+        self._cores = MeterRow("Cores", "plot-1", figure_px=FIGURE_PX)
+        self._memory = MeterRow("Memory", "plot-1", figure_px=FIGURE_PX)
+        self._tokens = MeterRow("Tokens", "plot-3", figure_px=FIGURE_PX)
         self._gap = Phrase((), "label")
         self._programs = KeyValues(1)
         self._unlike = Text(UNLIKE, "caption", tone="warn", wrap=True)

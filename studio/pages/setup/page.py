@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QTimer, Slot
-from PySide6.QtGui import QPaintEvent
+from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
 
 from engine.protocol.config.project import ProjectConfig
@@ -48,6 +48,8 @@ TITLES = (
 )
 SCENARIOS, DEMONSTRATIONS = 2, 3
 WIDEST_FORM = 980
+NARROW_PX = 1064
+"""Width of the page below which the preflight folds to a strip above the form."""
 PRICED_AFTER_MS = 120
 """Delay between the last edit and a new estimate, ms."""
 
@@ -108,8 +110,11 @@ class SetupPage(Page):
         self._form.setMaximumWidth(WIDEST_FORM)
         for part in (scrolled(self._form), self._toml, self._scenarios, self._demonstrations):
             self._stack.addWidget(part)
-        left = vbox(head, (self._stack, 1), spacing=0)
-        hbox((left, 1), self._preflight, parent=self, spacing=1)
+        self._left = vbox(head, self._preflight.strip, 8, (self._stack, 1), spacing=0)
+        self._line = hbox((self._left, 1), self._preflight, parent=self, spacing=1)
+        self._preflight.strip.hide()
+        self._narrow, self._unfolded = False, False
+        self._preflight.strip.unfolded.connect(self._unfold)
 
     def _wire(self) -> None:
         session = self.session
@@ -142,12 +147,39 @@ class SetupPage(Page):
         self._tabs.set_index(tab)
         self._stack.setCurrentIndex(tab)
         self._title.set_words(TITLES[tab])
-        self._preflight.setVisible(tab != DEMONSTRATIONS)  # the preflight covers RL only
-        self.update()
+        self._preflight.strip.set_open(False)
+        self._place_preflight()
         if tab == SCENARIOS:
             self._scenarios.load()
         elif tab == DEMONSTRATIONS:
             self._demonstrations.load()
+
+    def _unfold(self, opened: bool) -> None:
+        """Show the preflight panel instead of the tab, in a narrow window."""
+        self._unfolded = opened
+        self._place_preflight()
+
+    def _place_preflight(self) -> None:
+        """Show the preflight, which covers RL only, beside the tab or as a strip above it."""
+        covered = self._tabs.index() != DEMONSTRATIONS
+        self._preflight.setVisible(covered and (self._unfolded or not self._narrow))
+        self._preflight.strip.setVisible(covered and self._narrow)
+        self._stack.setVisible(not (self._narrow and self._unfolded))
+        self.update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < NARROW_PX
+        if narrow == self._narrow:
+            return
+        self._narrow = narrow
+        self._preflight.set_narrow(narrow)
+        if narrow:
+            self._left.addWidget(self._preflight, 1)
+        else:
+            self._preflight.strip.set_open(False)
+            self._line.addWidget(self._preflight)
+        self._place_preflight()
 
     # Project
 
@@ -351,7 +383,7 @@ class SetupPage(Page):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with painting(self) as painter:
-            if not self._preflight.isHidden():
+            if not (self._narrow or self._preflight.isHidden()):
                 x = self.width() - WIDTH - 1
                 painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
 
