@@ -220,8 +220,10 @@ class Studio:
         self.session.train(kind)
 
     def _pause(self) -> None:
+        """Pause the run; continue one that is paused, or about to."""
         run = self.session.run.summary
-        self.session.command("continue" if run and run.state == "paused" else "pause")
+        paused = run is not None and run.state in ("paused", "pausing")
+        self.session.command("continue" if paused else "pause")
 
     def _resume(self) -> None:
         """Continue a paused run or resume one that has ended."""

@@ -73,6 +73,7 @@ class MainWindow(QMainWindow):
         before = self._stack.currentWidget()
         if isinstance(before, Page) and before is not page:
             before.leave()
+        page.resize(self._stack.size())  # laid out once, at its size
         self._stack.setCurrentWidget(page)
         self.sidebar.set_selected(key)
         page.enter()

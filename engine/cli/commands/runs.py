@@ -4,10 +4,12 @@ import argparse
 import time
 from pathlib import Path
 
-from engine.cli.terminal import figure, say, say_json, sparkline, table, validation_words
+from engine.cli.terminal import duration, figure, say, say_json, sparkline, table, validation_words
 from engine.protocol.records.runs import RunSummary
 from engine.server.services.library import Library
 from engine.storage.project import read_toml
+
+LEAST_IDLE_S = 60.0
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
             figure(found.rewards[-1] if found.rewards else None),
             validation_words(found.validation, found.win_rate),
             sparkline(found.rewards),
+            _times(found),
             time.strftime("%Y-%m-%d %H:%M", time.localtime(found.started_at)),
             found.path,
         )
@@ -37,10 +40,28 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     say(
         table(
-            ("run", "kind", "state", "step", "reward", "validation", "", "started", "folder"), rows
+            (
+                "run",
+                "kind",
+                "state",
+                "step",
+                "reward",
+                "validation",
+                "",
+                "trained",
+                "started",
+                "folder",
+            ),
+            rows,
         )
     )
     return 0
+
+
+def _times(run: RunSummary) -> str:
+    """Training time, and the idle time of pauses and interruptions from a minute on."""
+    idle = f", idle {duration(run.idle_s)}" if run.idle_s >= LEAST_IDLE_S else ""
+    return f"{duration(run.trained_s)}{idle}" if run.trained_s else ""
 
 
 def _progress(run: RunSummary) -> str:

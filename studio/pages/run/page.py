@@ -184,8 +184,8 @@ class RunPage(Page):
         state = self._run.state
         self.charts.set_planned(state.planned)
         if kind == "time" and state.steps:
-            start = state.spec.started_at if state.spec else state.steps[0].at
-            self.charts.set_axis("time", {0: 0.0} | {r.step: r.at - start for r in state.steps})
+            times = {0: 0.0} | {record.step: record.trained_s for record in state.steps}
+            self.charts.set_axis("time", times)
         elif kind == "tokens" and state.steps:
             total, at = 0.0, {0: 0.0}
             for record in state.steps:

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QTimer, Slot
+from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
 
@@ -35,17 +35,12 @@ from studio.store.runs.status_words import no_train_words
 from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.controls.segmented import Segmented
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting.paint import painting
 from studio.widgets.text.text import Text
 
 TABS = ("Form", "project.toml", "Scenarios", "Demonstrations")
-TITLES = (
-    "Configure training",
-    "Edit project.toml",
-    "Scenarios",
-    "Training data for supervised fine-tuning (SFT)",
-)
+TITLES = ("Configure training", "Edit project.toml", "Scenarios", "Supervised fine-tuning (SFT)")
 SCENARIOS, DEMONSTRATIONS = 2, 3
 WIDEST_FORM = 980
 NARROW_PX = 1064
@@ -67,7 +62,7 @@ class SetupPage(Page):
         self._soon.setSingleShot(True)
         self._soon.setInterval(PRICED_AFTER_MS)
         self._edits = Edits(session, self.tasks, self._soon.start)
-        self._title = Text(TITLES[0], "title")
+        self._title = Text(TITLES[0], "title", elide=True)
         self._tabs = Segmented(TABS, "Setup view")
         self._form, self._toml = ChoicesForm(), TomlTab()
         self._tools = AgentTools(session, self.tasks, self, self._requirements)
@@ -106,11 +101,14 @@ class SetupPage(Page):
             self._demonstrations.open_teacher()
 
     def _build(self) -> None:
-        head = hbox(self._title, STRETCH, self._tabs, margins=(24, 14, 24, 10))
+        self._head = QWidget()
+        line = hbox((self._title, 1), self._tabs, parent=self._head, spacing=16)
+        line.setContentsMargins(24, 14, 24, 10)
         self._form.setMaximumWidth(WIDEST_FORM)
         for part in (scrolled(self._form), self._toml, self._scenarios, self._demonstrations):
             self._stack.addWidget(part)
-        self._left = vbox(head, self._preflight.strip, 8, (self._stack, 1), spacing=0)
+        self._left = vbox(self._preflight.strip, 8, (self._stack, 1), spacing=0)
+        self._left.insertWidget(0, self._head, 0, Qt.AlignmentFlag.AlignLeft)
         self._line = hbox((self._left, 1), self._preflight, parent=self, spacing=1)
         self._preflight.strip.hide()
         self._narrow, self._unfolded = False, False
@@ -170,6 +168,8 @@ class SetupPage(Page):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         narrow = self.width() < NARROW_PX
+        # the tabs stay where they are on the tab without preflight
+        self._head.setFixedWidth(self.width() - (0 if narrow else WIDTH + 1))
         if narrow == self._narrow:
             return
         self._narrow = narrow

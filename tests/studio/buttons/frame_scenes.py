@@ -124,7 +124,7 @@ FRAME = [
         "said",
         notification,
         [
-            Row("Toast._undo", "words Text Done. -> Undone."),
+            Row("Toast._undo", "words Phrase Done. -> Undone."),
             Row("Toast._close", "hidden Toast Done."),
         ],
     ),
