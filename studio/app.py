@@ -137,7 +137,8 @@ class Studio:
             run_track=session.track,
             engine_start=lambda: session.open_engine(),
             engine_restart=session.restart_engine,
-            engine_doctor=self._go("settings"),
+            engines_open=self._open_engines,
+            engine_doctor=self._check_machine,
         )
 
     def _add_page(self, key: str, page: Page) -> None:
@@ -158,6 +159,14 @@ class Studio:
     def _open_demonstrations(self, teacher: bool = False) -> None:
         self.window.show_page("setup")
         self.pages.typed("setup", SetupPage).show_demonstrations(teacher)
+
+    def _open_engines(self) -> None:
+        self.window.show_page("settings")
+        self.pages.typed("settings", SettingsPage).show_section("engines")
+
+    def _check_machine(self) -> None:
+        self.window.show_page("settings")
+        self.pages.typed("settings", SettingsPage).check()
 
     def _go(self, place: str) -> Callable[[], None]:
         return lambda: self.window.show_page(place)

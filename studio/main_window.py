@@ -137,7 +137,7 @@ def _card(problem: Problem) -> ErrorCard:
     remedies = [
         Remedy("engine.start", "Start the engine again", "Takes a few seconds; runs resume from "
                "their last checkpoint", "Start", "plug-zap"),
-        Remedy("go.settings", "Check this machine", "Engine, interpreter and machine check",
+        Remedy("engines.open", "Check the engine", "Its interpreter and the installed engines",
                "Open Settings", "settings"),
     ]  # fmt: skip
     words = " ".join(part for part in (problem.hint, "Stored data is not lost.") if part)
