@@ -207,6 +207,7 @@ class HelpDialog(QDialog):
         QShortcut(QKeySequence.StandardKey.Back, self, self.go_back)
         self._searched("")
         self._list.setFocus()
+        theme().changed.connect(self._recolour)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -253,6 +254,15 @@ class HelpDialog(QDialog):
             selection.clear()
         elif self._list.currentIndex().row() != row:
             self._list.setCurrentIndex(self._model.index(row, 0))
+
+    @Slot()
+    def _recolour(self) -> None:
+        """Show the page again, in the colours of a new theme and at the same place."""
+        bar = self._browser.verticalScrollBar()
+        place = bar.value()
+        self._show(self._page)
+        self._browser.document().documentLayout().documentSize()  # lays it out, as far as its end
+        bar.setValue(place)
 
     @Slot(QUrl)
     def _follow(self, url: QUrl) -> None:

@@ -15,7 +15,8 @@ from studio.widgets.tables.state_chip import StateChip
 from studio.widgets.text.text import Text
 from studio.widgets.window.engine_pill import EnginePill
 
-NARROW_PX = 1100  # width of the window
+NARROW_PX = 1060
+"""Width of the header below which the actions on the run are icons."""
 LEAST_RUN_PX, LEAST_PLACE_PX = 72, 120
 PAUSING = "Pausing\u2026"
 
@@ -87,8 +88,10 @@ class PageHeader(QWidget):
         self._line = hbox(parent=self, margins=(16, 0, 16, 1), spacing=8)
         place = QWidget()  # its texts are elided before the actions would move
         place.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        crumbs = hbox((self._place, 100), 9, self._slash, self._run, spacing=0)
-        line = hbox((crumbs, 100), parent=place, spacing=8)
+        policy = QSizePolicy.Policy
+        self._place.setSizePolicy(policy.Preferred, policy.Preferred)
+        crumbs = hbox(self._place, 9, self._slash, self._run, spacing=0)
+        line = hbox(crumbs, parent=place, spacing=8)
         for part in (self.pill, self.chip):
             line.addWidget(part, 0, Qt.AlignmentFlag.AlignVCenter)
         line.addStretch(1)
@@ -98,7 +101,7 @@ class PageHeader(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = self.window().width() < NARROW_PX
+        narrow = self.width() < NARROW_PX
         for button in (self._pause, self._stop, self._branch):
             button.set_icon_only(narrow)
         longer = paint.text_width(PAUSING, "label", 500) - paint.text_width("Pause", "label", 500)
