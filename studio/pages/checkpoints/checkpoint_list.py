@@ -11,6 +11,7 @@ from studio.pages.checkpoints.rows import CheckpointModel, Contender
 from studio.store.runs.checkpoint_rows import baseline_of, best_of, marks_of, metric_at
 from studio.store.runs.state import RunState
 from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.tables.table import Table
@@ -43,6 +44,7 @@ class ListCard(Card):
         self._fetch = Button("Fetch", "outlined", icon="download", height=28)
         self._stop = IconButton("x", "Stop fetching; the next fetch resumes", size=28)
         self._save = Button("Export", "outlined", icon="package-check", height=28)
+        self._export_size = ""
         self.table.setModel(self.model)
         for place, width, kind in WIDTHS:
             self.table.set_column(place, width, kind)
@@ -89,6 +91,7 @@ class ListCard(Card):
         total = sum(one.checkpoint.bytes for one in kept)
         self.header.set_words(f"{len(kept)} · {formatting.size(total)}")
         self._show_fetch()
+        self._show_export()
         if self.table.currentIndex().row() < 0:
             self.table.selectRow(0)
 
@@ -131,14 +134,35 @@ class ListCard(Card):
         """Toggle the selection of the row with the model name `name`; see `toggle`."""
         self.toggle(next(n for n, row in enumerate(self.model.rows) if row.name == name))
 
+    def target(self) -> Contender | None:
+        """Return the checkpoint that Export acts on, and that the examples are of: the checked one.
+        Of several it is the current row, or else the one checked last."""
+        checked = [one for one in self.model.chosen() if one.is_checkpoint]
+        current = self._current()
+        return current if current in checked else checked[-1] if checked else None
+
     def want_export(self, row: int) -> None:
-        """Request the export of the checkpoint in a row, or of the best checkpoint if the row is
-        none."""
+        """Request the export of the checkpoint in a row; other rows have nothing to export."""
         rows = self.model.rows
-        if not 0 <= row < len(rows) or not rows[row].is_checkpoint:
-            row = next((n for n, one in enumerate(rows) if "best" in one.marks), 0)
-        if rows and rows[row].is_checkpoint:
+        if 0 <= row < len(rows) and rows[row].is_checkpoint:
             self.export_wanted.emit(rows[row])
+
+    def set_export_size(self, size: float | None) -> None:
+        """Set the bytes of the exported files, shown in the Export button; None: unknown."""
+        self._export_size = formatting.size(size) if size else ""
+        self._show_export()
+
+    def _show_export(self) -> None:
+        """Name the checkpoint that Export acts on, and the size of its files."""
+        one = self.target()
+        size = self._export_size if one is not None else ""
+        self._save.set_words(f"Export {one.words}" if one else "Export", size)
+        self._save.setEnabled(one is not None and not one.damaged)
+        set_tip(self._save, "" if one else "Check a checkpoint to export it")
+
+    def _export_target(self) -> None:
+        if (one := self.target()) is not None:
+            self.export_wanted.emit(one)
 
     def _wire(self) -> None:
         table = self.table
@@ -152,7 +176,9 @@ class ListCard(Card):
         self._fetch.clicked.connect(lambda: self.fetch_wanted.emit(self._current()))
         self._stop.clicked.connect(lambda: self.fetch_wanted.emit(None))
         table.selectionModel().currentRowChanged.connect(lambda *_: self._show_fetch())
-        self._save.clicked.connect(lambda: self.want_export(table.currentIndex().row()))
+        self._save.clicked.connect(self._export_target)
+        self.model.chosen_changed.connect(self._show_export)
+        table.selectionModel().currentRowChanged.connect(lambda *_: self._show_export())
 
     def _clicked(self, index: QModelIndex) -> None:
         if index.column() == 0:
@@ -195,6 +221,8 @@ class ListCard(Card):
         """Show header buttons without text in a narrow window; hide the size column."""
         narrow = self.width() < ROOMY_PX
         crowded = not self._fetch.isHidden() and self.width() < CROWDED_PX
+        assert self.header is not None
+        self.header.words.setVisible(not narrow)
         self.table.setColumnHidden(SIZE_COLUMN, narrow)
         self._add.set_icon_only(narrow or crowded)
         self._save.set_icon_only(crowded)
