@@ -85,6 +85,15 @@ class RunProgress:
         return self.win_rates.get(self.validations[-1].step) if self.validations else None
 
     @property
+    def best(self) -> tuple[int, Interval] | None:
+        """Step and result of the best validation, the earliest of equal ones: by win rate if a
+        judge compares them, else by mean reward; None if nothing was scored."""
+        found = sorted(self.win_rates.items()) or [
+            (one.step, one.reward) for one in self.validations if one.reward
+        ]
+        return max(found, key=lambda result: result[1].mean, default=None)
+
+    @property
     def active(self) -> bool:
         """Whether the run has a process, also while it is paused."""
         return self.status in ACTIVE_STATES

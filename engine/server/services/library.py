@@ -10,20 +10,27 @@ from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records.runs import ACTIVE_STATES, ProjectView, RunSummary, SplitInfo
 from engine.remote.mirror.record import FILE as RECORD
 from engine.server.services.fingerprints import fingerprint, fingerprints
+from engine.server.services.run_table.summary_cache import SummaryCache
 from engine.server.services.summaries import damaged_run, problem_of, same_id, summarise
 from engine.storage.project import FILE, check_text, is_outside, load_config, read_toml, split_info
 from engine.storage.run_folder.files import check_run_folder
+from engine.storage.run_folder.notes import FILE as NOTES
 from engine.storage.run_folder.run import DATABASE, SPEC, is_locked
 from engine.trust.addresses import address_problems
 from engine.trust.files import file_problems
 from engine.trust.projects import is_trusted, is_trusted_run
 
+RECENT = 200
+"""Number of runs of a project in lists without pages."""
+BUSY = ACTIVE_STATES | {"queued"}
+
 
 class Library:
     """Library of the projects in the workspace, and of every project opened outside it."""
 
-    def __init__(self, workspace: Path) -> None:
-        self._workspace = workspace
+    def __init__(self, workspace: Path, cache: SummaryCache | None = None) -> None:
+        """`cache` keeps summaries over the life of this engine."""
+        self._workspace, self._cache = workspace, cache
         self._opened: set[Path] = set()
         self._runs: dict[str, Path] = {}
         self._summaries: dict[Path, tuple[tuple[float, ...], RunSummary]] = {}
@@ -57,7 +64,7 @@ class Library:
             toml=toml,
             problems=problems + (_file_problems(path, config) if config else []),
             splits=_split_infos(path, config) if config and not is_outside(config) else [],
-            runs=self.runs(path),
+            runs=recent(self.runs(path)),
             trusted=is_trusted(path),
             files=fingerprints(path, config) | {FILE: before},
         )
@@ -82,18 +89,24 @@ class Library:
                 name=readable(path.name),
                 config=None,
                 problems=[problem_of(error, path)],
-                runs=self.runs(path),
+                runs=recent(self.runs(path)),
                 trusted=False,
             )
 
     def runs(self, project: Path) -> list[RunSummary]:
         """Runs of a project, newest first; an unreadable folder is shown as damaged."""
-        files = (file for name in (SPEC, DATABASE) for file in project.glob(f"runs/*/{name}"))
-        folders = sorted({file.parent for file in files}, reverse=True)
-        return [self.summary(folder) for folder in folders]
+        try:
+            names = sorted(os.listdir(project / "runs"), reverse=True)
+        except OSError:  # no run yet, or a project that cannot be read
+            return []
+        folders = [project / "runs" / name for name in names]
+        return [self.summary(folder) for folder in folders if _is_run(folder)]
 
-    def all_runs(self) -> list[RunSummary]:
-        runs = [run for project in self.projects() for run in self.runs(project)]
+    def all_runs(self, only_recent: bool = False) -> list[RunSummary]:
+        """Runs of all projects, newest first; `only_recent`: of each project the `RECENT` newest,
+        and older ones that are active or queued."""
+        found = [self.runs(project) for project in self.projects()]
+        runs = [run for each in found for run in (recent(each) if only_recent else each)]
         return sorted(runs, key=lambda run: run.id, reverse=True)
 
     def folder(self, run_id: str) -> Path:
@@ -134,6 +147,11 @@ class Library:
         is_current = cached and cached[0] == stamp and cached[1].state not in ACTIVE_STATES
         if cached and is_current and self._runs.get(cached[1].id) == folder:
             return cached[1]
+        known = self._cache.get(folder, stamp) if self._cache and not cached else None
+        if known and self._runs.get(known.id) in (None, folder) and not is_locked(folder):
+            self._runs[known.id] = folder
+            self._summaries[folder] = (stamp, known)
+            return known
         try:
             summary = summarise(folder)
         # a run folder may come from anywhere: whatever is in it must not take the others along
@@ -147,6 +165,8 @@ class Library:
             self._summaries.pop(folder, None)
         else:
             self._summaries[folder] = (stamp, summary)
+            if self._cache and summary.state not in {*ACTIVE_STATES, "damaged"}:
+                self._cache.put(folder, stamp, summary)
         return summary
 
     def _owner_of_id(self, folder: Path) -> Path | None:
@@ -189,11 +209,26 @@ def _split_infos(path: Path, config: ProjectConfig) -> list[SplitInfo]:
     return found
 
 
+def recent(runs: list[RunSummary]) -> list[RunSummary]:
+    """The `RECENT` newest runs of a list, newest first, and older ones that are active or queued;
+    archived ones only if they are active."""
+    shown = [run for run in runs if not run.notes.archived or run.state in ACTIVE_STATES]
+    return shown[:RECENT] + [run for run in shown[RECENT:] if run.state in BUSY]
+
+
+def _is_run(folder: Path) -> bool:
+    return any(os.path.exists(folder / name) for name in (SPEC, DATABASE))
+
+
 def _stamp(folder: Path) -> tuple[float, ...]:
-    """Modification times of the files of a summary: database (with its WAL), spec and record."""
+    """Modification times of the files of a summary: database (with its WAL), spec, record of the
+    server, notes. A missing file counts as 0, and so does an empty one: readers leave such WALs."""
 
     def changed(name: str) -> float:
-        file = folder / name
-        return file.stat().st_mtime if file.exists() else 0.0
+        try:
+            found = os.stat(f"{folder}/{name}")
+        except OSError:
+            return 0.0
+        return found.st_mtime if found.st_size else 0.0
 
-    return changed(DATABASE), changed(f"{DATABASE}-wal"), changed(SPEC), changed(RECORD)
+    return tuple(map(changed, (DATABASE, f"{DATABASE}-wal", SPEC, RECORD, NOTES)))
