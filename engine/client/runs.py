@@ -57,8 +57,9 @@ class RunCalls(Transport):
         return await self._list("/runs", RunSummary, params=params)
 
     async def run_page(self, query: RunQuery) -> RunPage:
-        """Return one page of the table of the runs of a project."""
-        return await self._ask("POST", "/run_table", RunPage, body=query)
+        """Return one page of the table of the runs of a project. The first list of thousands takes
+        a while."""
+        return await self._ask("POST", "/run_table", RunPage, body=query, timeout=STARTING_S)
 
     async def compare_runs(self, request: CompareRuns) -> RunComparison:
         return await self._ask("POST", "/run_comparison", RunComparison, body=request)

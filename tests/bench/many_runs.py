@@ -33,6 +33,14 @@ WORDS = ("amber", "brisk", "calm", "dusty", "early", "frank", "grave", "hollow",
 ANIMALS = ("ant", "bear", "crane", "deer", "eel", "fox", "goat", "heron", "ibis", "jay")
 
 
+METRICS = (
+    "entropy", "kl", "grad_norm", "clip/low", "clip/high", "groups/std_mean", "groups/no_signal",
+    "tokens/completion_mean", "tokens_per_s/sample", "tokens_per_s/train", "ratio/mean",
+    "ratio/p99", "logprob_gap/max", "unscored", "trajectories", "time_s/training",
+    "time_s/rolling_out",
+)  # fmt: skip
+
+
 def make_runs(project: Path, count: int, steps: int = 30, seed: int = 1) -> Path:
     """Create a project with `count` finished runs of `steps` steps; returns its folder."""
     project.mkdir(parents=True)
@@ -50,6 +58,19 @@ def make_runs(project: Path, count: int, steps: int = 30, seed: int = 1) -> Path
         if number % 10 == 0:
             write_notes(folder, RunNotes(tags=(WORDS[number // 10 % 10],), note="a note"))
     return project
+
+
+def add_long_runs(project: Path, count: int = 8, steps: int = 2000) -> list[str]:
+    """Add `count` runs of `steps` steps to a project, the newest of all; returns their ids."""
+    chance, ids = random.Random(5), []
+    for number in range(count):
+        spec = _spec(chance, 1_000_000 + number, steps)
+        folder = project / "runs" / spec.id
+        database = _database(folder, chance, steps)
+        assert database.is_file()
+        (folder / SPEC).write_text(spec.model_dump_json())
+        ids.append(spec.id)
+    return ids
 
 
 def _spec(chance: random.Random, number: int, steps: int) -> RunSpec:
@@ -78,7 +99,8 @@ def _database(folder: Path, chance: random.Random, steps: int) -> Path:
         level, gain = chance.uniform(0.1, 0.5), chance.uniform(-0.002, 0.02)
         for step in range(1, steps + 1):
             mean = level + gain * step + chance.gauss(0, 0.02)
-            metrics = {"reward/mean": mean, "loss": chance.random(), "time_s/step": 4.0}
+            metrics = {name: chance.random() for name in METRICS}
+            metrics |= {"reward/mean": mean, "loss": chance.random(), "time_s/step": 4.0}
             await writer.say(StepFinished(step=step, metrics=metrics))
             if step % 10 == 0:
                 reward = Interval(mean=mean, low=mean - 0.1, high=mean + 0.1, count=20)

@@ -26,6 +26,8 @@ class RunPage(Value):
     """Number of archived runs of the project."""
     runs: int = 0
     """Number of runs of the project, archived ones included."""
+    partial: bool = False
+    """Whether older runs are still being read, so that this page has only the newest ones."""
 
 
 class SettingDifference(Value):

@@ -31,7 +31,6 @@ from engine.protocol.requests.runs import (
 from engine.server.bodies import Routes, body_of, json_lines, json_list, json_of, number_of, path_of
 from engine.server.composition import Services
 from engine.server.event_stream import follow
-from engine.server.services.library import recent
 from engine.server.services.repair import remove, repair
 from engine.server.services.runs.open_runs import OpenRun
 from engine.server.services.summaries import problem_of
@@ -93,8 +92,8 @@ class RunRoutes:
         def listed() -> list[RunSummary]:
             if not project:
                 return self.library.all_runs(only_recent)
-            runs = self.library.runs(path_of(project))
-            return recent(runs) if only_recent else runs
+            path = path_of(project)
+            return self.library.recent_runs(path) if only_recent else self.library.runs(path)
 
         runs = await asyncio.to_thread(listed)
         return json_list([self._current(r.id) if r.state in ACTIVE_STATES else r for r in runs])

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from engine.environments.agent_packages import packages_name
@@ -34,6 +36,9 @@ class Library:
         self._opened: set[Path] = set()
         self._runs: dict[str, Path] = {}
         self._summaries: dict[Path, tuple[tuple[float, ...], RunSummary]] = {}
+        self._busy: set[Path] = set()
+        """Folders of the runs that were active or queued when last read."""
+        self._listing = threading.Lock()
 
     def projects(self) -> list[Path]:
         inside = {file.parent for file in self._workspace.glob(f"*/{FILE}")}
@@ -64,7 +69,7 @@ class Library:
             toml=toml,
             problems=problems + (_file_problems(path, config) if config else []),
             splits=_split_infos(path, config) if config and not is_outside(config) else [],
-            runs=recent(self.runs(path)),
+            runs=self.recent_runs(path),
             trusted=is_trusted(path),
             files=fingerprints(path, config) | {FILE: before},
         )
@@ -89,24 +94,30 @@ class Library:
                 name=readable(path.name),
                 config=None,
                 problems=[problem_of(error, path)],
-                runs=recent(self.runs(path)),
+                runs=self.recent_runs(path),
                 trusted=False,
             )
 
     def runs(self, project: Path) -> list[RunSummary]:
         """Runs of a project, newest first; an unreadable folder is shown as damaged."""
-        try:
-            names = sorted(os.listdir(project / "runs"), reverse=True)
-        except OSError:  # no run yet, or a project that cannot be read
-            return []
-        folders = [project / "runs" / name for name in names]
-        return [self.summary(folder) for folder in folders if _is_run(folder)]
+        with self._listing:  # a long list is read once, however many ask for it
+            return [self.summary(folder) for folder in _run_folders(project)]
+
+    def recent_runs(self, project: Path) -> list[RunSummary]:
+        """The `RECENT` newest runs of a project that are not archived, newest first, and older ones
+        that are known to be active or queued."""
+        found: list[RunSummary] = []
+        for folder in _run_folders(project):
+            if len(found) < RECENT or folder in self._busy:
+                run = self.summary(folder)
+                if run.state in BUSY or not run.notes.archived:
+                    found.append(run)
+        return found
 
     def all_runs(self, only_recent: bool = False) -> list[RunSummary]:
-        """Runs of all projects, newest first; `only_recent`: of each project the `RECENT` newest,
-        and older ones that are active or queued."""
-        found = [self.runs(project) for project in self.projects()]
-        runs = [run for each in found for run in (recent(each) if only_recent else each)]
+        """Runs of all projects, newest first; `only_recent`: `recent_runs` of each."""
+        listed = self.recent_runs if only_recent else self.runs
+        runs = [run for project in self.projects() for run in listed(project)]
         return sorted(runs, key=lambda run: run.id, reverse=True)
 
     def folder(self, run_id: str) -> Path:
@@ -160,6 +171,7 @@ class Library:
         if owner := self._owner_of_id(folder):
             summary = same_id(folder, owner)
         self._runs[summary.id] = folder
+        (self._busy.add if summary.state in BUSY else self._busy.discard)(folder)
         # What is being committed has changed the file's stamp already, and cannot be read yet.
         if (summary.host and summary.state in ACTIVE_STATES) or is_locked(folder):
             self._summaries.pop(folder, None)
@@ -209,15 +221,16 @@ def _split_infos(path: Path, config: ProjectConfig) -> list[SplitInfo]:
     return found
 
 
-def recent(runs: list[RunSummary]) -> list[RunSummary]:
-    """The `RECENT` newest runs of a list, newest first, and older ones that are active or queued;
-    archived ones only if they are active."""
-    shown = [run for run in runs if not run.notes.archived or run.state in ACTIVE_STATES]
-    return shown[:RECENT] + [run for run in shown[RECENT:] if run.state in BUSY]
-
-
-def _is_run(folder: Path) -> bool:
-    return any(os.path.exists(folder / name) for name in (SPEC, DATABASE))
+def _run_folders(project: Path) -> Iterator[Path]:
+    """Yield the run folders of a project, newest first."""
+    try:
+        names = sorted(os.listdir(project / "runs"), reverse=True)
+    except OSError:  # no run yet, or a project that cannot be read
+        return
+    for name in names:
+        folder = project / "runs" / name
+        if any(os.path.exists(f"{folder}/{file}") for file in (SPEC, DATABASE)):
+            yield folder
 
 
 def _stamp(folder: Path) -> tuple[float, ...]:

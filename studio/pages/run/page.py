@@ -12,9 +12,7 @@ from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
 from studio.pages.run.branch import BranchSheet
 from studio.pages.run.branch_start import BranchStart
-from studio.pages.run.charts.deferred_fill import DeferredFill
 from studio.pages.run.charts.diagnostics import SECTIONS
-from studio.pages.run.charts.grid import ChartGrid, Section
 from studio.pages.run.charts.main import CHARTS
 from studio.pages.run.charts.sft import SFT_CHARTS
 from studio.pages.run.charts.spec import BoundChart, is_judged
@@ -25,11 +23,14 @@ from studio.pages.run.side_column import SideColumn
 from studio.pages.run.strip import StripBlock
 from studio.pages.run.trackers import TrackersCard
 from studio.services.session import Session
+from studio.store.runs.axes import positions
 from studio.store.runs.state import HELD_OUT
 from studio.store.runs.status_words import OUTSIDE, empty_words
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.empty_page import EmptyPage, Preparation
+from studio.widgets.charts.grid.chart_grid import ChartGrid, Section
+from studio.widgets.charts.grid.deferred_fill import DeferredFill
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.controls.buttons import Button
 from studio.widgets.layouts import add, hbox, vbox
@@ -183,18 +184,8 @@ class RunPage(Page):
     def _set_axis(self, kind: str) -> None:
         state = self._run.state
         self.charts.set_planned(state.planned)
-        if kind == "time" and state.steps:
-            start = state.spec.started_at if state.spec else state.steps[0].at
-            self.charts.set_axis("time", {0: 0.0} | {r.step: r.at - start for r in state.steps})
-        elif kind == "tokens" and state.steps:
-            total, at = 0.0, {0: 0.0}
-            for record in state.steps:
-                mean = record.metrics.get("tokens/completion_mean", 0.0)
-                total += mean * record.metrics.get("trajectories", 0.0)
-                at[record.step] = total
-            self.charts.set_axis("tokens", at)
-        else:
-            self.charts.set_axis("step")
+        places = positions(state, kind)
+        self.charts.set_axis(kind if places else "step", places or None)
 
     def _show_failure(self) -> None:
         if self._failure is not None:

@@ -88,6 +88,10 @@ class ChartCard(QWidget):
         self._add(line, pane, in_legend)
         return line
 
+    def add_series(self, series: Series, *, pane: int = 0, in_legend: bool = True) -> None:
+        """Add a series that was made elsewhere to the axes number `pane`."""
+        self._add(series, pane, in_legend)
+
     def add_band(
         self,
         name: str,

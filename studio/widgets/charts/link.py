@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from studio.widgets.charts.smoothing import DEFAULT_WEIGHT
+from studio.widgets.charts.ticks import x_label
 
 X_KINDS = ("step", "time", "tokens", "cost")
 
@@ -116,6 +117,13 @@ class ChartLink(QObject):
         if self._kind == "step" or len(self._steps) == 0:
             return steps
         return np.interp(steps, self._steps, self._places)
+
+    def title_of(self, step: int) -> str:
+        """Describe a place on the x axis: a step, or a time or number of tokens if steps have no
+        places of their own."""
+        if self._kind == "step" or len(self._steps):
+            return f"Step {step}"
+        return f"{x_label(step, self._kind)}{' tokens' if self._kind == 'tokens' else ''}"
 
     def to_step(self, x: float) -> float:
         """Step at a position on the x axis, interpolated; may be fractional."""

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import LEFT, Pane, series_in
+from studio.widgets.charts.series import LineSeries, Series
 from studio.widgets.charts.ticks import x_reach
 from studio.widgets.text.phrase import Span
 from studio.widgets.text.tooltip import Tip, TipText
@@ -41,6 +42,10 @@ class ChartView(pg.GraphicsView):
         self._pressed_at: QPoint | None = None
         self._reach: float | None = None
         self._stale = False
+        self.click_words = "Click: show trajectories"
+        """What a click on a point does, as the tooltip says it; empty: nothing."""
+        self.colored = False
+        """Whether names in the tooltip have the colours of their lines."""
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
@@ -110,10 +115,21 @@ class ChartView(pg.GraphicsView):
         )
 
     def tip_for(self, step: int) -> TipText:
-        """Return the tooltip of a step: values of all series."""
-        values = [pair for series in series_in(self.panes) for pair in series.tooltip_at(step)]
-        lines = [[Span(f"{name} "), Span(figure, "text", 600)] for name, figure in values]
-        return TipText(f"Step {step}", "", lines, "Click: show trajectories")
+        """Return the tooltip of a step: raw and smoothed values of all series."""
+        lines = [
+            [Span(f"{name} ", series.token if self.colored else "muted"), Span(words, "text", 600)]
+            for series in series_in(self.panes)
+            for name, words in self._values_at(series, step)
+        ]
+        return TipText(self.link.title_of(step), "", lines, self.click_words)
+
+    def _values_at(self, series: Series, step: int) -> list[tuple[str, str]]:
+        pairs = series.tooltip_at(step)
+        if isinstance(series, LineSeries) and pairs:
+            smoothed = series.smoothed_at(step, self.link.smoothing)
+            if smoothed and smoothed != pairs[0][1]:
+                return [(series.name, f"{pairs[0][1]}, smoothed {smoothed}")]
+        return pairs
 
     def _step_at(self, x: float) -> int | None:
         arrays = [steps for pane in self.panes if len(steps := pane.steps())]
@@ -197,6 +213,7 @@ class ChartView(pg.GraphicsView):
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Zoom x with Ctrl held; otherwise scroll the page."""
         if not event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            Tip.of(self).hide()  # the page scrolls away below it
             event.ignore()
             return
         x0, x1 = self.x_range()

@@ -151,7 +151,7 @@ RUN = [
         plain,
         [
             Row("RunPage._add", "shown QMenu"),
-            Row("ChartCard._info of ChartGrid", "shown Tip Reward"),
+            Row("ChartCard._info of RunPage", "shown Tip Reward"),
             Row("DiagnosisCard._show of SideColumn", "page trajectories"),
             Row("DiagnosisCard._close of SideColumn", "hidden DiagnosisCard"),
         ],

@@ -18,6 +18,9 @@ QUICK_S = 0.05
 """Reading a project's list of runs anew in less time than this is not noticed."""
 REST = 10
 """A slow list is read again at most for a tenth of the time."""
+PATIENCE_S = 1.0
+"""Time to read a project's list for the first time; if it takes longer, the newest runs are listed
+meanwhile."""
 SPARKLINE_POINTS = 60
 STATES = {
     "active": ACTIVE_STATES,
@@ -57,15 +60,17 @@ class RunTable:
         self._library, self._current = library, current
         self._listings: dict[Path, _Listing] = {}
         self._reading: dict[Path, asyncio.Task[_Listing]] = {}
+        self._texts: dict[str, tuple[RunSummary, str]] = {}
 
     async def close(self) -> None:
         await cancel(*self._reading.values())
 
     async def page(self, query: RunQuery, project: Path) -> RunPage:
         """Return one page of the runs of the project in folder `project`."""
-        runs = await self._runs(project)
-        page = await asyncio.to_thread(page_of, runs, query)
-        return page.model_copy(update={"items": [_thin(run) for run in page.items]})
+        runs, partial = await self._runs(project)
+        page = await asyncio.to_thread(page_of, runs, query, self._text_of)
+        thinned = [_thin(run) for run in page.items]
+        return page.model_copy(update={"items": thinned, "partial": partial})
 
     def changed(self, run_id: str) -> None:
         """Take over a change of a run's notes at once."""
@@ -81,13 +86,27 @@ class RunTable:
         """Read the list of a project anew at the next query, after runs were added or deleted."""
         self._listings.pop(project, None)
 
-    async def _runs(self, project: Path) -> list[RunSummary]:
+    async def _runs(self, project: Path) -> tuple[list[RunSummary], bool]:
+        """Return the runs of a project, and whether older ones are still being read."""
         listing = self._listings.get(project)
         if listing is None or listing.seconds < QUICK_S:
-            listing = await asyncio.shield(self._read(project))
+            reading = self._read(project)
+            await asyncio.wait([reading], timeout=PATIENCE_S)
+            if not reading.done() and listing is None:
+                return await asyncio.to_thread(self._library.recent_runs, project), True
+            listing = reading.result() if reading.done() else listing
+            assert listing is not None
         elif time.monotonic() - listing.at > REST * listing.seconds:
             self._read(project)
-        return [self._current(r.id) if r.state in ACTIVE_STATES else r for r in listing.runs]
+        runs = [self._current(r.id) if r.state in ACTIVE_STATES else r for r in listing.runs]
+        return runs, False
+
+    def _text_of(self, run: RunSummary) -> str:
+        """Return the text in which a search looks, made once for an unchanged summary."""
+        known = self._texts.get(run.id)
+        if known is None or known[0] is not run:
+            known = self._texts[run.id] = run, searched_text(run)
+        return known[1]
 
     def _read(self, project: Path) -> "asyncio.Task[_Listing]":
         """Begin to read the list of a project, unless that is going on."""
@@ -105,11 +124,24 @@ class RunTable:
         return listing
 
 
-def page_of(runs: list[RunSummary], query: RunQuery) -> RunPage:
-    """Return the page of `runs` that matches a query. Pure."""
+def searched_text(run: RunSummary) -> str:
+    """Return the text of a run in which a search looks, case-folded."""
+    return "\n".join(_searched(run)).casefold()
+
+
+def page_of(
+    runs: list[RunSummary], query: RunQuery, text_of: Callable[[RunSummary], str] = searched_text
+) -> RunPage:
+    """Return the page of `runs` (newest first) that matches a query. Pure."""
     listed = [run for run in runs if not run.notes.archived]
     candidates = [run for run in runs if run.notes.archived] if query.archived else listed
-    found = _ordered([run for run in candidates if _matches(run, query)], query)
+    words = query.search.casefold().split()
+    matching = [
+        run
+        for run in candidates
+        if _matches(run, query) and (not words or all(word in text_of(run) for word in words))
+    ]
+    found = _ordered(matching, query)
     page = found[query.offset : query.offset + query.limit]
     tags = Counter(tag for run in listed for tag in run.notes.tags)
     return RunPage(
@@ -126,13 +158,7 @@ def _matches(run: RunSummary, query: RunQuery) -> bool:
         return False
     if query.kind is not None and run.kind != query.kind:
         return False
-    if query.tag is not None and query.tag not in run.notes.tags:
-        return False
-    words = query.search.casefold().split()
-    if not words:
-        return True
-    text = "\n".join(_searched(run)).casefold()
-    return all(word in text for word in words)
+    return query.tag is None or query.tag in run.notes.tags
 
 
 def _searched(run: RunSummary) -> Iterable[str]:
@@ -143,12 +169,15 @@ def _searched(run: RunSummary) -> Iterable[str]:
 
 
 def _ordered(runs: list[RunSummary], query: RunQuery) -> list[RunSummary]:
+    """Sort runs, which are newest first; of equal ones the newest stays first."""
     key = KEYS[query.sort]
-    known = sorted(runs, key=lambda run: run.id, reverse=True)
-    with_value = [run for run in known if key(run) is not None]
-    without = [run for run in known if key(run) is None]
-    with_value.sort(key=key, reverse=query.descending)
-    return sorted([*with_value, *without], key=lambda run: not run.notes.pinned)
+    known = [(value, run) for run in runs if (value := key(run)) is not None]
+    known.sort(key=lambda pair: pair[0], reverse=query.descending)
+    found = [run for _, run in known]
+    if len(known) < len(runs):
+        found += [run for run in runs if key(run) is None]
+    pinned = [run for run in found if run.notes.pinned]
+    return pinned + [run for run in found if not run.notes.pinned] if pinned else found
 
 
 def _thin(run: RunSummary) -> RunSummary:

@@ -1,6 +1,7 @@
 """Table of runs: filters, order, pages, tags; cache of summaries over the life of an engine."""
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 from typing import Any, get_args
@@ -8,15 +9,18 @@ from typing import Any, get_args
 import pytest
 
 from engine.cli.options.runs import SORTS
+from engine.protocol.events.run import RunQueued
 from engine.protocol.records.run_notes import RunNotes
 from engine.protocol.records.runs import Interval, RunSummary
 from engine.protocol.requests.run_table import RunQuery, RunSort
 from engine.server.services import library as library_module
-from engine.server.services.library import RECENT, Library, recent
+from engine.server.services.library import Library
 from engine.server.services.run_table import table as table_module
 from engine.server.services.run_table.summary_cache import FILE, SummaryCache
 from engine.server.services.run_table.table import SPARKLINE_POINTS, RunTable, page_of
+from engine.storage.run_db.writer import RunWriter
 from engine.storage.run_folder.notes import write_notes
+from engine.storage.run_folder.run import DATABASE, read_spec
 from tests.bench.many_runs import make_runs
 
 
@@ -78,13 +82,25 @@ def test_page_counts_all_rows_tags_and_archived_runs() -> None:
     assert page.tags == {"a": 2, "b": 1}
 
 
-def test_recent_runs_include_old_active_ones() -> None:
-    many = [summary(n) for n in range(RECENT + 50, 10, -1)]
-    old = [summary(2, state="running"), summary(1, state="queued"), summary(0)]
-    hidden = summary(9000, notes=RunNotes(archived=True))
-    found = recent([hidden, *many, *old])
-    assert len(found) == RECENT + 2
-    assert [run.name for run in found[-2:]] == ["run-2", "run-1"]
+def test_recent_runs_are_the_newest_and_the_active_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library_module, "RECENT", 5)
+    project = make_runs(tmp_path / "work" / "many", 12)
+    library = Library(project.parent)
+    runs = library.runs(project)
+    write_notes(Path(runs[0].path), RunNotes(archived=True))
+    oldest = Path(runs[-1].path)
+    (oldest / DATABASE).unlink()  # shared with other runs
+
+    async def queue() -> None:
+        with contextlib.closing(RunWriter(oldest / DATABASE, runs[-1].id)) as writer:
+            await writer.say(RunQueued(spec=read_spec(oldest)))
+
+    asyncio.run(queue())
+    assert library.runs(project)[-1].state == "queued"
+    found = library.recent_runs(project)
+    assert [run.id for run in found] == [run.id for run in [*runs[1:6], runs[-1]]]
 
 
 @pytest.fixture
