@@ -1,5 +1,6 @@
 """Drawing area of a chart card: panes, pointer, keyboard and tooltip."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -64,6 +65,7 @@ class ChartView(pg.GraphicsView):
         """Schedule a redraw after a change of data; further changes until then share it. A hidden
         chart redraws when it is shown."""
         self._stale = True
+        self._full_width()
         if not self._wait.isActive():
             self._wait.start(_REDRAW_MS)
 
@@ -99,12 +101,8 @@ class ChartView(pg.GraphicsView):
         """Zoomed range if there is one, else from 0 to a round end after the data."""
         if self.link.zoom is not None:
             return self.link.zoom
-        ends = [end for pane in self.panes if (end := pane.last_x()) == end]
-        if not ends:
-            return 0.0, 48.0
-        if self.link.kind == "step":
-            return 0.0, x_reach(max(ends), self.link.planned)
-        return 0.0, max(ends) * 1.04 or 1.0
+        end = self._full_width()
+        return (0.0, end) if end else (0.0, 48.0)
 
     def show_tip(self, step: int) -> None:
         """Show the tooltip next to the points of a step."""
@@ -230,10 +228,13 @@ class ChartView(pg.GraphicsView):
         event.accept()
 
     def _full_width(self) -> float:
+        """Return the end of the x axis that all charts of the page share; 0 without data."""
         ends = [end for pane in self.panes if (end := pane.last_x()) == end]
-        if not ends:
-            return 1.0
-        return x_reach(max(ends), self.link.planned) if self.link.kind == "step" else max(ends)
+        self.link.set_end(id(self), max(ends, default=math.nan))
+        reach = self.link.reach
+        if not reach:
+            return 0.0
+        return x_reach(reach, self.link.planned) if self.link.kind == "step" else reach * 1.04
 
     def leaveEvent(self, event: QEvent) -> None:
         Tip.of(self).hide()

@@ -1,8 +1,10 @@
 """Button scenes of the Runs page over a real engine: table, notes, comparison, empty project."""
 
+import shutil
 from typing import Any
 
 from engine.protocol.records.run_notes import RunNotes
+from engine.trust.projects import trust_project
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 
@@ -76,10 +78,22 @@ async def searched(stage: Stage) -> None:
     await stage.until(lambda: page.model.query.search == "imported")
 
 
+async def zoomed(stage: Stage) -> None:
+    page = await table(stage)
+    page._open_comparison()
+    view = page.compare_view
+    await stage.until(lambda: view.link.reach)
+    view.link.set_zoom((1.0, 2.0))
+
+
 async def no_run(stage: Stage) -> None:
-    await stage.open_run(stage.backend.fresh)
+    blank = stage.backend.fresh.with_name("blank")
+    if not blank.exists():
+        without = shutil.ignore_patterns("runs")
+        shutil.copytree(stage.backend.fresh, blank, ignore=without)
+        trust_project(blank)
+    await stage.open_run(blank)
     page = stage.page("runs")
-    page.model.refresh()
     await stage.until(lambda: page._empty.isVisible())
 
 
@@ -114,9 +128,12 @@ RUNS = [
             Row("RunLegend._keys[]", "unchecked RunKey"),
             Row("RunLegend._keys[]", "checked RunKey"),
             Row("ChartCard._info of CompareView", "shown Tip "),
+            Row("ChartCard._expand of CompareView", "hidden ChartCard"),
+            Row("ChartCard._more of CompareView", "shown QMenu Logarithmic axis"),
             Row("CompareView._back", "hidden CompareView"),
         ],
     ),
+    Scene("zoomed", zoomed, [Row("CompareView._zoom", "hidden ZoomButton")]),
     Scene("deleting", deleting, [Row("Question: Cancel", "hidden Question Delete 2 runs")]),
-    Scene("no run", no_run, [Row("EmptyPage: Train of RunsPage", "POST /runs")]),
+    Scene("no run", no_run, [Row("EmptyPage: Train of RunsPage", "POST /runs", rest=True)]),
 ]

@@ -13,7 +13,6 @@ from studio.store.runs.axes import positions
 from studio.store.runs.state import HELD_OUT, RunState
 from studio.text import formatting
 from studio.widgets.charts.chart_card import ChartCard
-from studio.widgets.charts.legend import Legend
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import Limit
 from studio.widgets.charts.series import HeldLineSeries, ValidationSeries
@@ -159,5 +158,4 @@ def _plain(card: ChartCard) -> None:
     """One legend stands above all charts; a click on a point opens nothing."""
     card.view.click_words = ""
     card.view.colored = True
-    for legend in card.findChildren(Legend):
-        legend.hide()
+    card.hide_legend()

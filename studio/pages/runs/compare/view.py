@@ -30,6 +30,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.charts.grid.chart_grid import ChartGrid, Section
 from studio.widgets.charts.grid.deferred_fill import DeferredFill
 from studio.widgets.charts.grid.smoothing_slider import SmoothingSlider
+from studio.widgets.charts.grid.zoom_button import ZoomButton
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.controls.buttons import IconButton
 from studio.widgets.controls.segmented import Segmented
@@ -58,6 +59,8 @@ class CompareView(QWidget):
         self._charts: dict[str, OverlayChart | ValidationChart] = {}
         self._sections: tuple[tuple[str, ...], ...] = ()
         self._overlaid: list[OverlaidRun] = []
+        self._unwanted: set[str] = set()
+        """Metrics whose charts were hidden."""
         self._made_later = 0
         """Number of charts after the main ones that may be made by now."""
         self.link = ChartLink(self)
@@ -94,6 +97,8 @@ class CompareView(QWidget):
         )
         for chart in self._charts.values():
             chart.card.deleteLater()
+        self.link.forget_ends()
+        self.link.set_zoom(None)
         self._charts, self._sections, self._made_later = {}, (), 0
         self._grid.set_sections([Section("", "", [])])
         for run in runs:
@@ -115,7 +120,8 @@ class CompareView(QWidget):
         return was_full
 
     def _build(self) -> None:
-        self._tools = hbox(self._axis, self._slider, self._at, spacing=12)
+        self._zoom = ZoomButton(self.link)
+        self._tools = hbox(self._zoom, self._axis, self._slider, self._at, spacing=12)
         head = hbox(self._back, 4, self._title, 12, self._part, STRETCH, self._tools, spacing=0)
         self._table.setModel(self._settings)
         self._settings_card.body.addWidget(self._table)
@@ -176,9 +182,11 @@ class CompareView(QWidget):
         """Add charts for metrics that have appeared, and fill all charts."""
         runs = self._placed()
         main, others = metrics_of(runs)
+        main, others = ([n for n in names if n not in self._unwanted] for names in (main, others))
         first = [WIN_RATE] if any(run.state.win_rates for run in runs) else []
         if not first or any(v.reward for run in runs for v in run.state.validations):
             first.append(VALIDATION)
+        first = [name for name in first if name not in self._unwanted]
         sections = (tuple(first + main), tuple(others[: max(0, self._made_later)]))
         if sections != self._sections:
             self._sections = sections
@@ -204,9 +212,18 @@ class CompareView(QWidget):
                 if name in (VALIDATION, WIN_RATE)
                 else OverlayChart(name, self.link)
             )
-            made.card.full_page_requested.connect(lambda: self._grid.show_full(made.card))
+            card = made.card
+            card.full_page_requested.connect(lambda: self._grid.show_full(card))
+            card.dragged.connect(lambda at: self._grid.follow_drag(card, at))
+            card.hide_requested.connect(lambda: self._hide(name))
+            card.save_failed.connect(self._session.notice)
             self._charts[name] = made
         return self._charts[name]
+
+    def _hide(self, name: str) -> None:
+        self._grid.show_full(None)
+        self._unwanted.add(name)
+        self._draw()
 
     def _fill_all(self) -> None:
         self._overlaid = self._placed()

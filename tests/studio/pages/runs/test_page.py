@@ -140,6 +140,7 @@ def test_comparison_says_which_run_is_better_and_why_they_differ(
             view._at._choose(1)
             await until(lambda: len(view._validation._lines) == 1)
             view._axis._choose(1)
+            await until(lambda: "reward/mean" in view._charts)
             line = view._charts["reward/mean"]._lines[ids[0]]
             await until(lambda: line.steps[-1] > 1000)  # seconds of training
 
