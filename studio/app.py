@@ -63,7 +63,7 @@ class Studio:
         self.session = Session(self.link, self.feed, runs, self.settings)
         self.window = MainWindow(self.settings)
         self.actions = Actions(self.window)
-        self.notifier = Notifier(self.window, self.window.show_problem)
+        self.notifier = Notifier(self.window, self.window.toast, self.window.show_problem)
         self.pages = PageRegistry(self.session, self.actions, self.workspace, self._add_page)
         self.window.set_pages(self.pages)
         self.frame = Frame(self.window, self.session, self.actions)
@@ -139,7 +139,8 @@ class Studio:
             run_track=session.track,
             engine_start=lambda: session.open_engine(),
             engine_restart=session.restart_engine,
-            engine_doctor=self._go("settings"),
+            engines_open=self._open_engines,
+            engine_doctor=self._check_machine,
         )
 
     def _compare_with_parent(self) -> None:
@@ -166,6 +167,14 @@ class Studio:
     def _open_demonstrations(self, teacher: bool = False) -> None:
         self.window.show_page("setup")
         self.pages.typed("setup", SetupPage).show_demonstrations(teacher)
+
+    def _open_engines(self) -> None:
+        self.window.show_page("settings")
+        self.pages.typed("settings", SettingsPage).show_section("engines")
+
+    def _check_machine(self) -> None:
+        self.window.show_page("settings")
+        self.pages.typed("settings", SettingsPage).check()
 
     def _go(self, place: str) -> Callable[[], None]:
         return lambda: self.window.show_page(place)
@@ -228,8 +237,10 @@ class Studio:
         self.session.train(kind)
 
     def _pause(self) -> None:
+        """Pause the run; continue one that is paused, or about to."""
         run = self.session.run.summary
-        self.session.command("continue" if run and run.state == "paused" else "pause")
+        paused = run is not None and run.state in ("paused", "pausing")
+        self.session.command("continue" if paused else "pause")
 
     def _resume(self) -> None:
         """Continue a paused run or resume one that has ended."""

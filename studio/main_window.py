@@ -14,11 +14,12 @@ from studio.pages.page import Page
 from studio.pages.trust_bar import TrustBar
 from studio.services.settings import SettingsStore
 from studio.widgets.cards.error_card import ErrorCard, Remedy
+from studio.widgets.cards.toast import Toast
 from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.window.page_header import PageHeader
 from studio.widgets.window.sidebar import Sidebar
 
-LEAST = (1080, 680)
+LEAST = (960, 640)
 FIRST = (1440, 900)
 FOLD_PX = 1180
 PROJECTLESS = ("home", "settings")
@@ -39,6 +40,7 @@ class MainWindow(QMainWindow):
         self._folded_by_hand = settings.current.sidebar_folded
         self.sidebar, self.header, self.trust_bar = Sidebar(), PageHeader(), TrustBar()
         self._stack, self._added = QStackedWidget(), dict[str, Page]()
+        self.toast = Toast()
         self._pages: Mapping[str, Page] = self._added
         self._card: ErrorCard | None = None
         self._build()
@@ -71,6 +73,7 @@ class MainWindow(QMainWindow):
         before = self._stack.currentWidget()
         if isinstance(before, Page) and before is not page:
             before.leave()
+        page.resize(self._stack.size())  # laid out once, at its size
         self._stack.setCurrentWidget(page)
         self.sidebar.set_selected(key)
         page.enter()
@@ -100,7 +103,7 @@ class MainWindow(QMainWindow):
         self._slot_box = QWidget()
         self._slot = vbox(parent=self._slot_box, margins=(16, 16, 16, 0))
         self._slot_box.hide()
-        add(column, self.header, self._slot_box, self.trust_bar, (self._stack, 1))
+        add(column, self.header, self._slot_box, self.trust_bar, (self._stack, 1), self.toast)
         whole = QWidget()
         hbox(self.sidebar, (right, 1), parent=whole, spacing=0)
         self.setCentralWidget(whole)
@@ -134,7 +137,7 @@ def _card(problem: Problem) -> ErrorCard:
     remedies = [
         Remedy("engine.start", "Start the engine again", "Takes a few seconds; runs resume from "
                "their last checkpoint", "Start", "plug-zap"),
-        Remedy("go.settings", "Check this machine", "Engine, interpreter and machine check",
+        Remedy("engines.open", "Check the engine", "Its interpreter and the installed engines",
                "Open Settings", "settings"),
     ]  # fmt: skip
     words = " ".join(part for part in (problem.hint, "Stored data is not lost.") if part)

@@ -42,8 +42,9 @@ INSTALL = "Run `python3 packaging/bootstrap.py environment engine-gpu`."
 NEEDED = ("torch", "transformers", "peft", "safetensors", "tokenizers")
 
 
-def examine() -> list[Check]:
-    """Run all checks, in display order."""
+def examine(workspace: Path | None = None) -> list[Check]:
+    """Run all checks, in display order; `workspace` is the folder of projects (None: the default
+    one)."""
     return [
         _python(),
         _packages(),
@@ -52,7 +53,7 @@ def examine() -> list[Check]:
         *examine_graphics(read_gpus(), torch_build(), gpu_build(), cache_dir()),
         _disk(),
         _sqlite(),
-        _runtime(),
+        _runtime(workspace or default_workspace()),
         *[_model(starter.name, starter.title) for starter in STARTERS],
     ]
 
@@ -101,13 +102,13 @@ def _sqlite() -> Check:
     return _check("SQLite", good, apsw.sqlite_lib_version(), hint)
 
 
-def _runtime() -> Check:
+def _runtime(workspace: Path) -> Check:
     try:
         folder = runtime_dir()
     except LaunchError as error:
         return Check(name="Runtime folder", state="bad", words=str(error), hint=error.problem.hint)
-    writable = os.access(folder, os.W_OK) and os.access(_existing(default_workspace()), os.W_OK)
-    words = f"workspace {default_workspace()}, runtime {folder}"
+    writable = os.access(folder, os.W_OK) and os.access(_existing(workspace), os.W_OK)
+    words = f"workspace {workspace}, runtime {folder}"
     return _check("Folders", writable, words, "Make them writable, or set ATELIER_WORKSPACE.")
 
 

@@ -108,6 +108,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "engine.choose", "Choose where this project trains", "server", "Ctrl+E", ALWAYS, "Engine"
     ),
     ActionSpec("servers.add", "Add a server…", "plus", "", "engine", "Engine"),
+    ActionSpec("engines.open", "Engines…", "cpu", "", ALWAYS, "Engine"),
     ActionSpec("servers.open", "Servers…", "server", "", ALWAYS, "Engine"),
     ActionSpec(
         "servers.connect", "Connect or reconnect the server", "plug-zap", "", "server", "Engine"

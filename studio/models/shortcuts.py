@@ -17,6 +17,10 @@ def key_words(spec: ActionSpec) -> str:
     return QKeySequence(spec.shortcut).toString(QKeySequence.SequenceFormat.NativeText)
 
 
+def _haystack(spec: ActionSpec) -> str:
+    return f"{spec.text} {key_words(spec)} {spec.place}".casefold()
+
+
 class ShortcutTableModel(RowsModel[ActionSpec]):
     """Read-only table of shortcuts."""
 
@@ -26,7 +30,15 @@ class ShortcutTableModel(RowsModel[ActionSpec]):
         self, specs: Sequence[ActionSpec] = ACTIONS, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
-        self.rows = [spec for spec in specs if spec.shortcut]
+        self._all = [spec for spec in specs if spec.shortcut]
+        self.rows = list(self._all)
+
+    def search(self, words: str) -> bool:
+        """Show only the rows with all of the words in action, key or page; return whether any
+        is left."""
+        wanted = words.casefold().split()
+        self.set_rows([row for row in self._all if all(w in _haystack(row) for w in wanted)])
+        return bool(self.rows)
 
     def cell(self, row: ActionSpec, column: int, role: int) -> Any:
         if role == Qt.ItemDataRole.DisplayRole:

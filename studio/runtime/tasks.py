@@ -52,6 +52,12 @@ class TaskScope(QObject):
     def busy(self, name: str) -> bool:
         return name in self._jobs
 
+    async def settled(self, *names: str) -> None:
+        """Wait until no job with one of these names is running."""
+        while running := [self._jobs[name] for name in names if name in self._jobs]:
+            await asyncio.wait(running)
+            await asyncio.sleep(0)  # the callback that forgets the job
+
     def cancel(self, name: str) -> None:
         """Cancel a job; its handlers are not called."""
         task = self._jobs.pop(name, None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QWidget
 
 from engine.protocol.problems import Problem
@@ -26,20 +26,25 @@ BLOCKING = ("engine.", "link.")
 
 @dataclass(frozen=True)
 class Choice:
-    """Button of a dialog: key, label and style."""
+    """Button of a dialog: key, label and style. Enter presses the primary one, or the one marked as
+    `default`, or else the first: a choice of the kind "danger" that deletes data or overwrites it
+    is never the default."""
 
     key: str
     words: str
     kind: str = "outlined"
     price: str = ""
+    default: bool = False
 
 
 class Notifier(QObject):
     """Notifications of one window."""
 
-    def __init__(self, window: QWidget, show_card: Callable[[Problem | None], None]) -> None:
+    def __init__(
+        self, window: QWidget, toast: Toast, show_card: Callable[[Problem | None], None]
+    ) -> None:
         super().__init__(window)
-        self._toast = Toast(window)
+        self._toast = toast
         self._show_card = show_card
         self._undo: Callable[[], object] | None = None
         self._toast.undo_requested.connect(self._undone)
@@ -73,8 +78,8 @@ class Notifier(QObject):
 
 
 class Question(QDialog):
-    """Dialog with title, text, optional field and buttons. Escape answers None; Enter in a line of
-    text triggers the primary button."""
+    """Dialog with title, text, optional field and buttons. Escape answers None; Enter presses the
+    default button, wherever the focus is, unless it is on another button."""
 
     def __init__(
         self,
@@ -99,13 +104,15 @@ class Question(QDialog):
         )
         if field is not None:
             column.addWidget(field)
-        add(column, 8, self._buttons(choices))
-        primary = next((choice.key for choice in choices if choice.kind == "primary"), None)
-        line = getattr(field, "line", field.editor if field else None)
-        if primary is not None and isinstance(line, QLineEdit):
-            line.returnPressed.connect(lambda: self._answered(primary))
-        if field is not None:
+        default = default_of(choices)
+        self._default = Button(default.words, default.kind, price=default.price, height=32)
+        add(column, 8, self._buttons(choices, default))
+        if field is not None and field.findChildren(QLineEdit):
             field.setFocus()
+        else:
+            self._default.setFocus(
+                Qt.FocusReason.TabFocusReason
+            )  # draws the ring: Enter presses it
 
     def showEvent(self, event: QShowEvent) -> None:
         """Give wrapped text its full height: a layout requests too little by itself."""
@@ -115,10 +122,18 @@ class Question(QDialog):
             self.setFixedHeight(layout.totalHeightForWidth(self.width()))
         super().showEvent(event)
 
-    def _buttons(self, choices: Sequence[Choice]) -> QHBoxLayout:
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._default.click()
+        else:
+            super().keyPressEvent(event)
+
+    def _buttons(self, choices: Sequence[Choice], default: Choice) -> QHBoxLayout:
         line = hbox(STRETCH, spacing=8)
         for choice in choices:
-            button = Button(choice.words, choice.kind, price=choice.price, height=32)
+            button = self._default
+            if choice is not default:
+                button = Button(choice.words, choice.kind, price=choice.price, height=32)
             button.clicked.connect(lambda _=False, key=choice.key: self._answered(key))
             line.addWidget(button)
         return line
@@ -126,6 +141,12 @@ class Question(QDialog):
     def _answered(self, key: str) -> None:
         self.answer = key
         self.accept()
+
+
+def default_of(choices: Sequence[Choice]) -> Choice:
+    """Return the choice that Enter takes."""
+    marked = (choice for choice in choices if choice.default or choice.kind == "primary")
+    return next(marked, choices[0])
 
 
 async def ask(

@@ -140,6 +140,16 @@ class Hosts(QObject):
             self._unchoose(name)
             self.changed.emit()
 
+    def cancel_connection(self, name: str) -> None:
+        """End the connection to a server, or the attempt; one that is being requested too."""
+
+        async def end() -> None:
+            await self.tasks.settled(f"add {name}", f"connect {name}", f"install {name}")
+            with contextlib.suppress(Refused):  # it was refused, so it is not in the list
+                await self._act(name, "disconnect")
+
+        self.tasks.run(f"disconnect {name}", end())
+
     def add(self, spec: HostSpec, done: Done | None = None, failed: Failed | None = None) -> None:
         """Add a server or change its settings, and connect to it; then call `done` or `failed`."""
         self.tasks.run(f"add {spec.name}", self._add(spec), done, failed)

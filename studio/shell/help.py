@@ -33,6 +33,7 @@ from studio.theme.theme import theme
 from studio.widgets.controls.inputs import SearchInput
 from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
+from studio.widgets.text.text import Text
 
 SIDE_PX = 304
 TEXT_PX = 880
@@ -199,11 +200,15 @@ class HelpDialog(QDialog):
         self._list.setMouseTracking(True)
         self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._list.selectionModel().currentChanged.connect(self._chosen)
+        self._none = Text("", "body", tone="muted", wrap=True)
+        self._none.setContentsMargins(12, 16, 12, 0)
+        self._none.hide()
         self._build()
         QShortcut(QKeySequence("/"), self, self._search.setFocus)
         QShortcut(QKeySequence.StandardKey.Back, self, self.go_back)
         self._searched("")
         self._list.setFocus()
+        theme().changed.connect(self._recolour)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -213,7 +218,9 @@ class HelpDialog(QDialog):
     def _build(self) -> None:
         side = QWidget()
         side.setFixedWidth(SIDE_PX)
-        vbox(self._search, (self._list, 1), parent=side, margins=(8, 12, 8, 8), spacing=8)
+        vbox(
+            self._search, self._none, (self._list, 1), parent=side, margins=(8, 12, 8, 8), spacing=8
+        )
         hbox(side, (self._browser, 1), parent=self, spacing=1)
 
     def show_path(self, path: str, anchor: str = "") -> None:
@@ -249,6 +256,15 @@ class HelpDialog(QDialog):
         elif self._list.currentIndex().row() != row:
             self._list.setCurrentIndex(self._model.index(row, 0))
 
+    @Slot()
+    def _recolour(self) -> None:
+        """Show the page again, in the colours of a new theme and at the same place."""
+        bar = self._browser.verticalScrollBar()
+        place = bar.value()
+        self._show(self._page)
+        self._browser.document().documentLayout().documentSize()  # lays it out, as far as its end
+        bar.setValue(place)
+
     @Slot(QUrl)
     def _follow(self, url: QUrl) -> None:
         path, anchor = resolve(self._page, url.toString())
@@ -260,6 +276,8 @@ class HelpDialog(QDialog):
         """List the matching pages; show the first unless the current one matches."""
         found = search(self.pages, words)
         self._model.show_pages(found, grouped=not words.strip())
+        self._none.setVisible(not found)
+        self._none.set_words(f"No help page contains “{words.strip()}”.")
         if found:
             self._show(self._page if self._page in found else found[0])
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QKeyEvent, QPainter
+from PySide6.QtGui import QKeyEvent, QKeySequence, QPainter, QPaintEvent, QShortcut
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -19,10 +19,11 @@ from studio.actions.actions import Actions, ActionSpec
 from studio.models.paged import Index
 from studio.models.rows import RowsModel
 from studio.models.shortcuts import key_words
-from studio.pages.settings.shortcuts import shortcut_table
+from studio.pages.settings.shortcuts import ShortcutList
 from studio.widgets.controls.inputs import SearchInput
 from studio.widgets.layouts import vbox
 from studio.widgets.painting import paint
+from studio.widgets.text.text import Text
 
 ROW_PX = 36
 SHOWN_ROWS = 9
@@ -79,6 +80,7 @@ class CommandPalette(QDialog):
     def __init__(self, window: QWidget, actions: Actions) -> None:
         super().__init__(window, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground)  # around its corners
         self._actions = actions
         self._model = CommandListModel(actions.available(), self)
         self._input = SearchInput("Find a command", "Find a command", key="Ctrl K")
@@ -95,8 +97,12 @@ class CommandPalette(QDialog):
 
     def _build(self, window: QWidget) -> None:
         self._list.setFrameShape(QFrame.Shape.NoFrame)
-        vbox(self._input, self._list, parent=self, margins=8, spacing=8)
-        self.resize(520, 48 + 16 + SHOWN_ROWS * ROW_PX)
+        self._none = Text("", "body", tone="muted", wrap=True)
+        self._none.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._none.hide()
+        inside = (self._input, (self._list, 1), (self._none, 1))
+        vbox(*inside, parent=self, margins=9, spacing=8)
+        self.resize(522, 50 + 16 + SHOWN_ROWS * ROW_PX)
         corner = window.mapToGlobal(window.rect().topLeft())
         self.move(corner.x() + (window.width() - self.width()) // 2, corner.y() + 88)
         self._input.setFocus()
@@ -117,7 +123,18 @@ class CommandPalette(QDialog):
 
     def _search(self, words: str) -> None:
         self._model.search(words)
+        found = self._model.rowCount() > 0
+        self._list.setVisible(found)
+        self._none.setVisible(not found)
+        self._none.set_words(
+            f"No command matches “{words.strip()}”.\nCommands of a run or project appear while one "
+            "is open."
+        )
         self._select(0)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint.box(painter, self.rect(), "raised", "border-strong", 8)
 
     def _select(self, row: int) -> None:
         count = self._model.rowCount()
@@ -132,11 +149,14 @@ class CommandPalette(QDialog):
 
 
 class ShortcutSheet(QDialog):
-    """Sheet with all keyboard shortcuts."""
+    """Sheet with all keyboard shortcuts and a search field."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Keyboard shortcuts")
         self.resize(620, 640)
-        vbox(shortcut_table(self), parent=self)
+        self.shortcuts = ShortcutList()
+        vbox(self.shortcuts, parent=self)
+        QShortcut(QKeySequence("/"), self, self.shortcuts.search.setFocus)
+        self.shortcuts.search.setFocus()

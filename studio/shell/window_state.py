@@ -20,7 +20,9 @@ from studio.store.runs.status_words import no_train_words, state_words, steps_of
 from studio.text import formatting
 from studio.widgets.controls.buttons import Button
 from studio.widgets.tables.status_dot import dot_icon
+from studio.widgets.window.page_header import PAUSING
 
+PAUSABLE = ("starting", "running", "reviewing", "pausing")
 TITLES = {"home": "Home", "settings": "Settings"}
 
 
@@ -114,7 +116,11 @@ class Frame(QObject):
             living = run is not None and run.state in ACTIVE_STATES
             queued = run is not None and run.state == "queued"
             can_branch = self._actions.holds("branchable")
-            header.set_actions(pause=living, stop=living or queued, branch=can_branch)
+            pausing = run is not None and run.state == "pausing"
+            can_pause = run is not None and run.state in PAUSABLE
+            header.set_actions(
+                pause=can_pause, stop=living or queued, branch=can_branch, pausing=pausing
+            )
             words = state_words(session.run.state, run)
             tone = "neutral" if words.tone in ("muted", "faint") else words.tone
             if run is not None and run.host:
@@ -149,6 +155,7 @@ class Frame(QObject):
                 "starting": "starting",
                 "running": "training",
                 "reviewing": "training",
+                "pausing": "training",
                 "stopping": "training",
                 "paused": "paused",
                 "stopped": "paused",
@@ -196,6 +203,7 @@ class Frame(QObject):
             step = f"{shown.trajectories} of {shown.attempts} rollouts"
         elif shown.kind == "baseline":
             step = f"Measuring the baseline: {formatting.plural(shown.trajectories, 'rollout')}"
+        words = PAUSING if shown.state == "pausing" else words
         name = f"{shown.name} · {shown.host}" if shown.host else shown.name
         card.set_run(name, step, words, values, shown.state == "paused")
 

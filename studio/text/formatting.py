@@ -99,6 +99,22 @@ def duration(seconds: float | None) -> str:
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
+IDLE_SHARE, IDLE_LEAST_S = 0.02, 60.0
+"""Idle time is named from this share of the training time, and from these seconds."""
+
+
+def idle(trained_s: float, idle_s: float) -> str:
+    """Format the idle time of a run if it is worth naming: `idle 9 h`; otherwise empty."""
+    worth = idle_s >= max(IDLE_LEAST_S, IDLE_SHARE * trained_s)
+    return f"idle {duration(idle_s)}" if worth else ""
+
+
+def training_time(trained_s: float, idle_s: float = 0.0) -> str:
+    """Format training time, and idle time where it matters: `1 h 12 min, idle 9 h`."""
+    parts = [duration(trained_s), idle(trained_s, idle_s)]
+    return ", ".join(part for part in parts if part)
+
+
 def clock(seconds: float | None) -> str:
     """Format a duration as a clock: 0:17, 2:10, 1:02:10."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:

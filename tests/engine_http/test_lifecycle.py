@@ -12,6 +12,8 @@ import pytest
 from engine.protocol.events.run import (
     Event,
     GroupScored,
+    PauseRequested,
+    RunContinued,
     RunFailed,
     RunFinished,
     RunStopped,
@@ -108,9 +110,13 @@ def test_recorded_trajectories_and_groups_are_readable(
 
 def test_pause_continue_stop_resume(engine: Engine, project: Path) -> None:
     run = engine.train(project, **{"train.steps": 6})
-    engine.call(lambda c: c.command(run.id, Command(action="pause")))
+    pausing = engine.call(lambda c: c.command(run.id, Command(action="pause")))
+    assert pausing.state in ("pausing", "paused")
     paused = engine.wait_for(run, "run.paused")
-    assert engine.call(lambda c: c.run(run.id)).state == "paused"
+    summary = engine.call(lambda c: c.run(run.id))
+    assert summary.state == "paused"
+    assert summary.trained_s > 0
+    engine.call(lambda c: c.command(run.id, Command(action="pause")))
     engine.call(lambda c: c.command(run.id, Command(action="continue")))
     engine.wait_for(run, "run.continued")
     engine.call(lambda c: c.command(run.id, Command(action="stop_after_step")))
@@ -125,6 +131,24 @@ def test_pause_continue_stop_resume(engine: Engine, project: Path) -> None:
     events = engine.wait(run)
     assert isinstance(events[-1], RunFinished)
     assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2, 3, 4, 5, 6]
+    requests = [e.seq for e in events if isinstance(e, PauseRequested)]
+    assert len(requests) == 1, "asking twice stores one request"
+    assert (requests[0] or 0) < (paused.seq or 0)  # type: ignore[union-attr]
+    finished = engine.call(lambda c: c.run(run.id))
+    assert finished.idle_s > 0
+    assert finished.trained_s + finished.idle_s <= finished.changed_at - finished.started_at + 0.1
+
+
+def test_withdrawn_pause_lets_the_run_go_on(engine: Engine, project: Path) -> None:
+    run = engine.train(project, **{"train.steps": 4})
+    engine.wait_for(run, "step.started")
+    pausing = engine.call(lambda c: c.command(run.id, Command(action="pause")))
+    going_on = engine.call(lambda c: c.command(run.id, Command(action="continue")))
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished)
+    if pausing.state == "pausing":  # not so fast that it paused already
+        assert going_on.state == "running"
+        assert any(isinstance(e, RunContinued) for e in events)
 
 
 def test_same_key_starts_one_run_and_stop_now_keeps_data(engine: Engine, project: Path) -> None:

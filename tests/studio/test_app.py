@@ -15,6 +15,7 @@ from engine.protocol.problems import Problem
 from engine.protocol.records.runs import Finding
 from engine.protocol.requests.runs import TrajectoryQuery
 from studio.app import Studio
+from studio.main_window import LEAST
 from studio.pages.run.page import RunPage
 from studio.pages.setup.page import SetupPage
 from studio.pages.trajectories.page import TrajectoriesPage
@@ -336,12 +337,12 @@ def test_pages_fit_smallest_window(
     async def job() -> None:
         async with studio_on(filled, qapp, tmp_path) as studio:
             await open_project(studio, filled, "inbox-scout")
-            studio.window.resize(1080, 680)
+            studio.window.resize(*LEAST)
             for key in studio.pages:
                 studio.window.show_page(key)
                 await asyncio.sleep(0.1)
-                assert studio.window.width() == 1080, f"{key} widens the window"
-                assert studio.window.height() == 680, f"{key} heightens the window"
+                assert studio.window.width() == LEAST[0], f"{key} widens the window"
+                assert studio.window.height() == LEAST[1], f"{key} heightens the window"
 
     run(job())
 

@@ -4,15 +4,19 @@ import argparse
 import time
 from pathlib import Path
 
-from engine.cli.terminal import figure, say, say_json, sparkline, table, validation_words
+from engine.cli.terminal import duration, figure, say, say_json, sparkline, table, validation_words
 from engine.protocol.records.runs import RunSummary
 from engine.protocol.requests.run_table import RunQuery
 from engine.server.services.library import Library
 from engine.server.services.run_table.table import page_of
 from engine.storage.project import read_toml
 
-HEAD = ("run", "kind", "state", "step", "reward", "validation", "", "tags", "started", "folder")
+HEAD = (
+    "run", "kind", "state", "step", "reward", "validation", "", "tags", "trained", "started",
+    "folder",
+)  # fmt: skip
 MOST_ROWS = 1000
+LEAST_IDLE_S = 60.0
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,29 +52,20 @@ def run(arguments: argparse.Namespace) -> int:
             validation_words(found.validation, found.win_rate),
             sparkline(found.rewards),
             ", ".join(found.notes.tags),
+            _times(found),
             time.strftime("%Y-%m-%d %H:%M", time.localtime(found.started_at)),
             found.path,
         )
         for found in runs
     ]
-    say(
-        table(
-            (
-                "run",
-                "kind",
-                "state",
-                "step",
-                "reward",
-                "validation",
-                "",
-                "tags",
-                "started",
-                "folder",
-            ),
-            rows,
-        )
-    )
+    say(table(HEAD, rows))
     return 0
+
+
+def _times(run: RunSummary) -> str:
+    """Training time, and the idle time of pauses and interruptions from a minute on."""
+    idle = f", idle {duration(run.idle_s)}" if run.idle_s >= LEAST_IDLE_S else ""
+    return f"{duration(run.trained_s)}{idle}" if run.trained_s else ""
 
 
 def _progress(run: RunSummary) -> str:

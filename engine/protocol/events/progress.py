@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from engine.protocol.base import BaseEvent
 from engine.protocol.events.run import (
     Event,
+    PauseRequested,
     ReviewClosed,
     ReviewOpened,
     RunContinued,
@@ -28,6 +29,7 @@ STATUS_AFTER: dict[type[BaseEvent], RunState] = {
     RunQueued: "queued",
     RunStarted: "running",
     RunContinued: "running",
+    PauseRequested: "pausing",
     RunPaused: "paused",
     ReviewOpened: "reviewing",
     ReviewClosed: "running",
@@ -47,6 +49,10 @@ KINDS = tuple(kind.model_fields["kind"].default for kind in FOLDED)
 """Kinds of the events that `RunProgress` needs; others change nothing."""
 
 
+WORKING: frozenset[RunState] = frozenset({"starting", "running", "pausing", "stopping"})
+"""States in which a run works; in the others it is idle."""
+
+
 @dataclass
 class RunProgress:
     """Status, finished steps and results of a run. Events are folded in the order of `seq`."""
@@ -54,6 +60,9 @@ class RunProgress:
     run_id: str = ""
     spec: RunSpec | None = None
     status: RunState = "starting"
+    event_status: RunState = "starting"
+    """Status by the events folded so far; `status` may already be a later one, which the engine's
+    list of runs has."""
     status_seq: int = 0
     """Sequence number of the event that set `status`."""
     at: float = 0.0
@@ -73,6 +82,28 @@ class RunProgress:
     """Why the run failed."""
     reason: str = ""
     """Why the run stopped or failed."""
+    pausing: bool = False
+    """Whether a pause was requested that has not begun, also while a review is open."""
+    trained_s: float = 0.0
+    """Seconds in which the run worked, up to `counted_at`: without pauses, reviews, interruptions,
+    and without the work on a step that an interruption has lost."""
+    idle_s: float = 0.0
+    """Seconds in between in which it was paused, waited for a review, or was interrupted."""
+    counted_at: float = 0.0
+    """Unix time of the last event of the kinds in FOLDED; 0 before the first."""
+
+    @property
+    def working(self) -> bool:
+        """Whether time that passes now is training time."""
+        return self.status in WORKING
+
+    def times_at(self, now: float) -> tuple[float, float]:
+        """Return training and idle seconds at a Unix time, which may be later than the last event
+        of an active run."""
+        passed = max(0.0, now - self.counted_at) if self.active and self.counted_at else 0.0
+        if self.working:
+            return self.trained_s + passed, self.idle_s
+        return self.trained_s, self.idle_s + passed
 
     @property
     def win_rates(self) -> dict[int, Interval]:
@@ -111,8 +142,13 @@ class RunProgress:
     def fold_progress(self, event: Event | UnknownEvent) -> None:
         """Update the progress by one stored event."""
         self.at = max(self.at, event.at)
+        if isinstance(event, FOLDED):
+            self._count_time(event)
+        self._follow_pause(event)
         if status := STATUS_AFTER.get(type(event)):
+            status = "pausing" if status == "running" and self.pausing else status
             self.status, self.status_seq = status, event.seq or self.status_seq
+            self.event_status = status
         match event:
             case RunQueued():
                 self.spec, self.planned = event.spec, event.spec.updates
@@ -138,6 +174,24 @@ class RunProgress:
                 self.reason = event.reason
             case RunFailed():
                 self.problem, self.reason = event.problem, event.problem.message
+
+    def _follow_pause(self, event: Event | UnknownEvent) -> None:
+        if isinstance(event, PauseRequested):
+            self.pausing = True
+        elif type(event) in STATUS_AFTER and not isinstance(event, ReviewOpened | ReviewClosed):
+            self.pausing = False
+
+    def _count_time(self, event: BaseEvent) -> None:
+        """Add the time since the last counted event. Before a start it was idle, whatever the run
+        did then: it was queued, had ended, or its engine was killed."""
+        since, self.counted_at = self.counted_at, max(self.counted_at, event.at)
+        passed = self.counted_at - since
+        if not since or self.event_status == "queued":
+            return
+        if isinstance(event, RunStarted) or self.event_status not in WORKING:
+            self.idle_s += passed
+        else:
+            self.trained_s += passed
 
     def rewind(self, step: int) -> None:
         """Discard the results from `step` on: training resumes from an older checkpoint."""

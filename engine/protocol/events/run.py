@@ -265,6 +265,14 @@ class LogWritten(BaseEvent):
     text: str
 
 
+class PauseRequested(BaseEvent):
+    """A pause was requested: the run pauses after what it is doing."""
+
+    kind: Literal["pause.requested"] = "pause.requested"
+    step: int
+    """Last finished step."""
+
+
 class RunPaused(BaseEvent):
     kind: Literal["run.paused"] = "run.paused"
     step: int
@@ -362,6 +370,7 @@ Event = (
     | CheckpointExported
     | WorkerRestarted
     | LogWritten
+    | PauseRequested
     | RunPaused
     | RunContinued
     | RunExtended

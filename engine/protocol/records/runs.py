@@ -19,6 +19,7 @@ RunState = Literal[
     "starting",
     "running",
     "reviewing",
+    "pausing",
     "paused",
     "stopping",
     "stopped",
@@ -39,7 +40,7 @@ Phase = Literal[
 TRAINING_KINDS: frozenset[str] = frozenset({"train", "sft", "outside"})
 """Kinds of runs that train weights."""
 ACTIVE_STATES: frozenset[str] = frozenset(
-    {"starting", "running", "reviewing", "paused", "stopping"}
+    {"starting", "running", "reviewing", "pausing", "paused", "stopping"}
 )
 """Run states that have a process."""
 
@@ -301,6 +302,11 @@ class RunSummary(Value):
     """Number of planned steps; 0 if only an external script knows."""
     started_at: float
     changed_at: float
+    trained_s: float = 0.0
+    """Seconds in which the run worked, without pauses, reviews and interruptions."""
+    idle_s: float = 0.0
+    """Seconds between its start and its last event in which it was paused, waited for a review, or
+    was interrupted."""
     device: str = ""
     model: str = ""
     source: str = ""

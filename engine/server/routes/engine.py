@@ -93,7 +93,7 @@ class EngineRoutes:
         return Response(status_code=204)
 
     async def doctor(self, request: Request) -> Response:
-        return json_list(await asyncio.to_thread(examine))
+        return json_list(await asyncio.to_thread(examine, self._services.workspace))
 
     async def models(self, request: Request) -> Response:
         return json_list(await asyncio.to_thread(known_models))

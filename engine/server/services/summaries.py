@@ -65,6 +65,8 @@ def summarise(folder: Path) -> RunSummary:
         steps=progress.planned,
         started_at=spec.started_at,
         changed_at=max(spec.started_at, progress.at),
+        trained_s=progress.trained_s,
+        idle_s=progress.idle_s,
         device=progress.device,
         model=spec.config.model.name,
         source=spec.source,

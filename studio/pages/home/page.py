@@ -138,9 +138,13 @@ class HomePage(Page):
         state = self.session.runs.state(run.id)
         left = remaining_seconds(state, time.time())
         words = f"step {steps_of(run.step, run.steps)}"
+        trained_s, idle_s = state.times_at(time.time())
+        if trained_s:
+            words += f" · trained {formatting.training_time(trained_s, idle_s)}"
         if left is not None:
             words += f" · {formatting.duration(left)} left"
         verb = {
+            "pausing": "is pausing",
             "paused": "is paused",
             "stopping": "is stopping",
             "reviewing": "waits for your review",

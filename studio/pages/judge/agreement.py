@@ -50,10 +50,10 @@ class AgreementCard(Card):
         line = hbox(self._figure, (self._under, 1), spacing=10)
         add(left, line, self._axis, STRETCH)
         right = vbox(self._ceiling, self._rest, spacing=8)
-        buttons = hbox(self._show, self._suggest, STRETCH, spacing=8)
-        add(right, buttons, STRETCH)
+        add(right, STRETCH)
         both = hbox((left, 1), (right, 1), spacing=16)
-        add(self.body, both, self._facts)
+        buttons = hbox(self._show, self._suggest, STRETCH, spacing=8)
+        add(self.body, both, buttons, self._facts)
         assert self.header is not None
         self.header.add_right(self._compare)
 

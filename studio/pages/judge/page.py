@@ -1,13 +1,12 @@
 """Judge page: rubric on the left; judge settings, preview and agreement on the right."""
 
 import random
-import tomllib
 from contextlib import aclosing
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
-from PySide6.QtWidgets import QGridLayout, QSplitter, QWidget
+from PySide6.QtWidgets import QSplitter, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import (
@@ -28,18 +27,19 @@ from studio.pages.judge.rescoring import TrialCard
 from studio.pages.judge.rubric_editor import RubricEditor
 from studio.pages.judge.saving import RubricSaving
 from studio.pages.judge.sheets import ComparisonSheet, DisagreementSheet, SuggestionSheet
+from studio.pages.judge.starters import StarterRubrics
 from studio.pages.page import Page, scrolled
-from studio.runtime.paths import resource
 from studio.services.session import Session
 from studio.store.projects.grading import Place, graded, next_group
-from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.segmented import Segmented
 from studio.widgets.layouts import STRETCH, hbox, vbox
 
 PRICE_AFTER_MS = 900
-NARROW_PX = 900
+NARROW_PX = 1000
+"""Width of the page below which rubric and judge are tabs."""
 LEFT_PX = (400, 720)
+WIDEST_PX = 4000
 GROUPS = 24
-LEFT = Qt.AlignmentFlag.AlignLeft
 
 
 class JudgePage(Page):
@@ -77,7 +77,7 @@ class JudgePage(Page):
         self._wire()
 
     def _lay_out(self) -> None:
-        right = QWidget()
+        right, left = QWidget(), QWidget()
         vbox(
             self.choice,
             self.trial,
@@ -88,30 +88,24 @@ class JudgePage(Page):
             margins=16,
             spacing=12,
         )
-        left = QWidget()
         inside = vbox((self.editor, 1), parent=left, spacing=0)
-        self._starters = QGridLayout()  # two columns: a single row would be wider than the editor
-        self._starters.setContentsMargins(16, 0, 16, 12)
-        self._starters.setSpacing(8)
-        for place, (file, words) in enumerate(presets()):
-            button = Button(words, "outlined", height=24)
-            button.clicked.connect(
-                lambda _=False, file=file: self.editor.show_source(text_of(file))
-            )
-            self._starters.addWidget(button, place // 2, place % 2, LEFT)
-        self._starters.setColumnStretch(1, 1)
-        self._starter_box = QWidget()
-        self._starter_box.setLayout(self._starters)
-        inside.addWidget(self._starter_box)
+        self._starters = StarterRubrics()
+        self._starters.chosen.connect(self.editor.show_source)
+        inside.addWidget(self._starters)
         self._splitter = QSplitter(Qt.Orientation.Horizontal)
         self._splitter.addWidget(left)
-        self._splitter.addWidget(scrolled(right))
+        self._left, self._right = left, scrolled(right)
+        self._splitter.addWidget(self._right)
         self._splitter.setStretchFactor(0, 3)
         self._splitter.setStretchFactor(1, 4)
         left.setMinimumWidth(LEFT_PX[0])
         left.setMaximumWidth(LEFT_PX[1])
         self.remember_splitter("judge", self._splitter)
-        hbox(self._splitter, parent=self)
+        self._tabs = Segmented(("Rubric", "Judge"), "Judge view")
+        self._tab_line = QWidget()
+        hbox(self._tabs, STRETCH, parent=self._tab_line, margins=(16, 10, 16, 8))
+        self._tab_line.hide()
+        vbox(self._tab_line, (self._splitter, 1), parent=self, spacing=0)
 
     def _wire(self) -> None:
         session = self.session
@@ -120,6 +114,7 @@ class JudgePage(Page):
         session.run.selected.connect(self._forget_wishes)
         session.run.changed.connect(self._show_spent)
         session.run.changed.connect(self._step_finished)
+        self._tabs.chosen.connect(lambda _: self._place_sides())
         self.editor.edited.connect(lambda _: self._price_soon())
         self._saving.saved.connect(self._saved)
         self._saving.refused.connect(self._refused)
@@ -200,7 +195,7 @@ class JudgePage(Page):
         self._view = view
         config = self.session.project.view.config if self.session.project.view else None
         self.editor.show_view(view, config.judge.rubric if config else "rubric.md")
-        self._starter_box.setVisible(not view.versions)
+        self._starters.setVisible(not view.versions)
         self._offer()
         self._price_soon()
 
@@ -385,17 +380,13 @@ class JudgePage(Page):
             left = round(self.width() * 0.41)
             self._splitter.setSizes([left, self.width() - left])
         self._placed = self.isVisible()
-        kind = Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal
-        if self._splitter.orientation() != kind:
-            self._splitter.setOrientation(kind)
+        if narrow == self._tab_line.isHidden():
+            self._tab_line.setVisible(narrow)
+            self._place_sides()
 
-
-def presets() -> list[tuple[str, str]]:
-    """Return (file, purpose) of the rubric templates."""
-    index = resource("rubrics", "index.toml").read_text(encoding="utf-8")
-    return list(tomllib.loads(index).items())
-
-
-def text_of(file: str) -> str:
-    """Return the text of a rubric template by its file name."""
-    return resource("rubrics", file).read_text(encoding="utf-8")
+    def _place_sides(self) -> None:
+        """Show rubric and judge beside each other, or the chosen one in a narrow window."""
+        narrow, chosen = not self._tab_line.isHidden(), self._tabs.index()
+        self._left.setMaximumWidth(WIDEST_PX if narrow else LEFT_PX[1])
+        for place, side in enumerate((self._left, self._right)):
+            side.setVisible(not narrow or place == chosen)

@@ -3,7 +3,7 @@
 import time
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QPaintEvent, QTextCharFormat, QTextCursor
+from PySide6.QtGui import QPaintEvent, QResizeEvent, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QMenu, QPlainTextEdit, QStackedWidget, QWidget
 
 from engine.protocol.records.judging import RubricVersion, RubricView
@@ -11,10 +11,11 @@ from studio.models.projects import ago
 from studio.store.projects import rubric
 from studio.store.projects.rubric import Part
 from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.code_editor import CodeEditor, MarkdownColours
-from studio.widgets.layouts import hbox, vbox
+from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.weight_bar import WeightBar
 from studio.widgets.text.text import Text
@@ -54,10 +55,10 @@ class RubricEditor(QWidget):
         self._stack = QStackedWidget()
         self._name = Text("rubric.md", "heading", 600)
         self._version = Button("No version yet", "outlined", height=28)
-        self._when = Text("", "caption", 400, "muted", elide=True)
+        self._when = Text("", "caption", 400, "muted")
         self._changes = Button("Changes", "quiet", icon="git-compare-arrows", height=28)
         self._as_sent = Button("Prompt", "quiet", icon="eye", height=28)
-        self._words = Text("", "label", 400, "muted", elide=True)
+        self._words = Text("", "caption", 400, "muted", wrap=True)
         self._use = Button("Use from now on", "outlined", height=28)
         self._use.hide()
         self._discard = Button("Discard", "quiet", height=28)
@@ -80,21 +81,18 @@ class RubricEditor(QWidget):
         head = hbox(
             self._name,
             self._version,
-            (self._when, 1),
+            self._when,
+            STRETCH,
             self._changes,
             self._as_sent,
             margins=(16, 0, 12, 0),
             spacing=8,
         )
         weights = vbox(self._weights, margins=(16, 10, 16, 6), spacing=4)
-        weights.addWidget(self._add, 0, Qt.AlignmentFlag.AlignLeft)
+        self._words.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        weights.addLayout(hbox(self._add, (self._words, 1), spacing=12))
         foot = hbox(
-            (self._words, 1),
-            self._use,
-            self._discard,
-            self._save,
-            margins=(16, 0, 16, 0),
-            spacing=8,
+            STRETCH, self._use, self._discard, self._save, margins=(16, 0, 16, 0), spacing=8
         )
         self._bands: list[QWidget] = []
         column = vbox(parent=self, spacing=0)
@@ -108,6 +106,17 @@ class RubricEditor(QWidget):
                 box.setFixedHeight(height)
             column.addWidget(box)
             self._bands.append(box)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._show_when()
+
+    def _show_when(self) -> None:
+        """Show age and author of the version where they fit whole; the tooltip has them too."""
+        parts = (self._name, self._version, self._when, self._changes, self._as_sent)
+        needed = sum(part.sizeHint().width() for part in parts) + 4 * 8 + 28
+        self._when.setVisible(bool(self._when.words()) and needed <= self.width())
+        set_tip(self._version, self._when.words())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         head, weights, foot = self._bands
@@ -213,6 +222,7 @@ class RubricEditor(QWidget):
             self._when.set_words(f"{ago(last.at, max(last.at, time.time()))} · {last.who}")
         else:
             self._when.set_words("")
+        self._show_when()
         self._say(parts is None)
         if self._shown == "changes":
             self._show_changes()

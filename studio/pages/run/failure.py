@@ -103,7 +103,7 @@ def _own_ways(problem: Problem, state: RunState) -> Iterator[Way]:
 
 def _install() -> Way:
     words = "It has vLLM and Unsloth for NVIDIA GPUs. Install and select it, then resume."
-    remedy = Remedy("go.settings", "Install the GPU engine", words, "Open Settings", "download")
+    remedy = Remedy("engines.open", "Install the GPU engine", words, "Open Settings", "download")
     return Way(remedy)
 
 

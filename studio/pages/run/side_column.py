@@ -27,6 +27,7 @@ from studio.widgets.text.text import Text
 
 WIDTH = 308
 MOST_GROUPS = 16
+FIGURE_PX = 106
 MOST_FINDINGS = 2
 BARS = (
     ("rolling_out", "Rollouts", "plot-1"),
@@ -69,7 +70,7 @@ class StepCard(_Headed):
         left, per_step = remaining_seconds(state, now), step_seconds(state.steps)
         self._facts.set_facts(
             [
-                Fact("Ended after" if state.ended else "Time left", _ends(state, left)),
+                _time(state, left, now),
                 _held_out(state) if supervised else _validation(state),
                 Fact("Per update" if supervised else "Per step", formatting.clock(per_step)),
             ]
@@ -93,11 +94,16 @@ def _held_out(state: RunState) -> Fact:
     return Fact("Held-out loss", formatting.number(series.last if series else None))
 
 
-def _ends(state: RunState, left: float | None) -> str:
-    if not state.ended:
-        return formatting.duration(left)
-    started_at = state.spec.started_at if state.spec else state.at
-    return formatting.duration(max(0.0, state.at - started_at))
+def _time(state: RunState, left: float | None, now: float) -> Fact:
+    """Return the time left, or the training time of a run that has ended; the idle time of pauses
+    and interruptions stands below."""
+    trained_s, idle_s = state.times_at(now)
+    idle = formatting.idle(trained_s, idle_s)
+    trained = formatting.duration(trained_s)
+    if state.ended:
+        return Fact("Training time", trained, below=idle)
+    below = ", ".join(part for part in (f"trained {trained}" if trained_s else "", idle) if part)
+    return Fact("Time left", formatting.duration(left), below=below)
 
 
 def _phase_words(state: RunState) -> str:
@@ -220,8 +226,9 @@ class MachineCard(_Headed):
 
     def __init__(self) -> None:
         super().__init__("Machine", " ")
-        self._cores, self._memory = MeterRow("Cores", "plot-1"), MeterRow("Memory", "plot-1")
-        self._tokens = MeterRow("Tokens", "plot-3")
+        self._cores = MeterRow("Cores", "plot-1", figure_px=FIGURE_PX)
+        self._memory = MeterRow("Memory", "plot-1", figure_px=FIGURE_PX)
+        self._tokens = MeterRow("Tokens", "plot-3", figure_px=FIGURE_PX)
         self._gap = Phrase((), "label")
         self._programs = KeyValues(1)
         self._unlike = Text(UNLIKE, "caption", tone="warn", wrap=True)

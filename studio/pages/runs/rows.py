@@ -51,7 +51,7 @@ def _cost(run: RunSummary) -> str:
 
 
 def _duration(run: RunSummary) -> str:
-    return formatting.duration(max(0.0, run.changed_at - run.started_at))
+    return formatting.duration(run.trained_s) if run.trained_s else ""
 
 
 COLUMNS: tuple[Column[RunSummary], ...] = (
@@ -68,7 +68,7 @@ COLUMNS: tuple[Column[RunSummary], ...] = (
     Column("Model", "model", lambda r: r.model.rsplit("/", 1)[-1], right=False),
     Column("Differs in", None, lambda r: "", right=False,
            help="Settings that differ from those of the selected run"),
-    Column("Duration", "duration", _duration),
+    Column("Duration", "duration", _duration, help="Training time, without pauses"),
     Column("Cost", "cost", _cost, help="Calls to judges and providers"),
     Column("Started", "started", lambda r: ago(r.started_at, time.time())),
 )  # fmt: skip

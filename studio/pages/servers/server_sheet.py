@@ -165,7 +165,8 @@ class HostSheet(Sheet):
             "forget": (f"Remove {name} from the list?", FORGET_WORDS, "Remove"),
             "stop_engine": (f"Stop the engine on {name}?", STOP_WORDS, "Stop the engine"),
         }[verb]
-        choices = [Choice("", "Cancel"), Choice("yes", does, "danger")]
+        deletes = verb == "remove"  # the other two can be taken back
+        choices = [Choice("", "Cancel"), Choice("yes", does, "danger", default=not deletes)]
         answer, _ = await ask(self.window(), title, words, choices)
         if answer == "yes":
             self._hosts.act(name, verb)  # type: ignore[arg-type]

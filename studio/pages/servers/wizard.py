@@ -31,7 +31,8 @@ TITLES = {
     "ready": "Step 5 of 5 · Ready",
 }
 NOTHING_YET = (
-    "Password and host key prompts appear in the window. Nothing is installed in this step."
+    "Password and host key prompts appear in the window. Nothing is installed in this step. "
+    "Closing this sheet cancels the connection."
 )
 GOES_ON = "Closing this sheet does not stop the installation. It resumes after an interruption."
 CUT_OFF = "The installation was interrupted. Transferred files are kept; Install resumes it."
@@ -46,8 +47,9 @@ class AddServerSheet(Sheet):
         self._session, self._hosts, self._tasks = session, session.hosts, tasks
         self._name = ""
         self._shown: Step | Literal["address"] = "address"
-        self._requested = self._installing = False
-        """Whether a request is pending; whether the user has started an installation."""
+        self._requested = self._installing = self._started = False
+        """Whether a request is pending; whether the user has started an installation; whether a
+        connection or an installation was begun in this sheet."""
         self._refused: Problem | None = None
         self._step = Text("", "caption", 500, "faint")
         self._form = AddressForm(lambda name: self._hosts.view(name) is not None)
@@ -94,7 +96,7 @@ class AddServerSheet(Sheet):
 
     def _set_name(self, name: str) -> None:
         self._name, self._refused = name, None
-        self._requested = self._installing = False
+        self._requested = self._installing = self._started = False
         self.set_title(f"Add {name}" if name else "Add a server")
 
     # User actions
@@ -127,17 +129,32 @@ class AddServerSheet(Sheet):
         self._hosts.act(self._name, action, lambda _: None, self._not_taken)
 
     def _ask(self) -> None:
-        self._requested, self._refused = True, None
+        self._requested, self._refused, self._started = True, None, True
         self._stale.start()
         self._show()
 
     def _stop(self) -> None:
         """Disconnect to cancel the operation, and go back; transferred files are kept."""
-        self._installing = False
-        self._hosts.act(self._name, "disconnect")
+        self._installing = self._started = False
+        self._hosts.cancel_connection(self._name)
         self._step_back()
 
+    def close_sheet(self) -> None:
+        """Close; a connection that was begun here and has not succeeded is cancelled. An
+        installation continues."""
+        if self._cancels:
+            self._hosts.cancel_connection(self._name)
+            self._session.notice.emit(f"Connecting to {self._name} was cancelled.")
+            self._set_name("")
+        super().close_sheet()
+
+    @property
+    def _cancels(self) -> bool:
+        return bool(self._name) and self._started and self._now() in ("waiting", "failed")
+
     def _step_back(self) -> None:
+        if self._cancels:
+            self._hosts.cancel_connection(self._name)
         view = self._hosts.view(self._name)
         self._form.begin(view.spec if view else None)
         self._set_name("")

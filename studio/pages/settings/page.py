@@ -1,20 +1,21 @@
-"""Settings page: appearance, engine, check of this machine, API keys, shortcuts."""
+"""Settings page: sections of engines, servers, this machine, API keys, appearance, shortcuts."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Slot
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.hardware import Check
 from studio.actions.actions import Actions
 from studio.link.engine_state import LinkState
-from studio.models.shortcuts import ShortcutTableModel
 from studio.pages.page import Page, scrolled
 from studio.pages.servers.card import ServersCard
 from studio.pages.settings.api_keys import judge_keys_card, tracker_keys_card
 from studio.pages.settings.engines import EnginesCards
-from studio.pages.settings.shortcuts import shortcut_table
+from studio.pages.settings.section_list import Section, SectionList
+from studio.pages.settings.shortcuts import ShortcutList
 from studio.services.session import Session
 from studio.text import formatting
 from studio.widgets.cards.card import Card
@@ -30,6 +31,14 @@ from studio.widgets.text.text import Text
 
 MODES = ("system", "dark", "light")
 WIDEST = 880
+SECTIONS = (
+    Section("engines", "Engines", "cpu"),
+    Section("servers", "Remote servers", "server"),
+    Section("machine", "This machine", "search-check"),
+    Section("keys", "API keys", "key-round"),
+    Section("appearance", "Appearance", "sun"),
+    Section("shortcuts", "Keyboard", "keyboard"),
+)
 
 
 class SettingsPage(Page):
@@ -61,29 +70,38 @@ class SettingsPage(Page):
     def leave(self) -> None:
         self._engines.rest()
 
+    def show_section(self, key: str) -> None:
+        """Show a section: a key of SECTIONS."""
+        self.sections.select(key)
+
     def show_servers(self) -> None:
-        """Scroll to the card of remote servers."""
-        self._area.ensureWidgetVisible(self.servers)
+        """Show the section of remote servers and focus it."""
+        self.show_section("servers")
         self.servers.setFocus()
 
+    def check(self) -> None:
+        """Show the section of this machine and check it."""
+        self.show_section("machine")
+        if not self._check_button.is_busy():
+            self._check()
+
     def _build(self) -> None:
-        content = QWidget()
-        column = vbox(parent=content, margins=(24, 20, 24, 24), spacing=12)
-        for card in (
-            self._look_card(),
-            self._engine_card(),
-            self._engines,
-            self.servers,
-            self._doctor_card(),
-            *self._api_keys,
-            self._keys_card(),
-        ):
-            card.setMaximumWidth(WIDEST)
-            column.addWidget(card)
-        column.addStretch(1)
-        whole = vbox(parent=self)
-        self._area = scrolled(content)
-        whole.addWidget(self._area)
+        cards: dict[str, tuple[QWidget, ...]] = {
+            "engines": (self._engine_card(), self._engines),
+            "servers": (self.servers,),
+            "machine": (self._doctor_card(),),
+            "keys": self._api_keys,
+            "appearance": (self._look_card(),),
+            "shortcuts": (self._keys_card(),),
+        }
+        self.sections = SectionList(SECTIONS, "Sections of the settings")
+        self._stack = QStackedWidget()
+        for section in SECTIONS:
+            self._stack.addWidget(_section(cards[section.key], scrolls=section.key != "shortcuts"))
+        left = vbox((self.sections, 1), margins=(16, 20, 0, 20))
+        hbox(left, (self._stack, 1), parent=self, spacing=0)
+        keys = [section.key for section in SECTIONS]
+        self.sections.chosen.connect(lambda key: self._stack.setCurrentIndex(keys.index(key)))
 
     def _look_card(self) -> Card:
         card = Card("Appearance", padding=16)
@@ -160,9 +178,7 @@ class SettingsPage(Page):
 
     def _keys_card(self) -> Card:
         card = Card("Keyboard shortcuts", "press ? to show them anywhere", padding=0)
-        table = shortcut_table(card)
-        table.setFixedHeight(30 + 36 * ShortcutTableModel().rowCount())
-        card.body.addWidget(table)
+        card.body.addWidget(ShortcutList())
         return card
 
     @Slot()
@@ -227,3 +243,16 @@ class SettingsPage(Page):
         hints = [check.hint for check in checks if check.hint]
         self._hint.setVisible(bool(hints))
         self._hint.set_words("\n".join(hints))
+
+
+def _section(cards: Sequence[QWidget], scrolls: bool) -> QWidget:
+    """Lay out the cards of a section; one that does not scroll fills the height."""
+    content = QWidget()
+    column = vbox(parent=content, margins=(16, 20, 24, 24), spacing=12)
+    for card in cards:
+        card.setMaximumWidth(WIDEST)
+        column.addWidget(card, 0 if scrolls else 1)
+    if not scrolls:
+        return content
+    column.addStretch(1)
+    return scrolled(content)

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QTimer, Slot
-from PySide6.QtGui import QPaintEvent
+from PySide6.QtCore import Qt, QTimer, Slot
+from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
 
 from engine.protocol.config.project import ProjectConfig
@@ -35,19 +35,16 @@ from studio.store.runs.status_words import no_train_words
 from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.controls.segmented import Segmented
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting.paint import painting
 from studio.widgets.text.text import Text
 
 TABS = ("Form", "project.toml", "Scenarios", "Demonstrations")
-TITLES = (
-    "Configure training",
-    "Edit project.toml",
-    "Scenarios",
-    "Training data for supervised fine-tuning (SFT)",
-)
+TITLES = ("Configure training", "Edit project.toml", "Scenarios", "Supervised fine-tuning (SFT)")
 SCENARIOS, DEMONSTRATIONS = 2, 3
 WIDEST_FORM = 980
+NARROW_PX = 1064
+"""Width of the page below which the preflight folds to a strip above the form."""
 PRICED_AFTER_MS = 120
 """Delay between the last edit and a new estimate, ms."""
 
@@ -65,7 +62,7 @@ class SetupPage(Page):
         self._soon.setSingleShot(True)
         self._soon.setInterval(PRICED_AFTER_MS)
         self._edits = Edits(session, self.tasks, self._soon.start)
-        self._title = Text(TITLES[0], "title")
+        self._title = Text(TITLES[0], "title", elide=True)
         self._tabs = Segmented(TABS, "Setup view")
         self._form, self._toml = ChoicesForm(), TomlTab()
         self._tools = AgentTools(session, self.tasks, self, self._requirements)
@@ -104,12 +101,18 @@ class SetupPage(Page):
             self._demonstrations.open_teacher()
 
     def _build(self) -> None:
-        head = hbox(self._title, STRETCH, self._tabs, margins=(24, 14, 24, 10))
+        self._head = QWidget()
+        line = hbox((self._title, 1), self._tabs, parent=self._head, spacing=16)
+        line.setContentsMargins(24, 14, 24, 10)
         self._form.setMaximumWidth(WIDEST_FORM)
         for part in (scrolled(self._form), self._toml, self._scenarios, self._demonstrations):
             self._stack.addWidget(part)
-        left = vbox(head, (self._stack, 1), spacing=0)
-        hbox((left, 1), self._preflight, parent=self, spacing=1)
+        self._left = vbox(self._preflight.strip, 8, (self._stack, 1), spacing=0)
+        self._left.insertWidget(0, self._head, 0, Qt.AlignmentFlag.AlignLeft)
+        self._line = hbox((self._left, 1), self._preflight, parent=self, spacing=1)
+        self._preflight.strip.hide()
+        self._narrow, self._unfolded = False, False
+        self._preflight.strip.unfolded.connect(self._unfold)
 
     def _wire(self) -> None:
         session = self.session
@@ -142,12 +145,41 @@ class SetupPage(Page):
         self._tabs.set_index(tab)
         self._stack.setCurrentIndex(tab)
         self._title.set_words(TITLES[tab])
-        self._preflight.setVisible(tab != DEMONSTRATIONS)  # the preflight covers RL only
-        self.update()
+        self._preflight.strip.set_open(False)
+        self._place_preflight()
         if tab == SCENARIOS:
             self._scenarios.load()
         elif tab == DEMONSTRATIONS:
             self._demonstrations.load()
+
+    def _unfold(self, opened: bool) -> None:
+        """Show the preflight panel instead of the tab, in a narrow window."""
+        self._unfolded = opened
+        self._place_preflight()
+
+    def _place_preflight(self) -> None:
+        """Show the preflight, which covers RL only, beside the tab or as a strip above it."""
+        covered = self._tabs.index() != DEMONSTRATIONS
+        self._preflight.setVisible(covered and (self._unfolded or not self._narrow))
+        self._preflight.strip.setVisible(covered and self._narrow)
+        self._stack.setVisible(not (self._narrow and self._unfolded))
+        self.update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < NARROW_PX
+        # the tabs stay where they are on the tab without preflight
+        self._head.setFixedWidth(self.width() - (0 if narrow else WIDTH + 1))
+        if narrow == self._narrow:
+            return
+        self._narrow = narrow
+        self._preflight.set_narrow(narrow)
+        if narrow:
+            self._left.addWidget(self._preflight, 1)
+        else:
+            self._preflight.strip.set_open(False)
+            self._line.addWidget(self._preflight)
+        self._place_preflight()
 
     # Project
 
@@ -351,7 +383,7 @@ class SetupPage(Page):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with painting(self) as painter:
-            if not self._preflight.isHidden():
+            if not (self._narrow or self._preflight.isHidden()):
                 x = self.width() - WIDTH - 1
                 painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
 

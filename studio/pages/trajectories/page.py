@@ -77,6 +77,7 @@ class TrajectoriesPage(Page):
             session, self.tasks, self._columns, self._reader, self._body
         )
         self._labels = LabelController(session, self.tasks, self._columns, self._bar, self._body)
+        self._inner.addWidget(self._labels.toast)
         self._wire()
         self._wire_labels()
         self._keys = PageKeys(self, self._handlers())
@@ -114,8 +115,7 @@ class TrajectoriesPage(Page):
         self._view, self._base = mode, ""
         self._head.set_view(mode)
         self._body.setCurrentIndex(mode)
-        for over in (self._proof.sheet, self._labels.toast):
-            over.raise_()
+        self._proof.sheet.raise_()
         self._fold()
         self._keys.mute(muted_in(mode))
         self._read()
@@ -136,9 +136,10 @@ class TrajectoriesPage(Page):
         for part in (self._columns, self._reader, self._table, self._compare, self._scenarios):
             self._body.addWidget(part)
         self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        inner = vbox(margins=(16, 12, 16, 12), spacing=8)
+        inner = self._inner = vbox(margins=(16, 12, 16, 12), spacing=8)
         self._review = ReviewBar(self.session)
-        add(inner, self._review, self._head, (self._body, 1))
+        self._head.add_notice(self._review)
+        add(inner, self._head, (self._body, 1))
         right = QWidget()
         vbox((inner, 1), self._bar, parent=right, spacing=0)
         self._right = QStackedWidget()

@@ -12,7 +12,7 @@ from studio.text import formatting
 
 BITS = {"8bit": "8 bits", "4bit": "4 bits"}
 SLEEPS = {"off": "vLLM awake", "cache": "KV cache sleeps", "all": "vLLM sleeps"}
-SETTINGS = ("Open Settings", "go.settings")
+SETTINGS = ("Open Settings", "engines.open")
 
 
 @dataclass(frozen=True)

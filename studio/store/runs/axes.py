@@ -13,7 +13,7 @@ def positions(state: RunState, axis: str) -> dict[int, float]:
     total, found = 0.0, {0: 0.0}
     for record in state.steps:
         if axis == "time":
-            total += record.seconds
+            total = record.trained_s
         else:
             mean = record.metrics.get("tokens/completion_mean", 0.0)
             total += mean * record.metrics.get("trajectories", 0.0)

@@ -18,6 +18,8 @@ class StepRecord:
     metrics: dict[str, float]
     seconds: float
     """Wall-clock time of the step: its metric `time_s/step`, or else from its start to its end."""
+    trained_s: float = 0.0
+    """Training time of the run at its end, without idle time."""
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,8 @@ def overlay(summary: RunSummary, state: RunState) -> RunSummary:
             "trajectories": max(summary.trajectories, state.trajectories),
             "unscored": max(summary.unscored, state.unscored),
             "changed_at": max(summary.changed_at, state.at),
+            "trained_s": max(summary.trained_s, state.trained_s),
+            "idle_s": max(summary.idle_s, state.idle_s),
             "problem": summary.problem if wins else state.problem,
         }
     )

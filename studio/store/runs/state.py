@@ -102,6 +102,10 @@ class RunState(RunProgress):
     progress: e.ProgressTicked | None = field(default=None, compare=False)
     """Last progress event, for display only."""
 
+    def trained_at(self, step: int) -> float | None:
+        """Return the training seconds up to the end of a step; None if it is not known."""
+        return next((one.trained_s for one in self.steps if one.step == step), None)
+
     def obey(self, summary: RunSummary) -> None:
         """Apply the status in the engine's list of runs; only the engine can tell that a killed run
         has stopped."""
@@ -240,6 +244,7 @@ class RunState(RunProgress):
                 self.review = self.phase = self.progress = None
             case (
                 e.RunQueued()
+                | e.PauseRequested()
                 | e.RunPaused()
                 | e.RunContinued()
                 | e.RunExtended()
@@ -331,7 +336,13 @@ class RunState(RunProgress):
         )
         self.steps.append(
             StepRecord(
-                event.step, event.at, event.skipped, event.reason, dict(event.metrics), seconds
+                event.step,
+                event.at,
+                event.skipped,
+                event.reason,
+                dict(event.metrics),
+                seconds,
+                self.trained_s,
             )
         )
         self.step = event.step

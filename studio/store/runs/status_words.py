@@ -30,6 +30,7 @@ class StateWords:
     icon: str
 
 
+PAUSING = StateWords("Pausing\u2026", "warn", "pause")
 DAMAGED = StateWords("Damaged", "bad", "octagon-alert")
 
 
@@ -61,6 +62,8 @@ def run_words(run: RunSummary) -> StateWords:
             return StateWords("Stopping after this step", "warn", "square")
         case "reviewing":
             return StateWords(f"Step {run.step + 1} waits for your review", "human", "hand")
+        case "pausing":
+            return PAUSING
         case "paused":
             return StateWords(f"Paused at step {run.step}", "warn", "pause")
         case "stopped":
@@ -106,6 +109,8 @@ def _evaluation(run: RunSummary) -> StateWords:
             return StateWords(f"Evaluation failed: {_cause(run)}", "bad", "octagon-alert")
         case "stopped":
             return StateWords(f"Evaluation stopped at {done}", "muted", "square")
+        case "pausing":
+            return PAUSING
         case "paused":
             return StateWords(f"Evaluation paused at {done}", "warn", "pause")
         case "stopping":
@@ -120,7 +125,7 @@ def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
         return _evaluation(summary)
     if summary is not None and summary.state == "stopping" and state.step:
         return StateWords(f"Stopping after step {state.step}", "warn", "square")
-    if summary is not None and summary.state in ("starting", "stopping"):
+    if summary is not None and summary.state in ("starting", "pausing", "stopping"):
         return run_words(summary)
     if state.seq == 0:
         return run_words(summary) if summary else StateWords("No run yet", "muted", "circle-dashed")

@@ -4,10 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSize
-from PySide6.QtGui import QPaintEvent
+from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from studio.widgets.painting import paint
+
+GAP_PX = 12.0
+"""Least gap between two facts."""
+ROW_GAP_PX = 8
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Fact:
 
 class FactRow(QWidget):
     """Row of facts: `set_facts([Fact("Run ends in", "2 h 40 min"), …])`; with `spread`, the last is
-    right-aligned."""
+    right-aligned. What does not fit on a line goes to the next one."""
 
     def __init__(self, *, spread: bool = True, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -35,7 +39,7 @@ class FactRow(QWidget):
         self._facts = tuple(facts)
         texts = (" ".join(p for p in (f.caption, f.figure, f.after, f.below) if p) for f in facts)
         self.setAccessibleName("; ".join(texts))
-        self.updateGeometry()
+        self._set_height()
         self.update()
 
     def _width(self, fact: Fact) -> float:
@@ -46,24 +50,65 @@ class FactRow(QWidget):
         )
         return max(words, figure + after)
 
+    def _row_px(self) -> int:
+        return 58 if any(fact.below for fact in self._facts) else 42
+
+    def rows(self) -> list[tuple[Fact, ...]]:
+        """Split the facts into lines that fit the width, with about as many facts on each."""
+        count = max(1, len(self._facts))
+        for lines in range(1, count + 1):
+            each = -(-count // lines)
+            starts = range(0, len(self._facts), each)
+            rows = [self._facts[start : start + each] for start in starts]
+            if all(self._needed(row) <= self.width() for row in rows):
+                return rows
+        return [(fact,) for fact in self._facts]
+
+    def _needed(self, row: Sequence[Fact]) -> float:
+        """Return the width in pixels of facts on one line."""
+        if self._spread:
+            return sum(self._width(fact) for fact in row) + GAP_PX * (len(row) - 1)
+        return max((self._width(fact) for fact in row), default=0.0) * len(row)
+
+    def _set_height(self) -> None:
+        rows = max(1, len(self.rows()))
+        wanted = rows * self._row_px() + (rows - 1) * ROW_GAP_PX
+        if wanted != self.height() or self.minimumHeight() != wanted:
+            self.setFixedHeight(wanted)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._set_height()
+
     def sizeHint(self) -> QSize:
-        tall = any(fact.below for fact in self._facts)
-        return QSize(round(sum(self._width(f) + 16 for f in self._facts)), 58 if tall else 42)
+        return QSize(round(sum(self._width(f) + 16 for f in self._facts)), self.minimumHeight())
+
+    def minimumSizeHint(self) -> QSize:
+        widest = max((self._width(fact) for fact in self._facts), default=0.0)
+        return QSize(round(widest) + 1, self.minimumHeight())
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        if not self._facts:
-            return
-        widths = [self._width(fact) for fact in self._facts]
-        gaps = max(1, len(widths) - 1)
-        gap = max(12.0, (self.width() - sum(widths)) / gaps)
-        x = 0.0
+        rows = self.rows()
+        columns = max((len(row) for row in rows), default=1)
         with paint.painting(self) as painter:
-            for index, (fact, width) in enumerate(zip(self._facts, widths, strict=True)):
-                if not self._spread:
-                    x = index * self.width() / len(widths)
-                last = self._spread and index == len(widths) - 1 and index > 0
-                self._paint_fact(painter, fact, x, width, last)
-                x += width + gap
+            for line, row in enumerate(rows):
+                top = line * (self._row_px() + ROW_GAP_PX)
+                painter.translate(0, top)
+                self._paint_row(painter, row, columns if len(rows) > 1 else 0)
+                painter.translate(0, -top)
+
+    def _paint_row(self, painter: paint.QPainter, row: Sequence[Fact], columns: int) -> None:
+        """Draw the facts of a line; `columns`: in equal columns, as where there are several lines
+        (0: with equal gaps)."""
+        widths = [self._width(fact) for fact in row]
+        gap = max(GAP_PX, (self.width() - sum(widths)) / max(1, len(widths) - 1))
+        x = 0.0
+        for index, (fact, width) in enumerate(zip(row, widths, strict=True)):
+            if columns or not self._spread:
+                x = index * self.width() / (columns or len(widths))
+            last = self._spread and not columns and index == len(widths) - 1 and index > 0
+            self._paint_fact(painter, fact, x, width, last)
+            x += width + gap
 
     def _paint_fact(
         self, painter: paint.QPainter, fact: Fact, x: float, width: float, last: bool

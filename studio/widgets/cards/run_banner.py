@@ -14,6 +14,8 @@ from studio.widgets.steps.strip_layout import StepCell, lay_out, merged_cell
 from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
 
+MOST_FACTS_PX = 320
+
 
 class RunBanner(QWidget):
     """Banner: `set_run("inbox-scout is training", "step 46 of 120 · 2 h 40 min left", cells,
@@ -58,6 +60,8 @@ class RunBanner(QWidget):
         self._title.set_words(title)
         self._words.set_words(words)
         self._strip.set_steps(cells, low, high)
+        width = min(MOST_FACTS_PX, sum(paint.text_width(s.words, "label", s.weight) for s in facts))
+        self._facts.setMinimumWidth(round(width) + 4)
         self._facts.set_spans(facts)
         self.setAccessibleName(f"{title}, {words}")
 

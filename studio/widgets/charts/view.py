@@ -12,6 +12,7 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPaintEvent,
     QResizeEvent,
+    QShowEvent,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QFrame, QWidget
@@ -42,7 +43,7 @@ class ChartView(pg.GraphicsView):
         self.panes = tuple(panes)
         self._pressed_at: QPoint | None = None
         self._reach: float | None = None
-        self._stale = False
+        self._stale = self._recoloured = False
         self.click_words = "Click: show trajectories"
         """What a click on a point does, as the tooltip says it; empty: nothing."""
         self.colored = False
@@ -171,7 +172,19 @@ class ChartView(pg.GraphicsView):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange and hasattr(self, "panes"):
-            self.schedule()
+            self._recoloured = True
+            if self.isVisible():
+                self._recolour()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        if self._recoloured:
+            self._recolour()
+        super().showEvent(event)
+
+    def _recolour(self) -> None:
+        """Redraw at once in the colours of a new theme, before anything is painted."""
+        self._recoloured = False
+        self.redraw()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         at = event.position().toPoint()

@@ -47,7 +47,7 @@ class Button(KeyboardFocus, QAbstractButton):
         self._busy_words: str | None = None
         self._meter: float | None = None
         self._text_style: tuple[str, int] | None = None
-        self._icon_only = False
+        self._icon_only, self._least_px = False, 0
         self._hover = Glide(self)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Fixed)
@@ -82,6 +82,11 @@ class Button(KeyboardFocus, QAbstractButton):
         set_tip(self, self.words() if self._icon_only else "")
         self.updateGeometry()
         self.update()
+
+    def set_shrinks(self, least_px: int) -> None:
+        """Let a layout shrink the button down to a width; its label is then elided."""
+        self._least_px = least_px
+        self.updateGeometry()
 
     def set_text_style(self, style: str, weight: int) -> None:
         """Set type style and weight (400 to 600) of the label, for a button that shows a name."""
@@ -175,7 +180,8 @@ class Button(KeyboardFocus, QAbstractButton):
         return QSize(round(self._content_width()) + 2 * _PADDING[self._height] + 1, self._height)
 
     def minimumSizeHint(self) -> QSize:
-        return self.sizeHint()
+        hint = self.sizeHint()
+        return QSize(min(hint.width(), self._least_px or hint.width()), hint.height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         tone, fill, edge = self._tones()

@@ -11,6 +11,8 @@ from studio.theme.theme import theme
 from studio.widgets.controls.buttons import Button
 from studio.widgets.painting import paint
 
+WIDTH_PX = 168
+"""Width in every state, so that no control beside the button moves."""
 SPLIT_PX = 26
 """Width of the menu part at the right end, if there are several ways to train."""
 _MENU = {
@@ -65,7 +67,7 @@ class TrainButton(Button):
         }[state]
         self._state, self._done, self._planned = state, done, planned
         self.setEnabled(state != "none")
-        set_tip(self, words if state == "none" else "")
+        set_tip(self, words if state in ("none", "starting") else "")
         self.setAccessibleDescription(self.toolTip())
         self.set_words(label)
         self.set_icon("" if state in ("queued", "starting") else "play")
@@ -168,13 +170,7 @@ class TrainButton(Button):
             super().keyPressEvent(event)
 
     def sizeHint(self) -> QSize:
-        if self._state == "training":
-            return QSize(max(164, round(106 + paint.text_width(self._count(), "label", 600))), 28)
-        if self._state in _MENU:
-            width = round(paint.text_width(self.words(), "label", 600)) + 32
-            return QSize(max(112, width), 28)
-        hint = super().sizeHint()
-        return QSize(hint.width() + 6, hint.height()) if self._split else hint
+        return QSize(WIDTH_PX, 28)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self._state not in _MENU:
@@ -185,9 +181,11 @@ class TrainButton(Button):
         with paint.painting(self) as painter:
             self._paint_alive(painter)
             if self._state != "training":
-                paint.text(painter, self.rect(), self.words(), "text", "label", 600, paint.CENTER)
+                room = QRectF(self.rect()).adjusted(10, 0, -10, 0)
+                paint.text(painter, room, self.words(), "text", "label", 600, paint.CENTER)
                 return
             paint.icon(painter, QPointF(12, 7), "play", "text", 14)
             line = QRectF(32, 0, self.width() - 44, self.height())
-            paint.text(painter, line, "Training", "text", "label", 600)
-            paint.text(painter, line, self._count(), "text", "label", 600, paint.RIGHT)
+            used = paint.text(painter, line, self._count(), "text", "label", 600, paint.RIGHT)
+            if used + paint.text_width("Training", "label", 600) + 8 <= line.width():
+                paint.text(painter, line, "Training", "text", "label", 600)

@@ -12,6 +12,9 @@ from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.painting import paint
 
+LEAST_LABELLED_PX = 160
+"""Width of an axis that has room for a label at every quarter."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -140,7 +143,7 @@ class IntervalAxis(QWidget):
             share = step / 4
             x = round(axis.left() + axis.width() * share)
             painter.fillRect(QRectF(x, 0, 1, axis.height()), color("grid"))
-            if self._labels:
+            if self._labels and (step % 2 == 0 or axis.width() >= LEAST_LABELLED_PX):
                 label = f"{self._low + span * share:g}"
                 room = QRectF(x - 24, axis.bottom() + 3, 48, 16)
                 paint.text(painter, room, label, "faint", "caption", align=paint.CENTER)

@@ -8,6 +8,9 @@ from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.painting import paint
 
+FIGURE_GAP_PX = 12
+"""Least gap between a bar and the figure after it."""
+
 
 def paint_meter(
     painter: QPainter, rect: QRectF, share: float, token: str, ground: str = "border"
@@ -49,6 +52,14 @@ class Meter(QWidget):
             paint_meter(painter, QRectF(self.rect()), self._share, self._token)
 
 
+def bar_between(row: QWidget, words_px: int, figure: str, figure_px: int, bar_px: int) -> QRectF:
+    """Return the rectangle of a bar, `bar_px` high, between a label and a figure: `figure_px` are
+    kept for it, and more where its text is longer."""
+    figure_width = max(figure_px, paint.text_width(figure, "mono-small") + FIGURE_GAP_PX)
+    width = max(0.0, row.width() - words_px - figure_width)
+    return QRectF(words_px, row.height() / 2 - bar_px / 2, width, bar_px)
+
+
 class MeterRow(QWidget):
     """Labelled bar: `MeterRow("Memory", "plot-1")`, then `set_value(98 / 141, "98 / 141 GB")`. 28
     px high."""
@@ -80,18 +91,16 @@ class MeterRow(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(240, 28)
 
+    def bar(self) -> QRectF:
+        """Return the rectangle of the bar, which ends before the figure."""
+        return bar_between(self, self._words_px, self._figure, self._figure_px, 6)
+
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:
             row = QRectF(self.rect())
             words = row.adjusted(0, 0, self._words_px - row.width(), 0)
             paint.text(painter, words, self._words, "muted", "label", 400)
-            bar = QRectF(
-                self._words_px,
-                row.center().y() - 3,
-                row.width() - self._words_px - self._figure_px,
-                6,
-            )
-            paint_meter(painter, bar, self._share or 0.0, self._token)
+            paint_meter(painter, self.bar(), self._share or 0.0, self._token)
             paint.text(
                 painter, row, self._figure, "text", "mono-small", align=paint.RIGHT, elide=False
             )

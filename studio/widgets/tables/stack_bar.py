@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.painting import paint
+from studio.widgets.tables.meter import bar_between
 
 
 @dataclass(frozen=True)
@@ -63,19 +64,20 @@ class StackRow(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(240, self.height())
 
+    def bar(self) -> QRectF:
+        """Return the rectangle of the bar, which ends before the figure."""
+        return bar_between(self, self._words_px, self._figure, self._figure_px, self._bar_px)
+
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:
             row = QRectF(self.rect())
             words = row.adjusted(0, 0, self._words_px - row.width(), 0)
             paint.text(painter, words, self._words, "muted", "label", 400)
-            width = row.width() - self._words_px - self._figure_px
-            top = row.center().y() - self._bar_px / 2
-            paint_segments(
-                painter, QRectF(self._words_px, top, width, self._bar_px), self._stretches
-            )
+            bar = self.bar()
+            paint_segments(painter, bar, self._stretches)
             if self._limit < 1:
-                x = self._words_px + self._limit * width
-                mark = QRectF(x - 1, top - 3, 2, self._bar_px + 6)
+                x = bar.left() + self._limit * bar.width()
+                mark = QRectF(x - 1, bar.top() - 3, 2, self._bar_px + 6)
                 painter.fillRect(mark, theme().color("bad"))
             paint.text(
                 painter, row, self._figure, self._tone, "mono-small", align=paint.RIGHT, elide=False

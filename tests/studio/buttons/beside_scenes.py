@@ -28,6 +28,7 @@ async def environments(stage: Stage, **values: Any) -> None:
     stage.backend.environments.steps = 10_000
     stage.backend.environments.change("engine-gpu", **values)
     page = stage.page("settings")
+    page.show_section("engines")
     page._engines.look()
 
 

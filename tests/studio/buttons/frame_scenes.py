@@ -54,12 +54,26 @@ async def notification(stage: Stage) -> None:
 
 
 async def settings(stage: Stage) -> None:
-    stage.page("settings")
+    stage.page("settings").show_section("engines")
+
+
+async def appearance(stage: Stage) -> None:
+    stage.page("settings").show_section("appearance")
+
+
+async def machine(stage: Stage) -> None:
+    stage.page("settings").show_section("machine")
+
+
+async def servers(stage: Stage) -> None:
+    stage.page("settings").show_section("servers")
 
 
 async def typed_key(stage: Stage) -> None:
     """API key in the field of a card."""
-    card = stage.page("settings").findChildren(KeysCard)[0]
+    page = stage.page("settings")
+    page.show_section("keys")
+    card = page.findChildren(KeysCard)[0]
     if not card._key.value():
         QTest.keyClicks(card._key.editor, "sk-x")
 
@@ -125,7 +139,7 @@ FRAME = [
         "said",
         notification,
         [
-            Row("Toast._undo", "words Text Done. -> Undone."),
+            Row("Toast._undo", "words Phrase Done. -> Undone."),
             Row("Toast._close", "hidden Toast Done."),
         ],
     ),
@@ -143,13 +157,21 @@ FRAME = [
         settings,
         [
             Row("Sidebar._rows[home]", "page home"),
-            Row("SettingsPage._motion", "unchecked Toggle Reduce motion"),
-            Row("SettingsPage._motion", "checked Toggle Reduce motion"),
             Row("PathField: Browse of SettingsPage", "shown QFileDialog Choose a Python"),
-            Row("SettingsPage._check_button", "GET /doctor"),
-            Row("CardHeader: Add a server of ServersCard", "shown AddServerSheet"),
             Row("Card: Reconnect of SettingsPage", "GET /proof"),
         ],
+    ),
+    Scene(
+        "appearance",
+        appearance,
+        [
+            Row("SettingsPage._motion", "unchecked Toggle Reduce motion"),
+            Row("SettingsPage._motion", "checked Toggle Reduce motion"),
+        ],
+    ),
+    Scene("machine", machine, [Row("SettingsPage._check_button", "GET /doctor")]),
+    Scene(
+        "servers", servers, [Row("CardHeader: Add a server of ServersCard", "shown AddServerSheet")]
     ),
     Scene(
         "typed key",

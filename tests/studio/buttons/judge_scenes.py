@@ -143,11 +143,11 @@ JUDGE = [
         "starters",
         starters,
         [
-            Row("JudgePage: Did the task", "enabled Button Discard"),
-            Row("JudgePage: Answers a question from sources", "enabled Button Discard"),
-            Row("JudgePage: Plain words, no criteria", "enabled Button Discard"),
-            Row("JudgePage: Talks well with people", "enabled Button Discard"),
-            Row("JudgePage: Writes code", "enabled Button Discard"),
+            Row("StarterRubrics: Did the task", "enabled Button Discard"),
+            Row("StarterRubrics: Answers a question from sources", "enabled Button Discard"),
+            Row("StarterRubrics: Plain words, no criteria", "enabled Button Discard"),
+            Row("StarterRubrics: Talks well with people", "enabled Button Discard"),
+            Row("StarterRubrics: Writes code", "enabled Button Discard"),
         ],
     ),
     Scene(

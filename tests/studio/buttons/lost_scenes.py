@@ -23,7 +23,7 @@ async def killed(stage: Stage) -> None:
 
 async def restarted(stage: Stage) -> None:
     await stage.until(lambda: stage.session.connected, 30)
-    stage.page("settings")
+    stage.page("settings").show_section("engines")
 
 
 LOST = [

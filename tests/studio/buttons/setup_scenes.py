@@ -4,6 +4,7 @@ from typing import Any
 
 from PySide6.QtTest import QTest
 
+from studio.main_window import LEAST
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 FORM, FILE, SCENARIOS, DEMONSTRATIONS = range(4)
@@ -128,6 +129,18 @@ async def teacher(stage: Stage) -> None:
     page._teacher.model.set_value("openai/scripted")
 
 
+async def narrow(stage: Stage) -> None:
+    """Setup at the smallest size of the window: the preflight is a strip."""
+    await unjudged(stage)
+    stage.studio.window.resize(*LEAST)
+    stage.page("setup")._preflight.strip.set_open(False)
+
+
+async def wide_again(stage: Stage) -> None:
+    await unjudged(stage)
+    stage.studio.window.resize(1280, 800)
+
+
 SETUP = [
     Scene(
         "form",
@@ -219,4 +232,13 @@ SETUP = [
     ),
     Scene("tested", judge_tested, [Row("CheckedSheet: Close", "hidden CheckedSheet")]),
     Scene("unjudged", unjudged, [Row("Preflight._train", "POST /runs ", rest=True)]),
+    Scene(
+        "narrow",
+        narrow,
+        [
+            Row("PreflightStrip._panel", "shown Button Recalculate"),
+            Row("PreflightStrip._train", "POST /runs ", rest=True),
+        ],
+    ),
+    Scene("wide again", wide_again, [Row("Preflight._again", "GET /forecast")]),
 ]

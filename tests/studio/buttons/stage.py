@@ -172,7 +172,7 @@ class Stage:
         for sheet in self.studio.window.findChildren(Sheet):
             if sheet.is_open():
                 sheet.close_sheet()
-        self.studio.notifier._toast.hide()  # the toast may cover other buttons
+        self.studio.notifier._toast.hide()
         await asyncio.sleep(0.02)
 
 
@@ -237,10 +237,6 @@ async def _play_row(stage: Stage, scene: Scene, row: Row) -> str:
         button, why = stage.find(row)
     before = await stage.quiet()
     button, why = stage.find(row)
-    if button is None and not row.name.startswith("Toast"):
-        stage.studio.notifier._toast.hide()  # a toast shown meanwhile may cover the button
-        before = await stage.quiet()
-        button, why = stage.find(row)
     if button is None:
         return f"went away: {why}"
     if problem := flaw(button):

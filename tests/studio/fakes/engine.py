@@ -60,6 +60,8 @@ class FakeEngine:
         self.commands: list[Command] = []
         self.started: list[StartRun] = []
         self.imports: list[ImportRun] = []
+        self.pauses_late = False
+        """Whether a run that was asked to pause goes on with its step."""
         self.streams = self.listening = 0
         """Number of event streams opened so far, and open now."""
         self.drop_streams_after = 0
@@ -273,7 +275,7 @@ class FakeEngine:
         )
 
     def _active_runs(self) -> int:
-        return sum(s.state in ("running", "paused") for s in self.summaries.values())
+        return sum(s.state in ("running", "pausing", "paused") for s in self.summaries.values())
 
     async def _shutdown(self, request: Request) -> Response:
         """Answer as another process (new pid) from now on."""
@@ -330,8 +332,9 @@ class FakeEngine:
         if command.action == "resume" and summary.state == "finished":
             words = f"This run has finished its {summary.steps} steps."
             return refusal(409, "run.finished", words)
+        asked = e.PauseRequested(step=summary.step)
         events: list[e.Event] = {
-            "pause": [e.RunPaused(step=summary.step)],
+            "pause": [asked] if self.pauses_late else [asked, e.RunPaused(step=summary.step)],
             "continue": [e.RunContinued(step=summary.step)],
             "stop_now": [e.RunStopped(step=summary.step, reason="asked to stop")],
             "stop_after_step": [e.RunStopped(step=summary.step, reason="asked to stop")],

@@ -46,7 +46,8 @@ def _resumed() -> list[e.Event]:
     for step in range(1, 4):
         run.step(step)
     run.made.say(e.WorkerRestarted(worker="policy", attempt=1, problem=MEMORY))
-    run.made.say(e.RunPaused(step=3))
+    run.made.say(e.PauseRequested(step=3))
+    run.made.say(e.RunPaused(step=3), 40)
     run.made.say(e.RunContinued(step=3))
     run.made.say(e.RunStopped(step=3, reason="asked to stop"))
     run.made.say(e.RunStarted(spec=run.made.spec, resumed_from=2, device="CPU · 2 cores"), 60)

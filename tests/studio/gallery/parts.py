@@ -399,6 +399,7 @@ def form_page() -> QWidget:
         Button("Export merged", "primary", icon="package-check", price="16.4 GB", height=32)
     )
     toast = Toast(page)
+    toast.setGeometry(0, page.height() - 60, page.width(), 60)
     sheet.open()
     toast.say("6 labelled best. Advantages changed for 2 of 8.", undo="Undo")
     return page

@@ -1,9 +1,13 @@
 """Add a server in the window over a real engine process and SSH shell, up to the survey report."""
 
+import asyncio
+import contextlib
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
@@ -88,3 +92,64 @@ def test_unknown_server_with_password_is_surveyed(
             await until(lambda: not hosts.all, SOON_S)
 
     run(job())
+
+
+def ssh_children(engine_pid: int) -> list[psutil.Process]:
+    """Processes of the engine that talk SSH, or forward for it."""
+    children = psutil.Process(engine_pid).children(recursive=True)
+    return [one for one in children if "ssh" in one.name()]
+
+
+@pytest.mark.timeout(120)
+def test_cancelled_sheet_ends_the_attempt_on_the_engine(
+    run: Run, qapp: QApplication, tmp_path: Path, clean_home: Path
+) -> None:
+    """A server that accepts the connection and never says a word."""
+    (tmp_path / "workspace").mkdir()
+    silent = socket.create_server(("127.0.0.1", 0))
+    connections: list[socket.socket] = []
+    silent.setblocking(False)
+
+    async def job() -> None:
+        async with window(qapp, tmp_path / "workspace") as studio:
+            studio.actions.trigger("servers.add")
+            wizard: Any = studio.servers.wizard
+            wizard._form.address.set_value(f"127.0.0.1:{silent.getsockname()[1]}")
+            wizard._form.name.set_value("silent")
+            wizard._main.click()
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout(SOON_S):
+                while not connections:
+                    with contextlib.suppress(BlockingIOError):
+                        connections.append(silent.accept()[0])
+                    await asyncio.sleep(0.02)
+            assert wizard._shown == "waiting"
+            info = studio.session.feed.link.info
+            assert info is not None
+            QTest.keyClick(wizard, Qt.Key.Key_Escape)
+            connections[0].setblocking(False)
+
+            def gone() -> bool:
+                try:
+                    return connections[0].recv(4096) == b""
+                except BlockingIOError:
+                    return False
+                except ConnectionResetError:
+                    return True
+
+            await until(gone, SOON_S)
+            await until(lambda: not ssh_children(info.pid), SOON_S)
+            state = studio.session.hosts.view("silent")
+            assert state is not None
+            assert state.state == "away"
+            ended = loop.time()
+            while loop.time() < ended + 1.5:  # and it does not come back
+                with pytest.raises(BlockingIOError):
+                    silent.accept()
+                await asyncio.sleep(0.1)
+
+    try:
+        run(job())
+    finally:
+        for one in (*connections, silent):
+            one.close()

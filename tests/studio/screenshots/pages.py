@@ -1,8 +1,9 @@
-"""Screenshots of every page in both themes and two sizes, from the fake engine.
+"""Screenshots of every page in both themes and several sizes, from the fake engine.
 
-`python -m tests.studio.screenshots.pages FOLDER [page ...]`
+`python -m tests.studio.screenshots.pages FOLDER [page ...] [--sizes 960x640,…] [--scale 1.5]`
 """
 
+import argparse
 import asyncio
 import os
 import sys
@@ -24,7 +25,8 @@ from studio.app import Studio
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.simulated_run import SMALL, Made, Simulation, TrainConfig
 
-SIZES = ((1280, 800), (1920, 1080))
+SIZES = [(1280, 800), (1920, 1080)]
+"""Sizes of the window in logical pixels; `main` replaces them."""
 
 
 def fill_workspace(engine: FakeEngine, steps: int = 46) -> Made:
@@ -236,9 +238,18 @@ def run_shots(work: Callable[[QApplication], Coroutine[Any, Any, None]]) -> None
         loop.run_until_complete(work(app))
 
 
-def main(folder: Path, wanted: list[str]) -> None:
-    run_shots(lambda app: shoot(app, folder, wanted))
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description="Save pictures of the pages.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("pages", nargs="*", help="names of pages; none: all of them")
+    parser.add_argument("--sizes", help="such as 960x640,1280x800,1920x1080")
+    parser.add_argument("--scale", default="1", help="device pixels of a logical pixel")
+    chosen = parser.parse_args(arguments)
+    os.environ["QT_SCALE_FACTOR"] = chosen.scale
+    if chosen.sizes:
+        SIZES[:] = [tuple(map(int, size.split("x"))) for size in chosen.sizes.split(",")]  # type: ignore[misc]
+    run_shots(lambda app: shoot(app, chosen.folder.resolve(), chosen.pages))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), sys.argv[2:])
+    main(sys.argv[1:])

@@ -37,7 +37,7 @@ KEYS: dict[RunSort, Callable[[RunSummary], Any]] = {
     "model": lambda run: run.model.casefold(),
     "steps": lambda run: run.step,
     "best": lambda run: run.best.mean if run.best else None,
-    "duration": lambda run: max(0.0, run.changed_at - run.started_at),
+    "duration": lambda run: run.trained_s,
     "cost": lambda run: run.usd,
 }
 

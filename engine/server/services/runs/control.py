@@ -9,7 +9,7 @@ from engine.environments.agent_packages import packages_python
 from engine.judge.prompting.rubric import parse_rubric
 from engine.judge.ruler import check_fit
 from engine.protocol.events.checkpoints import CheckpointBranched
-from engine.protocol.events.run import RubricChanged, RunExtended
+from engine.protocol.events.run import PauseRequested, RubricChanged, RunContinued, RunExtended
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records.runs import RunSpec, RunSummary
 from engine.protocol.requests.runs import Command, StartEvaluation, StartRun
@@ -73,7 +73,9 @@ class RunControl:
         active = self._lifecycle.active.get(run_id)
         if command.action in ("resume", "extend"):
             return await self._resume(run_id, command, active)
-        if active:
+        if active and command.action == "continue":
+            await self._go_on(run_id, active)
+        elif active:
             await _order(active, command)
         elif command.action in ("stop_now", "stop_after_step"):
             await self._queue.cancel(run_id)
@@ -91,7 +93,7 @@ class RunControl:
             await active.run.say(RunExtended(steps=active.run.orders.steps))
             return self._lifecycle.summary(run_id)
         if active:
-            active.run.orders.give(paused=False, stop=False)
+            await self._go_on(run_id, active)
             return self._lifecycle.summary(run_id)
         folder = self._library.folder(run_id)
         summary = self._library.summary(folder)
@@ -100,6 +102,13 @@ class RunControl:
             await self._lifecycle.require_free()
             self._queue.discard(folder)
             return await self._lifecycle.begin(folder, steps=command.steps or summary.steps)
+
+    async def _go_on(self, run_id: str, active: ActiveRun) -> None:
+        """Let an active run continue; record that a pause which has not begun is withdrawn."""
+        withdrawn = self._lifecycle.summary(run_id).state == "pausing"
+        active.run.orders.give(paused=False, stop=False)
+        if withdrawn:
+            await active.run.say(RunContinued(step=last_step(active.run)))
 
     async def _admit(self, key: str, queue: bool) -> RunSummary | None:
         """Run that was started with this key, if any. Raises Refused if the device is busy and the
@@ -140,9 +149,9 @@ async def _order(active: ActiveRun, command: Command) -> None:
     orders = active.run.orders
     match command.action:
         case "pause":
+            if not orders.paused:  # stored first: the loop may pause at once
+                await active.run.say(PauseRequested(step=last_step(active.run)))
             orders.give(paused=True)
-        case "continue":
-            orders.give(paused=False, stop=False)
         case "reviewed":
             orders.give(reviewed=True)
         case "use_rubric":

@@ -4,6 +4,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
+from engine.protocol.records.hardware import VramPlan
 from engine.protocol.records.runs import Forecast, Interval
 from studio.pages.page import scrolled
 from studio.pages.setup.preflight.drawings import (
@@ -14,6 +15,7 @@ from studio.pages.setup.preflight.drawings import (
     shares_of,
 )
 from studio.pages.setup.preflight.gpu_memory import CardMemory
+from studio.pages.setup.preflight.strip import PreflightStrip
 from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.check_line import CheckLine
@@ -24,10 +26,13 @@ from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
 
 WIDTH = 412
+QWIDGETSIZE_MAX = (1 << 24) - 1
+"""Qt's largest width: no limit."""
 
 
 class Preflight(QWidget):
-    """Preflight panel: `show_forecast`, `show_baseline`, `show_checks`, `set_train`."""
+    """Preflight panel: `show_forecast`, `show_baseline`, `show_checks`, `set_train`. `strip` has
+    the same on one line; the page shows it in a narrow window."""
 
     measure_wanted = Signal()
     train_wanted = Signal()
@@ -36,6 +41,7 @@ class Preflight(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setFixedWidth(WIDTH)
+        self.strip = PreflightStrip()
         self._memory, self._facts = MemoryBar(), FactRow(spread=False)
         self.cards = CardMemory()
         self.cards.hide()
@@ -50,8 +56,15 @@ class Preflight(QWidget):
         self._build()
         self._measure.clicked.connect(self.measure_wanted)
         self._train.clicked.connect(self.train_wanted)
+        self.strip.train_wanted.connect(self.train_wanted)
         self._again.clicked.connect(self.again_wanted)
         self.show_baseline(None, [], False)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Take the whole width of the page, without Train, which the strip has then."""
+        self.setMinimumWidth(0 if narrow else WIDTH)
+        self.setMaximumWidth(QWIDGETSIZE_MAX if narrow else WIDTH)
+        self._foot.setVisible(not narrow)
 
     def show_forecast(self, forecast: Forecast | None, problem: Problem | None = None) -> None:
         """Show the estimated memory and time. Without a forecast, show the problem that prevents
@@ -64,9 +77,18 @@ class Preflight(QWidget):
             words = problem.message if problem else "Estimating…"
             self._memory_line.set_spans([Span("Memory  ", "text", 600), Span(words)])
             self._facts.set_facts([Fact("Time", formatting.ABSENT)])
+            self.strip.set_fact("memory", [Span(words)])
+            self.strip.set_fact("time", [])
             return
+        self.strip.set_fact("time", [Span(_time(forecast), "text", 600)])
+        self._facts.set_facts(_time_facts(forecast))
         if vram is not None:
             self.cards.show_plan(vram)
+            self.strip.set_fact("memory", _gpu_spans(vram))
+        else:
+            self._show_memory(forecast)
+
+    def _show_memory(self, forecast: Forecast) -> None:
         need = sum(share.bytes for share in shares_of(forecast))
         fits = need <= forecast.available_bytes
         self._memory.set_forecast(forecast)
@@ -75,8 +97,9 @@ class Preflight(QWidget):
             "  fits" if fits else "  does not fit: choose a smaller model",
             "good" if fits else "bad",
         )
-        self._memory_line.set_spans([Span("Memory  ", "text", 600), Span(room), word])
-        self._facts.set_facts(_time_facts(forecast))
+        spans = [Span("Memory  ", "text", 600), Span(room), word]
+        self._memory_line.set_spans(spans)
+        self.strip.set_fact("memory", spans)
 
     def show_baseline(self, rate: Interval | None, scenarios: list[float], measuring: bool) -> None:
         """Show the success rate before training (None: not measured) and mean rewards."""
@@ -91,6 +114,7 @@ class Preflight(QWidget):
         else:
             spans.append(Span("measuring…" if measuring else "not measured"))
         self._baseline_line.set_spans(spans)
+        self.strip.set_fact("baseline", [Span("Baseline  ", "text", 600), *spans[1:]])
         self._advice.set_words(advice(rate, scenarios))
         self._measure.set_words("Measure again" if rate is not None else "Measure")
         self._measure.set_busy("Measuring…" if measuring else None)
@@ -107,6 +131,7 @@ class Preflight(QWidget):
         """Set label, price and state of the Train button; `why`: the text below it."""
         self._train.set_words(words, price)
         self._train.setEnabled(enabled)
+        self.strip.set_train(words, enabled, why)
         self._safe.set_words(why or "Closing this window does not stop training.")
 
     def allow_measuring(self, allowed: bool) -> None:
@@ -132,21 +157,29 @@ class Preflight(QWidget):
         card.body.addLayout(self._tests_box)
         inner = QWidget()
         vbox(card, STRETCH, parent=inner, margins=(16, 16, 16, 8))
-        foot = vbox(self._train, self._safe, margins=(16, 8, 16, 16), spacing=8)
-        vbox((scrolled(inner), 1), foot, parent=self, spacing=0)
+        self._foot = QWidget()
+        vbox(self._train, self._safe, parent=self._foot, margins=(16, 8, 16, 16), spacing=8)
+        vbox((scrolled(inner), 1), self._foot, parent=self, spacing=0)
+
+
+def _gpu_spans(plan: VramPlan) -> list[Span]:
+    """Return the memory of the fullest GPU and whether the run fits on all of them."""
+    card, fits = plan.cards[0], all(card.fits for card in plan.cards)
+    room = f"{formatting.size(card.peak_bytes)} of {formatting.size(card.total_bytes)}"
+    verdict = Span("  fits", "good") if fits else Span("  does not fit", "bad")
+    return [Span("GPU memory  ", "text", 600), Span(room), verdict]
+
+
+def _time(forecast: Forecast) -> str:
+    ends = (forecast.step_low_s * forecast.steps, forecast.step_high_s * forecast.steps)
+    low, high = (formatting.duration(end) for end in ends)
+    return low if low == high else f"{low} to {high}"
 
 
 def _time_facts(forecast: Forecast) -> list[Fact]:
-    low, high = forecast.step_low_s * forecast.steps, forecast.step_high_s * forecast.steps
-    same = formatting.duration(low) == formatting.duration(high)
-    time = (
-        formatting.duration(low)
-        if same
-        else f"{formatting.duration(low)} to {formatting.duration(high)}"
-    )
     per_step = formatting.duration((forecast.step_low_s + forecast.step_high_s) / 2)
     source = "from an earlier run here" if forecast.measured else "estimated, not measured"
-    return [Fact("Time", time, below=f"about {per_step} per step, {source}")]
+    return [Fact("Time", _time(forecast), below=f"about {per_step} per step, {source}")]
 
 
 def advice(rate: Interval | None, scenarios: list[float]) -> str:

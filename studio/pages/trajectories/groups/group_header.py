@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, Qt, Signal
-from PySide6.QtGui import QFontMetricsF, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.runs import GroupSummary, Trajectory
@@ -29,7 +29,7 @@ from studio.widgets.transcript.items import plain
 
 LISTS = (TABLE, SCENARIOS)
 """Views that list many groups."""
-TITLE_PX, LEGEND_PX, PLACE_PX = 250, 860, 900
+TITLE_PX, LEGEND_PX, PLACE_PX = 420, 860, 900
 
 
 class GroupHead(QWidget):
@@ -42,7 +42,7 @@ class GroupHead(QWidget):
     def __init__(self, modes: Sequence[str], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.mode = Segmented(modes, "View")
-        self._title = Text("", "title")
+        self._title = Text("", "title", elide=True)
         self._step, self._place = Chip(), Chip()
         self._blind = Chip("Blind", "human", icon="eye-off")
         self._blind.hide()
@@ -68,9 +68,8 @@ class GroupHead(QWidget):
     ) -> None:
         """Show title, prompt and reward figures of a group; no figures if `blind`. `weights`:
         reward part → weight, for the legend."""
-        metrics = QFontMetricsF(theme().font("title"))
-        self._title.set_words(paint.elided(metrics, group.title, TITLE_PX))
-        self._title.setAccessibleName(group.title)
+        self._title.set_words(group.title)
+        self._title.setMaximumWidth(min(TITLE_PX, self._title.sizeHint().width()))
         tested = f"Validation after step {group.step}"
         self._step.set_state(f"Step {group.step}" if group.split == "train" else tested)
         self._place.set_state(f"Group {group.group + 1}")
@@ -121,24 +120,28 @@ class GroupHead(QWidget):
         self._legend.setVisible(self.width() > LEGEND_PX)
         self._show_place()
 
+    def add_notice(self, notice: QWidget) -> None:
+        """Insert a notice below the line with the views, which stays at its place."""
+        self._column.insertWidget(1, notice)
+
     def _build(self) -> None:
         top = hbox(
-            self._title,
+            (self._title, 100),
             self._step,
             self._place,
             self._blind,
             STRETCH,
-            self.mode,
             self._before,
             self._shown,
             self._after,
+            self.mode,
             spacing=8,
         )
         self._line = QWidget()
         line = hbox((self._words, 1), self._legend, self._figures, parent=self._line, spacing=16)
         self._dots.setFixedWidth(150)
         line.addWidget(self._dots)
-        vbox(top, self._line, self._start, parent=self, spacing=8)
+        self._column = vbox(top, self._line, self._start, parent=self, spacing=8)
 
 
 def legend(records: Sequence[Trajectory], weights: Weights) -> list[Span]:

@@ -32,7 +32,7 @@ from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import plain
 
 Place = tuple[Split, int, int]
-WIDTH = 264
+WIDTH = 272
 ROW_PX = 45
 SHOWN = 16
 """Maximum number of characters of a scenario id."""
@@ -192,11 +192,11 @@ class GroupPanel(QWidget):
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         lines = []
         rows = (
-            (self._silent, self._unscored, self._cut, self._tests),
-            (self._labelled, self._unlabelled),
+            (self._silent, self._unscored, self._cut),
+            (self._tests, self._labelled, self._unlabelled),
         )
         for row in rows:
-            chips = hbox(*row, STRETCH, spacing=6)
+            chips = hbox(*row, STRETCH, spacing=4)
             lines.append(chips)
         top = vbox(self.search, margins=(12, 12, 12, 6), spacing=8)
         for line in lines:

@@ -23,7 +23,8 @@ from studio.widgets.painting.paint import painting
 from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
 
-BAR_PX, WIDE_PX = 134, 1200
+BAR_PX, WIDE_PX, ROOMY_PX = 134, 1200, 760
+TEACH = "Use as an example for the judge"
 REST = "Label the focused trajectory. Enter applies the label."
 _KEYS = (
     ("best", "1…9", "best", 0),
@@ -61,7 +62,7 @@ class LabelBar(QWidget):
         self._words = Text(REST, "label", 400, "muted", wrap=True)
         self._apply = Button("Apply label", "primary", key="Enter")
         self._effect = Button(EFFECTS[0][1], "outlined", menu_arrow=True)
-        self._teach = Toggle("Use as an example for the judge")
+        self._teach = Toggle(TEACH)
         self._bars, self._facts = AdvantageBars(), Phrase((), "caption")
         self._build()
         self._wire()
@@ -252,6 +253,7 @@ class LabelBar(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._teach.setText(TEACH if self.width() >= ROOMY_PX else "Judge example")
         if event.oldSize().width() // WIDE_PX != event.size().width() // WIDE_PX:
             self._arrange()
 

@@ -30,7 +30,8 @@ BLIND = (
 
 
 class LabelController(QObject):
-    """Label controller of a page; `host` is the parent of the notification."""
+    """Label controller of a page; `host` owns the controller and its `toast`, which the page lays
+    out."""
 
     waiting_changed = Signal()
     group_changed = Signal(object)

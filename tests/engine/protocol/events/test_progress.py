@@ -9,6 +9,7 @@ from engine.protocol.events.progress import FOLDED, KINDS, STATUS_AFTER, RunProg
 from engine.protocol.events.run import (
     Event,
     LogWritten,
+    PauseRequested,
     ReviewClosed,
     ReviewOpened,
     RunContinued,
@@ -60,6 +61,7 @@ def fold(*events: Event | UnknownEvent) -> RunProgress:
 STATES: list[tuple[Any, RunState, bool, bool]] = [
     (RunQueued(spec=SPEC), "queued", False, False),
     (STARTED, "running", True, False),
+    (PauseRequested(step=1), "pausing", True, False),
     (RunPaused(step=1), "paused", True, False),
     (RunContinued(step=1), "running", True, False),
     (ReviewOpened(step=1, until=None, then="train"), "reviewing", True, False),
@@ -86,6 +88,78 @@ def test_time_never_goes_back_and_seq_is_kept() -> None:
     progress = fold(STARTED)
     progress.fold_progress(RunPaused(step=1, at=5.0))
     assert (progress.status, progress.status_seq, progress.at) == ("paused", 1, 10.0)
+
+
+def test_requested_pause_outlasts_a_review_until_it_begins_or_is_withdrawn() -> None:
+    opened = ReviewOpened(step=1, until=None, then="train")
+    closed = ReviewClosed(step=1, by="person")
+    assert fold(STARTED, PauseRequested(step=1), opened).status == "reviewing"
+    assert fold(STARTED, PauseRequested(step=1), opened, closed).status == "pausing"
+    for end in (RunPaused(step=1), RunContinued(step=1)):
+        after = fold(STARTED, PauseRequested(step=1), end, opened, closed)
+        assert (after.status, after.pausing) == ("running", False)
+
+
+def times(*events: tuple[float, Event]) -> RunProgress:
+    """Progress after events at these seconds."""
+    return RunProgress("r").fold_all(
+        event.model_copy(update={"seq": seq, "at": at}) for seq, (at, event) in enumerate(events, 1)
+    )
+
+
+NIGHT = 9 * 3600.0
+
+
+def test_training_time_leaves_out_pauses_and_reviews() -> None:
+    opened = ReviewOpened(step=2, until=None, then="train")
+    progress = times(
+        (100, STARTED),
+        (160, step_finished(1)),
+        (170, PauseRequested(step=1)),
+        (180, RunPaused(step=1)),
+        (180 + NIGHT, RunContinued(step=1)),
+        (200 + NIGHT, opened),
+        (500 + NIGHT, ReviewClosed(step=2, by="person")),
+        (540 + NIGHT, RunFinished(step=2, seconds=1)),
+    )
+    assert (progress.trained_s, progress.idle_s) == (60 + 20 + 20 + 40, NIGHT + 300)
+    assert progress.times_at(1e9) == (progress.trained_s, progress.idle_s), "it has ended"
+
+
+@pytest.mark.parametrize(
+    "last", [None, RunStopped(step=1, reason=""), RunFailed(step=1, problem=MEMORY)]
+)
+def test_interruption_is_idle_and_a_lost_step_is_no_training(last: Event | None) -> None:
+    ended = [(160.0, last)] if last is not None else []
+    progress = times(
+        (100, STARTED),
+        (160, step_finished(1)),
+        *ended,
+        (160 + NIGHT, RunStarted(spec=SPEC, resumed_from=1)),
+        (190 + NIGHT, step_finished(2)),
+    )
+    assert (progress.trained_s, progress.idle_s) == (90, NIGHT)
+
+
+def test_waiting_in_the_queue_is_neither() -> None:
+    progress = times((0, RunQueued(spec=SPEC)), (NIGHT, STARTED), (NIGHT + 5, step_finished(1)))
+    assert (progress.trained_s, progress.idle_s) == (5, 0)
+
+
+def test_time_of_active_run_goes_on_in_its_state() -> None:
+    running = times((100, STARTED), (130, step_finished(1)))
+    assert running.times_at(140) == (40, 0)
+    paused = times((100, STARTED), (130, RunPaused(step=0)))
+    assert paused.times_at(140) == (30, 10)
+    assert paused.times_at(50) == (30, 0), "a clock that is behind adds nothing"
+    assert RunProgress().times_at(1e9) == (0, 0)
+
+
+def test_other_events_do_not_change_the_times() -> None:
+    log = LogWritten(level="info", source="t", text="x")
+    whole = times((100, STARTED), (120, log), (130, step_finished(1)), (150, log))
+    folded = times((100, STARTED), (130, step_finished(1)))
+    assert (whole.trained_s, whole.idle_s) == (folded.trained_s, folded.idle_s) == (30, 0)
 
 
 def test_new_run_is_starting() -> None:
@@ -173,3 +247,13 @@ def test_win_rates_are_those_of_the_last_validation() -> None:
     assert (fold(first).win_rates, fold(first).win_rate) == ({}, None)
     progress = fold(first, second)
     assert (progress.win_rates, progress.win_rate) == ({5: rate}, rate)
+
+
+def test_times_follow_the_events_while_the_list_already_knows_the_end() -> None:
+    """The studio learns the status of a run from the engine's list before it replays the events."""
+    progress = RunProgress()
+    events = [(100, STARTED), (130, step_finished(1)), (160, RunFinished(step=1, seconds=1))]
+    for at, event in events:
+        progress.status = "finished"
+        progress.fold_progress(event.model_copy(update={"at": at}))
+    assert (progress.trained_s, progress.idle_s) == (60, 0)

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 
 from engine.protocol.config.project import TrainConfig
 from engine.protocol.problems import Problem
-from studio.pages.judge.page import presets, text_of
+from studio.pages.judge.starters import presets, text_of
 from studio.store.projects import rubric
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
@@ -233,10 +233,10 @@ def test_page_without_judge_or_run_shows_first_steps(
             page: Any = studio.pages["judge"]
             await until(lambda: page._view is not None)
             await until(lambda: "No run has stored groups" in page.choice._time.words())
-            assert page._starter_box.isVisible()
+            assert page._starters.isVisible()
             assert "Label 5 more groups" in page.agreement._under.words()
             assert not page.grading._next.isEnabled()
-            page._starters.itemAt(0).widget().click()
+            page._starters.grid.itemAt(0).widget().click()
             assert page.editor.source == text_of(presets()[0][0])
             await asyncio.sleep(0)
 

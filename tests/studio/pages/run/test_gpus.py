@@ -49,6 +49,7 @@ def test_suggested_fix_makes_plan_fit_and_can_be_undone(
         )
         async with studio_on(engine, qapp, tmp_path) as studio:
             await open_project(studio, engine, "inbox-scout")
+            studio.window.resize(1280, 800)
             studio.window.show_page("setup")
             setup: Any = studio.pages["setup"]
             assert isinstance(setup, SetupPage)

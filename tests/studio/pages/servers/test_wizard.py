@@ -200,3 +200,50 @@ def test_unsuitable_server_shows_reason(
             await until(lambda: wizard._main.isEnabled())
 
     run(job())
+
+
+@pytest.mark.parametrize("by", ["button", "escape", "while it is requested"])
+def test_cancelled_sheet_ends_its_connection(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, by: str
+) -> None:
+    async def job() -> None:
+        engine.servers.pace_s = 30.0
+        if by == "while it is requested":
+            engine.held.add("POST /hosts")
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            wizard = open_wizard(studio)
+            wizard._form.address.set_value("box")
+            wizard._form.name.set_value("box")
+            click(wizard._main)
+            await until(lambda: wizard._shown == "waiting")
+            if by != "while it is requested":
+                await until(lambda: studio.session.hosts.words("box").text.startswith("connecting"))
+            if by == "button":
+                click(wizard._main)
+                assert wizard._shown == "address"
+            else:
+                QTest.keyClick(wizard, Qt.Key.Key_Escape)
+                assert not wizard.is_open()
+                assert studio.notifier.words() == "Connecting to box was cancelled."
+            engine.held.clear()
+            await until(lambda: engine.servers.acted[-1:] == [("box", "disconnect")])
+            await until(lambda: engine.servers.views["box"].state == "away")
+        assert engine.servers.acted == [("box", "connect"), ("box", "disconnect")]
+
+    run(job())
+
+
+def test_closing_the_sheet_of_a_listed_server_leaves_its_connection(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        engine.servers.put(view(state="reconnecting", problem=UNREACHABLE))
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await until(lambda: studio.session.hosts.all)
+            name = studio.session.hosts.all[0].spec.name
+            studio.servers.wizard.go_on(name)
+            QTest.keyClick(studio.servers.wizard, Qt.Key.Key_Escape)
+            assert not studio.servers.wizard.is_open()
+        assert not engine.servers.acted
+
+    run(job())

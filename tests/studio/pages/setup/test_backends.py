@@ -30,12 +30,12 @@ from tests.studio.screenshots.pages import open_project, studio_on, wait_for
 
 CODES = {
     "sampler.not_started": ["set.sampler", "run.resume"],
-    "sampler.not_installed": ["go.settings", "set.sampler", "run.resume"],
+    "sampler.not_installed": ["engines.open", "set.sampler", "run.resume"],
     "sampler.out_of_memory": ["set.fewer", "set.sampler", "go.setup"],
     "sampler.died": ["run.resume", "set.sampler"],
     "sampler.refused": ["set.sampler", "run.resume"],
     "policy.stale_adapter": ["run.resume", "set.sampler"],
-    "trainer.not_installed": ["go.settings", "set.trainer", "run.resume"],
+    "trainer.not_installed": ["engines.open", "set.trainer", "run.resume"],
     "model.segments_unseen": ["set.trainer", "run.resume"],
     "model.needs_unsloth": ["set.unsloth", "go.setup", "run.resume"],
     "backend.too_few_cards": ["go.setup", "set.one", "run.resume"],
@@ -111,7 +111,7 @@ def test_incomplete_pair_is_rejected_and_fixed_by_link(
             await wait_for(lambda: "Install the GPU engine" in trainer.problem())
             checks = [line.accessibleName() for line in setup._preflight._checks]
             assert "Unsloth is not installed , bad" in checks
-            trainer.link_activated.emit("go.settings")
+            trainer.link_activated.emit("engines.open")
             await wait_for(lambda: studio.window.page == "settings")
 
     run(work())

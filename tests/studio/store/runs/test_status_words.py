@@ -41,6 +41,7 @@ def summary(state: str, kind: str = "train", **fields: Any) -> RunSummary:
         ("train", "running", ("Training, step 3 of 10", "accent", "activity")),
         ("train", "stopping", ("Stopping after this step", "warn", "square")),
         ("train", "reviewing", ("Step 4 waits for your review", "human", "hand")),
+        ("train", "pausing", ("Pausing…", "warn", "pause")),
         ("train", "paused", ("Paused at step 3", "warn", "pause")),
         ("train", "stopped", ("Stopped at step 3", "muted", "square")),
         ("train", "failed", ("Failed: out of memory, step 3", "bad", "octagon-alert")),
@@ -60,6 +61,7 @@ def summary(state: str, kind: str = "train", **fields: Any) -> RunSummary:
         ("outside", "paused", ("Paused at step 3", "warn", "pause")),
         ("evaluation", "starting", ("Evaluating, 5 of 24", "accent", "activity")),
         ("evaluation", "running", ("Evaluating, 5 of 24", "accent", "activity")),
+        ("evaluation", "pausing", ("Pausing…", "warn", "pause")),
         ("evaluation", "paused", ("Evaluation paused at 5 of 24", "warn", "pause")),
         ("evaluation", "stopping", ("Stopping the evaluation", "warn", "square")),
         ("evaluation", "stopped", ("Evaluation stopped at 5 of 24", "muted", "square")),
@@ -168,7 +170,7 @@ def test_header_follows_list_while_run_starts_or_stops() -> None:
     )
 
 
-@pytest.mark.parametrize("status", ["running", "paused", "stopping", "finished"])
+@pytest.mark.parametrize("status", ["running", "pausing", "paused", "stopping", "finished"])
 def test_header_of_evaluation_counts_rollouts(status: str) -> None:
     run = summary(status, "evaluation")
     assert state_words(state(phase="training", step=4), run) == run_words(run)

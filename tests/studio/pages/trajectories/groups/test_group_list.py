@@ -4,10 +4,17 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QObject, QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
+from engine.protocol.requests.runs import TrajectoryQuery
+from studio.models.groups import GroupListModel
+from studio.pages.trajectories.groups.group_list import GroupPanel
+from studio.runtime.tasks import TaskScope
+from studio.theme.theme import Theme
+from studio.widgets.text.chip import FilterChip
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.held import hold
@@ -117,3 +124,23 @@ def test_late_group_is_not_shown_under_another_run(
             assert not page._labels.labelling.attempts
 
     run(job())
+
+
+def test_filter_chips_fit_in_every_state(qapp: QApplication, qtbot: QtBot) -> None:
+    Theme.install(qapp, "dark")
+    host = QObject()
+    panel = GroupPanel(GroupListModel(TaskScope(host), host))
+    qtbot.addWidget(panel)
+    panel.resize(panel.width(), 600)
+    panel.show()
+    for state in ("all", "unscored", "truncated"):
+        for labelled in (None, True, False):
+            panel.set_query(
+                TrajectoryQuery(
+                    search="", signal=False, state=state, split="validation", labelled=labelled
+                )
+            )
+            panel.layout().activate()
+            chips = [chip for chip in panel.findChildren(FilterChip) if chip.isVisible()]
+            assert len(chips) == 6
+            assert all(chip.width() >= chip.sizeHint().width() for chip in chips)

@@ -1,0 +1,38 @@
+"""Rubric templates, offered while a project has no rubric version."""
+
+import tomllib
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QWidget
+
+from studio.runtime.paths import resource
+from studio.widgets.controls.buttons import Button
+
+
+class StarterRubrics(QWidget):
+    """Buttons of the templates; emits `chosen(source)`. Two columns: a single row would be wider
+    than the editor."""
+
+    chosen = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.grid = QGridLayout(self)
+        self.grid.setContentsMargins(16, 0, 16, 12)
+        self.grid.setSpacing(8)
+        for place, (file, words) in enumerate(presets()):
+            button = Button(words, "outlined", height=24)
+            button.clicked.connect(lambda _=False, file=file: self.chosen.emit(text_of(file)))
+            self.grid.addWidget(button, place // 2, place % 2, Qt.AlignmentFlag.AlignLeft)
+        self.grid.setColumnStretch(1, 1)
+
+
+def presets() -> list[tuple[str, str]]:
+    """Return (file, purpose) of the rubric templates."""
+    index = resource("rubrics", "index.toml").read_text(encoding="utf-8")
+    return list(tomllib.loads(index).items())
+
+
+def text_of(file: str) -> str:
+    """Return the text of a rubric template by its file name."""
+    return resource("rubrics", file).read_text(encoding="utf-8")
