@@ -23,6 +23,7 @@ from studio.main_window import PROJECTLESS, MainWindow
 from studio.models.event_feed import Feed
 from studio.pages.home.page import HomePage
 from studio.pages.page import Page
+from studio.pages.runs.page import RunsPage
 from studio.pages.settings.page import SettingsPage
 from studio.pages.setup.page import SetupPage
 from studio.pages.trust_bar import TrustController
@@ -134,12 +135,19 @@ class Studio:
             run_resume=self._resume,
             run_extend=lambda: session.tasks.run("extend", self._extend()),
             run_choose=self.frame.choose_run,
+            run_compare_parent=self._compare_with_parent,
             run_track=session.track,
             engine_start=lambda: session.open_engine(),
             engine_restart=session.restart_engine,
             engines_open=self._open_engines,
             engine_doctor=self._check_machine,
         )
+
+    def _compare_with_parent(self) -> None:
+        run = self.session.run.summary
+        if run is not None and run.parent is not None:
+            self.window.show_page("runs")
+            self.pages.typed("runs", RunsPage).compare([run.parent.run_id, run.id])
 
     def _add_page(self, key: str, page: Page) -> None:
         """Add a page that was just built to the window, and connect its signals."""

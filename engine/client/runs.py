@@ -14,9 +14,12 @@ from engine.protocol.events.run import Event, UnknownEvent, decode
 from engine.protocol.records.comparison import EvaluationResult
 from engine.protocol.records.curves import CurvePage, CurveQuery
 from engine.protocol.records.demonstrations import SelectDemonstrations, Selection
+from engine.protocol.records.run_notes import RunNotes
+from engine.protocol.records.run_table import RunComparison, RunPage
 from engine.protocol.records.runs import KeptCheckpoint, RunSummary, Split, Trajectory
 from engine.protocol.requests.arena import ArenaTicked, AskArena, Tally
 from engine.protocol.requests.exports import ExportCheckpoint, ExportReport, ExportTicked
+from engine.protocol.requests.run_table import CompareRuns, RunQuery
 from engine.protocol.requests.runs import (
     Command,
     GroupPage,
@@ -47,11 +50,23 @@ _EXPORT: TypeAdapter[ExportTicked | ExportReport] = TypeAdapter(
 class RunCalls(Transport):
     """Calls about runs."""
 
-    async def runs(self, project: str | None = None) -> list[RunSummary]:
-        """Runs of one project folder, or all runs that the engine knows, newest first."""
-        return await self._list(
-            "/runs", RunSummary, params={"project": project} if project else None
-        )
+    async def runs(self, project: str | None = None, recent: bool = False) -> list[RunSummary]:
+        """Runs of one project folder, or all runs that the engine knows, newest first. `recent`:
+        only the newest and the active ones of each project."""
+        params = ({"project": project} if project else {}) | ({"recent": "1"} if recent else {})
+        return await self._list("/runs", RunSummary, params=params)
+
+    async def run_page(self, query: RunQuery) -> RunPage:
+        """Return one page of the table of the runs of a project. The first list of thousands takes
+        a while."""
+        return await self._ask("POST", "/run_table", RunPage, body=query, timeout=STARTING_S)
+
+    async def compare_runs(self, request: CompareRuns) -> RunComparison:
+        return await self._ask("POST", "/run_comparison", RunComparison, body=request)
+
+    async def note_run(self, run_id: str, notes: RunNotes) -> RunSummary:
+        """Replace the notes of a run: tags, text, pinned, archived."""
+        return await self._ask("PUT", f"/runs/{run_id}/notes", RunSummary, body=notes)
 
     async def start_run(self, request: StartRun) -> RunSummary:
         """Start a run. Copying the parent of a branch may take minutes; uploads to a remote server

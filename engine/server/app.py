@@ -24,6 +24,7 @@ from engine.server.routes.home import HomeRoutes
 from engine.server.routes.mirrors import MirrorRoutes
 from engine.server.routes.projects import DraftRoutes, ProjectRoutes
 from engine.server.routes.relay import Relay
+from engine.server.routes.run_table import RunTableRoutes
 from engine.server.routes.runs import RunRoutes
 from engine.server.routes.scripts import ScriptRoutes
 from engine.server.routes.setup import SetupRoutes
@@ -93,6 +94,7 @@ ROUTES = (
     ProjectRoutes,
     SetupRoutes,
     RunRoutes,
+    RunTableRoutes,
     MirrorRoutes,
     TrackingRoutes,
     CheckpointRoutes,

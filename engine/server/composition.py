@@ -16,6 +16,8 @@ from engine.server.services.exports import ExportService
 from engine.server.services.home_requests import HomeLease, HomeRequests
 from engine.server.services.judges import JudgeService
 from engine.server.services.library import Library
+from engine.server.services.run_table.summary_cache import open_cache
+from engine.server.services.run_table.table import RunTable
 from engine.server.services.runs.control import RunControl
 from engine.server.services.runs.lifecycle import RunLifecycle
 from engine.server.services.runs.queue import RunQueue
@@ -38,7 +40,8 @@ class Services:
         self.started_at = time.time()
         self._used = time.monotonic()
         children = ChildProcesses()
-        self.library = Library(workspace)
+        self._cache = open_cache(workspace / ".atelier")
+        self.library = Library(workspace, self._cache)
         self.broadcast = Broadcast(asyncio.get_running_loop())
         self.gateway = Gateway()
         self.home_requests = HomeRequests()
@@ -54,6 +57,7 @@ class Services:
         self.lifecycle = RunLifecycle(
             self.library, self.broadcast, resources, active, self.arena, self.tracking
         )
+        self.run_table = RunTable(self.library, self.lifecycle.summary)
         self.queue = RunQueue(self.library, self.lifecycle)
         self.control = RunControl(self.library, self.lifecycle, self.queue, self.credentials)
         self.exports = ExportService(self.lifecycle.opened)
@@ -96,7 +100,10 @@ class Services:
         await self.judges.close()
         await self.arena.close()
         await self.lifecycle.close_open_runs()
+        await self.run_table.close()
         self.broadcast.close()
+        if self._cache:
+            self._cache.close()
 
     def _mirrored(self, run_id: str, tick: BaseEvent | None) -> None:
         """Announce a change of a mirrored run: a progress tick, or stored events (None)."""

@@ -36,11 +36,12 @@ def _keys(place: str, *rows: tuple[str, str, str, str]) -> list[ActionSpec]:
 
 ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("go.home", "Home", "house", "Ctrl+1", place="Go to"),
-    ActionSpec("go.setup", "Setup", "sliders-horizontal", "Ctrl+2", "project", "Go to"),
-    ActionSpec("go.judge", "Judge", "scale", "Ctrl+3", "project", "Go to"),
-    ActionSpec("go.run", "Run", "activity", "Ctrl+4", "project", "Go to"),
-    ActionSpec("go.trajectories", "Trajectories", "git-fork", "Ctrl+5", "project", "Go to"),
-    ActionSpec("go.checkpoints", "Checkpoints", "layers", "Ctrl+6", "project", "Go to"),
+    ActionSpec("go.runs", "Runs", "rows-3", "Ctrl+2", "project", "Go to"),
+    ActionSpec("go.setup", "Setup", "sliders-horizontal", "Ctrl+3", "project", "Go to"),
+    ActionSpec("go.judge", "Judge", "scale", "Ctrl+4", "project", "Go to"),
+    ActionSpec("go.run", "Run", "activity", "Ctrl+5", "project", "Go to"),
+    ActionSpec("go.trajectories", "Trajectories", "git-fork", "Ctrl+6", "project", "Go to"),
+    ActionSpec("go.checkpoints", "Checkpoints", "layers", "Ctrl+7", "project", "Go to"),
     ActionSpec("go.settings", "Settings", "settings", "Ctrl+,", place="Go to"),
     ActionSpec("app.commands", "Command palette", "search", "Ctrl+K"),
     ActionSpec("app.help", "Help", "circle-help", "F1"),
@@ -86,6 +87,14 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("run.branch", "Branch…", "git-branch", "Ctrl+Shift+B", "branchable", "Run"),
     ActionSpec("run.resume", "Resume", "play", "Ctrl+R", "resumable", "Run"),
     ActionSpec("run.extend", "Train more steps", "plus", "", "extendable", "Run"),
+    ActionSpec(
+        "run.compare_parent",
+        "Compare with the parent run",
+        "git-compare-arrows",
+        "",
+        "branched",
+        "Run",
+    ),
     ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
     ActionSpec("run.repair", "Repair the damaged run", "wrench", "", "damaged", "Run"),
     ActionSpec("run.remove", "Delete the damaged run…", "trash-2", "", "damaged", "Run"),
@@ -139,7 +148,7 @@ class Actions(QObject):
     def set_conditions(self, conditions: Iterable[str]) -> None:
         """Enable only actions whose condition is in `conditions`: engine, project, trainable, run,
         living, stoppable, branchable, resumable, extendable, trackable, server, lendable,
-        remote, sendable."""
+        remote, sendable, branched."""
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:

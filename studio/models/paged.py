@@ -17,12 +17,13 @@ from PySide6.QtCore import (
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.curves import CurveQuery
+from engine.protocol.requests.run_table import RunQuery
 from engine.protocol.requests.runs import TrajectoryQuery
 from studio.runtime.tasks import TaskScope
 from studio.theme.plain_tooltips import plain_tip
 
 R = TypeVar("R")
-Q = TypeVar("Q", TrajectoryQuery, CurveQuery)
+Q = TypeVar("Q", TrajectoryQuery, CurveQuery, RunQuery)
 Index = QModelIndex | QPersistentModelIndex
 PAGE = 100
 KEPT_PAGES = 40

@@ -1,5 +1,7 @@
 """Repair and removal of a damaged run."""
 
+from collections.abc import Sequence
+
 from PySide6.QtWidgets import QWidget
 
 from engine.protocol.records.runs import RunSummary
@@ -24,28 +26,40 @@ def repair_run(session: Session, run_id: str) -> None:
     session.tasks.run(command_job("repair", run_id), repair(), done)
 
 
-def ask_to_remove(session: Session, run: RunSummary, parent: QWidget) -> None:
-    """Delete a run with its checkpoints after confirmation, and show another run of the project."""
+def ask_to_remove(session: Session, runs: Sequence[RunSummary], parent: QWidget) -> None:
+    """Delete runs with their checkpoints after confirmation. If one is selected, another run of the
+    project is."""
+    title = f"run {runs[0].name}" if len(runs) == 1 else f"{len(runs)} runs"
 
-    async def remove() -> bool:
-        words = "Its trajectories, labels and checkpoints are deleted. Exports are kept."
+    async def remove() -> list[str]:
+        """Return the ids of the deleted runs."""
+        words = "Trajectories, labels and checkpoints are deleted. Exports are kept."
         choices = [Choice("", "Cancel"), Choice("delete", "Delete", "danger")]
-        answer, _ = await ask(parent, f"Delete run {run.name}?", words, choices)
+        answer, _ = await ask(parent, f"Delete {title}?", words, choices)
         if answer != "delete":
-            return False
-        session.following.forget(run.id)
-        await session.client.remove_run(run.id)
-        session.runs.replace(await session.client.runs())
-        return True
+            return []
+        removed = []
+        try:
+            for run in runs:
+                session.following.forget(run.id)
+                await session.client.remove_run(run.id)
+                removed.append(run.id)
+        finally:
+            session.runs.replace(await session.client.runs(recent=True))
+            _show_another(session, removed)
+        return removed
 
-    def done(removed: bool) -> None:
-        if not removed:
-            return
-        session.runs.forget(run.id)
-        if session.run.run_id == run.id:
-            left = session.runs.of(session.project.path)
-            session.select_run(left[0].id if left else "")
-        session.notice.emit(f"{run.name} was deleted.")
-        session.refresh()
+    def done(removed: list[str]) -> None:
+        if removed:
+            session.notice.emit(f"{title[:1].upper()}{title[1:]} deleted.")
+            session.refresh()
 
-    session.tasks.run(command_job("remove", run.id), remove(), done)
+    session.tasks.run(command_job("remove", runs[0].id), remove(), done)
+
+
+def _show_another(session: Session, removed: Sequence[str]) -> None:
+    for run_id in removed:
+        session.runs.forget(run_id)
+    if session.run.run_id in removed:
+        left = session.runs.of(session.project.path)
+        session.select_run(left[0].id if left else "")

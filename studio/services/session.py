@@ -140,7 +140,7 @@ class Session(QObject):
         self.tasks.run("refresh", self._ask_all())
 
     async def _ask_all(self) -> None:
-        self.runs.replace(await self.client.runs())
+        self.runs.replace(await self.client.runs(recent=True))
         self.projects = await self.client.projects()
         self.samples = self.samples or await self.client.samples()
         for run in self.runs.active():

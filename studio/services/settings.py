@@ -37,6 +37,10 @@ class Settings(BaseModel):
     last_page: str = "home"
     smoothing: float = 0.75
     extra_charts: list[str] = Field(default_factory=list)
+    chart_order: list[str] = Field(default_factory=list)
+    """Keys of the charts of the Run page in the order of the user; others follow."""
+    hidden_charts: list[str] = Field(default_factory=list)
+    """Keys of the charts that the user has hidden."""
     compared_models: list[str] = Field(default_factory=list)
     """Providers' models compared on the Checkpoints page (LiteLLM names)."""
     writer: dict[str, Any] = Field(default_factory=dict)

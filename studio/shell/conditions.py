@@ -31,6 +31,10 @@ def conditions(session: Session) -> set[str]:
         and run.kind in ("train", "sft")
         and run.state != "damaged"
         and bool(session.run.state.spec),
+        "branched": session.connected
+        and run is not None
+        and run.parent is not None
+        and session.runs.known(run.parent.run_id),
         "trackable": session.connected
         and run is not None
         and run.state != "damaged"

@@ -45,6 +45,7 @@ HELP_OF_PAGE = {
     "home": "index.md",
     "setup": "reference/project-files.md",
     "judge": "how-to/llm-judge.md",
+    "runs": "how-to/compare-runs.md",
     "run": "explanation/training-charts.md",
     "trajectories": "how-to/human-labels.md",
     "checkpoints": "how-to/checkpoints.md",

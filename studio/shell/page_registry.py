@@ -15,12 +15,13 @@ from studio.pages.home.page import HomePage
 from studio.pages.judge.page import JudgePage
 from studio.pages.page import Page
 from studio.pages.run.page import RunPage
+from studio.pages.runs.page import RunsPage
 from studio.pages.settings.page import SettingsPage
 from studio.pages.setup.page import SetupPage
 from studio.pages.trajectories.page import TrajectoriesPage
 from studio.services.session import Session
 
-KEYS = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
+KEYS = ("home", "runs", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
 """Keys of the pages, in the order of the sidebar."""
 P = TypeVar("P", bound=Page)
 PAUSE_MS = 20
@@ -75,6 +76,8 @@ class PageRegistry(Mapping[str, Page]):
         match key:
             case "home":
                 return HomePage(session, actions, workspace)
+            case "runs":
+                return RunsPage(session, actions)
             case "setup":
                 return SetupPage(session, actions)
             case "judge":

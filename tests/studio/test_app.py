@@ -168,7 +168,7 @@ def test_chart_point_opens_trajectories_of_its_step(
             studio.window.show_page("run")
             running: RunPage = page(studio, "run")
             await until(lambda: studio.session.run.state.done == 4)
-            running._bound["reward"].card.step_clicked.emit(3)
+            running._grid.bound["reward"].card.step_clicked.emit(3)
             reading: TrajectoriesPage = page(studio, "trajectories")
             await until(lambda: reading._siblings is not None)
             assert studio.window.page == "trajectories"
@@ -193,19 +193,22 @@ def test_finding_opens_its_chart_and_chart_can_be_pinned(
             studio.window.show_page("run")
             running: RunPage = page(studio, "run")
             await until(lambda: studio.session.run.state.done == 4)
-            grid, gap = running._grid, running._bound["gap"].card
+            grid, gap = running._grid, running._grid.bound["gap"].card
             assert grid._counts == [6, 4, 1, 4, 4]
-            assert all(chart.card.has_data() for chart in running._bound.values())
+            assert all(chart.card.has_data() for chart in running._grid.bound.values())
             assert grid.verticalScrollBar().maximum() > 0
             finding = Finding(code="apart", title="They disagree.", words="", where="chart:gap")
             running._open_finding(finding)
             assert grid.full is gap
             assert gap.height() == grid.viewport().height()
-            QTest.keyClick(gap.view, Qt.Key.Key_Escape)
-            assert grid.full is None
-            running._toggle_chart("gap", True)
+            studio.window.activateWindow()
+            await until(studio.window.isActiveWindow)
+            studio.window.sidebar.setFocus()  # Escape works wherever the focus is
+            QTest.keyClick(studio.window, Qt.Key.Key_Escape)
+            await until(lambda: grid.full is None)
+            grid._toggle_chart("gap", True)
             assert grid._counts == [7, 4, 1, 3, 4]
-            assert running._bound["gap"].card is gap
+            assert running._grid.bound["gap"].card is gap
 
     run(job())
 

@@ -4,6 +4,9 @@ import argparse
 
 from engine.cli.options.general import as_json, positive, trust, workspace
 
+SORTS = ("started", "name", "state", "kind", "model", "steps", "best", "duration", "cost")
+"""Values of `RunSort`, which is not imported because it loads pydantic."""
+
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="name, id or folder of a run")
@@ -11,6 +14,49 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
+    parser.add_argument("--tag", help="only runs with this tag")
+    parser.add_argument("--search", default="", help="words in name, tags, note or settings")
+    parser.add_argument("--archived", action="store_true", help="the archived runs instead")
+    parser.add_argument(
+        "--sort",
+        choices=SORTS,
+        default="started",
+        help="order of the rows (default started); pinned runs come first",
+    )
+    parser.add_argument(
+        "--limit", type=positive, default=1000, help="maximum number of rows (default 1000)"
+    )
+    as_json(parser)
+
+
+def _note(parser: argparse.ArgumentParser) -> None:
+    _run(parser)
+    parser.add_argument("--tag", action="append", default=[], help="add a tag; repeatable")
+    parser.add_argument("--untag", action="append", default=[], help="remove a tag; repeatable")
+    parser.add_argument("--text", dest="note", help="replace the note; empty removes it")
+    pin = parser.add_mutually_exclusive_group()
+    pin.add_argument("--pin", dest="pinned", action="store_true", default=None, help="list first")
+    pin.add_argument("--unpin", dest="pinned", action="store_false", help="list in order again")
+    shelf = parser.add_mutually_exclusive_group()
+    shelf.add_argument(
+        "--archive", dest="archived", action="store_true", default=None, help="hide from lists"
+    )
+    shelf.add_argument("--unarchive", dest="archived", action="store_false", help="list again")
+    as_json(parser)
+
+
+def _compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="+", help="name, id or folder of a run; the reference first")
+    parser.add_argument(
+        "--last", action="store_true", help="compare the last validations instead of the best ones"
+    )
+    parser.add_argument(
+        "--scenarios",
+        type=positive,
+        default=20,
+        metavar="N",
+        help="number of scenarios to list, those that differ most first (default 20)",
+    )
     as_json(parser)
 
 
@@ -97,6 +143,8 @@ def _import(parser: argparse.ArgumentParser) -> None:
 TITLE = "Runs"
 COMMANDS = {
     "runs": ("list the runs of a project", _runs),
+    "compare": ("compare runs: validations, settings, scenarios", _compare),
+    "note": ("tag, annotate, pin or archive a run", _note),
     "trajectories": ("list the trajectories of a run", _trajectories),
     "show": ("show one trajectory: reward, reason, messages, verdicts", _show),
     "scenarios": ("reward statistics per scenario over time", _scenarios),

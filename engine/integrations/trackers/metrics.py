@@ -2,9 +2,10 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from engine.protocol.config.flat import flat_values
 from engine.protocol.events.run import (
     Event,
     MetricsLogged,
@@ -107,18 +108,14 @@ def settings_of(spec: RunSpec) -> dict[str, str | int | float | bool]:
         "run": {"id": spec.id, "name": spec.name, "kind": spec.kind},
         "versions": spec.versions,
     }
-    return dict(_flat("", {**config, **about}))
+    return {
+        name: shown
+        for name, value in flat_values({**config, **about})
+        if (shown := _shown(value)) != ""
+    }
 
 
-def _flat(prefix: str, value: Any) -> Iterable[tuple[str, str | int | float | bool]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _flat(f"{prefix}.{key}" if prefix else str(key), inner)
-    elif isinstance(value, list):
-        if value:
-            yield prefix, ", ".join(map(str, value))
-    elif isinstance(value, str):
-        if value:
-            yield prefix, CREDENTIALS.sub("//", value)
-    else:
-        yield prefix, value
+def _shown(value: Any) -> str | int | float | bool:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return CREDENTIALS.sub("//", value) if isinstance(value, str) else value

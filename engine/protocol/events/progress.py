@@ -60,6 +60,9 @@ class RunProgress:
     run_id: str = ""
     spec: RunSpec | None = None
     status: RunState = "starting"
+    event_status: RunState = "starting"
+    """Status by the events folded so far; `status` may already be a later one, which the engine's
+    list of runs has."""
     status_seq: int = 0
     """Sequence number of the event that set `status`."""
     at: float = 0.0
@@ -113,6 +116,15 @@ class RunProgress:
         return self.win_rates.get(self.validations[-1].step) if self.validations else None
 
     @property
+    def best(self) -> tuple[int, Interval] | None:
+        """Step and result of the best validation, the earliest of equal ones: by win rate if a
+        judge compares them, else by mean reward; None if nothing was scored."""
+        found = sorted(self.win_rates.items()) or [
+            (one.step, one.reward) for one in self.validations if one.reward
+        ]
+        return max(found, key=lambda result: result[1].mean, default=None)
+
+    @property
     def active(self) -> bool:
         """Whether the run has a process, also while it is paused."""
         return self.status in ACTIVE_STATES
@@ -136,6 +148,7 @@ class RunProgress:
         if status := STATUS_AFTER.get(type(event)):
             status = "pausing" if status == "running" and self.pausing else status
             self.status, self.status_seq = status, event.seq or self.status_seq
+            self.event_status = status
         match event:
             case RunQueued():
                 self.spec, self.planned = event.spec, event.spec.updates
@@ -173,9 +186,9 @@ class RunProgress:
         did then: it was queued, had ended, or its engine was killed."""
         since, self.counted_at = self.counted_at, max(self.counted_at, event.at)
         passed = self.counted_at - since
-        if not since or self.status == "queued":
+        if not since or self.event_status == "queued":
             return
-        if isinstance(event, RunStarted) or not self.working:
+        if isinstance(event, RunStarted) or self.event_status not in WORKING:
             self.idle_s += passed
         else:
             self.trained_s += passed

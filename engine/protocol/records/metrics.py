@@ -26,6 +26,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         ("reward/std", "", "Standard deviation of the rewards of all trajectories."),
         ("reward/max", "", "Highest reward of the step."),
         ("reward/part/*", "", "Mean of one named part of the reward."),
+        ("agent/*", "", "Mean of a metric that the agent returned, under its own name."),
         ("script/*", "", "Metric logged by an ART script, under its own name."),
         (
             "groups/std_mean",

@@ -9,6 +9,7 @@ from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
 from engine.protocol.records.demonstrations import SupervisedPlan
 from engine.protocol.records.hardware import VramPlan
+from engine.protocol.records.run_notes import RunNotes
 from engine.protocol.requests.evaluation import EvaluationPlan
 
 Split = Literal["train", "validation"]
@@ -319,6 +320,10 @@ class RunSummary(Value):
     """First validation, before any update."""
     win_rate: Interval | None = None
     """Win rate of the last validation against the first, if a judge compares them."""
+    best: Interval | None = None
+    """Best validation: highest win rate if a judge compares them, else highest mean reward."""
+    best_step: int = 0
+    """Step of the best validation."""
     judged: bool = False
     """Whether a judge scores: rewards are then relative to their group, and no measure of
     progress."""
@@ -328,6 +333,11 @@ class RunSummary(Value):
     """Names of the models of an evaluation."""
     attempts: int = 0
     """Number of planned rollouts of an evaluation; 0 for other runs."""
+    usd: float = 0.0
+    """Cost of all calls to judges and providers in US dollars; unanswered ones at their maximum."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Settings that differ from their defaults, by dotted key of project.toml."""
+    notes: RunNotes = RunNotes()
     problem: Problem | None = None
     """Why the run failed."""
     seq: int = Field(default=0, ge=0)

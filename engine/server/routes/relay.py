@@ -26,8 +26,10 @@ STAYING = {
     "/runs/{run}/bring_home",
     "/runs/{run}/send",
     "/runs/{run}/track",
+    "/runs/{run}/notes",
 }
-"""POST routes that are handled here: from the replica, or about the location of the run."""
+"""Writing routes that are handled here: from the replica, about the location of the run, or a
+person's notes."""
 LOG = "/runs/{run}/log"
 """Route of the worker log, which is read on the server where possible."""
 EXPORT = "/runs/{run}/checkpoints/{step:int}/export"

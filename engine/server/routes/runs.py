@@ -19,7 +19,7 @@ from engine.protocol.problems import AtelierError, StoreError, in_one_line
 from engine.protocol.records.curves import CurveQuery
 from engine.protocol.records.demonstrations import SelectDemonstrations
 from engine.protocol.records.labels import Label
-from engine.protocol.records.runs import RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.exports import ExportCheckpoint
 from engine.protocol.requests.runs import (
     Command,
@@ -84,11 +84,19 @@ class RunRoutes:
         ]
 
     async def runs(self, request: Request) -> Response:
+        """Runs of the project in query parameter `project`, or of all; with `recent`, only the
+        newest and the active ones of each project."""
         project = request.query_params.get("project")
-        runs = await asyncio.to_thread(
-            lambda: self.library.runs(path_of(project)) if project else self.library.all_runs()
-        )
-        return json_list([self._current(run.id) for run in runs])
+        only_recent = "recent" in request.query_params
+
+        def listed() -> list[RunSummary]:
+            if not project:
+                return self.library.all_runs(only_recent)
+            path = path_of(project)
+            return self.library.recent_runs(path) if only_recent else self.library.runs(path)
+
+        runs = await asyncio.to_thread(listed)
+        return json_list([self._current(r.id) if r.state in ACTIVE_STATES else r for r in runs])
 
     async def start_run(self, request: Request) -> Response:
         return json_of(await self._control.start(await body_of(request, StartRun)))

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from engine.environments.agent_packages import packages_name
@@ -10,23 +12,33 @@ from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records.runs import ACTIVE_STATES, ProjectView, RunSummary, SplitInfo
 from engine.remote.mirror.record import FILE as RECORD
 from engine.server.services.fingerprints import fingerprint, fingerprints
+from engine.server.services.run_table.summary_cache import SummaryCache
 from engine.server.services.summaries import damaged_run, problem_of, same_id, summarise
 from engine.storage.project import FILE, check_text, is_outside, load_config, read_toml, split_info
 from engine.storage.run_folder.files import check_run_folder
+from engine.storage.run_folder.notes import FILE as NOTES
 from engine.storage.run_folder.run import DATABASE, SPEC, is_locked
 from engine.trust.addresses import address_problems
 from engine.trust.files import file_problems
 from engine.trust.projects import is_trusted, is_trusted_run
 
+RECENT = 200
+"""Number of runs of a project in lists without pages."""
+BUSY = ACTIVE_STATES | {"queued"}
+
 
 class Library:
     """Library of the projects in the workspace, and of every project opened outside it."""
 
-    def __init__(self, workspace: Path) -> None:
-        self._workspace = workspace
+    def __init__(self, workspace: Path, cache: SummaryCache | None = None) -> None:
+        """`cache` keeps summaries over the life of this engine."""
+        self._workspace, self._cache = workspace, cache
         self._opened: set[Path] = set()
         self._runs: dict[str, Path] = {}
         self._summaries: dict[Path, tuple[tuple[float, ...], RunSummary]] = {}
+        self._busy: set[Path] = set()
+        """Folders of the runs that were active or queued when last read."""
+        self._listing = threading.Lock()
 
     def projects(self) -> list[Path]:
         inside = {file.parent for file in self._workspace.glob(f"*/{FILE}")}
@@ -57,7 +69,7 @@ class Library:
             toml=toml,
             problems=problems + (_file_problems(path, config) if config else []),
             splits=_split_infos(path, config) if config and not is_outside(config) else [],
-            runs=self.runs(path),
+            runs=self.recent_runs(path),
             trusted=is_trusted(path),
             files=fingerprints(path, config) | {FILE: before},
         )
@@ -82,18 +94,30 @@ class Library:
                 name=readable(path.name),
                 config=None,
                 problems=[problem_of(error, path)],
-                runs=self.runs(path),
+                runs=self.recent_runs(path),
                 trusted=False,
             )
 
     def runs(self, project: Path) -> list[RunSummary]:
         """Runs of a project, newest first; an unreadable folder is shown as damaged."""
-        files = (file for name in (SPEC, DATABASE) for file in project.glob(f"runs/*/{name}"))
-        folders = sorted({file.parent for file in files}, reverse=True)
-        return [self.summary(folder) for folder in folders]
+        with self._listing:  # a long list is read once, however many ask for it
+            return [self.summary(folder) for folder in _run_folders(project)]
 
-    def all_runs(self) -> list[RunSummary]:
-        runs = [run for project in self.projects() for run in self.runs(project)]
+    def recent_runs(self, project: Path) -> list[RunSummary]:
+        """The `RECENT` newest runs of a project that are not archived, newest first, and older ones
+        that are known to be active or queued."""
+        found: list[RunSummary] = []
+        for folder in _run_folders(project):
+            if len(found) < RECENT or folder in self._busy:
+                run = self.summary(folder)
+                if run.state in BUSY or not run.notes.archived:
+                    found.append(run)
+        return found
+
+    def all_runs(self, only_recent: bool = False) -> list[RunSummary]:
+        """Runs of all projects, newest first; `only_recent`: `recent_runs` of each."""
+        listed = self.recent_runs if only_recent else self.runs
+        runs = [run for project in self.projects() for run in listed(project)]
         return sorted(runs, key=lambda run: run.id, reverse=True)
 
     def folder(self, run_id: str) -> Path:
@@ -134,6 +158,11 @@ class Library:
         is_current = cached and cached[0] == stamp and cached[1].state not in ACTIVE_STATES
         if cached and is_current and self._runs.get(cached[1].id) == folder:
             return cached[1]
+        known = self._cache.get(folder, stamp) if self._cache and not cached else None
+        if known and self._runs.get(known.id) in (None, folder) and not is_locked(folder):
+            self._runs[known.id] = folder
+            self._summaries[folder] = (stamp, known)
+            return known
         try:
             summary = summarise(folder)
         # a run folder may come from anywhere: whatever is in it must not take the others along
@@ -142,11 +171,14 @@ class Library:
         if owner := self._owner_of_id(folder):
             summary = same_id(folder, owner)
         self._runs[summary.id] = folder
+        (self._busy.add if summary.state in BUSY else self._busy.discard)(folder)
         # What is being committed has changed the file's stamp already, and cannot be read yet.
         if (summary.host and summary.state in ACTIVE_STATES) or is_locked(folder):
             self._summaries.pop(folder, None)
         else:
             self._summaries[folder] = (stamp, summary)
+            if self._cache and summary.state not in {*ACTIVE_STATES, "damaged"}:
+                self._cache.put(folder, stamp, summary)
         return summary
 
     def _owner_of_id(self, folder: Path) -> Path | None:
@@ -189,11 +221,27 @@ def _split_infos(path: Path, config: ProjectConfig) -> list[SplitInfo]:
     return found
 
 
+def _run_folders(project: Path) -> Iterator[Path]:
+    """Yield the run folders of a project, newest first."""
+    try:
+        names = sorted(os.listdir(project / "runs"), reverse=True)
+    except OSError:  # no run yet, or a project that cannot be read
+        return
+    for name in names:
+        folder = project / "runs" / name
+        if any(os.path.exists(f"{folder}/{file}") for file in (SPEC, DATABASE)):
+            yield folder
+
+
 def _stamp(folder: Path) -> tuple[float, ...]:
-    """Modification times of the files of a summary: database (with its WAL), spec and record."""
+    """Modification times of the files of a summary: database (with its WAL), spec, record of the
+    server, notes. A missing file counts as 0, and so does an empty one: readers leave such WALs."""
 
     def changed(name: str) -> float:
-        file = folder / name
-        return file.stat().st_mtime if file.exists() else 0.0
+        try:
+            found = os.stat(f"{folder}/{name}")
+        except OSError:
+            return 0.0
+        return found.st_mtime if found.st_size else 0.0
 
-    return changed(DATABASE), changed(f"{DATABASE}-wal"), changed(SPEC), changed(RECORD)
+    return tuple(map(changed, (DATABASE, f"{DATABASE}-wal", SPEC, RECORD, NOTES)))

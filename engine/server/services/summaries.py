@@ -5,12 +5,14 @@ import os
 import traceback
 from pathlib import Path
 
+from engine.protocol.config.flat import changed_settings
 from engine.protocol.events.progress import KINDS, RunProgress
 from engine.protocol.problems import AtelierError, Problem, StoreError, in_one_line, readable
 from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunSummary
 from engine.remote.mirror.record import read_record
 from engine.runtime.ids import ulid_time
 from engine.storage.run_folder.files import check_run_folder
+from engine.storage.run_folder.notes import read_notes
 from engine.storage.run_folder.run import SPEC, is_locked, read_spec, run_reader
 
 
@@ -36,6 +38,7 @@ def summarise(folder: Path) -> RunSummary:
         seq = reader.last_seq()  # before the events: one that is stored meanwhile counts as newer
         events = reader.events_of(*KINDS)
         trajectories, unscored = reader.counts()
+        usd = reader.judge_cost() + reader.attempts_cost()
     progress = RunProgress(spec.id, planned=spec.updates).fold_all(events)
     state, problem, validations = progress.status, progress.problem, progress.validations
     elsewhere = read_record(folder)
@@ -48,7 +51,7 @@ def summarise(folder: Path) -> RunSummary:
             if spec.kind == "outside"
             else "Resume continues from the last checkpoint; everything stored is kept.",
         )
-    plan = spec.evaluation
+    plan, best = spec.evaluation, progress.best
     return RunSummary(
         id=spec.id,
         name=spec.name,
@@ -73,11 +76,16 @@ def summarise(folder: Path) -> RunSummary:
         validation=validations[-1].reward if validations else None,
         baseline=validations[0].reward if validations and validations[0].step == 0 else None,
         win_rate=progress.win_rate,
+        best=best[1] if best else None,
+        best_step=best[0] if best else 0,
         judged=spec.config.judge.enabled,
         trajectories=trajectories,
         unscored=unscored,
         contestants=[one.name for one in plan.contestants] if plan else [],
         attempts=plan.total if plan else 0,
+        usd=usd,
+        settings=changed_settings(spec.config),
+        notes=read_notes(folder),
         problem=problem,
         seq=seq,
     )
@@ -132,5 +140,6 @@ def damaged_run(folder: Path, problem: Problem) -> RunSummary:
         started_at=started,
         changed_at=changed,
         model=spec.config.model.name if spec else "",
+        notes=read_notes(folder),
         problem=problem,
     )

@@ -22,6 +22,7 @@ FILES = (
     "ballast",
     "logs/run.log",
     "replica.json",
+    "notes.json",
     "scenarios.jsonl",
     "demonstrations.jsonl",
     "held_out.jsonl",

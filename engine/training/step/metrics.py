@@ -16,6 +16,9 @@ from engine.reward.advantage.group import has_signal, mean_and_std
 from engine.reward.reward_hacking import NAMES
 from engine.storage.run_folder.run import Run
 
+MOST_AGENT_METRICS = 32
+"""Maximum number of metrics of the agent per step."""
+
 
 @dataclass
 class Clock:
@@ -78,9 +81,21 @@ def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]
         known = [t.metrics[name] for t in everyone if name in t.metrics]
         if known:
             metrics[f"watch/{name}"] = fmean(known)
+    metrics |= agent_metrics(everyone)
     if (tau := judge_and_rules(groups)) is not None:
         metrics["judge/rules"] = tau
     return metrics
+
+
+def agent_metrics(everyone: list[Trajectory]) -> dict[str, float]:
+    """Mean of each metric that the agent returned, over the trajectories that have it, as
+    `agent/NAME`; at most `MOST_AGENT_METRICS`, those that most trajectories have."""
+    names = Counter(name for t in everyone for name in t.metrics if name not in NAMES)
+    common = sorted(names, key=lambda name: (-names[name], name))[:MOST_AGENT_METRICS]
+    return {
+        f"agent/{name}": fmean(t.metrics[name] for t in everyone if name in t.metrics)
+        for name in sorted(common)
+    }
 
 
 def lengths(everyone: list[Trajectory]) -> dict[str, float]:

@@ -66,7 +66,7 @@ class DamagedRun(QWidget):
 
     def _remove(self) -> None:
         if (run := self._session.run.summary) is not None:
-            ask_to_remove(self._session, run, self.window())
+            ask_to_remove(self._session, [run], self.window())
 
     def _copy_log(self) -> None:
         """Copy the run's log to the clipboard, if it has one."""

@@ -1,7 +1,11 @@
 """Run page: step strip, charts, side column and log; guide without a run, remedies on failure."""
 
 from PySide6.QtCore import Signal, Slot
+<<<<<<< HEAD
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
+=======
+from PySide6.QtWidgets import QApplication, QStackedWidget, QWidget
+>>>>>>> main
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.runs import Finding, Split
@@ -12,12 +16,8 @@ from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
 from studio.pages.run.branch import BranchSheet
 from studio.pages.run.branch_start import BranchStart
-from studio.pages.run.charts.deferred_fill import DeferredFill
-from studio.pages.run.charts.diagnostics import SECTIONS
-from studio.pages.run.charts.grid import ChartGrid, Section
-from studio.pages.run.charts.main import CHARTS
-from studio.pages.run.charts.sft import SFT_CHARTS
-from studio.pages.run.charts.spec import BoundChart, is_judged
+from studio.pages.run.charts.run_charts import RunCharts
+from studio.pages.run.charts.spec import is_judged
 from studio.pages.run.damaged import DamagedRun
 from studio.pages.run.failure_area import FailureArea
 from studio.pages.run.log_drawer import LogDrawer
@@ -25,11 +25,14 @@ from studio.pages.run.side_column import SideColumn
 from studio.pages.run.strip import StripBlock
 from studio.pages.run.trackers import TrackersCard
 from studio.services.session import Session
+from studio.store.runs.axes import positions
 from studio.store.runs.state import HELD_OUT
-from studio.store.runs.status_words import OUTSIDE, empty_words
+from studio.store.runs.status_words import OUTSIDE
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.empty_page import EmptyPage, Preparation
+from studio.widgets.charts.grid.smoothing_slider import SmoothingSlider
+from studio.widgets.charts.grid.zoom_button import ZoomButton
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.controls.buttons import Button
 from studio.widgets.layouts import add, hbox, vbox
@@ -46,12 +49,15 @@ class RunPage(Page):
         self._actions, self._run = actions, session.run
         self.charts = ChartLink(self)
         self.charts.set_smoothing(session.settings.current.smoothing)
-        self._bound: dict[str, BoundChart] = {}
-        self._filling = DeferredFill(self._fill, self)
         self._drawn: tuple[object, ...] = ()
+<<<<<<< HEAD
         self._judged = self._supervised = self._scripted = False
         self._failure = FailureArea(session, actions)
         self._strip, self._grid = StripBlock(self.charts), ChartGrid()
+=======
+        self._failure: QWidget | None = None
+        self._strip, self._grid = StripBlock(self.charts), RunCharts(session, self.charts)
+>>>>>>> main
         self._side, self._log = SideColumn(), LogDrawer(session.run)
         self._trackers = TrackersCard(session, self.tasks)
         self._side.add_card(self._trackers)
@@ -61,10 +67,10 @@ class RunPage(Page):
         self._stack = QStackedWidget()
         self._build()
         self._wire()
-        self._show_charts()
 
     def enter(self) -> None:
         self._side.set_ticking(True)
+        self.charts.set_smoothing(self.session.settings.current.smoothing)
         self._trackers.look()
         self._drawn = ()
         self._refresh()
@@ -97,9 +103,11 @@ class RunPage(Page):
         self._damaged = DamagedRun(self.session, self.tasks, self._actions)
         self._stack.addWidget(self._damaged)
         vbox(self._stack, parent=self)
-        self._add = Button("Add chart", "quiet", icon="plus", height=24)
-        set_tip(self._add, "Add one of the charts below to the main charts")
-        self._strip.add_tool(self._add)
+        self._add = Button("Charts", "quiet", icon="list-filter", height=24)
+        set_tip(self._add, "Hide charts, or move one of those below among the main ones")
+        self._zoom = ZoomButton(self.charts)
+        for tool in (self._zoom, self._add, SmoothingSlider(self.charts)):
+            self._strip.add_tool(tool)
 
     def _wire(self) -> None:
         self._side.follow(self._run)
@@ -107,7 +115,9 @@ class RunPage(Page):
         self._run.selected.connect(self._selected)
         self.session.project_changed.connect(self._refresh)
         self._log.closed.connect(self._log.hide)
-        self._add.clicked.connect(self._chart_menu)
+        self._add.clicked.connect(lambda: self._grid.show_menu(self._add))
+        self._grid.step_opened.connect(self._open_step)
+        self._grid.range_opened.connect(lambda low, high: self._want(step=low, step_to=high))
         self._strip.step_opened.connect(self._open_step)
         self._strip.unscored_wanted.connect(lambda: self._want(state="unscored"))
         self._strip.axis_chosen.connect(self._set_axis)
@@ -147,10 +157,7 @@ class RunPage(Page):
             self._show_empty()
             return
         kind = summary.kind if summary is not None else ""
-        made = is_judged(state), kind == "sft", kind == "outside"
-        if made != (self._judged, self._supervised, self._scripted):
-            self._judged, self._supervised, self._scripted = made
-            self._show_charts()
+        self._grid.show_kind(kind, is_judged(state))
         self._side.show_run(state)
         self._strip.show_facts(run)
         drawn = (
@@ -174,29 +181,19 @@ class RunPage(Page):
     def _redraw(self) -> None:
         self._strip.show_run(self._run)
         self._set_axis(self.charts.kind)
+<<<<<<< HEAD
         self._filling.start(self._bound.values())
         self._failure.show_run(self._run)
-
-    def _fill(self, chart: BoundChart) -> None:
-        chart.fill(self._run)
-        if not chart.card.has_data():
-            chart.card.set_empty(empty_words(self._run.state))
+=======
+        self._grid.fill_all()
+        self._show_failure()
+>>>>>>> main
 
     def _set_axis(self, kind: str) -> None:
         state = self._run.state
         self.charts.set_planned(state.planned)
-        if kind == "time" and state.steps:
-            times = {0: 0.0} | {record.step: record.trained_s for record in state.steps}
-            self.charts.set_axis("time", times)
-        elif kind == "tokens" and state.steps:
-            total, at = 0.0, {0: 0.0}
-            for record in state.steps:
-                mean = record.metrics.get("tokens/completion_mean", 0.0)
-                total += mean * record.metrics.get("trajectories", 0.0)
-                at[record.step] = total
-            self.charts.set_axis("tokens", at)
-        else:
-            self.charts.set_axis("step")
+        places = positions(state, kind)
+        self.charts.set_axis(kind if places else "step", places or None)
 
     def open_branch(self, step: int | None = None) -> None:
         """Open the form for a branch of the run from `step`; None: from the step under the chart's
@@ -266,57 +263,10 @@ class RunPage(Page):
 
     # Charts
 
-    def _show_charts(self) -> None:
-        extra = self.session.settings.current.extra_charts
-        charts = [
-            spec
-            for spec in (SFT_CHARTS if self._supervised else CHARTS)
-            if (self._judged or not spec.of_judge) and (self._scripted or not spec.of_script)
-        ]
-        for spec in charts:
-            if spec.key not in self._bound:
-                self._bound[spec.key] = self._bind(spec.bound(self.charts))
-        placed = {spec.key: "" if spec.key in extra else spec.section for spec in charts}
-        titles = {"": "", **SECTIONS}
-        cards = {
-            title: [self._bound[key].card for key, section in placed.items() if section == title]
-            for title in titles
-        }
-        self._grid.set_sections(
-            [Section(t, words, cards[t]) for t, words in titles.items() if cards[t]]
-        )
-        if self._run.run_id:
-            for chart in self._bound.values():
-                self._fill(chart)
-
-    def _bind(self, chart: BoundChart) -> BoundChart:
-        card = chart.card
-        card.step_clicked.connect(self._open_step)
-        card.range_selected.connect(lambda low, high: self._want(step=low, step_to=high))
-        card.full_page_requested.connect(lambda: self._grid.show_full(card))
-        return chart
-
-    def _chart_menu(self) -> None:
-        menu = QMenu(self)
-        menu.aboutToHide.connect(menu.deleteLater)
-        extra = self.session.settings.current.extra_charts
-        for spec in SFT_CHARTS if self._supervised else CHARTS:
-            if spec.section:
-                action = menu.addAction(spec.title)
-                action.setCheckable(True)
-                action.setChecked(spec.key in extra)
-                action.triggered.connect(lambda on, key=spec.key: self._toggle_chart(key, on))
-        menu.popup(self._add.mapToGlobal(self._add.rect().bottomLeft()))
-
-    def _toggle_chart(self, key: str, on: bool) -> None:
-        others = [known for known in self.session.settings.current.extra_charts if known != key]
-        self.session.settings.update(extra_charts=[*others, key] if on else others)
-        self._show_charts()
-
     # Links to trajectories
 
     def _open_step(self, step: int) -> None:
-        if self._supervised:  # SFT runs have no trajectories
+        if self._grid.supervised:  # SFT runs have no trajectories
             return
         if step > 0:
             self._want(step=step)
@@ -330,9 +280,8 @@ class RunPage(Page):
             self._want(state=kind)
         elif kind == "no_signal":
             self._want(step=step, split="train", signal=False)
-        elif kind == "chart" and place in self._bound:
-            self._grid.show_full(self._bound[place].card)
-            self._bound[place].card.view.setFocus()
+        elif kind == "chart" and place in self._grid.bound:
+            self._grid.expand(place)
         elif kind == "group" and place.isdigit():
             self._want(step=step, group=int(place))
         else:

@@ -8,6 +8,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from studio.models.run import RunModel
+from studio.store.runs.axes import AXES
 from studio.store.runs.backend_labels import programs
 from studio.store.runs.parts import StepRecord
 from studio.store.runs.series import Series
@@ -21,9 +22,6 @@ from studio.widgets.steps.step_strip import StepStrip
 from studio.widgets.steps.strip_layout import StepCell
 from studio.widgets.steps.strip_legend import StripLegend
 from studio.widgets.text.phrase import Phrase, Span
-
-AXES = ("step", "time", "tokens")
-
 
 ENOUGH_STEPS = 20
 

@@ -14,6 +14,7 @@ from studio.pages.page import Page, scrolled
 from studio.pages.servers.card import ServersCard
 from studio.pages.settings.api_keys import judge_keys_card, tracker_keys_card
 from studio.pages.settings.engines import EnginesCards
+from studio.pages.settings.section_list import Section, SectionList
 from studio.pages.settings.shortcuts import ShortcutList
 from studio.services.session import Session
 from studio.text import formatting
@@ -21,7 +22,6 @@ from studio.widgets.cards.card import Card
 from studio.widgets.cards.check_line import CheckLine
 from studio.widgets.cards.key_values import KeyValues
 from studio.widgets.controls.buttons import Button
-from studio.widgets.controls.section_list import Section, SectionList
 from studio.widgets.controls.segmented import Segmented
 from studio.widgets.controls.toggle import Toggle
 from studio.widgets.forms.form import FormRow

@@ -101,6 +101,8 @@ def overlay(summary: RunSummary, state: RunState) -> RunSummary:
             "losses": list(state.series[HELD_OUT].ys) if HELD_OUT in state.series else [],
             "validation": validation or summary.validation,
             "win_rate": state.win_rate or summary.win_rate,
+            "best": state.best[1] if state.best else summary.best,
+            "best_step": state.best[0] if state.best else summary.best_step,
             "trajectories": max(summary.trajectories, state.trajectories),
             "unscored": max(summary.unscored, state.unscored),
             "changed_at": max(summary.changed_at, state.at),

@@ -1,25 +1,37 @@
 """Chart card: header with title, last value, change and legend, above one or two panes."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QEnterEvent, QFocusEvent, QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtCore import QEvent, QPoint, Qt, Signal
+from PySide6.QtGui import (
+    QEnterEvent,
+    QFocusEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPaintEvent,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QApplication, QFileDialog, QHBoxLayout, QMenu, QSizePolicy, QWidget
 
 from engine.protocol.records.metrics import Metric
 from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
+from studio.widgets.charts.export import copy_picture, save_drawing, save_picture, save_values
 from studio.widgets.charts.info import InfoMark
 from studio.widgets.charts.legend import Entry, Legend
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import EventTag, Limit, Pane
 from studio.widgets.charts.series import BandSeries, BarSeries, LineSeries, Series, ValidationSeries
 from studio.widgets.charts.view import ChartView
+from studio.widgets.controls.buttons import IconButton
 from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.painting.focus import BY_KEYBOARD
 from studio.widgets.text.text import Text
 
-LEAST_HEIGHT_PX = 180
+LEAST_HEIGHT_PX = 196
 
 
 class ChartCard(QWidget):
@@ -30,6 +42,11 @@ class ChartCard(QWidget):
     step_clicked = Signal(int)
     range_selected = Signal(int, int)
     full_page_requested = Signal()
+    hide_requested = Signal()
+    dragged = Signal(QPoint)
+    """While the header is dragged, with the position on the screen."""
+    dropped = Signal()
+    save_failed = Signal(str)
 
     def __init__(
         self,
@@ -40,14 +57,18 @@ class ChartCard(QWidget):
     ) -> None:
         super().__init__(parent)
         self._title = title
-        self._ring = False
+        self._ring = self._dragging = False
+        self._pressed_at: QPoint | None = None
         self._panes = tuple(
             Pane(link, words, x_labels=index == len(panes) - 1) for index, words in enumerate(panes)
         )
         self.view = ChartView(link, self._panes)
         self._last = Text("", "mono")
         self._change = Text("", "mono")
-        self._legend = Legend()
+        self._legend, self._wrapped = Legend(), Legend(wraps=True)
+        self._expand = IconButton("maximize-2", f"Expand {title}", size=24, key="Enter")
+        self._more = IconButton("ellipsis", f"More about {title}", size=24)
+        self._has_legend = True
         self._entries: list[Entry] = []
         self._info, self._subtitle = InfoMark(self), Text("", "caption", tone="muted", elide=True)
         self._info.hide()
@@ -88,6 +109,10 @@ class ChartCard(QWidget):
         self._add(line, pane, in_legend)
         return line
 
+    def add_series(self, series: Series, *, pane: int = 0, in_legend: bool = True) -> None:
+        """Add a series that was made elsewhere to the axes number `pane`."""
+        self._add(series, pane, in_legend)
+
     def add_band(
         self,
         name: str,
@@ -126,7 +151,7 @@ class ChartCard(QWidget):
         others = [one for one in self._entries if one.words not in (line.name, name)]
         line.name = name
         self._entries = others + (self._entries_of(line) if shown else [])
-        self._legend.set_entries(self._entries)
+        self._show_legend()
 
     def set_last(self, value: str, change: str = "", good: bool | None = None) -> None:
         """Set the last value and its change since the first; `good`: better (None: neither)."""
@@ -134,7 +159,7 @@ class ChartCard(QWidget):
         self._last.setVisible(bool(value))
         self._change.set_words(change)
         self._change.set_tone("muted" if good is None else "good" if good else "bad")
-        self._change.setVisible(bool(change))
+        self._fit_legend()
         self.view.setAccessibleName(f"Chart {self._title}, {value} {change}".strip())
 
     def set_y(
@@ -186,7 +211,7 @@ class ChartCard(QWidget):
         self._panes[pane].series.append(series)
         if in_legend:
             self._entries += self._entries_of(series)
-            self._legend.set_entries(self._entries)
+            self._show_legend()
 
     def _entries_of(self, series: Series) -> list[Entry]:
         if isinstance(series, BarSeries):
@@ -206,16 +231,112 @@ class ChartCard(QWidget):
         head.addWidget(self._change)
         head.addStretch(1)
         head.addWidget(self._legend)
-        header = QWidget()
-        header.setFixedHeight(36)
-        header.setLayout(head)
-        column = vbox(header, parent=self, spacing=0)
+        head.addLayout(hbox(self._expand, self._more, spacing=0))
+        head.setContentsMargins(12, 0, 6, 0)
+        self._header = QWidget()
+        self._header.setFixedHeight(36)
+        self._header.setLayout(head)
+        self._header.installEventFilter(self)
+        column = vbox(self._header, parent=self, spacing=0)
         below = hbox(self._subtitle, margins=(12, 0, 12, 4))
-        add(column, below, (self.view, 1))
+        self._legend_box = QWidget()
+        vbox(self._wrapped, parent=self._legend_box, margins=(12, 0, 12, 2))
+        add(column, below, self._legend_box, (self.view, 1))
+        self._expand.clicked.connect(self.full_page_requested)
+        self._more.clicked.connect(self._menu)
         self._change.hide()
         self._last.hide()
         self.setMinimumHeight(LEAST_HEIGHT_PX)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    def hide_legend(self) -> None:
+        """Show no legend: one stands elsewhere for several charts."""
+        self._has_legend = False
+        self._show_legend()
+
+    def set_full(self, full: bool) -> None:
+        """Show the button that restores the grid instead of the one that expands."""
+        self._expand.set_icon("minimize-2" if full else "maximize-2")
+        self._expand.set_words(f"{'Restore' if full else 'Expand'} {self._title}")
+        set_tip(self._expand, "Back to all charts (Esc)" if full else "Expand (Enter)")
+
+    def _show_legend(self) -> None:
+        entries = self._entries if self._has_legend else []
+        self._legend.set_entries(entries)
+        self._wrapped.set_entries(entries)
+        self._fit_legend()
+
+    def _fit_legend(self) -> None:
+        """Put the legend under the title where it does not fit beside it; the change goes first."""
+        taken = round(paint.text_width(self._title, "label", 600)) + 2 * 24 + 40
+        taken += self._last.sizeHint().width() + 8 if self._last.words() else 0
+        change = self._change.sizeHint().width() + 8 if self._change.words() else 0
+        self._change.setVisible(bool(change) and taken + change <= self.width())
+        taken += change if not self._change.isHidden() else 0
+        fits = taken + self._legend.needed_px() <= self.width()
+        self._legend.setVisible(fits)
+        self._legend_box.setVisible(not fits and self._has_legend and bool(self._entries))
+
+    def _menu(self) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        log = menu.addAction("Logarithmic axis")
+        log.setCheckable(True)
+        log.setChecked(any(pane.is_log for pane in self._panes))
+        log.toggled.connect(self._set_log)
+        menu.addSeparator()
+        menu.addAction("Copy as image").triggered.connect(self._copy)
+        for words, ending in (("image", "png"), ("drawing", "svg"), ("values", "csv")):
+            action = menu.addAction(f"Save {words} ({ending.upper()})…")
+            action.triggered.connect(lambda _=False, ending=ending: self._choose_file(ending))
+        menu.addSeparator()
+        menu.addAction("Hide this chart").triggered.connect(self.hide_requested)
+        menu.popup(self._more.mapToGlobal(QPoint(0, self._more.height())))
+
+    def _set_log(self, log: bool) -> None:
+        for pane in self._panes:
+            pane.set_log(log)
+        self.view.schedule()
+
+    def _choose_file(self, ending: str) -> None:
+        dialog = QFileDialog(self.window(), f"Save {self._title}")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix(ending)
+        dialog.selectFile(f"{self._title.lower().replace(' ', '-').replace('/', '-')}.{ending}")
+        dialog.fileSelected.connect(lambda name: self.save_as(Path(name)))
+        dialog.open()
+
+    def _copy(self) -> None:
+        with self._without_tools():
+            copy_picture(self)
+
+    @contextlib.contextmanager
+    def _without_tools(self) -> Iterator[None]:
+        """Hide the buttons while the chart is rendered to a file."""
+        shown = [tool for tool in (self._expand, self._more, self._info) if not tool.isHidden()]
+        for tool in shown:
+            tool.hide()
+        try:
+            yield
+        finally:
+            for tool in shown:
+                tool.show()
+
+    def save_as(self, file: Path) -> None:
+        """Write the chart as PNG, SVG or CSV, by the file's ending. A failure is emitted as
+        `save_failed(text)`."""
+        try:
+            with self._without_tools():
+                match file.suffix.lower():
+                    case ".svg":
+                        save_drawing(self, self.view, file)
+                    case ".csv":
+                        save_values(self._panes, file)
+                    case _:
+                        save_picture(self, file)
+        except OSError as error:
+            self.save_failed.emit(f"The chart was not saved: {error.strerror or error}.")
 
     def _place_info(self) -> None:
         if self._head.indexOf(self._info) < 0:
@@ -223,6 +344,8 @@ class ChartCard(QWidget):
             self._info.raise_()
 
     def eventFilter(self, watched: object, event: QEvent) -> bool:
+        if watched is self._header:
+            return self._drag(event)
         if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 self.full_page_requested.emit()
@@ -236,6 +359,30 @@ class ChartCard(QWidget):
         elif event.type() == QEvent.Type.Resize:
             self._place_info()
         return False
+
+    def _drag(self, event: QEvent) -> bool:
+        """Follow a drag of the header, which moves the chart in its grid."""
+        if not isinstance(event, QMouseEvent) or event.type() == QEvent.Type.MouseButtonDblClick:
+            return False
+        at = event.globalPosition().toPoint()
+        if event.type() == QEvent.Type.MouseButtonPress:
+            self._pressed_at = at
+        elif event.type() == QEvent.Type.MouseButtonRelease:
+            if self._dragging:
+                self.dropped.emit()
+            self._pressed_at, self._dragging = None, False
+        elif self._pressed_at is not None:
+            far = (at - self._pressed_at).manhattanLength() >= QApplication.startDragDistance()
+            self._dragging = self._dragging or far
+            if self._dragging:
+                self.dragged.emit(at)
+        else:
+            return False
+        return True
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_legend()
 
     def enterEvent(self, event: QEnterEvent) -> None:
         self._info.set_near(True)

@@ -1,18 +1,18 @@
-"""Legend of a chart card: a mark and a name per series, as many as fit."""
+"""Legend of a chart card: a mark and a name per series."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from studio.theme.plain_tooltips import plain_tip, set_tip
 from studio.theme.theme import theme
 from studio.widgets.charts.marks import diamond
 from studio.widgets.painting import paint
 
-_MARK, _GAP, _LEAST_GAP = 12, 13, 5.0
+_MARK, _GAP, LINE_PX = 12, 13, 20
 
 
 @dataclass(frozen=True)
@@ -25,54 +25,70 @@ class Entry:
 
 
 class Legend(QWidget):
-    """Legend: `set_entries([Entry("training", "plot-1")])`, right-aligned."""
+    """Legend: `set_entries([Entry("training", "plot-1")])`. In one line, right-aligned, or
+    (`wraps`) in as many lines as needed."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, wraps: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._entries: tuple[Entry, ...] = ()
+        self._wraps = wraps
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
 
     def set_entries(self, entries: Sequence[Entry]) -> None:
         self._entries = tuple(entries)
         self.setAccessibleName("Legend: " + ", ".join(entry.words for entry in entries))
+        self._fit()
         self.updateGeometry()
         self.update()
+
+    def needed_px(self) -> int:
+        """Return the width of all entries in one line."""
+        width = sum(self._width(entry) + _GAP for entry in self._entries) - _GAP
+        return max(0, round(width) + 1)
 
     def _width(self, entry: Entry) -> float:
         return _MARK + 5 + paint.text_width(entry.words, "caption")
 
     def sizeHint(self) -> QSize:
-        width = sum(self._width(entry) + _GAP for entry in self._entries) - _GAP
-        return QSize(max(0, round(width) + 1), 20)
+        return QSize(0 if self._wraps else self.needed_px(), self.height_for(self.width()))
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(0, 20)
+        return QSize(0, LINE_PX)
+
+    def height_for(self, width: int) -> int:
+        """Return the height of all entries in lines of this width."""
+        lines = self._places(width)[-1][2] + 1 if self._wraps and self._entries else 1
+        return LINE_PX * lines
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        if self._wraps and self.height() != self.height_for(self.width()):
+            self.setFixedHeight(self.height_for(self.width()))
+
+    def _places(self, width: float) -> list[tuple[Entry, float, int]]:
+        """Return each entry with its x and its line."""
+        found: list[tuple[Entry, float, int]] = []
+        x, line = 0.0, 0
+        for entry in self._entries:
+            if x and x + self._width(entry) > width:
+                x, line = 0.0, line + 1
+            found.append((entry, x, line))
+            x += self._width(entry) + _GAP
+        return found
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        needed = sum(self._width(entry) for entry in self._entries)
-        gaps = max(1, len(self._entries) - 1)
-        gap = min(float(_GAP), max(_LEAST_GAP, (self.width() - needed) / gaps))
-        shown: list[Entry] = []
-        room = float(self.width()) + 1
-        for entry in self._entries:
-            if room < self._width(entry):
-                break
-            shown.append(entry)
-            room -= self._width(entry) + gap
-        x = room + gap if shown else 0.0
-        hidden = len(shown) < len(self._entries)
-        names = ", ".join(entry.words for entry in self._entries) if hidden else ""
-        if plain_tip(names) != self.toolTip():
-            set_tip(self, names)
+        indent = 0.0 if self._wraps else max(0.0, self.width() - self.needed_px())
         with paint.painting(self) as painter:
-            for entry in shown:
-                self._paint_mark(painter, entry, x)
-                words = QRectF(x + _MARK + 5, 0, self._width(entry), self.height())
+            for entry, x, line in self._places(self.width() if self._wraps else math.inf):
+                y = line * LINE_PX
+                self._paint_mark(painter, entry, x + indent, y + LINE_PX / 2)
+                words = QRectF(x + indent + _MARK + 5, y, self._width(entry), LINE_PX)
                 paint.text(painter, words, entry.words, "muted", "caption", elide=False)
-                x += self._width(entry) + gap
 
-    def _paint_mark(self, painter: QPainter, entry: Entry, x: float) -> None:
-        y, color = self.height() / 2, theme().color(entry.token)
+    def _paint_mark(self, painter: QPainter, entry: Entry, x: float, y: float) -> None:
+        color = theme().color(entry.token)
         if entry.mark == "diamond":
             painter.setPen(QPen(color, 1.4))
             painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from studio.widgets.charts.smoothing import DEFAULT_WEIGHT
+from studio.widgets.charts.ticks import x_label
 
 X_KINDS = ("step", "time", "tokens", "cost")
 
@@ -30,6 +31,7 @@ class ChartLink(QObject):
         self._steps: NDArray[np.float64] = np.zeros(0)
         self._places: NDArray[np.float64] = np.zeros(0)
         self._smoothing = DEFAULT_WEIGHT
+        self._ends: dict[int, float] = {}
         self._turn = QTimer(self)
         self._turn.setSingleShot(True)
         self._turn.setInterval(0)
@@ -71,8 +73,31 @@ class ChartLink(QObject):
         if self.crosshair != before:
             self.crosshair_moved.emit(self.crosshair)
 
+    @property
+    def reach(self) -> float:
+        """End of the data of all charts on the x axis; 0 without data."""
+        return max(self._ends.values(), default=0.0)
+
+    def set_end(self, chart: int, end: float) -> None:
+        """Set where the data of a chart ends (`chart`: a number of its own; nan: no data), so that
+        all charts have the same x range."""
+        before = self.reach
+        if end == end:
+            self._ends[chart] = end
+        else:
+            self._ends.pop(chart, None)
+        if self.reach != before:
+            self.axis_changed.emit()
+
+    def forget_ends(self) -> None:
+        """Forget where the data of charts ends that are about to be deleted."""
+        self._ends.clear()
+
     def set_zoom(self, wanted: tuple[float, float] | None) -> None:
-        """Zoom x of all charts; None shows all data."""
+        """Zoom x of all charts, inside the data; None shows all data."""
+        if wanted is not None and self.reach:
+            low, high = max(0.0, min(wanted)), min(max(wanted), self.reach)
+            wanted = (low, high) if high > low else None
         if wanted != self._range:
             self._range = wanted
             self.range_changed.emit(wanted)
@@ -116,6 +141,13 @@ class ChartLink(QObject):
         if self._kind == "step" or len(self._steps) == 0:
             return steps
         return np.interp(steps, self._steps, self._places)
+
+    def title_of(self, step: int) -> str:
+        """Describe a place on the x axis: a step, or a time or number of tokens if steps have no
+        places of their own."""
+        if self._kind == "step" or len(self._steps):
+            return f"Step {step}"
+        return f"{x_label(step, self._kind)}{' tokens' if self._kind == 'tokens' else ''}"
 
     def to_step(self, x: float) -> float:
         """Step at a position on the x axis, interpolated; may be fractional."""

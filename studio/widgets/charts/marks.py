@@ -264,7 +264,7 @@ def _draw_validation(
     painter: QPainter, plot: Plot, series: ValidationSeries, link: ChartLink
 ) -> None:
     color = theme().color
-    pen = QPen(color("text"), 1.5)
+    pen = QPen(color(series.token), 1.5)
     for place, mean, low, high in _visible_diamonds(plot, series, link.to_x(series.steps)):
         x = round(plot.x(place)) + 0.0
         painter.setPen(pen)

@@ -63,8 +63,22 @@ class Pane(pg.GraphicsWidget):
         self.view = pg.ViewBox(parent=self, enableMouse=False, enableMenu=False, defaultPadding=0)
         self._data = _Layer(self, self._paint_data)
         self._overlay = _Layer(self, self._paint_overlay)
-        self._data.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
+        self.set_cached(True)
         self._overlay.setZValue(10)
+
+    @property
+    def is_log(self) -> bool:
+        return self._log
+
+    def set_log(self, log: bool) -> None:
+        """Make the vertical axis logarithmic, or linear again."""
+        self._log = log
+        self.refresh()
+
+    def set_cached(self, cached: bool) -> None:
+        """Draw the data from a pixmap (`cached`), or as lines, for a drawing."""
+        mode = QGraphicsItem.CacheMode
+        self._data.setCacheMode(mode.DeviceCoordinateCache if cached else mode.NoCache)
 
     def set_y(
         self,
@@ -114,7 +128,7 @@ class Pane(pg.GraphicsWidget):
         return np.unique(np.concatenate(arrays)) if arrays else np.zeros(0)
 
     def _most_ticks(self) -> int:
-        return max(3, min(6, int(self.rect().height() / 42) + 1))
+        return max(2, min(6, int(self.rect().height() / 42) + 1))
 
     def _y_range(self) -> tuple[float, float]:
         if self._log:

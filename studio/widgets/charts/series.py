@@ -87,6 +87,22 @@ class LineSeries(Series):
         index = self._index(step)
         return [(self.name, self.form(float(self.values[index])))] if index >= 0 else []
 
+    def smoothed_at(self, step: int, weight: float) -> str:
+        """Format the smoothed value at a step; empty if the line shows raw values there."""
+        index = self._index(step)
+        if not self.ghost or weight <= 0 or index < 0:
+            return ""
+        return self.form(float(self.smoothed(weight)[index]))
+
+
+class HeldLineSeries(LineSeries):
+    """Line of one of several runs, whose points are at other x than those of the others: between
+    two points, the earlier one holds."""
+
+    def _index(self, step: int) -> int:
+        index = int(np.searchsorted(self.steps, step, side="right")) - 1
+        return index if index >= 0 and step <= self.steps[-1] else -1
+
 
 class BandSeries(Series):
     """Percentile band, an area without an edge."""
@@ -163,8 +179,8 @@ class ValidationSeries(Series):
 
     legend_mark = "diamond"
 
-    def __init__(self, name: str = "validation, 95 %") -> None:
-        super().__init__(name, "text")
+    def __init__(self, name: str = "validation, 95 %", token: str = "text") -> None:
+        super().__init__(name, token)
         self.means: Array = np.zeros(0)
         self.low: Array = np.zeros(0)
         self.high: Array = np.zeros(0)

@@ -1,5 +1,6 @@
 """Drawing area of a chart card: panes, pointer, keyboard and tooltip."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import LEFT, Pane, series_in
+from studio.widgets.charts.series import LineSeries, Series
 from studio.widgets.charts.ticks import x_reach
 from studio.widgets.text.phrase import Span
 from studio.widgets.text.tooltip import Tip, TipText
@@ -42,6 +44,10 @@ class ChartView(pg.GraphicsView):
         self._pressed_at: QPoint | None = None
         self._reach: float | None = None
         self._stale = self._recoloured = False
+        self.click_words = "Click: show trajectories"
+        """What a click on a point does, as the tooltip says it; empty: nothing."""
+        self.colored = False
+        """Whether names in the tooltip have the colours of their lines."""
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
@@ -60,6 +66,7 @@ class ChartView(pg.GraphicsView):
         """Schedule a redraw after a change of data; further changes until then share it. A hidden
         chart redraws when it is shown."""
         self._stale = True
+        self._full_width()
         if not self._wait.isActive():
             self._wait.start(_REDRAW_MS)
 
@@ -95,12 +102,8 @@ class ChartView(pg.GraphicsView):
         """Zoomed range if there is one, else from 0 to a round end after the data."""
         if self.link.zoom is not None:
             return self.link.zoom
-        ends = [end for pane in self.panes if (end := pane.last_x()) == end]
-        if not ends:
-            return 0.0, 48.0
-        if self.link.kind == "step":
-            return 0.0, x_reach(max(ends), self.link.planned)
-        return 0.0, max(ends) * 1.04 or 1.0
+        end = self._full_width()
+        return (0.0, end) if end else (0.0, 48.0)
 
     def show_tip(self, step: int) -> None:
         """Show the tooltip next to the points of a step."""
@@ -111,10 +114,21 @@ class ChartView(pg.GraphicsView):
         )
 
     def tip_for(self, step: int) -> TipText:
-        """Return the tooltip of a step: values of all series."""
-        values = [pair for series in series_in(self.panes) for pair in series.tooltip_at(step)]
-        lines = [[Span(f"{name} "), Span(figure, "text", 600)] for name, figure in values]
-        return TipText(f"Step {step}", "", lines, "Click: show trajectories")
+        """Return the tooltip of a step: raw and smoothed values of all series."""
+        lines = [
+            [Span(f"{name} ", series.token if self.colored else "muted"), Span(words, "text", 600)]
+            for series in series_in(self.panes)
+            for name, words in self._values_at(series, step)
+        ]
+        return TipText(self.link.title_of(step), "", lines, self.click_words)
+
+    def _values_at(self, series: Series, step: int) -> list[tuple[str, str]]:
+        pairs = series.tooltip_at(step)
+        if isinstance(series, LineSeries) and pairs:
+            smoothed = series.smoothed_at(step, self.link.smoothing)
+            if smoothed and smoothed != pairs[0][1]:
+                return [(series.name, f"{pairs[0][1]}, smoothed {smoothed}")]
+        return pairs
 
     def _step_at(self, x: float) -> int | None:
         arrays = [steps for pane in self.panes if len(steps := pane.steps())]
@@ -210,6 +224,7 @@ class ChartView(pg.GraphicsView):
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Zoom x with Ctrl held; otherwise scroll the page."""
         if not event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            Tip.of(self).hide()  # the page scrolls away below it
             event.ignore()
             return
         x0, x1 = self.x_range()
@@ -226,10 +241,13 @@ class ChartView(pg.GraphicsView):
         event.accept()
 
     def _full_width(self) -> float:
+        """Return the end of the x axis that all charts of the page share; 0 without data."""
         ends = [end for pane in self.panes if (end := pane.last_x()) == end]
-        if not ends:
-            return 1.0
-        return x_reach(max(ends), self.link.planned) if self.link.kind == "step" else max(ends)
+        self.link.set_end(id(self), max(ends, default=math.nan))
+        reach = self.link.reach
+        if not reach:
+            return 0.0
+        return x_reach(reach, self.link.planned) if self.link.kind == "step" else reach * 1.04
 
     def leaveEvent(self, event: QEvent) -> None:
         Tip.of(self).hide()

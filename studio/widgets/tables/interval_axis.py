@@ -77,10 +77,13 @@ class IntervalAxis(QWidget):
         words_px: int = 76,
         row_px: int = 30,
         labels: bool = True,
+        strong: int = -1,
         parent: QWidget | None = None,
     ) -> None:
+        """Create an axis from `low` to `high`; the row number `strong` is emphasised (−1: the
+        last)."""
         super().__init__(parent)
-        self._low, self._high = low, high
+        self._low, self._high, self._strong = low, high, strong
         self._words_px, self._row_px, self._labels = words_px, row_px, labels
         self._items: tuple[Interval, ...] = ()
         self._base: float | None = None
@@ -124,8 +127,8 @@ class IntervalAxis(QWidget):
                 row = QRectF(axis.left(), index * self._row_px, axis.width(), self._row_px)
                 paint_interval(painter, row, item, self._low, self._high)
                 words = QRectF(0, row.top(), self._words_px - 8, self._row_px)
-                last = index == len(self._items) - 1
-                tone, weight = ("text", 600) if last else ("muted", 400)
+                strong = index == self._strong % len(self._items)
+                tone, weight = ("text", 600) if strong else ("muted", 400)
                 paint.text(painter, words, item.words, tone, "caption", weight, paint.RIGHT)
 
     def _paint_ground(self, painter: QPainter, axis: QRectF, span: float) -> None:

@@ -1,4 +1,4 @@
-"""Sidebar: logo, Home, the five pages of the project with one live figure each, Settings. 208 px
+"""Sidebar: logo, Home, the six pages of the project with live figures, Settings. 208 px
 wide; collapsed 56 px, with icons and tooltips. The card of the active run is above Settings."""
 
 from collections.abc import Sequence
@@ -32,6 +32,7 @@ class Place:
 HOME = Place("home", "Home", "house")
 SETTINGS = Place("settings", "Settings", "settings")
 PROJECT_PLACES = (
+    Place("runs", "Runs", "rows-3"),
     Place("setup", "Setup", "sliders-horizontal"),
     Place("judge", "Judge", "scale"),
     Place("run", "Run", "activity"),
@@ -41,7 +42,7 @@ PROJECT_PLACES = (
 
 
 class Sidebar(QWidget):
-    """Sidebar: `set_project(name)` enables the five pages; `set_fact("judge", "τ 0.71")` sets a
+    """Sidebar: `set_project(name)` enables the six pages; `set_fact("judge", "τ 0.71")` sets a
     figure."""
 
     place_chosen = Signal(str)

@@ -116,6 +116,7 @@ FRAME = [
         "in project",
         in_project,
         [
+            Row("Sidebar._rows[runs]", "page runs"),
             Row("Sidebar._rows[setup]", "page setup"),
             Row("Sidebar._rows[judge]", "page judge"),
             Row("Sidebar._rows[trajectories]", "page trajectories"),

@@ -20,6 +20,11 @@ async def plain(stage: Stage) -> None:
     await finished(stage)
 
 
+async def zoomed(stage: Stage) -> None:
+    page = await finished(stage)
+    page.charts.set_zoom((1.0, 2.0))
+
+
 async def log(stage: Stage) -> None:
     page = await finished(stage)
     if not page._log.isVisible():
@@ -151,11 +156,14 @@ RUN = [
         plain,
         [
             Row("RunPage._add", "shown QMenu"),
-            Row("ChartCard._info of ChartGrid", "shown Tip Reward"),
+            Row("ChartCard._info of RunCharts", "shown Tip Reward"),
+            Row("ChartCard._more of RunCharts", "shown QMenu Logarithmic axis"),
+            Row("ChartCard._expand of RunCharts", "hidden ChartCard", "Expand Reward"),
             Row("DiagnosisCard._show of SideColumn", "page trajectories"),
             Row("DiagnosisCard._close of SideColumn", "hidden DiagnosisCard"),
         ],
     ),
+    Scene("zoomed", zoomed, [Row("RunPage._zoom", "hidden ZoomButton")]),
     Scene("log", log, [Row("CardHeader: Close the log of LogDrawer", "hidden LogDrawer")]),
     Scene(
         "branch",

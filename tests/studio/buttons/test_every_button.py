@@ -20,6 +20,7 @@ from tests.studio.buttons import (
     reading_scenes,
     remote_scenes,
     run_scenes,
+    runs_scenes,
     setup_scenes,
 )
 from tests.studio.buttons.conftest import World
@@ -33,6 +34,7 @@ REAL: dict[str, Sequence[Scene]] = {
     "setup": setup_scenes.SETUP,
     "judge": judge_scenes.JUDGE,
     "run": run_scenes.RUN,
+    "runs": runs_scenes.RUNS,
     "trajectories": reading_scenes.TRAJECTORIES,
     "checkpoints": checkpoints_scenes.CHECKPOINTS,
     "describing": describing_scenes.DESCRIBING,

@@ -19,8 +19,10 @@ from starlette.routing import Route
 
 from engine.launcher.local import Endpoint, proof
 from engine.protocol import API_VERSION
+from engine.protocol.config.flat import changed_settings
 from engine.protocol.events import run as e
 from engine.protocol.problems import Problem
+from engine.protocol.records.run_notes import RunNotes
 from engine.protocol.records.runs import ACTIVE_STATES, GroupSummary, RunSummary
 from engine.protocol.requests.runs import (
     Command,
@@ -38,6 +40,7 @@ from tests.studio.fakes.labels import FakeLabels
 from tests.studio.fakes.projects import FakeProjects, refusal
 from tests.studio.fakes.reading import FakeReading
 from tests.studio.fakes.rescoring import FakeTrials
+from tests.studio.fakes.run_table import FakeRunTable
 from tests.studio.fakes.servers import LOOK_S, FakeHosts
 from tests.studio.fakes.simulated_run import Made, Simulation
 from tests.studio.fakes.tracking import FakeTracking
@@ -72,6 +75,7 @@ class FakeEngine:
         self.extra: dict[str, list[e.Event]] = {}
         self.trials = FakeTrials(self._scored_groups)
         self.checkpoints = FakeCheckpoints(self._state_of, self._evaluate)
+        self.run_table = FakeRunTable(self.summaries, self._state_of)
         self.tracking = FakeTracking()
         self.environments = FakeEnvironments(self._active_runs)
         self.authoring = FakeAuthoring(self.project_store)
@@ -154,12 +158,20 @@ class FakeEngine:
             validation=validations[-1] if validations else None,
             baseline=validations[0] if validations else None,
             win_rate=state.win_rate,
+            best=state.best[1] if state.best else None,
+            best_step=state.best[0] if state.best else 0,
             judged=made.spec.config.judge.enabled,
+            settings=changed_settings(made.spec.config),
+            notes=self._notes_of(made.spec.id),
             trajectories=state.trajectories,
             unscored=state.unscored,
             problem=state.problem,
             seq=state.seq,
         )
+
+    def _notes_of(self, run_id: str) -> RunNotes:
+        known = self.summaries.get(run_id)
+        return known.notes if known else RunNotes()
 
     def _device(self, run_id: str) -> str:
         there = self.servers.views.get(self.servers.lives_on.get(run_id, ""))
@@ -215,6 +227,7 @@ class FakeEngine:
                         *self.reading.routes(),
                         *self.project_store.routes(),
                         *self.trials.routes(),
+                        *self.run_table.routes(),
                         *self.tracking.routes(),
                         *self.checkpoints.routes(),
                         *self.environments.routes(),

@@ -10,7 +10,6 @@ from engine.protocol.records.metrics import metric
 from engine.protocol.records.runs import Interval
 from studio.pages.home.samples import even_columns
 from studio.pages.run.charts.diagnostics import SECTIONS
-from studio.pages.run.charts.grid import GAP, LEAST_HEIGHT, columns_for, places, stacked
 from studio.pages.run.charts.main import CHARTS, part_token
 from studio.pages.run.strip import cells_of, ramp_ends
 from studio.pages.setup.form.effort import STOPS, stop_of
@@ -27,6 +26,7 @@ from studio.pages.trajectories.reader.transcript_rows import (
     ranks,
 )
 from studio.store.runs.state import RunState
+from studio.widgets.charts.grid.chart_grid import GAP, LEAST_HEIGHT, columns_for, places, stacked
 from studio.widgets.transcript.items import Message, Outcome, ToolCall
 from tests.studio.fakes.simulated_run import SMALL, Simulation, whole
 

@@ -91,8 +91,8 @@ def _lost(link: ChartLink) -> tuple[ChartCard, Fill]:
 def _ratio(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Importance ratio", link, ("Median and 1–99 %", "Largest"))
     band = card.add_band("1–99 %", "plot-1", form=_three)
-    middle = card.add_line("middle", "plot-1", ghost=False, form=_three, in_legend=False)
-    largest = card.add_line("largest", "plot-5", pane=1, ghost=False, in_legend=False)
+    middle = card.add_line("middle", "plot-1", ghost=False, form=_three)
+    largest = card.add_line("largest", "plot-5", pane=1, ghost=False)
     card.set_y(None, None, zero=False)
     card.set_y(None, None, pane=1, log=True)
 
@@ -114,10 +114,10 @@ def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard(
         "Effective sample size, KL", link, ("Effective sample size", "KL, nats per token")
     )
-    ess = card.add_line("effective", "plot-1", form=percent, in_legend=False)
+    ess = card.add_line("effective", "plot-1", form=percent)
     form = formatting.significant
-    sampler = card.add_line("to the sampler", "plot-6", pane=1, form=form, in_legend=False)
-    base = card.add_line("to the base model", "plot-7", pane=1, form=form, in_legend=False)
+    sampler = card.add_line("to the sampler", "plot-6", pane=1, form=form)
+    base = card.add_line("to the base model", "plot-7", pane=1, form=form)
     card.set_y(0, 1, unit="%")
     card.set_y(None, None, pane=1, log=True)
 
@@ -154,7 +154,7 @@ def _gap(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Log-prob gap", link)
     form = formatting.significant
     sampled = [card.add_line(line.name, line.token, form=form) for line in GAP]
-    moved = card.add_line("moved", "plot-7", ghost=False, dashed=True, form=form, in_legend=False)
+    moved = card.add_line("moved", "plot-7", ghost=False, dashed=True, form=form)
     card.set_y(None, None, zero=True, log=True)
 
     def fill(run: RunModel) -> None:

@@ -178,9 +178,9 @@ def _entropy(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard(
         "Entropy and importance ratio", link, ("Entropy, nats per token", "Trainer / sampler ratio")
     )
-    entropy = card.add_line("entropy", "plot-3", in_legend=False)
-    ratio = card.add_line("mean", "plot-6", pane=1, in_legend=False, form=_three)
-    tail = card.add_line("99 %", "plot-7", pane=1, ghost=False, dashed=True, in_legend=False)
+    entropy = card.add_line("entropy", "plot-3")
+    ratio = card.add_line("ratio, mean", "plot-6", pane=1, form=_three)
+    tail = card.add_line("99 %", "plot-7", pane=1, ghost=False, dashed=True)
     card.set_y(None, None, pane=0, zero=False)
     card.set_y(None, None, pane=1, zero=False)
 
@@ -209,8 +209,8 @@ SPEED_PHASES = (
 
 def _speed(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Speed", link, ("Tokens per second", "Seconds per step"))
-    sample = card.add_line("sampled", "plot-1", ghost=False, in_legend=False, form=formatting.short)
-    train = card.add_line("trained", "plot-3", ghost=False, in_legend=False, form=formatting.short)
+    sample = card.add_line("sampled", "plot-1", ghost=False, form=formatting.short)
+    train = card.add_line("trained", "plot-3", ghost=False, form=formatting.short)
     bars = card.add_bars(
         [name for name, _, _ in SPEED_PHASES[:3]],
         [token for _, _, token in SPEED_PHASES[:3]],

@@ -247,3 +247,13 @@ def test_win_rates_are_those_of_the_last_validation() -> None:
     assert (fold(first).win_rates, fold(first).win_rate) == ({}, None)
     progress = fold(first, second)
     assert (progress.win_rates, progress.win_rate) == ({5: rate}, rate)
+
+
+def test_times_follow_the_events_while_the_list_already_knows_the_end() -> None:
+    """The studio learns the status of a run from the engine's list before it replays the events."""
+    progress = RunProgress()
+    events = [(100, STARTED), (130, step_finished(1)), (160, RunFinished(step=1, seconds=1))]
+    for at, event in events:
+        progress.status = "finished"
+        progress.fold_progress(event.model_copy(update={"at": at}))
+    assert (progress.trained_s, progress.idle_s) == (60, 0)

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.protocol.records.runs import Trajectory
-from engine.training.step.metrics import rewards
+from engine.training.step.metrics import MOST_AGENT_METRICS, agent_metrics, rewards
 
 
 def group(number: int, *values: float | None) -> list[Trajectory]:
@@ -29,3 +29,18 @@ def test_group_with_one_scored_rollout_has_no_std() -> None:
     assert metrics["groups/std_mean"] == pytest.approx(0.5)
     assert "groups/std_mean" not in rewards([single, unscored], "mean")
     assert metrics["unscored"] == 3
+
+
+def test_metrics_of_the_agent_are_averaged_over_those_that_have_them() -> None:
+    (one, two), (three,) = group(0, 0.1, 0.2), group(1, 0.3)
+    returned = [{"moves": 4.0, "repetition": 0.5}, {"moves": 8.0}, {"found": 1.0}]
+    everyone = [
+        trajectory.model_copy(update={"metrics": metrics})
+        for trajectory, metrics in zip((one, two, three), returned, strict=True)
+    ]
+    assert agent_metrics(everyone) == {"agent/found": 1.0, "agent/moves": 6.0}
+    many = {f"m{number:03}": 1.0 for number in range(MOST_AGENT_METRICS + 9)} | {"z": 1.0}
+    few = [one.model_copy(update={"metrics": many}), two.model_copy(update={"metrics": {"z": 3.0}})]
+    found = agent_metrics(few)
+    assert len(found) == MOST_AGENT_METRICS
+    assert found["agent/z"] == 2.0

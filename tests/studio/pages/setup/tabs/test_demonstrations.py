@@ -150,9 +150,9 @@ def test_sft_run_shows_losses_and_no_rewards(
             studio.window.show_page("run")
             page: Any = studio.pages["run"]
             assert isinstance(page, RunPage)
-            await wait_for(lambda: "sft_held_out" in page._bound and page._supervised)
-            await wait_for(lambda: page._bound["sft_held_out"].card.has_data())
-            shown = [one for one in page._bound.values() if one.card.isVisible()]
+            await wait_for(lambda: "sft_held_out" in page._grid.bound and page._grid.supervised)
+            await wait_for(lambda: page._grid.bound["sft_held_out"].card.has_data())
+            shown = [one for one in page._grid.bound.values() if one.card.isVisible()]
             titles = {one.title for one in shown}
             assert len(shown) == len(page._grid._cards)
             assert {"Loss", "Held-out loss", "Learning rate"} <= titles

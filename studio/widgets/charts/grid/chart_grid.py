@@ -1,18 +1,19 @@
-"""Grid of chart cards: 1 column below 620 px, 2 up to 1,320 px, 3 above; at least 180 px high. The
+"""Grid of chart cards: 1 column below 620 px, 2 up to 1,320 px, 3 above; at least 196 px high. The
 main charts fill the view. Sections with smaller charts follow; the first heading stays visible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QScrollArea, QWidget
 
+from studio.widgets.charts.chart_card import ChartCard
 from studio.widgets.layouts import hbox
 from studio.widgets.text.text import Text
 
 GAP = 12
-LEAST_HEIGHT = 180
+LEAST_HEIGHT = 196
 GOOD_HEIGHT = 232
 HEADING = 32
 
@@ -80,6 +81,10 @@ class ChartGrid(QScrollArea):
         self._counts: list[int] = [0]
         self._headings: list[QWidget] = []
         self._full: QWidget | None = None
+        self._restore = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
+        self._restore.setContext(Qt.ShortcutContext.WindowShortcut)
+        self._restore.setEnabled(False)
+        self._restore.activated.connect(lambda: self.show_full(None))
         self._inner = QWidget()
         self._inner.setProperty("transparent", True)
         self.setWidget(self._inner)
@@ -91,6 +96,9 @@ class ChartGrid(QScrollArea):
     def set_sections(self, sections: Sequence[Section]) -> None:
         """Set the sections, main charts first."""
         cards = [card for section in sections for card in section.cards]
+        if self._full not in cards:
+            self._full = None
+            self._restore.setEnabled(False)
         for card in self._cards:
             if card not in cards:
                 card.hide()
@@ -104,9 +112,33 @@ class ChartGrid(QScrollArea):
         self._lay_out()
 
     def show_full(self, card: QWidget | None) -> None:
-        """Expand a card to the full page; None, or the same card again, restores the grid."""
+        """Expand a card to the full page; None, or the same card again, restores the grid. Escape
+        restores it too, wherever the focus is."""
+        for one in self._cards:
+            if isinstance(one, ChartCard):
+                one.set_full(one is card and card is not self._full)
         self._full = None if card is self._full else card
+        self._restore.setEnabled(self._full is not None)
         self._lay_out()
+
+    def follow_drag(self, card: QWidget, at: QPoint) -> None:
+        """Move a card to the place in its section under the pointer (`at`, on the screen)."""
+        first = 0
+        for count in self._counts:
+            section = self._cards[first : first + count]
+            if card in section:
+                place = self._inner.mapFromGlobal(at)
+                over = next((c for c in section if c.geometry().contains(place)), card)
+                if over is not card:
+                    section.insert(section.index(over), section.pop(section.index(card)))
+                    self._cards[first : first + count] = section
+                    self._lay_out()
+            first += count
+
+    @property
+    def cards(self) -> list[QWidget]:
+        """Return the cards in their order on the page."""
+        return list(self._cards)
 
     @property
     def full(self) -> QWidget | None:
@@ -119,12 +151,6 @@ class ChartGrid(QScrollArea):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._lay_out()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape and self._full is not None:
-            self.show_full(None)
-        else:
-            super().keyPressEvent(event)
 
     def _lay_out(self) -> None:
         width, height = self.width(), self.viewport().height()

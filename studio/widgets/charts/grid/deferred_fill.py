@@ -1,27 +1,27 @@
 """Fill charts in small batches per event loop turn, to keep the window responsive."""
 
 from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
 
 from PySide6.QtCore import QObject, QTimer
 
-from studio.pages.run.charts.spec import BoundChart
-
 AT_ONCE = 3
+C = TypeVar("C")
 
 
-class DeferredFill(QObject):
+class DeferredFill(QObject, Generic[C]):
     """Scheduler that calls `fill` for charts: the first at once, others in later turns."""
 
-    def __init__(self, fill: Callable[[BoundChart], None], parent: QObject | None = None) -> None:
+    def __init__(self, fill: Callable[[C], None], parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._fill = fill
-        self._left: list[BoundChart] = []
+        self._left: list[C] = []
         self._turn = QTimer(self)
         self._turn.setSingleShot(True)
         self._turn.setInterval(0)
         self._turn.timeout.connect(self._go_on)
 
-    def start(self, charts: Iterable[BoundChart]) -> None:
+    def start(self, charts: Iterable[C]) -> None:
         """Fill the charts; those still pending come first, so that repeated calls reach all of
         them."""
         wanted = list(charts)

@@ -1,0 +1,21 @@
+"""Positions of the steps of a run on the x axis of charts."""
+
+from studio.store.runs.state import RunState
+
+AXES = ("step", "time", "tokens")
+
+
+def positions(state: RunState, axis: str) -> dict[int, float]:
+    """Return step → seconds of training, or sampled tokens, at its end; empty for the axis
+    `step`, where a step's position is its number. Pauses and interruptions take no room."""
+    if axis == "step" or not state.steps:
+        return {}
+    total, found = 0.0, {0: 0.0}
+    for record in state.steps:
+        if axis == "time":
+            total = record.trained_s
+        else:
+            mean = record.metrics.get("tokens/completion_mean", 0.0)
+            total += mean * record.metrics.get("trajectories", 0.0)
+        found[record.step] = total
+    return found
