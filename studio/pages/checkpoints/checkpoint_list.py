@@ -16,7 +16,7 @@ from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.tables.table import Table
 
-KL_COLUMN, SIZE_COLUMN, ROOMY_PX, CROWDED_PX = 4, 5, 700, 900
+KL_COLUMN, SIZE_COLUMN, LEAST_PX, ROOMY_PX, CROWDED_PX = 4, 5, 600, 700, 900
 WIDTHS = ((0, 40, "check"), (1, None, "strong"), (2, 76, "mono"), (3, 158, "interval"),
           (4, 64, "figure"), (5, 78, "figure"), (6, 96, "figure"))  # fmt: skip
 
@@ -44,7 +44,6 @@ class ListCard(Card):
         self._fetch = Button("Fetch", "outlined", icon="download", height=28)
         self._stop = IconButton("x", "Stop fetching; the next fetch resumes", size=28)
         self._save = Button("Export", "outlined", icon="package-check", height=28)
-        self._export_size = ""
         self.table.setModel(self.model)
         for place, width, kind in WIDTHS:
             self.table.set_column(place, width, kind)
@@ -86,7 +85,6 @@ class ListCard(Card):
         )
         rows += [Contender(name, name) for name in providers]
         self.model.show_rows(rows, state.at)
-        self.table.setColumnHidden(KL_COLUMN, all(row.kl is None for row in rows))
         assert self.header is not None
         total = sum(one.checkpoint.bytes for one in kept)
         self.header.set_words(f"{len(kept)} · {formatting.size(total)}")
@@ -147,15 +145,10 @@ class ListCard(Card):
         if 0 <= row < len(rows) and rows[row].is_checkpoint:
             self.export_wanted.emit(rows[row])
 
-    def set_export_size(self, size: float | None) -> None:
-        """Set the bytes of the exported files, shown in the Export button; None: unknown."""
-        self._export_size = formatting.size(size) if size else ""
-        self._show_export()
-
     def _show_export(self) -> None:
-        """Name the checkpoint that Export acts on, and the size of its files."""
+        """Name the checkpoint that Export acts on, and its size; the sheet has those of formats."""
         one = self.target()
-        size = self._export_size if one is not None else ""
+        size = formatting.size(one.kept.checkpoint.bytes) if one and one.kept else ""
         self._save.set_words(f"Export {one.words}" if one else "Export", size)
         self._save.setEnabled(one is not None and not one.damaged)
         set_tip(self._save, "" if one else "Check a checkpoint to export it")
@@ -224,5 +217,7 @@ class ListCard(Card):
         assert self.header is not None
         self.header.words.setVisible(not narrow)
         self.table.setColumnHidden(SIZE_COLUMN, narrow)
+        known = any(row.kl is not None for row in self.model.rows)
+        self.table.setColumnHidden(KL_COLUMN, self.width() < LEAST_PX or not known)
         self._add.set_icon_only(narrow or crowded)
         self._save.set_icon_only(crowded)

@@ -118,7 +118,7 @@ class ExamplesCard(Card):
         return examples_of(await groups(first), await groups(at), scores)
 
     def _show_examples(self, step: int, found: list[Example]) -> None:
-        first, at = self._steps
+        at = self._steps[1]
         assert self.header is not None
         changed = sum(one.changed for one in found)
         when = "" if at == step else f" · validation after step {at}"

@@ -108,10 +108,6 @@ class ExportSheet(Sheet):
         self._choose(self._format)
         self._show("ready")
 
-    def size_of(self, sizes: dict[str, float]) -> float | None:
-        """Return the bytes of an export in the selected format and precision; None: unknown."""
-        return sizes.get(f"{self._format} {self._dtype.value() or ''}".strip())
-
     def _choose(self, key: str) -> None:
         if self._tasks.busy("export"):
             return
@@ -200,7 +196,7 @@ class ExportSheet(Sheet):
         self._words.set_words(WORDS[state])
         self._cancel.set_words("Stop" if running else "Close" if done else "Cancel")
         title = FORMATS[self._format][0].lower() if self._format != "gguf" else "GGUF"
-        size = self.size_of(self._sizes)
+        size = self._sizes.get(f"{self._format} {self._dtype.value() or ''}".strip())
         price = formatting.size(size) if size else ""
         self._go.set_kind("danger" if state == "refused" else "primary")
         if state == "refused":

@@ -270,8 +270,6 @@ class CheckpointsPage(Page):
         """Show the validation examples of the checked checkpoint."""
         target = self._list.target()
         self.examples.show_checkpoint(target.step if target else None)
-        sizes = export_sizes(self._run.state, target.kept if target else None)
-        self._list.set_export_size(self._export.size_of(sizes))
 
     def _names(self) -> dict[str, str]:
         """Return model name of the engine (by run id or run name) → title on this page."""

@@ -1,11 +1,7 @@
 """Run page: step strip, charts, side column and log; guide without a run, remedies on failure."""
 
 from PySide6.QtCore import Signal, Slot
-<<<<<<< HEAD
-from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
-=======
-from PySide6.QtWidgets import QApplication, QStackedWidget, QWidget
->>>>>>> main
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.runs import Finding, Split
@@ -50,14 +46,8 @@ class RunPage(Page):
         self.charts = ChartLink(self)
         self.charts.set_smoothing(session.settings.current.smoothing)
         self._drawn: tuple[object, ...] = ()
-<<<<<<< HEAD
-        self._judged = self._supervised = self._scripted = False
         self._failure = FailureArea(session, actions)
-        self._strip, self._grid = StripBlock(self.charts), ChartGrid()
-=======
-        self._failure: QWidget | None = None
         self._strip, self._grid = StripBlock(self.charts), RunCharts(session, self.charts)
->>>>>>> main
         self._side, self._log = SideColumn(), LogDrawer(session.run)
         self._trackers = TrackersCard(session, self.tasks)
         self._side.add_card(self._trackers)
@@ -181,13 +171,8 @@ class RunPage(Page):
     def _redraw(self) -> None:
         self._strip.show_run(self._run)
         self._set_axis(self.charts.kind)
-<<<<<<< HEAD
-        self._filling.start(self._bound.values())
-        self._failure.show_run(self._run)
-=======
         self._grid.fill_all()
-        self._show_failure()
->>>>>>> main
+        self._failure.show_run(self._run)
 
     def _set_axis(self, kind: str) -> None:
         state = self._run.state

@@ -61,7 +61,8 @@ def test_examples_and_export_follow_the_checked_row(
             page: Any = studio.pages["checkpoints"]
             listed, examples = page._list, page.examples
             await until(lambda: examples.model.rows)
-            await until(lambda: examples.after.transcript.model().rowCount() > 0)
+            await until(lambda: examples.after._name.words() == "step 20")
+            assert examples.before._name.words() == "baseline"
             assert examples.isVisible()
             assert page._arena.isVisible(), "both in a wide window"
             assert len(examples.model.rows) == SCENARIOS
@@ -85,7 +86,7 @@ def test_examples_and_export_follow_the_checked_row(
             assert not examples.table.isVisible()
             studio.window.resize(1280, 800)
             await until(lambda: not examples.isVisible())
-            page._lower.switch.chosen.emit(page._lower.show_part(0) or 0)
+            page._lower.show_part(0)
             assert examples.isVisible()
             assert not page._arena.isVisible()
 
