@@ -25,6 +25,7 @@ class ListCard(Card):
     """Card with the list of checkpoints and models; its signals report user actions."""
 
     chosen_changed = Signal()
+    target_changed = Signal()
     evaluate_wanted = Signal()
     export_wanted = Signal(object)
     branch_wanted = Signal(int)
@@ -133,11 +134,13 @@ class ListCard(Card):
         self.toggle(next(n for n, row in enumerate(self.model.rows) if row.name == name))
 
     def target(self) -> Contender | None:
-        """Return the checkpoint that Export acts on, and that the examples are of: the checked one.
-        Of several it is the current row, or else the one checked last."""
+        """Return the checkpoint that Export acts on, and that the examples are of: the checked one,
+        or the current row if none is. Of several it is the current row, or the one checked last."""
         checked = [one for one in self.model.chosen() if one.is_checkpoint]
         current = self._current()
-        return current if current in checked else checked[-1] if checked else None
+        if current is not None and current.is_checkpoint and (current in checked or not checked):
+            return current
+        return checked[-1] if checked else None
 
     def want_export(self, row: int) -> None:
         """Request the export of the checkpoint in a row; other rows have nothing to export."""
@@ -146,12 +149,14 @@ class ListCard(Card):
             self.export_wanted.emit(rows[row])
 
     def _show_export(self) -> None:
-        """Name the checkpoint that Export acts on, and its size; the sheet has those of formats."""
+        """Name the checkpoint that Export acts on, and its size; the sheet has those of formats.
+        Emits `target_changed`."""
         one = self.target()
         size = formatting.size(one.kept.checkpoint.bytes) if one and one.kept else ""
         self._save.set_words(f"Export {one.words}" if one else "Export", size)
         self._save.setEnabled(one is not None and not one.damaged)
-        set_tip(self._save, "" if one else "Check a checkpoint to export it")
+        set_tip(self._save, "" if one else "Check or select a checkpoint to export it")
+        self.target_changed.emit()
 
     def _export_target(self) -> None:
         if (one := self.target()) is not None:

@@ -24,7 +24,7 @@ from studio.widgets.transcript.view import Transcript
 
 MOST_EXAMPLES = 500
 LIST_PX = 360
-NO_CHECKPOINT = "Check a checkpoint to see its answers to the validation scenarios."
+NO_CHECKPOINT = "Check or select a checkpoint to see its answers to the validation scenarios."
 NO_VALIDATION = "This run has no validation up to this checkpoint, so there is nothing to compare."
 
 

@@ -133,7 +133,6 @@ class CheckpointsPage(Page):
     def _show_rows(self) -> None:
         if (summary := self._run.summary) is not None:
             self._list.show_rows(summary, self._run.state, self._kept, self._providers())
-            self._show_examples()
 
     def _providers(self) -> list[str]:
         return list(self.session.settings.current.compared_models)
@@ -262,7 +261,6 @@ class CheckpointsPage(Page):
     # Selection
 
     def _chosen_changed(self) -> None:
-        self._show_examples()
         self._arena.show_models([one.name for one in self._model.chosen()], self._names())
         self._show_evaluation()
 
@@ -369,6 +367,7 @@ class CheckpointsPage(Page):
         self._run.selected.connect(self._selected)
         self.session.runs_changed.connect(self._runs_changed)
         self._list.chosen_changed.connect(self._chosen_changed)
+        self._list.target_changed.connect(self._show_examples)
         self._list.evaluate_wanted.connect(self._press_evaluate)
         self._list.export_wanted.connect(self._open_export)
         self._list.branch_wanted.connect(self.branch_wanted)

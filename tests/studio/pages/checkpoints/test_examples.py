@@ -81,7 +81,16 @@ def test_examples_and_export_follow_the_checked_row(
             listed._save.click()
             assert page._export._step == older.step != newest.step
             page._export.close_sheet()
-            page._model.choose(["base"])
+            page._model.choose(["base", newest.name, older.name])
+            listed.table.selectRow(page._model.rows.index(newest))  # of two, the current row
+            assert listed._save.words() == f"Export {newest.words}"
+            await until(lambda: examples.header.words.words().startswith(newest.words))
+            page._model.choose(["base"])  # without a checked one, the current row
+            listed.table.selectRow(page._model.rows.index(older))
+            assert listed._save.words() == f"Export {older.words}"
+            await until(lambda: examples.header.words.words().startswith(older.words))
+            base = next(n for n, one in enumerate(page._model.rows) if one.name == "base")
+            listed.table.selectRow(base)
             assert not listed._save.isEnabled()
             assert not examples.table.isVisible()
             studio.window.resize(1280, 800)
