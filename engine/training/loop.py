@@ -201,8 +201,8 @@ def reward_range(step: int, count: int) -> str:
 
 def refuse_unscored(steps: str, trajectories: Iterable[Trajectory]) -> None:
     """Raise RolloutError with the most frequent cause for the unscored trajectories of `steps`
-    (text for the message), unless a person excluded them all. A run without scores trains
-    nothing."""
+    (text for the message) and its place, unless a person excluded them all. A run without scores
+    trains nothing."""
     causes = diagnosis.unscored_causes(trajectories)
     if not causes:  # a person took them out
         return
@@ -210,6 +210,7 @@ def refuse_unscored(steps: str, trajectories: Iterable[Trajectory]) -> None:
         "run.nothing_scored",
         f"Not one rollout of {steps} could be scored. {causes[0].problem.message}",
         causes[0].problem.hint or "Read the output of a rollout, fix the cause, and resume.",
+        where=causes[0].problem.where,
         detail="\n".join(f"{c.rollouts} × {c.problem.code}: {c.problem.message}" for c in causes),
     )
 

@@ -16,6 +16,7 @@ from keyring.backend import KeyringBackend
 from engine.protocol.requests.runs import ImportRun
 from engine.runtime.ids import ulid
 from engine.trust.addresses import confirm_address
+from studio.services import editor
 from tests.engine.judge.scripted import Grade, Script, provider
 from tests.engine.storage.run_db.test_repair import make
 from tests.engine_http.conftest import (
@@ -122,6 +123,14 @@ class MemoryKeyring(KeyringBackend):
 def own_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = MemoryKeyring()
     monkeypatch.setattr(keyring, "get_keyring", lambda: ring)
+
+
+@pytest.fixture(autouse=True)
+def no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the desktop open files, whose addresses are recorded, and not an installed editor."""
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.delenv("EDITOR", raising=False)
+    monkeypatch.setattr(editor, "UNASKED", ())
 
 
 @pytest.fixture(autouse=True)

@@ -178,6 +178,7 @@ RUN = [
         "failed",
         failed,
         [
+            Row("ErrorCard: Open agent.py:# of FailureArea", "url file:.*failing"),
             Row("ErrorCard: Show log of FailureArea", "shown LogDrawer"),
             Row("ErrorCard: Copy report of FailureArea", "copied "),
             Row(
