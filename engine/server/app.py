@@ -27,6 +27,7 @@ from engine.server.routes.relay import Relay
 from engine.server.routes.runs import RunRoutes
 from engine.server.routes.scripts import ScriptRoutes
 from engine.server.routes.setup import SetupRoutes
+from engine.server.routes.sweeps import SweepRoutes
 from engine.server.routes.transfers import HostRoutes, TransferRoutes
 
 REASONS = {
@@ -93,6 +94,7 @@ ROUTES = (
     ProjectRoutes,
     SetupRoutes,
     RunRoutes,
+    SweepRoutes,
     MirrorRoutes,
     TrackingRoutes,
     CheckpointRoutes,
