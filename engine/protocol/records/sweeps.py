@@ -111,8 +111,10 @@ class SweepRecord(Value):
     """Number of changes so far."""
     trials: tuple[SweepTrial, ...] = ()
     """All trials proposed so far, in order."""
-    resumed_at: tuple[str, int] | None = None
+    resumed_at: tuple[str, int] = ("", 0)
     """Run and step at which a new engine last resumed the sweep by itself."""
+    resumptions: int = 0
+    """Number of times that an engine resumed it there."""
 
     @property
     def metric(self) -> SweepMetric:

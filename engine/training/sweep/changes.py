@@ -3,10 +3,12 @@
 from engine.protocol.problems import Problem
 from engine.protocol.records.sweeps import SweepRecord, SweepRun, SweepState, SweepTrial
 from engine.protocol.requests.sweeps import ActOnSweep
-from engine.training.sweep.results import updated
+from engine.training.sweep.results import next_run, updated
 
 MOST_FAILURES = 3
 """Failed trials in a row after which a sweep stops."""
+MOST_RESUMPTIONS = 2
+"""Times that engines resume an interrupted sweep by themselves without a step in between."""
 
 
 def with_state(
@@ -40,7 +42,7 @@ def resumed(record: SweepRecord, request: ActOnSweep) -> SweepRecord:
     sweep = record.config.sweep.model_copy(update=budgets)
     config = record.config.model_copy(update={"sweep": sweep})
     record = record.model_copy(
-        update={"config": config, "state": "waiting", "problem": None, "resumed_at": None}
+        update={"config": config, "state": "waiting", "problem": None, "resumptions": 0}
     )
     for trial in reversed(record.trials):
         if trial.state == "failed":
@@ -48,6 +50,19 @@ def resumed(record: SweepRecord, request: ActOnSweep) -> SweepRecord:
         elif trial.state != "waiting":
             break
     return record
+
+
+def resumed_by_itself(record: SweepRecord) -> SweepRecord | None:
+    """The record of an interrupted sweep that a new engine resumes; None after
+    `MOST_RESUMPTIONS` without a step in between: its run may be what ends the engines."""
+    found = next_run(record.trials)
+    place = (found[1].run_id, found[1].step) if found else ("", len(record.trials))
+    count = record.resumptions if place == record.resumed_at else 0
+    if count >= MOST_RESUMPTIONS:
+        return None
+    return record.model_copy(
+        update={"state": "waiting", "resumed_at": place, "resumptions": count + 1}
+    )
 
 
 def over_budget(record: SweepRecord) -> Problem | None:

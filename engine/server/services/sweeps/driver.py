@@ -200,7 +200,9 @@ class SweepDriver:
     async def _close_run(self, sweep_id: str, number: int, run: SweepRun, reason: str = "") -> None:
         """Store how a run ended. The sweep pauses if a person stopped the run, and stops after
         `MOST_FAILURES` failed trials in a row."""
-        record = await self._store.change(sweep_id, lambda r: with_run(r, number, run))
+        record = await self._store.change(
+            sweep_id, lambda r: with_run(r, number, run), always=True
+        )  # `always`: no run is active any more, which the view shows
         if run.state == "running" and reason.startswith(BY_HAND):
             problem = Problem(
                 code="sweep.run_stopped",

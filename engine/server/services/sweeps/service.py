@@ -22,10 +22,9 @@ from engine.server.services.runs.start import check_sweep_run
 from engine.server.services.sweeps.driver import SweepDriver
 from engine.server.services.sweeps.store import SweepStore
 from engine.storage.project import load_settings
-from engine.training.sweep.changes import resumed, with_state
+from engine.training.sweep.changes import resumed, resumed_by_itself, with_state
 from engine.training.sweep.plan import plan_of, settings_of, trials_of
 from engine.training.sweep.record import ACTIVE, FOLDER
-from engine.training.sweep.results import next_run
 from engine.training.sweep.view import summary_of, view_of
 from engine.trust.projects import is_trusted, require_trust
 
@@ -50,10 +49,11 @@ class SweepService:
     async def open(self) -> None:
         """Resume the sweeps that were active when an earlier engine of this workspace ended."""
         for folder, record in await asyncio.to_thread(self._store.interrupted):
-            if self._may_resume(folder, record):
+            again = resumed_by_itself(record)
+            if again and self._may_resume(folder, record):
                 with contextlib.suppress(AtelierError):  # another engine works on it
                     await self._store.activate(folder)
-                    await self._store.change(record.id, _resumed_by_itself)
+                    await self._store.change(record.id, lambda r, again=again: again)  # type: ignore[misc]
         self._driver.wake()
 
     async def close(self) -> None:
@@ -184,22 +184,12 @@ class SweepService:
             if active := self._lifecycle.active.get(run.run_id):  # it has not stopped yet
                 active.run.orders.give(stop=False)
 
-    def _may_resume(self, folder: Path, record: SweepRecord) -> bool:
-        """Whether an interrupted sweep resumes by itself: in a trusted project, without a judge
-        that needs API keys, and not when its run has made no step since the last time."""
+    @staticmethod
+    def _may_resume(folder: Path, record: SweepRecord) -> bool:
+        """Whether an interrupted sweep may resume by itself: in a trusted project, without a judge
+        that needs API keys, which the ended engine had only in memory."""
         needs_keys = record.config.judge.enabled and bool(record.config.judge.models)
-        place = _place(record)
-        return is_trusted(folder.parents[1]) and not needs_keys and place != record.resumed_at
-
-
-def _place(record: SweepRecord) -> tuple[str, int]:
-    """Run and step that a sweep has reached."""
-    found = next_run(record.trials)
-    return (found[1].run_id, found[1].step) if found else ("", len(record.trials))
-
-
-def _resumed_by_itself(record: SweepRecord) -> SweepRecord:
-    return with_state(record, "waiting").model_copy(update={"resumed_at": _place(record)})
+        return is_trusted(folder.parents[1]) and not needs_keys
 
 
 def _named(plan: SweepPlan) -> list[Values]:

@@ -89,15 +89,15 @@ class SweepStore:
                 self._take(folder, await asyncio.to_thread(read_record, folder))
             return self._loaded[folder.name]
 
-    async def change(self, sweep_id: str, change: Change) -> SweepRecord:
-        """Apply a change to a loaded sweep, store it and announce it. Raises OSError if it cannot
-        be stored, and then changes nothing."""
+    async def change(self, sweep_id: str, change: Change, always: bool = False) -> SweepRecord:
+        """Apply a change to a loaded sweep, store it and announce it; a record that stays the same
+        only with `always`. Raises OSError if it cannot be stored, and then changes nothing."""
         async with self._changing:
             record = self._loaded.get(sweep_id)
             if record is None:
                 raise Refused.of("sweep.inactive", "This sweep is not active.", "Resume it.")
             changed = change(record)
-            if changed == record:
+            if changed == record and not always:
                 return record
             changed = changed.model_copy(update={"revision": record.revision + 1})
             await finished(asyncio.to_thread(write_record, self._folders[sweep_id], changed))

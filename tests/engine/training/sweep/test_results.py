@@ -211,6 +211,21 @@ def test_failures_are_counted_in_a_row_and_tried_again() -> None:
     assert again.config.sweep.budget_hours == 2
 
 
+def test_a_sweep_that_ends_its_engine_is_resumed_only_twice_without_a_step() -> None:
+    made: SweepRecord | None = record([run(0, "running", 0.1)], [run(0)])
+    for _ in range(changes.MOST_RESUMPTIONS):
+        assert made is not None
+        made = changes.resumed_by_itself(made)
+    assert made is not None
+    assert changes.resumed_by_itself(made) is None
+    further = changes.with_run(made, 1, run(0, "running", 0.1, 0.2))
+    again = changes.resumed_by_itself(further)
+    assert again is not None
+    assert again.resumptions == 1
+    by_hand = changes.resumed(made, ActOnSweep(action="resume"))
+    assert changes.resumed_by_itself(by_hand) is not None
+
+
 def test_budget_is_the_sum_over_all_runs() -> None:
     spent = run(0, "finished", 0.1).model_copy(update={"seconds": 1800.0, "cost_usd": 2.0})
     assert changes.over_budget(record([spent], [spent])) is None
