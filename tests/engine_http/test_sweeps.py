@@ -1,12 +1,18 @@
 """Sweeps over HTTP: plan, runs one after another, pruning, pause, failures, kill -9."""
 
 import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.client import EngineClient
+from engine.launcher.local import find
 from engine.protocol.problems import Refused
 from engine.protocol.records.runs import ACTIVE_STATES
 from engine.protocol.records.sweeps import SweepTrial, SweepView
@@ -14,7 +20,8 @@ from engine.protocol.requests.runs import Command, StartRun
 from engine.protocol.requests.sweeps import ActOnSweep, StartSweep
 from engine.storage.run_folder.run import read_spec
 from engine.training.sweep.record import read_record
-from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
+from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine
+from tests.support.engine_starter import run_command
 
 SMALL = {"train.steps": 3, "train.validate_every": 1, "train.groups": 1, "train.group_size": 2}
 LRS = [1e-3, 1e-2, 5e-2]
@@ -198,8 +205,11 @@ def test_sweep_waits_for_a_normal_run(engine: Engine, project: Path) -> None:
     run = engine.train(project, **{**SMALL, "train.steps": 4})
     sweep = start(engine, project, **{"train.steps": 1})
     assert sweep.state == "waiting"
+    second = start(engine, project, **{"train.steps": 1})
+    assert second.state == "waiting"
     assert engine.call(lambda client: client.run(run.id)).state in ACTIVE_STATES
     assert follow(engine, sweep).state == "finished"
+    assert follow(engine, second).state == "finished"
 
 
 def test_run_stopped_by_hand_pauses_the_sweep(engine: Engine, project: Path) -> None:
@@ -305,3 +315,83 @@ def test_killed_engine_leaves_the_same_table(workspace: Path, tiny_model: Path) 
     assert table(view) == table(whole)
     begun = [one for one in runs_of(view.trials) if one]
     assert len(begun) == len(set(begun))
+
+
+# The command line
+
+
+def command(*arguments: str, workspace: Path) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "ATELIER_WORKSPACE": str(workspace)}
+    return run_command(*arguments, environment=environment, timeout_s=200)
+
+
+OPTIONS = ("--steps", "2", "--set", "train.groups=1", "--set", "train.validate_every=1")
+
+
+def test_command_prints_plan_runs_and_table(project: Path, workspace: Path) -> None:
+    vary = ("--vary", "train.lr=[1e-3,1e-2]", "--method", "grid", "--prune", "none")
+    arguments = ("sweep", str(project), *vary, *OPTIONS)
+    dry = command(*arguments, "--dry-run", workspace=workspace)
+    assert dry.stdout.startswith("Sweep of letters: 2 trials × 1 seed = 2 runs, 4 steps at most\n")
+    assert "varies  train.lr: 0.001, 0.01" in dry.stdout
+    assert not (project / "sweeps").exists()
+    done = command(*arguments, "--seeds", "2", workspace=workspace)
+    assert done.returncode == 0, done.stderr
+    assert "trial 1 of 2 · train.lr 0.001 · seed 1: finished, " in done.stdout
+    assert "trial  lr     result  95 % interval" in done.stdout
+    assert "Best: trial " in done.stdout
+    assert "8 steps in " in done.stdout
+    assert asyncio.run(find(workspace)) is None  # the engine started by sweep ended with it
+    listed = json.loads(command("sweeps", str(project), "--json", workspace=workspace).stdout)
+    assert (listed["state"], listed["trials_ended"]) == ("finished", 2)
+    shown = command("sweeps", str(project), listed["name"], workspace=workspace)
+    assert shown.stdout.strip() in done.stdout
+    rows = command("sweeps", str(project), workspace=workspace).stdout
+    assert listed["name"] in rows
+    assert "8/8" in rows
+    runs = command("runs", str(project), "--json", workspace=workspace).stdout.splitlines()
+    assert {json.loads(line)["sweep"]["sweep"] for line in runs} == {listed["id"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "The project has no settings to sweep."),
+        (("--vary", "train.lrr=[1]"), "Did you mean `lr`?"),
+        (("--vary", "train.lr"), "--vary train.lr names no values."),
+        (("--vary", "train.lr=[1e-3]", "--method", "grids"), "invalid choice"),
+    ],
+)
+def test_command_refuses_bad_usage(
+    engine: Engine, project: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = command("sweep", str(project), *arguments, workspace=engine.workspace)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_interrupted_command_pauses_and_resumes(engine: Engine, project: Path) -> None:
+    arguments = ("sweep", str(project), "--vary", "train.lr=[1e-3,2e-3]", *OPTIONS, "--json")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engine", *arguments, "--set", "train.steps=40"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "ATELIER_WORKSPACE": str(engine.workspace)},
+    )
+    assert process.stdout is not None
+    with process.stdout as lines:
+        for line in lines:
+            if SweepView.model_validate_json(line).steps_done:
+                process.send_signal(signal.SIGINT)
+                break
+        last = [SweepView.model_validate_json(line) for line in lines][-1]
+    assert process.wait(timeout=60) == 3
+    assert (last.state, last.running) == ("paused", "")
+    resume = ("sweep", str(project), "--resume", last.name, "--budget-hours", "1e-6")
+    again = command(*resume, workspace=engine.workspace)
+    assert again.returncode == 3
+    assert "The time budget of 1e-06 hours is used up." in again.stdout
+    assert f"--resume {last.name}" in again.stdout

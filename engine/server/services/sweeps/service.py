@@ -10,7 +10,14 @@ from typing import Any
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.validation import checked_config
 from engine.protocol.problems import AtelierError, Refused, StoreError
-from engine.protocol.records.sweeps import SweepPlan, SweepRecord, SweepSummary, SweepView, Values
+from engine.protocol.records.sweeps import (
+    SweepPlan,
+    SweepRecord,
+    SweepState,
+    SweepSummary,
+    SweepView,
+    Values,
+)
 from engine.protocol.requests.sweeps import ActOnSweep, StartSweep
 from engine.runtime.ids import run_name, ulid
 from engine.server.bodies import path_of
@@ -72,13 +79,6 @@ class SweepService:
         async with self._starting:
             if request.key and (known := self._by_key.get(request.key)):
                 return await self.view(known)
-            if request.host:
-                raise Refused.of(
-                    "sweep.remote",
-                    "A sweep runs on the machine of its engine: it cannot be started on a server "
-                    "from here.",
-                    "Run `atelier sweep` on the server, or start single runs there.",
-                )
             project = path_of(request.project)
             require_trust(project)
             settings, config, plan = await self._prepare(project, request)
@@ -92,6 +92,7 @@ class SweepService:
                 space=plan.space,
                 planned=plan.trials,
                 prune_at=plan.prune_at,
+                state=self._first_state(),
                 trials=tuple(await asyncio.to_thread(trials_of, plan, config, settings)),
             )
             await self._store.add(project / FOLDER / record.id, record)
@@ -143,6 +144,13 @@ class SweepService:
         self, project: Path, request: StartSweep
     ) -> tuple[dict[str, Any], ProjectConfig, SweepPlan]:
         """Settings and plan of a sweep, after all checks of the project."""
+        if request.host:
+            raise Refused.of(
+                "sweep.remote",
+                "A sweep runs on the machine of its engine: it cannot be started on a server from "
+                "here.",
+                "Run `atelier sweep` on the server, or start single runs there.",
+            )
         settings, config = await asyncio.to_thread(load_settings, project, request.overrides)
         settings = {name: value for name, value in settings.items() if name != "sweep"}
         plan = await asyncio.to_thread(plan_of, config, settings)
@@ -178,11 +186,18 @@ class SweepService:
         require_trust(folder.parents[1])
         if record.state in ACTIVE:
             return
+        state = self._first_state()
         await self._store.activate(folder)
-        record = await self._store.change(record.id, lambda r: resumed(r, request))
+        record = await self._store.change(
+            record.id, lambda r: with_state(resumed(r, request), state)
+        )
         for run in [run for trial in record.trials for run in trial.runs]:
             if active := self._lifecycle.active.get(run.run_id):  # it has not stopped yet
                 active.run.orders.give(stop=False)
+
+    def _first_state(self) -> SweepState:
+        """State of a sweep that starts or resumes now."""
+        return "waiting" if self.busy or self._lifecycle.active else "running"
 
     @staticmethod
     def _may_resume(folder: Path, record: SweepRecord) -> bool:
