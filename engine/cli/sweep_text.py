@@ -45,7 +45,7 @@ def value_text(value: SettingValue) -> str:
 
 
 def run_text(view: SweepView, trial: SweepTrial, run: SweepRun) -> str:
-    """One line about a run that has started or ended."""
+    """Line about a run that has started or ended."""
     values = ", ".join(f"{key} {value_text(value)}" for key, value in trial.values.items())
     place = f"trial {trial.number} of {view.trials_planned} · {values}"
     place += f" · seed {run.seed}" if view.sweep.seeds > 1 else ""

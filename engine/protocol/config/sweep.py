@@ -92,8 +92,8 @@ class SweepConfig(Section):
     """Settings that vary, by dotted key: a list of values, or a range
     (`{ low = 1e-5, high = 1e-3, log = true }`)."""
     method: Literal["grid", "random", "tpe"] = "tpe"
-    """Search method: all combinations (`grid`), random ones, or those that a model of the results
-    so far expects to be good (`tpe`, Bergstra et al. 2011)."""
+    """Search method: all combinations (`grid`; in random order with pruning), random ones, or those
+    that a model of the results so far expects to be good (`tpe`, Bergstra et al. 2011)."""
     trials: Annotated[int, Field(ge=1, le=MOST_COMBINATIONS)] | None = None
     """Combinations of values to try. Empty: all of a grid, else 20."""
     seeds: Annotated[int, Field(ge=1, le=64)] = 1

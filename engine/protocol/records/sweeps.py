@@ -68,7 +68,7 @@ class SweepRun(Value):
 
 
 class SweepTrial(Value):
-    """One combination of values with its runs."""
+    """Combination of values with its runs."""
 
     number: int
     """From 1, in order of the start."""

@@ -47,7 +47,8 @@ def plan_of(config: ProjectConfig, settings: Mapping[str, Any]) -> SweepPlan:
     trials = min(sweep.trials or usual, total or MOST_COMBINATIONS)
     if trials * sweep.seeds > MOST_RUNS:
         raise _bad(f"The sweep has more than {MOST_RUNS} runs.", "Set fewer sweep.trials.")
-    values = listed(space, sweep.method, trials, sweep.seed)
+    decisions = decision_steps(config)
+    values = listed(space, sweep.method, trials, sweep.seed, shuffled=bool(decisions))
     configs = _check_combinations(settings, space, values)
     steps = sum(one.train.steps for one in configs) if values else trials * config.train.steps
     return SweepPlan(
@@ -57,7 +58,7 @@ def plan_of(config: ProjectConfig, settings: Mapping[str, Any]) -> SweepPlan:
         trials=trials,
         seeds=sweep.seeds,
         steps=steps * sweep.seeds,
-        prune_at=decision_steps(config),
+        prune_at=decisions,
         values=values,
     )
 

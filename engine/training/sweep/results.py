@@ -124,7 +124,7 @@ def value_at(trial: SweepTrial, step: int) -> float | None:
 
 
 def outcome_of(trial: SweepTrial) -> Outcome:
-    """What the search may learn from a trial."""
+    """Result of a trial as the search uses it."""
     result = trial.result.mean if trial.result else None
     if trial.state == "finished" and result is not None:
         return Outcome(trial.values, "finished", result)

@@ -45,9 +45,13 @@ def combinations(space: Space) -> int | None:
     return None if None in sizes else math.prod(len(one) for one in sizes if one)
 
 
-def listed(space: Space, method: str, trials: int, seed: int) -> list[Values]:
+def listed(
+    space: Space, method: str, trials: int, seed: int, shuffled: bool = False
+) -> list[Values]:
     """Values of all trials of a grid or of a random search in a finite space, in order; empty if
-    they are proposed one by one. Fewer `trials` than combinations are a random sample."""
+    they are proposed one by one. Fewer `trials` than combinations are a random sample; `shuffled`
+    puts a grid into random order, which successive halving needs: a grid that gets better from
+    trial to trial would never be pruned."""
     total = combinations(space)
     if method == "tpe" or total is None or total > MOST_COMBINATIONS:
         return []
@@ -55,11 +59,10 @@ def listed(space: Space, method: str, trials: int, seed: int) -> list[Values]:
     everything = [
         dict(zip(space, combined, strict=True)) for combined in itertools.product(*choices)
     ]
-    if method == "grid" and trials >= total:
-        return everything
     chance = random.Random(derive(seed, "sweep", method))
     chosen = chance.sample(range(total), min(trials, total))
-    return [everything[number] for number in (sorted(chosen) if method == "grid" else chosen)]
+    ordered = method == "grid" and not shuffled
+    return [everything[number] for number in (sorted(chosen) if ordered else chosen)]
 
 
 def propose(

@@ -92,6 +92,9 @@ def test_grid_lists_every_combination_in_order() -> None:
     assert combinations(space) == len(found) == 12
     assert found[0] == {"a": 1, "b": "x", "c": 0.1}
     assert [one["c"] for one in found[:3]] == [0.1, 0.2, 0.3]
+    shuffled = listed(space, "grid", 100, 0, shuffled=True)
+    assert shuffled != found
+    assert sorted(map(str, shuffled)) == sorted(map(str, found))
     part = listed(space, "grid", 5, 3)
     assert len(part) == 5
     assert part == [one for one in found if one in part]
