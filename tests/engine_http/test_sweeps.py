@@ -155,12 +155,13 @@ def test_tpe_proposes_from_results_and_says_what_matters(engine: Engine, project
 def test_paused_sweep_resumes_its_run_where_it_stopped(
     engine: Engine, project: Path, workspace: Path, tiny_model: Path
 ) -> None:
-    whole = follow(engine, start(engine, project))
-    sweep = start(engine, project)
+    two = {"sweep.parameters": {"train.lr": LRS[:2]}}
+    whole = follow(engine, start(engine, project, **two))
+    sweep = start(engine, project, **two)
     follow(engine, sweep, lambda view: view.steps_done >= 1)
     act(engine, sweep, "pause")
     paused = follow(engine, sweep, lambda view: view.state == "paused" and not view.running)
-    assert 1 <= paused.steps_done < 9
+    assert 1 <= paused.steps_done < 6
     assert not engine.call(lambda client: client.info()).living_runs
     begun = runs_of(paused.trials)
     assert act(engine, sweep, "resume").state in ("waiting", "running")
@@ -186,7 +187,7 @@ def test_normal_run_goes_between_two_runs_of_a_sweep(engine: Engine, project: Pa
     sweep = start(engine, project)
     first = follow(engine, sweep, lambda view: view.running)
     request = StartRun(project=str(project), overrides=SMALL)
-    with pytest.raises(Refused, match="is training on this machine"):
+    with pytest.raises(Refused, match="It belongs to a sweep: queue this run"):
         engine.call(lambda client: client.start_run(request))
     queued = engine.call(
         lambda client: client.start_run(request.model_copy(update={"queue": True}))
@@ -290,7 +291,7 @@ def test_killed_engine_leaves_the_same_table(workspace: Path, tiny_model: Path) 
     """kill -9 in the middle of a run; the next engine resumes the sweep by itself."""
     sweep = {
         "sweep.method": "tpe",
-        "sweep.trials": 4,
+        "sweep.trials": 3,
         "sweep.seeds": 2,
         "sweep.prune": "halving",
         "sweep.reduction_factor": 2,
@@ -302,7 +303,7 @@ def test_killed_engine_leaves_the_same_table(workspace: Path, tiny_model: Path) 
     try:
         whole = follow(engine, start(engine, project, **sweep))
         again = start(engine, project, **sweep)
-        for _ in range(3):
+        for _ in range(2):
             done = engine.call(lambda client: client.sweep(again.id)).steps_done
             follow(engine, again, lambda view: view.steps_done > done)  # noqa: B023
             engine.kill()

@@ -117,11 +117,14 @@ class RunLifecycle:
                 "engine.leaving", "This engine is being stopped.", "Start again in a moment."
             )
         for active in self.active.values():
+            spec = active.run.spec
             raise Refused.of(
                 "run.busy",
-                f"{active.run.spec.project} is {_activity_of(active.run)} on this machine "
-                f"({active.run.spec.name}).",
-                "Wait for it, or stop it first.",
+                f"{spec.project} is {_activity_of(active.run)} on this machine ({spec.name}).",
+                "It belongs to a sweep: queue this run, which then starts before the sweep's next "
+                "one, or pause the sweep."
+                if spec.sweep
+                else "Wait for it, or stop it first.",
             )
 
     async def settle(self) -> None:

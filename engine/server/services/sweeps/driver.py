@@ -23,6 +23,8 @@ from engine.training.sweep.results import failures_in_a_row, may_continue, next_
 from engine.training.sweep.tracker import BY_HAND, PRUNED, RunTracker
 from engine.trust.projects import require_trust
 
+BUSY = ("run.device_busy",)
+"""Problems of a run that say nothing about its trial."""
 GATHER_S = 0.05
 """Seconds from a change of a run until it is read, so that changes in quick succession share it."""
 
@@ -126,6 +128,10 @@ class SweepDriver:
             if run.state == "running":
                 run = await self._follow(sweep_id, trial.number, run.run_id, tracker)
             await self._close_run(sweep_id, trial.number, run, tracker.reason)
+        except Exception:  # nobody follows the run any more, which may wait for a decision
+            if active := self._lifecycle.active.get(run.run_id):
+                active.run.orders.stop("Sweep paused after an error.")
+            raise
         finally:
             self._running = ""
 
@@ -198,8 +204,13 @@ class SweepDriver:
             await self._store.change(sweep_id, lambda r: with_run(r, number, run))
 
     async def _close_run(self, sweep_id: str, number: int, run: SweepRun, reason: str = "") -> None:
-        """Store how a run ended. The sweep pauses if a person stopped the run, and stops after
-        `MOST_FAILURES` failed trials in a row."""
+        """Store how a run ended. The sweep pauses if a person stopped the run or another engine
+        uses the device, and stops after `MOST_FAILURES` failed trials in a row."""
+        if run.problem and run.problem.code in BUSY:
+            waiting = run.model_copy(update={"state": "running", "problem": None})
+            await self._store.change(sweep_id, lambda r: with_run(r, number, waiting), always=True)
+            await self._pause(sweep_id, run.problem)
+            return
         record = await self._store.change(
             sweep_id, lambda r: with_run(r, number, run), always=True
         )  # `always`: no run is active any more, which the view shows

@@ -114,7 +114,8 @@ class SweepService:
 
     async def listed(self, project: Path | None) -> list[SweepSummary]:
         """Sweeps of a project, or of all known ones, newest first; damaged ones are left out."""
-        return await asyncio.to_thread(self._summaries, self._store.folders(project))
+        folders = await asyncio.to_thread(self._store.folders, project)
+        return await asyncio.to_thread(self._summaries, folders)
 
     async def view(self, sweep_id: str) -> SweepView:
         """A sweep with its table. Raises Refused if there is none, StoreError."""
