@@ -109,12 +109,12 @@ def closing_text(view: SweepView) -> str:
     if view.steps_saved:
         share = view.steps_saved / view.steps_planned
         lines.append(
-            f"Pruning saved {view.steps_saved} of {view.steps_planned} steps ({share:.0%})."
+            f"Pruning saved {view.steps_saved} of {view.steps_planned} steps ({percent(share)})."
         )
     if view.importance:
         shares = sorted(view.importance.items(), key=lambda item: -item[1])
         lines.append(
-            "Importance: " + ", ".join(f"{key} {share:.0%}" for key, share in shares) + "."
+            "Importance: " + ", ".join(f"{key} {percent(share)}" for key, share in shares) + "."
         )
     cost = f", {view.cost_usd:.2f} US dollars" if view.cost_usd else ""
     lines.append(f"{_many(view.steps_done, 'step')} in {duration(view.seconds)}{cost}.")

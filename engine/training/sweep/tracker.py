@@ -12,6 +12,8 @@ from engine.training.sweep.results import curve_of
 
 PRUNED = "Pruned by sweep"
 """Beginning of the reason with which successive halving stops a run."""
+PAUSED = "Sweep {} was paused."
+"""Reason with which a paused sweep stops its run; the name of the sweep is inserted."""
 BY_HAND = "You stopped"
 """Beginning of the reason with which a person stops a run."""
 PAGE = 1000

@@ -20,7 +20,7 @@ from engine.training.sweep.changes import MOST_FAILURES, over_budget, with_run, 
 from engine.training.sweep.plan import config_of, with_next_trial
 from engine.training.sweep.record import ACTIVE
 from engine.training.sweep.results import failures_in_a_row, may_continue, next_run
-from engine.training.sweep.tracker import BY_HAND, PRUNED, RunTracker
+from engine.training.sweep.tracker import BY_HAND, PAUSED, PRUNED, RunTracker
 from engine.trust.projects import require_trust
 
 BUSY = ("run.device_busy",)
@@ -46,7 +46,7 @@ class SweepDriver:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._running = ""
-        """Id of the sweep whose run is active."""
+        """Id of the sweep whose run is active, starting or ending."""
         lifecycle.on_ended(self._changed.set)
 
     def wake(self) -> None:
@@ -87,8 +87,7 @@ class SweepDriver:
         if problem := over_budget(record):
             await self._end(sweep_id, problem)
             return
-        found = next_run(record.trials)
-        if found is None:
+        if next_run(record.trials) is None:
             longer = await asyncio.to_thread(with_next_trial, record)
             if longer is None:
                 await self._end(sweep_id, None)
@@ -97,7 +96,11 @@ class SweepDriver:
                 await self._store.change(sweep_id, lambda r: r.model_copy(update=trials))
             return
         if await self._turn(sweep_id):
-            await self._run(sweep_id, *found)
+            self._running = sweep_id
+            try:
+                await self._run(sweep_id)
+            finally:
+                self._running = ""
 
     async def _turn(self, sweep_id: str) -> bool:
         """Wait until no run is active and none is queued; False if the sweep was paused."""
@@ -111,19 +114,21 @@ class SweepDriver:
             await self._changed.wait()
         return False
 
-    async def _run(self, sweep_id: str, trial: SweepTrial, run: SweepRun) -> None:
-        """Begin or resume a run, and follow it to its end."""
+    async def _run(self, sweep_id: str) -> None:
+        """Begin or resume the next run of a sweep, and follow it to its end."""
         async with self._lifecycle.starting:
             await self._lifecycle.settle()
-            if self._lifecycle.active or self._store.active(sweep_id) is None:
+            record = self._store.active(sweep_id)
+            found = next_run(record.trials) if record else None
+            if self._lifecycle.active or found is None:
                 return
+            trial, run = found
             try:
                 run, tracker = await self._begin(sweep_id, trial, run)
             except (ConfigError, ModelError) as error:
                 failed = run.model_copy(update={"state": "failed", "problem": error.problem})
                 await self._close_run(sweep_id, trial.number, failed)
                 return
-        self._running = sweep_id
         try:
             if run.state == "running":
                 run = await self._follow(sweep_id, trial.number, run.run_id, tracker)
@@ -132,8 +137,6 @@ class SweepDriver:
             if active := self._lifecycle.active.get(run.run_id):
                 active.run.orders.stop("Sweep paused after an error.")
             raise
-        finally:
-            self._running = ""
 
     async def _begin(
         self, sweep_id: str, trial: SweepTrial, run: SweepRun
@@ -156,7 +159,11 @@ class SweepDriver:
         tracker = RunTracker(folder, run)
         stored = await asyncio.to_thread(tracker.read)
         if stored.state in ("running", "failed"):  # a failed one is here to be tried again
-            await self._lifecycle.begin(folder, holds=record.prune_at)
+            holds = [step for step in record.prune_at if step >= stored.step]
+            await self._lifecycle.begin(folder, holds=holds)
+            new_run = self._lifecycle.active.get(run.run_id)
+            if new_run and self._store.active(sweep_id) is None:  # paused in the meantime
+                new_run.run.orders.stop(PAUSED.format(record.name))
             return stored.model_copy(update={"state": "running", "problem": None}), tracker
         return stored, tracker
 

@@ -32,6 +32,7 @@ from engine.storage.project import load_settings
 from engine.training.sweep.changes import resumed, resumed_by_itself, with_state
 from engine.training.sweep.plan import plan_of, settings_of, trials_of
 from engine.training.sweep.record import ACTIVE, FOLDER
+from engine.training.sweep.tracker import PAUSED
 from engine.training.sweep.view import summary_of, view_of
 from engine.trust.projects import is_trusted, require_trust
 
@@ -171,12 +172,11 @@ class SweepService:
         record = await self._store.change(record.id, lambda r: with_state(r, state))  # type: ignore[arg-type]
         for run in [run for trial in record.trials for run in trial.runs]:
             if active := self._lifecycle.active.get(run.run_id):
-                reason = f"Sweep {record.name} was {state}."
                 if state == "paused":
-                    active.run.orders.stop(reason)
+                    active.run.orders.stop(PAUSED.format(record.name))
                 else:
                     active.stopping = True
-                    active.task.cancel(reason)
+                    active.task.cancel(f"Sweep {record.name} was stopped.")
                     await asyncio.wait([active.task])
 
     async def _resume(self, folder: Path, record: SweepRecord, request: ActOnSweep) -> None:
