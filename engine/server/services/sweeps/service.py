@@ -48,6 +48,8 @@ class SweepService:
         self._driver = SweepDriver(self._store, library, lifecycle, queue, broadcast)
         self._by_key: dict[str, str] = {}
         self._starting = asyncio.Lock()
+        self._opened = asyncio.Event()
+        """Set when the sweeps of an earlier engine are resumed; requests wait for it."""
 
     @property
     def busy(self) -> bool:
@@ -56,12 +58,15 @@ class SweepService:
 
     async def open(self) -> None:
         """Resume the sweeps that were active when an earlier engine of this workspace ended."""
-        for folder, record in await asyncio.to_thread(self._store.interrupted):
-            again = resumed_by_itself(record)
-            if again and self._may_resume(folder, record):
-                with contextlib.suppress(AtelierError):  # another engine works on it
-                    await self._store.activate(folder)
-                    await self._store.change(record.id, lambda r, again=again: again)  # type: ignore[misc]
+        try:
+            for folder, record in await asyncio.to_thread(self._store.interrupted):
+                again = resumed_by_itself(record)
+                if again and self._may_resume(folder, record):
+                    with contextlib.suppress(AtelierError):  # another engine works on it
+                        await self._store.activate(folder)
+                        await self._store.change(record.id, lambda r, again=again: again)  # type: ignore[misc]
+        finally:
+            self._opened.set()
         self._driver.wake()
 
     async def close(self) -> None:
@@ -77,6 +82,7 @@ class SweepService:
 
     async def start(self, request: StartSweep) -> SweepView:
         """Start a sweep. Raises ConfigError, ModelError, Refused, then leaving no file."""
+        await self._opened.wait()
         async with self._starting:
             if request.key and (known := self._by_key.get(request.key)):
                 return await self.view(known)
@@ -104,6 +110,7 @@ class SweepService:
     async def act(self, sweep_id: str, request: ActOnSweep) -> SweepView:
         """Pause, stop or resume a sweep. Raises Refused if its state does not allow it, StoreError
         if it is damaged."""
+        await self._opened.wait()
         folder = self._store.folder(sweep_id)
         record = await asyncio.to_thread(self._store.current, folder)
         if request.action == "resume":
@@ -115,11 +122,13 @@ class SweepService:
 
     async def listed(self, project: Path | None) -> list[SweepSummary]:
         """Sweeps of a project, or of all known ones, newest first; damaged ones are left out."""
+        await self._opened.wait()
         folders = await asyncio.to_thread(self._store.folders, project)
         return await asyncio.to_thread(self._summaries, folders)
 
     async def view(self, sweep_id: str) -> SweepView:
         """A sweep with its table. Raises Refused if there is none, StoreError."""
+        await self._opened.wait()
         folder = self._store.folder(sweep_id)
         return await asyncio.to_thread(self._view, folder)
 
