@@ -105,14 +105,14 @@ class Question(QDialog):
         if field is not None:
             column.addWidget(field)
         default = default_of(choices)
-        self._default = Button(default.words, default.kind, price=default.price, height=32)
-        add(column, 8, self._buttons(choices, default))
+        button = self._button(default)
+        add(column, 8, self._buttons(choices, default, button))
+        self._press_default = button.click
         if field is not None and field.findChildren(QLineEdit):
             field.setFocus()
         else:
-            self._default.setFocus(
-                Qt.FocusReason.TabFocusReason
-            )  # draws the ring: Enter presses it
+            # the reason draws the ring: Enter presses this button
+            button.setFocus(Qt.FocusReason.TabFocusReason)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Give wrapped text its full height: a layout requests too little by itself."""
@@ -124,18 +124,19 @@ class Question(QDialog):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self._default.click()
+            self._press_default()
         else:
             super().keyPressEvent(event)
 
-    def _buttons(self, choices: Sequence[Choice], default: Choice) -> QHBoxLayout:
+    def _button(self, choice: Choice) -> Button:
+        button = Button(choice.words, choice.kind, price=choice.price, height=32)
+        button.clicked.connect(lambda: self._answered(choice.key))
+        return button
+
+    def _buttons(self, choices: Sequence[Choice], default: Choice, button: Button) -> QHBoxLayout:
+        """Lay out a button per choice; that of the `default` exists."""
         line = hbox(STRETCH, spacing=8)
-        for choice in choices:
-            button = self._default
-            if choice is not default:
-                button = Button(choice.words, choice.kind, price=choice.price, height=32)
-            button.clicked.connect(lambda _=False, key=choice.key: self._answered(key))
-            line.addWidget(button)
+        add(line, *(button if one is default else self._button(one) for one in choices))
         return line
 
     def _answered(self, key: str) -> None:

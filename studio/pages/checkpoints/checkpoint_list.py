@@ -11,11 +11,12 @@ from studio.pages.checkpoints.rows import CheckpointModel, Contender
 from studio.store.runs.checkpoint_rows import baseline_of, best_of, marks_of, metric_at
 from studio.store.runs.state import RunState
 from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.tables.table import Table
 
-KL_COLUMN, SIZE_COLUMN, ROOMY_PX, CROWDED_PX = 4, 5, 700, 900
+KL_COLUMN, SIZE_COLUMN, LEAST_PX, ROOMY_PX, CROWDED_PX = 4, 5, 600, 700, 900
 WIDTHS = ((0, 40, "check"), (1, None, "strong"), (2, 76, "mono"), (3, 158, "interval"),
           (4, 64, "figure"), (5, 78, "figure"), (6, 96, "figure"))  # fmt: skip
 
@@ -84,11 +85,11 @@ class ListCard(Card):
         )
         rows += [Contender(name, name) for name in providers]
         self.model.show_rows(rows, state.at)
-        self.table.setColumnHidden(KL_COLUMN, all(row.kl is None for row in rows))
         assert self.header is not None
         total = sum(one.checkpoint.bytes for one in kept)
         self.header.set_words(f"{len(kept)} · {formatting.size(total)}")
         self._show_fetch()
+        self._show_export()
         if self.table.currentIndex().row() < 0:
             self.table.selectRow(0)
 
@@ -131,14 +132,30 @@ class ListCard(Card):
         """Toggle the selection of the row with the model name `name`; see `toggle`."""
         self.toggle(next(n for n, row in enumerate(self.model.rows) if row.name == name))
 
+    def target(self) -> Contender | None:
+        """Return the checkpoint that Export acts on, and that the examples are of: the checked one.
+        Of several it is the current row, or else the one checked last."""
+        checked = [one for one in self.model.chosen() if one.is_checkpoint]
+        current = self._current()
+        return current if current in checked else checked[-1] if checked else None
+
     def want_export(self, row: int) -> None:
-        """Request the export of the checkpoint in a row, or of the best checkpoint if the row is
-        none."""
+        """Request the export of the checkpoint in a row; other rows have nothing to export."""
         rows = self.model.rows
-        if not 0 <= row < len(rows) or not rows[row].is_checkpoint:
-            row = next((n for n, one in enumerate(rows) if "best" in one.marks), 0)
-        if rows and rows[row].is_checkpoint:
+        if 0 <= row < len(rows) and rows[row].is_checkpoint:
             self.export_wanted.emit(rows[row])
+
+    def _show_export(self) -> None:
+        """Name the checkpoint that Export acts on, and its size; the sheet has those of formats."""
+        one = self.target()
+        size = formatting.size(one.kept.checkpoint.bytes) if one and one.kept else ""
+        self._save.set_words(f"Export {one.words}" if one else "Export", size)
+        self._save.setEnabled(one is not None and not one.damaged)
+        set_tip(self._save, "" if one else "Check a checkpoint to export it")
+
+    def _export_target(self) -> None:
+        if (one := self.target()) is not None:
+            self.export_wanted.emit(one)
 
     def _wire(self) -> None:
         table = self.table
@@ -152,7 +169,9 @@ class ListCard(Card):
         self._fetch.clicked.connect(lambda: self.fetch_wanted.emit(self._current()))
         self._stop.clicked.connect(lambda: self.fetch_wanted.emit(None))
         table.selectionModel().currentRowChanged.connect(lambda *_: self._show_fetch())
-        self._save.clicked.connect(lambda: self.want_export(table.currentIndex().row()))
+        self._save.clicked.connect(self._export_target)
+        self.model.chosen_changed.connect(self._show_export)
+        table.selectionModel().currentRowChanged.connect(lambda *_: self._show_export())
 
     def _clicked(self, index: QModelIndex) -> None:
         if index.column() == 0:
@@ -195,6 +214,10 @@ class ListCard(Card):
         """Show header buttons without text in a narrow window; hide the size column."""
         narrow = self.width() < ROOMY_PX
         crowded = not self._fetch.isHidden() and self.width() < CROWDED_PX
+        assert self.header is not None
+        self.header.words.setVisible(not narrow)
         self.table.setColumnHidden(SIZE_COLUMN, narrow)
+        known = any(row.kl is not None for row in self.model.rows)
+        self.table.setColumnHidden(KL_COLUMN, self.width() < LEAST_PX or not known)
         self._add.set_icon_only(narrow or crowded)
         self._save.set_icon_only(crowded)

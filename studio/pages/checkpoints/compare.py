@@ -63,22 +63,23 @@ class CompareCard(Card):
         self._table.setModel(self._model)
         self._table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._table.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        for column, width in enumerate((None, 60, 70, 70, 84, 86)):
+        for column, width in enumerate((None, 64, 76, 76, 116, 90)):
             self._table.set_column(column, width, "text" if column == 0 else "figure")
         self._open = Button("Open its trajectories", "quiet", icon="git-fork", height=24)
         self._open.clicked.connect(self.attempts_wanted)
         assert self.header is not None
         self.header.add_right(self._legend)
         inside = QWidget()
+        self._words.setContentsMargins(12, 0, 12, 0)
         rows = vbox(
             self._words,
             self._chart,
             self._table,
             parent=inside,
-            margins=(12, 4, 12, 12),
+            margins=(0, 4, 0, 12),  # cells and chart have their own padding, that of the header
             spacing=10,
         )
-        line = hbox(self._open, STRETCH)
+        line = hbox(self._open, STRETCH, margins=(4, 0, 12, 0))
         add(rows, line, STRETCH)
         self.body.addWidget(scrolled(inside))
 

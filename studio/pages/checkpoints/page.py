@@ -15,6 +15,7 @@ from studio.pages.checkpoints.checkpoint_list import ListCard
 from studio.pages.checkpoints.compare import CompareCard
 from studio.pages.checkpoints.download import DownloadQueue
 from studio.pages.checkpoints.evaluations import EvaluationController
+from studio.pages.checkpoints.examples import ExamplesCard
 from studio.pages.checkpoints.export import ExportSheet
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import Page
@@ -22,6 +23,7 @@ from studio.services.notifications import Choice, ask
 from studio.services.session import Session
 from studio.store.runs.checkpoint_rows import export_sizes
 from studio.text import formatting
+from studio.widgets.cards.beside import Beside
 from studio.widgets.cards.empty_page import EmptyPage
 from studio.widgets.forms.form_fields import TextField
 from studio.widgets.layouts import hbox, vbox
@@ -51,6 +53,8 @@ class CheckpointsPage(Page):
         self._list = ListCard()
         self._model = self._list.model
         self._compare, self._arena = CompareCard(), ArenaCard(session)
+        self.examples = ExamplesCard(session, self.tasks)
+        self._lower = Beside(("Examples", self.examples), ("Side-by-side chat", self._arena), 1)
         self._evaluate = self._list.evaluate
         self._export = ExportSheet(session, self)
         self._empty = EmptyPage("No checkpoint yet", "", drawing="rows")
@@ -129,6 +133,7 @@ class CheckpointsPage(Page):
     def _show_rows(self) -> None:
         if (summary := self._run.summary) is not None:
             self._list.show_rows(summary, self._run.state, self._kept, self._providers())
+            self._show_examples()
 
     def _providers(self) -> list[str]:
         return list(self.session.settings.current.compared_models)
@@ -257,8 +262,14 @@ class CheckpointsPage(Page):
     # Selection
 
     def _chosen_changed(self) -> None:
+        self._show_examples()
         self._arena.show_models([one.name for one in self._model.chosen()], self._names())
         self._show_evaluation()
+
+    def _show_examples(self) -> None:
+        """Show the validation examples of the checked checkpoint."""
+        target = self._list.target()
+        self.examples.show_checkpoint(target.step if target else None)
 
     def _names(self) -> dict[str, str]:
         """Return model name of the engine (by run id or run name) → title on this page."""
@@ -342,7 +353,7 @@ class CheckpointsPage(Page):
         whole.setProperty("gap", True)
         whole.setHandleWidth(GAP_PX)
         whole.addWidget(self._top)
-        whole.addWidget(self._arena)
+        whole.addWidget(self._lower)
         whole.setStretchFactor(0, 2)
         whole.setStretchFactor(1, 3)
         whole.setSizes(FIRST_SIZES)

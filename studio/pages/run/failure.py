@@ -29,15 +29,16 @@ class Way:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-def failure_card(problem: Problem, state: RunState) -> ErrorCard:
-    """Build the error card of a failed run, which emits `remedy_chosen(key)`."""
+def failure_card(problem: Problem, state: RunState, place: str = "") -> ErrorCard:
+    """Build the error card of a failed run, which emits `remedy_chosen(key)`; `place`: file and
+    line of the failure (empty: unknown)."""
     when = datetime.fromtimestamp(state.at).strftime("%A %H:%M")
     foot = problem.where or (
         "Atelier does not resume automatically because the same failure would recur."
     )
     words = f"{_place(state)} {_safe(state)}".strip()
     remedies = [way.remedy for way in ways(problem, state)]
-    return ErrorCard(problem.message, words, remedies, foot, when)
+    return ErrorCard(problem.message, words, remedies, foot, when, place=place)
 
 
 def ways(problem: Problem, state: RunState) -> list[Way]:

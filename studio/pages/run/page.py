@@ -1,7 +1,7 @@
 """Run page: step strip, charts, side column and log; guide without a run, remedies on failure."""
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QApplication, QStackedWidget, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.runs import Finding, Split
@@ -15,7 +15,7 @@ from studio.pages.run.branch_start import BranchStart
 from studio.pages.run.charts.run_charts import RunCharts
 from studio.pages.run.charts.spec import is_judged
 from studio.pages.run.damaged import DamagedRun
-from studio.pages.run.failure import failure_card, onwards, ways
+from studio.pages.run.failure_area import FailureArea
 from studio.pages.run.log_drawer import LogDrawer
 from studio.pages.run.side_column import SideColumn
 from studio.pages.run.strip import StripBlock
@@ -46,7 +46,7 @@ class RunPage(Page):
         self.charts = ChartLink(self)
         self.charts.set_smoothing(session.settings.current.smoothing)
         self._drawn: tuple[object, ...] = ()
-        self._failure: QWidget | None = None
+        self._failure = FailureArea(session, actions)
         self._strip, self._grid = StripBlock(self.charts), RunCharts(session, self.charts)
         self._side, self._log = SideColumn(), LogDrawer(session.run)
         self._trackers = TrackersCard(session, self.tasks)
@@ -81,10 +81,12 @@ class RunPage(Page):
             self._column,
             AwayBar(self.session),
             self._review,
+            self._failure,
             self._strip,
             (self._body, 1),
             self._log,
         )
+        self._failure.log_requested.connect(self._log.show)
         self._log.hide()
         self._stack.addWidget(self._empty)
         self._stack.addWidget(live)
@@ -170,48 +172,13 @@ class RunPage(Page):
         self._strip.show_run(self._run)
         self._set_axis(self.charts.kind)
         self._grid.fill_all()
-        self._show_failure()
+        self._failure.show_run(self._run)
 
     def _set_axis(self, kind: str) -> None:
         state = self._run.state
         self.charts.set_planned(state.planned)
         places = positions(state, kind)
         self.charts.set_axis(kind if places else "step", places or None)
-
-    def _show_failure(self) -> None:
-        if self._failure is not None:
-            self._column.removeWidget(self._failure)
-            self._failure.deleteLater()
-            self._failure = None
-        state = self._run.state
-        if state.status == "failed" and state.problem is not None:
-            card = failure_card(state.problem, state)
-            card.remedy_chosen.connect(self._remedy)
-            card.log_requested.connect(self._log.show)
-            card.report_requested.connect(self._copy_report)
-            self._failure = card
-            self._column.insertWidget(2, card)
-
-    def _remedy(self, key: str) -> None:
-        """Apply a remedy by key: trigger an action, or change the project and start a run."""
-        summary, state = self._run.summary, self._run.state
-        found = ways(state.problem, state) if state.problem else []
-        values = next((way.values for way in found if way.remedy.key == key), {})
-        if not values or summary is None:
-            self._actions.trigger(key)
-            return
-        request = onwards(summary, state, values)
-        self.session.edit(
-            EditProject(values=values),
-            lambda _: self.session.start_run(request),
-            self.session.problem_raised.emit,
-        )
-
-    def _copy_report(self) -> None:
-        problem = self._run.state.problem
-        if problem is not None:
-            QApplication.clipboard().setText(f"{problem}\n\n{problem.detail}")
-            self.session.notice.emit("The report was copied to the clipboard.")
 
     def open_branch(self, step: int | None = None) -> None:
         """Open the form for a branch of the run from `step`; None: from the step under the chart's

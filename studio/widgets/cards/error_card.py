@@ -38,6 +38,7 @@ class ErrorCard(QWidget):
     remedy_chosen = Signal(str)
     log_requested = Signal()
     report_requested = Signal()
+    place_requested = Signal()
 
     def __init__(
         self,
@@ -49,10 +50,12 @@ class ErrorCard(QWidget):
         parent: QWidget | None = None,
         *,
         log: bool = True,
+        place: str = "",
     ) -> None:
-        """Create the card; `log` is False if there is no log to show."""
+        """Create the card; `log` is False if there is no log to show. `place` names the file and
+        line of the failure, `agent.py:12`, and gets a button."""
         super().__init__(parent)
-        self._log = log
+        self._log, self._place = log, place
         self.setAccessibleName(f"Problem: {title}. {words}")
         column = vbox(parent=self, margins=1, spacing=0)
         self._head = self._build_head(title, words, when)
@@ -80,6 +83,8 @@ class ErrorCard(QWidget):
         tools = [("Copy report", "copy", self.report_requested)]
         if self._log:
             tools.insert(0, ("Show log", "file-text", self.log_requested))
+        if self._place:
+            tools.insert(0, (f"Open {self._place}", "file-code", self.place_requested))
         for words, icon, signal in tools:
             button = Button(words, "quiet", icon=icon)
             button.clicked.connect(signal)

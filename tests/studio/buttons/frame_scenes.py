@@ -3,6 +3,7 @@
 from PySide6.QtTest import QTest
 
 from studio.pages.settings.api_keys import KeysCard
+from studio.pages.settings.shortcuts import ShortcutList
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 
@@ -59,6 +60,14 @@ async def settings(stage: Stage) -> None:
 
 async def appearance(stage: Stage) -> None:
     stage.page("settings").show_section("appearance")
+
+
+async def shortcuts(stage: Stage) -> None:
+    page = stage.page("settings")
+    page.show_section("shortcuts")
+    search = page.findChild(ShortcutList).search
+    if search.text() != "theme":
+        search.setText("theme")
 
 
 async def machine(stage: Stage) -> None:
@@ -168,6 +177,11 @@ FRAME = [
             Row("SettingsPage._motion", "unchecked Toggle Reduce motion"),
             Row("SettingsPage._motion", "checked Toggle Reduce motion"),
         ],
+    ),
+    Scene(
+        "shortcuts",
+        shortcuts,
+        [Row("SearchInput._clear of ShortcutList", "words SearchInput theme -> $")],
     ),
     Scene("machine", machine, [Row("SettingsPage._check_button", "GET /doctor")]),
     Scene(

@@ -178,10 +178,13 @@ RUN = [
         "failed",
         failed,
         [
-            Row("ErrorCard: Show log of RunPage", "shown LogDrawer"),
-            Row("ErrorCard: Copy report of RunPage", "copied "),
+            Row("ErrorCard: Show log of FailureArea", "shown LogDrawer"),
+            Row("ErrorCard: Copy report of FailureArea", "copied "),
             Row(
-                "_RemedyRow._button of RunPage", "POST .*/command .*resume", "Resume|Try", rest=True
+                "_RemedyRow._button of FailureArea",
+                "POST .*/command .*resume",
+                "Resume|Try",
+                rest=True,
             ),
         ],
     ),

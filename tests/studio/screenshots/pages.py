@@ -23,6 +23,7 @@ from PySide6.QtWidgets import QApplication
 from engine.protocol.events import run as e
 from studio.app import Studio
 from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.made_validations import add_validations
 from tests.studio.fakes.simulated_run import SMALL, Made, Simulation, TrainConfig
 
 SIZES = [(1280, 800), (1920, 1080)]
@@ -183,6 +184,7 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
                 await settle()
                 await take(studio, folder, "first-start")
         made = fill_workspace(engine)
+        add_validations(made, judged=True)
         async with studio_on(engine, app, folder) as studio:
             state = studio.session.runs.state(made.spec.id)
             await wait_for(lambda: state.seq == len(made.events))

@@ -132,7 +132,7 @@ def test_failed_start_continues_with_torch_by_one_click(
             await open_project(studio, engine, "failed")
             studio.window.show_page("run")
             page: Any = studio.pages["run"]
-            await wait_for(lambda: page._failure is not None)
+            await wait_for(lambda: page._failure.isVisible())
             first = page._failure.findChildren(_RemedyRow)[0]
             first._button.click()
             await wait_for(lambda: bool(engine.started))
