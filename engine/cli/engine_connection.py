@@ -35,9 +35,10 @@ async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
 
 
 async def _end(client: EngineClient) -> None:
-    """Shut the engine down once no run is active; gives up after `CLOSING_S` seconds."""
+    """Shut the engine down once no run or sweep is active; gives up after `CLOSING_S` seconds."""
     for _ in range(CLOSING_S * 10):
-        if not (await client.info()).living_runs:
+        swept = any(one.state in ("waiting", "running") for one in await client.sweeps())
+        if not swept and not (await client.info()).living_runs:
             await client.shut_down()
             return
         await asyncio.sleep(0.1)

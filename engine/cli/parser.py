@@ -4,10 +4,10 @@ import argparse
 import importlib
 from collections.abc import Callable
 
-from engine.cli.options import hosts, judging, machine, models, projects, runs, sft
+from engine.cli.options import hosts, judging, machine, models, projects, runs, sft, sweeps
 from engine.cli.options.general import Parser
 
-GROUPS = (projects, runs, judging, sft, models, hosts, machine)
+GROUPS = (projects, runs, sweeps, judging, sft, models, hosts, machine)
 """Groups of commands, in the order of the help."""
 MODULES = {"import": "imports", "eval": "evaluate", "serve-model": "serve_model"}
 """Module names of commands whose modules are named differently."""

@@ -9,12 +9,20 @@ from engine.client.judging import JudgingCalls
 from engine.client.projects import ProjectCalls
 from engine.client.remote import HostCalls
 from engine.client.runs import RunCalls
+from engine.client.sweeps import SweepCalls
 from engine.client.sync import ReplicaCalls, SyncCalls
 
 __all__ = ["EngineClient"]
 
 
 class EngineClient(
-    EngineCalls, ProjectCalls, RunCalls, ReplicaCalls, JudgingCalls, SyncCalls, HostCalls
+    EngineCalls,
+    ProjectCalls,
+    RunCalls,
+    SweepCalls,
+    ReplicaCalls,
+    JudgingCalls,
+    SyncCalls,
+    HostCalls,
 ):
     """Client of one engine. Use as an async context manager, inside one event loop."""

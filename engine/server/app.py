@@ -28,6 +28,7 @@ from engine.server.routes.run_table import RunTableRoutes
 from engine.server.routes.runs import RunRoutes
 from engine.server.routes.scripts import ScriptRoutes
 from engine.server.routes.setup import SetupRoutes
+from engine.server.routes.sweeps import SweepRoutes
 from engine.server.routes.transfers import HostRoutes, TransferRoutes
 
 REASONS = {
@@ -95,6 +96,7 @@ ROUTES = (
     SetupRoutes,
     RunRoutes,
     RunTableRoutes,
+    SweepRoutes,
     MirrorRoutes,
     TrackingRoutes,
     CheckpointRoutes,

@@ -24,6 +24,7 @@ from engine.server.services.runs.queue import RunQueue
 from engine.server.services.runs.scripts import ScriptRuns
 from engine.server.services.runs.work import ActiveRuns
 from engine.server.services.runs.workers import RunResources
+from engine.server.services.sweeps.service import SweepService
 from engine.server.services.tracking import TrackingService
 
 IDLE_EXIT_S = 600.0
@@ -60,6 +61,7 @@ class Services:
         self.run_table = RunTable(self.library, self.lifecycle.summary)
         self.queue = RunQueue(self.library, self.lifecycle)
         self.control = RunControl(self.library, self.lifecycle, self.queue, self.credentials)
+        self.sweeps = SweepService(self.library, self.lifecycle, self.queue, self.broadcast)
         self.exports = ExportService(self.lifecycle.opened)
         self.environments = EnvironmentService(active)
         self.scripts = ScriptRuns(workspace, self.library, self.lifecycle, resources)
@@ -78,14 +80,15 @@ class Services:
 
     def is_idle(self) -> bool:
         """Whether there is no work, no listener and no request for `IDLE_EXIT_S` seconds."""
-        works = (self.exports, self.tracking, self.environments, self.hosts)
+        works = (self.exports, self.tracking, self.environments, self.hosts, self.sweeps)
         busy = self.lifecycle.active or any(work.busy for work in works)
         idle_s = time.monotonic() - self._used
         return idle_s > IDLE_EXIT_S and not busy and not self.broadcast.listeners
 
     async def open(self) -> None:
-        """Start background work: queued runs and connections to servers."""
+        """Start background work: queued runs, interrupted sweeps and connections to servers."""
         self.queue.advance()
+        await self.sweeps.open()
         await self.hosts.open()
 
     async def close(self) -> None:
@@ -94,6 +97,7 @@ class Services:
         await self.hosts.close()
         await self.environments.close()
         await self.queue.close()
+        await self.sweeps.close()
         await self.lifecycle.close()
         await self.tracking.close()
         await self.exports.close()

@@ -14,7 +14,7 @@ from typing import Any
 import tomlkit
 
 from engine.protocol.config.project import ProjectConfig
-from engine.protocol.config.validation import FILE, config_problems, set_key
+from engine.protocol.config.validation import FILE, checked_config, config_problems, set_key
 from engine.protocol.problems import ConfigError, Problem, in_one_line
 from engine.protocol.records.runs import Scenario, Split, SplitInfo
 from engine.runtime.files import replace_file
@@ -32,13 +32,19 @@ TITLE_KEYS = ("title", "name", "question", "task", "prompt", "input", "text")
 def load_config(project: Path, overrides: dict[str, Any] | None = None) -> ProjectConfig:
     """Read and check project.toml. `overrides` (dotted key → value) replace settings of the file.
     Raises ConfigError."""
+    return load_settings(project, overrides)[1]
+
+
+def load_settings(
+    project: Path, overrides: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], ProjectConfig]:
+    """Read and check project.toml like `load_config`; returns the nested settings that it names,
+    without defaults, and the parsed ones. Raises ConfigError."""
     text = read_toml(project)
     values = _parse(text)
     for key, value in (overrides or {}).items():
         set_key(values, key, value)
-    if problems := config_problems(values, text):
-        raise ConfigError(problems[0])
-    return ProjectConfig.model_validate(values)
+    return values, checked_config(values, text)
 
 
 def read_toml(project: Path) -> str:

@@ -13,7 +13,7 @@ from engine.trust.projects import trust_new_project
 
 SAMPLES = RESOURCES / "samples"
 ABOUT = "sample.toml"
-LEFT = (ABOUT, "__pycache__", "runs", "*.db")
+LEFT = (ABOUT, "__pycache__", "runs", "sweeps", "*.db")
 """Files of a sample that are not copied: its description, and results of running it."""
 
 

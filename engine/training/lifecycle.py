@@ -96,6 +96,16 @@ async def wait_while_paused(run: Run, policy: Policy, step: int) -> None:
     await run.say(RunContinued(step=step))
 
 
+async def wait_while_held(run: Run, step: int) -> None:
+    """Wait after a validation until the run's sweep lets it continue. Raises StopRequested if it
+    does not; returns at once for a run without a sweep."""
+    orders = run.orders
+    if step in orders.holds:
+        await orders.until(lambda: orders.stop_after_step or step not in orders.holds)
+        if orders.stop_after_step:
+            raise StopRequested
+
+
 async def save_checkpoint(run: Run, policy: Policy, step: int, metrics: dict[str, float]) -> None:
     """Save a checkpoint unless the step has one, and delete those that no rule keeps."""
     if any(known.step == step for known in run.reader.checkpoints()):

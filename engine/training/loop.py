@@ -37,6 +37,7 @@ from engine.training.lifecycle import (
     load,
     restore,
     save_checkpoint,
+    wait_while_held,
     wait_while_paused,
 )
 from engine.training.sft.loop import warm_up
@@ -74,6 +75,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
                 await wait_while_paused(run, policy, step)
                 if validation_is_due(run, step):
                     await validate(run, stage, held_out, step)
+                    await wait_while_held(run, step)
                 step += 1
                 clock = Clock()
                 anew = step not in history
@@ -97,7 +99,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
                     await save_checkpoint(run, policy, step, metrics)
     except StopRequested:
         await save_checkpoint(run, policy, step, history.get(step, {}))
-        await run.say(RunStopped(step=step, reason="You stopped it after this step."))
+        await run.say(RunStopped(step=step, reason=run.orders.stop_reason))
         return
     await validate(run, stage, held_out, step)
     await prune(run)

@@ -37,7 +37,7 @@ def setting_words(value: Any) -> str:
         case bool():
             return "on" if value else "off"
         case float():
-            mantissa, _, power = f"{value:.4g}".partition("e")
+            mantissa, _, power = f"{value:.3g}".partition("e")
             exponent = f"e{int(power)}" if power else ""
             return f"{mantissa}{exponent}".replace("-", formatting.MINUS)
         case list():

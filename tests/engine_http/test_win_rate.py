@@ -9,10 +9,12 @@ import pytest
 from engine.protocol.events.run import Event, RunFinished, UnknownEvent, ValidationFinished
 from engine.protocol.records.judging import PART
 from engine.protocol.requests.runs import Command, TrajectoryQuery
+from engine.protocol.requests.sweeps import StartSweep
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
 from tests.engine_http.test_judge import JUDGE, UNREWARDED, letters
+from tests.engine_http.test_sweeps import follow
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 
@@ -69,6 +71,33 @@ def test_later_validations_are_compared_with_the_first(engine: Engine, project: 
     best = max(last.win_rates, key=lambda step: last.win_rates[step].mean)
     assert [one.checkpoint.step for one in kept if "best" in one.kept_by] == [best]
     assert {one.checkpoint.step: one.win_rate for one in kept}[best] == last.win_rates[best]
+
+
+def test_sweep_compares_win_rates_against_the_untrained_policy(
+    engine: Engine, project: Path
+) -> None:
+    parameters = {"train.lr": [1e-3, 5e-2]}
+    request = StartSweep(
+        project=str(project),
+        overrides={
+            **STEPS,
+            "sweep.parameters": parameters,
+            "sweep.method": "grid",
+            "sweep.reduction_factor": 2,
+        },
+    )
+    view = follow(engine, engine.call(lambda client: client.start_sweep(request)))
+    assert view.metric == "validation/win_rate"
+    assert view.prune_at == (2,)
+    assert view.best is not None
+    for trial in view.trials:
+        run = engine.call(lambda client, trial=trial: client.run(trial.runs[0].run_id))  # type: ignore[misc]
+        point = trial.runs[0].curve[-1]
+        assert trial.result == point.best
+        assert 0 <= point.best.mean <= 1
+        assert point.step == (4 if trial.state == "finished" else 2)
+        if point.best_step == point.step:
+            assert run.win_rate == point.best
 
 
 def test_killed_validation_ends_with_the_same_comparison(

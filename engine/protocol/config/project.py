@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from engine.protocol.addresses import check_model
 from engine.protocol.base import Section
 from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.config.sweep import SweepConfig
 from engine.protocol.config.tracking import TrackConfig
 
 
@@ -354,4 +355,5 @@ class ProjectConfig(Section):
     train: TrainConfig = TrainConfig()
     sft: SftConfig = SftConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    sweep: SweepConfig = SweepConfig()
     track: TrackConfig = TrackConfig()

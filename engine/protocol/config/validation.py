@@ -1,7 +1,8 @@
 """Validation of project settings: every defect becomes a Problem with the line of its key."""
 
+import copy
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from engine.protocol.config.algorithm import UNIONS
 from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.sweep import Range, SettingValue, unsuitable
 from engine.protocol.problems import ConfigError, Problem
 
 FILE = "project.toml"
@@ -20,7 +22,12 @@ def changed_config(config: ProjectConfig, overrides: dict[str, Any]) -> ProjectC
     values = config.model_dump(mode="json")
     for key, value in overrides.items():
         set_key(values, key, value)
-    if problems := config_problems(values):
+    return checked_config(values)
+
+
+def checked_config(values: dict[str, Any], text: str = "") -> ProjectConfig:
+    """Parse nested settings; `text` is the file that they come from. Raises ConfigError."""
+    if problems := config_problems(values, text):
         raise ConfigError(problems[0])
     return ProjectConfig.model_validate(values)
 
@@ -29,10 +36,47 @@ def config_problems(values: dict[str, Any], text: str = "") -> list[Problem]:
     """Find the problems of nested settings, as parsed from TOML; `text` is the file, from which
     line numbers are taken (empty: none)."""
     try:
-        ProjectConfig.model_validate(values)
+        config = ProjectConfig.model_validate(values)
     except ValidationError as error:
         return [_config_problem(detail, text) for detail in error.errors()]
-    return []
+    return [_in_sweep(*found, text) for found in parameter_problems(config, values)]
+
+
+def parameter_problems(
+    config: ProjectConfig, values: dict[str, Any]
+) -> Iterator[tuple[str, Problem]]:
+    """Find swept settings that do not exist, cannot be swept, or have an invalid value; yields the
+    key and its first problem. `values` are the nested settings that `config` was parsed from."""
+    for key, swept in config.sweep.parameters.items():
+        if reason := unsuitable(key, config.judge.enabled, config.sweep.prune):
+            yield key, Problem(code="config.bad_sweep", message=f"{key} {reason}")
+            continue
+        tried = [swept.low, swept.high] if isinstance(swept, Range) else swept
+        for value in tried:
+            if problem := _value_problem(values, key, value):
+                yield key, problem
+                break
+
+
+def _value_problem(values: dict[str, Any], key: str, value: SettingValue) -> Problem | None:
+    """First problem of the settings with another value for one key."""
+    changed = copy.deepcopy(values)
+    try:
+        set_key(changed, key, value)
+        ProjectConfig.model_validate({**changed, "sweep": {}})
+    except ConfigError as error:
+        return error.problem
+    except ValidationError as error:
+        return _config_problem(error.errors()[0], "")
+    return None
+
+
+def _in_sweep(key: str, problem: Problem, text: str) -> Problem:
+    """The problem of a swept setting, located at its line under [sweep]."""
+    path = ["sweep", "parameters", *key.split(".")]
+    line = _line_of(text, path)
+    where = f"{FILE}, line {line}" if line else ".".join(path)
+    return problem.model_copy(update={"where": where, "detail": f"sweep.parameters.{key}"})
 
 
 def set_key(values: Any, key: str, value: Any, new_table: Callable[[], Any] = dict) -> None:
@@ -63,7 +107,9 @@ def _no_such(key: str) -> ConfigError:
 def _config_problem(detail: ErrorDetails, text: str) -> Problem:
     parts = [str(part) for part in detail["loc"]]
     path = [part for above, part in pairwise(["", *parts]) if above not in UNIONS]
-    line = _line_of(text, path)
+    if path[:2] == ["sweep", "parameters"]:
+        del path[3:4]  # the kind of the value: list or range
+    line = _line_of(text, ".".join(path).split("."))
     where = f"{FILE}, line {line}" if line else ".".join(path)
     if detail["type"] == "extra_forbidden":
         return _unknown_key(path, where)
@@ -95,6 +141,9 @@ def _unknown_key(path: list[str], where: str) -> Problem:
 
 def _model_at(path: Iterable[str]) -> type[BaseModel] | None:
     model: type[BaseModel] = ProjectConfig
+    path = list(path)
+    if path[:2] == ["sweep", "parameters"]:
+        return Range if len(path) == 3 else None
     for part in path:
         field = model.model_fields.get(part)
         options = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from engine.protocol.base import Value
 from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.sweep import SettingValue
 from engine.protocol.problems import Problem
 from engine.protocol.records.demonstrations import SupervisedPlan
 from engine.protocol.records.hardware import VramPlan
@@ -249,6 +250,18 @@ class Parent(Value):
         return 0 if self.weights_only else self.step
 
 
+class RunOfSweep(Value):
+    """Place of a run in a sweep."""
+
+    sweep: str
+    """Id of the sweep."""
+    trial: int
+    """Number of the combination of values, from 1."""
+    seed: int
+    values: dict[str, SettingValue]
+    """Swept settings of this run by dotted key."""
+
+
 class RunSpec(Value):
     """Everything a run was started with (`run.json`); never changed afterwards."""
 
@@ -275,6 +288,8 @@ class RunSpec(Value):
     keys_at_home: bool = False
     """Whether the local machine calls the judges for a remote run; judging waits while it is
     disconnected."""
+    sweep: RunOfSweep | None = None
+    """Sweep that started the run, if any."""
 
     @property
     def updates(self) -> int:
@@ -311,6 +326,8 @@ class RunSummary(Value):
     model: str = ""
     source: str = ""
     parent: Parent | None = None
+    sweep: RunOfSweep | None = None
+    """Sweep that started the run, if any."""
     rewards: list[float | None] = Field(default_factory=list)
     """Mean reward of each finished step."""
     losses: list[float] = Field(default_factory=list)

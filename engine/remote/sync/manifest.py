@@ -16,6 +16,7 @@ RULES = ".atelierignore"
 """File of a project with rules, as in .gitignore, for files that are not uploaded."""
 ALWAYS = (
     "/runs/",
+    "/sweeps/",
     ".git/",
     ".venv/",
     "venv/",

@@ -71,6 +71,7 @@ def summarise(folder: Path) -> RunSummary:
         model=spec.config.model.name,
         source=spec.source,
         parent=spec.parent,
+        sweep=spec.sweep,
         rewards=list(progress.rewards.values()) if spec.kind != "sft" else [],
         losses=[progress.losses[step] for step in sorted(progress.losses)],
         validation=validations[-1].reward if validations else None,

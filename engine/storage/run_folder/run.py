@@ -46,6 +46,7 @@ BALLAST_BYTES = 2**21
 LOCK_WAIT_S = 0.1
 TICK_EVERY_S = 0.25
 REPEAT_EVERY_S = 1.0
+BY_PERSON = "You stopped it after this step."
 CARDS_EVERY = 2
 """Number of repeated ticks per reading of the GPUs."""
 
@@ -56,6 +57,10 @@ class RunOrders:
 
     steps: int
     stop_after_step: bool = False
+    stop_reason: str = BY_PERSON
+    """Reason that is stored with a stop after a step."""
+    holds: set[int] = field(default_factory=set)
+    """Steps after whose validation the run waits, for its sweep to decide whether it continues."""
     paused: bool = False
     reviewed: bool = False
     keep: bool = False
@@ -63,6 +68,16 @@ class RunOrders:
     rubric: str = ""
     """Source of a rubric that replaces the one the run started with; empty if none does."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def release(self, step: int) -> None:
+        """Let the run continue after the validation of this step."""
+        self.holds.discard(step)
+        self.changed.set()
+
+    def stop(self, reason: str) -> None:
+        """Stop the run after this step, or where it waits, and store the reason."""
+        self.stop_reason = reason
+        self.give(stop=True)
 
     def give(
         self, *, paused: bool | None = None, stop: bool | None = None, reviewed: bool | None = None

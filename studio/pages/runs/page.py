@@ -16,6 +16,7 @@ from studio.pages.page import Page
 from studio.pages.runs.compare.view import CompareView
 from studio.pages.runs.notes_sheet import NotesSheet
 from studio.pages.runs.rows import RunTableModel
+from studio.pages.runs.sweeps.view import SweepsView
 from studio.pages.runs.table import RunsTable
 from studio.services.repair import ask_to_remove
 from studio.services.session import Session
@@ -56,6 +57,10 @@ class RunsPage(Page):
         self._pin = Button("Pin", "quiet", icon="pin")
         self._archive = Button("Archive", "quiet", icon="archive")
         self._delete = Button("Delete", "quiet", icon="trash-2")
+        self._switch = Segmented(["Runs", "Sweeps"], "Runs or sweeps", height=28)
+        self._switch_back = Segmented(["Runs", "Sweeps"], "Runs or sweeps", height=28)
+        self._switch_back.set_index(1)
+        self.sweeps = SweepsView(session, self.tasks, self._switch_back)
         self._empty = EmptyPage("No run yet", "", drawing="rows")
         self._stack = QStackedWidget()
         self._page: RunPage | None = None
@@ -70,11 +75,14 @@ class RunsPage(Page):
         self._turn_to_project()
         self.model.refresh()
         self._timer.start()
-        if self._stack.currentWidget() is not self.compare_view:
+        if self._stack.currentWidget() is self.sweeps:
+            self.sweeps.enter()
+        elif self._stack.currentWidget() is not self.compare_view:
             self.table.setFocus()
 
     def leave(self) -> None:
         self._timer.stop()
+        self.sweeps.leave()
 
     def compare(self, run_ids: Sequence[str]) -> None:
         """Compare runs of the open project, the first one being the reference."""
@@ -97,7 +105,13 @@ class RunsPage(Page):
         self._search.setMinimumWidth(150)
         self._search.setMaximumWidth(300)
         filters = hbox(
-            (self._search, 10), self._state, self._tags, self._archived, STRETCH, spacing=8
+            self._switch,
+            (self._search, 10),
+            self._state,
+            self._tags,
+            self._archived,
+            STRETCH,
+            spacing=8,
         )
         tools = hbox(
             (self._count, 1), self._note, self._pin, self._archive, self._delete, 4, self._compare,
@@ -108,7 +122,7 @@ class RunsPage(Page):
         self._list = QWidget()
         column = vbox(parent=self._list, margins=(16, 12, 16, 16), spacing=10)
         add(column, filters, tools, (card, 1))
-        for part in (self._list, self._empty, self.compare_view):
+        for part in (self._list, self._empty, self.compare_view, self.sweeps):
             self._stack.addWidget(part)
         vbox(self._stack, parent=self)
 
@@ -136,6 +150,11 @@ class RunsPage(Page):
         self._delete.clicked.connect(self._remove)
         self._sheet.saved.connect(self._save)
         self.compare_view.left.connect(self._close_comparison)
+        self._switch.chosen.connect(lambda _: self._show_sweeps())
+        self._switch_back.chosen.connect(lambda _: self._show_table())
+        self._empty.second_requested.connect(self._show_sweeps)
+        self.sweeps.compare_wanted.connect(self.compare)
+        self.sweeps.run_wanted.connect(self._open_id)
         self._empty.action_requested.connect(lambda: self._actions.trigger("run.train"))
 
     # Rows
@@ -149,6 +168,8 @@ class RunsPage(Page):
         self._known = {}
         self._page = None
         self._stack.setCurrentWidget(self._list)
+        self.sweeps.leave()
+        self.sweeps.forget()
         self.model.set_reference(None)
         self.model.query = RunQuery(project=path)
         self.model.set_source(self._fetch if path else None)
@@ -224,7 +245,7 @@ class RunsPage(Page):
         query, targets = self.model.query, self._targets()
         filtered = bool(query.search or query.tag or query.archived or query.state != "all")
         nothing = self.model.is_loaded and not self.model.total and not filtered
-        if self._stack.currentWidget() is not self.compare_view:
+        if self._stack.currentWidget() in (self._list, self._empty):
             self._stack.setCurrentWidget(self._empty if nothing else self._list)
         self._show_empty()
         self._count.set_words(self._count_words(filtered))
@@ -254,7 +275,10 @@ class RunsPage(Page):
         if archived:
             words = f"{formatting.plural(archived, 'run is', 'runs are')} archived."
         self._empty.set_words("No run yet" if not archived else "No run here", words)
-        self._empty.set_actions("" if outside or archived else "Train", icon="play")
+        if outside or archived:
+            self._empty.set_actions("")
+        else:
+            self._empty.set_actions("Train", second="Sweep settings…", icon="play")
 
     def _count_words(self, filtered: bool) -> str:
         if not self.model.is_loaded:
@@ -333,7 +357,30 @@ class RunsPage(Page):
         )
         menu.popup(self.table.viewport().mapToGlobal(at))
 
-    # Comparison
+    # Sweeps and comparison
+
+    def _show_sweeps(self) -> None:
+        self._switch.set_index(0)
+        self._stack.setCurrentWidget(self.sweeps)
+        self.sweeps.enter()
+
+    def _show_table(self) -> None:
+        self._switch_back.set_index(1)
+        self.sweeps.leave()
+        self._stack.setCurrentWidget(self._list)
+        self.model.refresh()
+        self._show_tools()
+
+    @Slot(str)
+    def _open_id(self, run_id: str) -> None:
+        async def read() -> RunSummary:
+            return await self.session.client.run(run_id)
+
+        def show(run: RunSummary) -> None:
+            self.session.runs.put(run)
+            self.session.open_run(run)
+
+        self.tasks.run("open run", read(), show)
 
     @Slot()
     def _open_comparison(self) -> None:

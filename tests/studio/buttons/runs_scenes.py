@@ -6,6 +6,7 @@ from typing import Any
 from engine.protocol.records.run_notes import RunNotes
 from engine.trust.projects import trust_project
 from tests.studio.buttons.stage import Row, Scene, Stage
+from tests.studio.fakes.sweeps import make_sweep
 
 
 async def table(stage: Stage) -> Any:
@@ -94,9 +95,67 @@ async def no_run(stage: Stage) -> None:
         trust_project(blank)
     await stage.open_run(blank)
     page = stage.page("runs")
+    if page.sweeps.isVisible():
+        page._show_table()
     await stage.until(lambda: page._empty.isVisible())
 
 
+async def no_sweep(stage: Stage) -> None:
+    """Sweeps of a project that has none."""
+    page = await table(stage)
+    page._show_sweeps()
+    await stage.until(lambda: page.sweeps._empty.isVisible())
+
+
+async def sweep_form(stage: Stage) -> None:
+    page = await table(stage)
+    page._show_sweeps()
+    sheet = page.sweeps._sheet
+    if not sheet.is_open():
+        page.sweeps.open_form()
+    sheet._space.set_text("train.lr = [0.001, 0.002]")
+    sheet._steps.set_value(3)
+    sheet._changed()
+    await stage.until(sheet._go.isEnabled)
+
+
+async def sweeping(stage: Stage) -> None:
+    """Sweep of the lab that runs."""
+    page = await table(stage)
+    page._show_sweeps()
+    await stage.until(lambda: page.sweeps._view)
+    if page.sweeps._view.state == "paused":
+        page.sweeps._act("resume")
+    await stage.until(lambda: page.sweeps._view.state in ("waiting", "running"), 60)
+
+
+async def swept(stage: Stage) -> None:
+    """Stopped sweep."""
+    page = await table(stage)
+    page._show_sweeps()
+    await stage.until(lambda: page.sweeps._view)
+    if page.sweeps._view.state in ("waiting", "running"):
+        page.sweeps._act("stop")
+    await stage.until(lambda: page.sweeps._view.state in ("stopped", "paused"), 60)
+
+
+async def two_results(stage: Stage) -> None:
+    """Sweep with two results, whose runs are two of the lab."""
+    page = await table(stage)
+    page._show_sweeps()
+    page.sweeps.leave()
+    await stage.until(lambda: not page.tasks.busy("sweeps"))
+    view = make_sweep(str(stage.backend.lab), 2)
+    ids = (stage.backend.trained, stage.backend.imported)
+    trials = [
+        trial.model_copy(update={"runs": (trial.runs[0].model_copy(update={"run_id": run_id}),)})
+        for trial, run_id in zip(view.trials, ids, strict=True)
+    ]
+    page.sweeps._view = view.model_copy(update={"trials": trials})
+    page.sweeps._show()
+
+
+SWEEP_SETTINGS = "EmptyPage: Sweep settings… of RunsPage"
 RUNS = [
     Scene(
         "table",
@@ -134,6 +193,32 @@ RUNS = [
         ],
     ),
     Scene("zoomed", zoomed, [Row("CompareView._zoom", "hidden ZoomButton")]),
-    Scene("deleting", deleting, [Row("Question: Cancel", "hidden Question Delete 2 runs")]),
+    Scene("no sweep", no_sweep, [Row("EmptyPage: New sweep of SweepsView", "shown SweepSheet")]),
+    Scene(
+        "sweep form",
+        sweep_form,
+        [
+            Row("SweepSheet: Close", "hidden SweepSheet"),
+            Row("SweepSheet: Cancel", "hidden SweepSheet"),
+            Row("ToggleField._toggle of SweepSheet", "unchecked Toggle Pruning"),
+            Row("SweepSheet._go", "POST /sweeps "),
+        ],
+    ),
+    Scene(
+        "sweeping",
+        sweeping,
+        [
+            Row("SweepsView._name", "shown QMenu"),
+            Row("SweepsView._new", "shown SweepSheet"),
+            Row("SweepsView._pause", "POST /sweeps/.*pause", "Pause"),
+            Row("SweepsView._stop", "POST /sweeps/.*stop"),
+        ],
+    ),
+    Scene("swept", swept, [Row("SweepsView._pause", "POST /sweeps/.*resume", "Resume", rest=True)]),
+    Scene("deleting", deleting, [Row("Question._default", "hidden Question Delete 2 runs")]),
+    Scene("two results", two_results, [Row("SweepsView._compare", "shown CompareView")]),
+    Scene(
+        "no run yet", no_run, [Row("EmptyPage: Sweep settings… of RunsPage", "shown SweepsView")]
+    ),
     Scene("no run", no_run, [Row("EmptyPage: Train of RunsPage", "POST /runs", rest=True)]),
 ]

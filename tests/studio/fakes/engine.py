@@ -43,6 +43,7 @@ from tests.studio.fakes.rescoring import FakeTrials
 from tests.studio.fakes.run_table import FakeRunTable
 from tests.studio.fakes.servers import LOOK_S, FakeHosts
 from tests.studio.fakes.simulated_run import Made, Simulation
+from tests.studio.fakes.sweeps import FakeSweeps
 from tests.studio.fakes.tracking import FakeTracking
 
 TOKEN = "fake-token"
@@ -76,6 +77,7 @@ class FakeEngine:
         self.trials = FakeTrials(self._scored_groups)
         self.checkpoints = FakeCheckpoints(self._state_of, self._evaluate)
         self.run_table = FakeRunTable(self.summaries, self._state_of)
+        self.sweeps = FakeSweeps()
         self.tracking = FakeTracking()
         self.environments = FakeEnvironments(self._active_runs)
         self.authoring = FakeAuthoring(self.project_store)
@@ -228,6 +230,7 @@ class FakeEngine:
                         *self.project_store.routes(),
                         *self.trials.routes(),
                         *self.run_table.routes(),
+                        *self.sweeps.routes(),
                         *self.tracking.routes(),
                         *self.checkpoints.routes(),
                         *self.environments.routes(),

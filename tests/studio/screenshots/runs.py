@@ -15,6 +15,7 @@ from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.records.run_notes import RunNotes
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.simulated_run import Simulation, TrainConfig
+from tests.studio.fakes.sweeps import make_sweep
 from tests.studio.screenshots.pages import (
     open_project,
     run_shots,
@@ -71,6 +72,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
     engine = FakeEngine(workspace).start()
     try:
         ids = add_runs(engine)
+        engine.sweeps.views.append(make_sweep(str(workspace / "tiles")))
         engine.add_project("hello", description="Yes, no, maybe")
         async with studio_on(engine, app, folder) as studio:
             await open_project(studio, engine, "tiles")
@@ -93,6 +95,15 @@ async def shoot(app: QApplication, folder: Path) -> None:
                 page.compare_view._show_part(part)
                 await settle(0.6)
                 await take(studio, folder, f"compare-{name}")
+            page._close_comparison()
+            page._show_sweeps()
+            await wait_for(lambda: page.sweeps._view)
+            await settle()
+            await take(studio, folder, "sweeps")
+            page.sweeps.open_form()
+            await settle(1.2)
+            await take(studio, folder, "sweeps-form")
+            page.sweeps._sheet.close_sheet()
             await open_project(studio, engine, "hello")
             studio.window.show_page("runs")
             await settle(0.6)

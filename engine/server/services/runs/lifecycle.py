@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 from engine.hardware.machine import devices_of
@@ -58,10 +58,12 @@ class RunLifecycle:
         state = "stopping" if stopping else summary.state
         return summary.model_copy(update={"state": state, "steps": orders.steps})
 
-    async def begin(self, folder: Path, steps: int | None = None) -> RunSummary:
-        """Begin or resume the run in `folder`, up to `steps` in total (None: as planned). Raises
-        Refused if it is not trusted, which may be the case for a run that an earlier engine
-        queued."""
+    async def begin(
+        self, folder: Path, steps: int | None = None, holds: Iterable[int] = ()
+    ) -> RunSummary:
+        """Begin or resume the run in `folder`, up to `steps` in total (None: as planned). It waits
+        after the validations of the steps `holds` until it is released. Raises Refused if it is not
+        trusted, which may be the case for a run that an earlier engine queued."""
         spec = read_spec(folder)
         await asyncio.to_thread(require_run_trust, folder)
         await self._arena.unload_idle()
@@ -72,6 +74,7 @@ class RunLifecycle:
         except BaseException:
             run.close()
             raise
+        run.orders.holds = set(holds)
         task = asyncio.create_task(self._work(run), name=f"run {spec.name}")
         self.active[spec.id] = ActiveRun(run, task)
         self._tracking.begin(folder, spec)
@@ -114,11 +117,14 @@ class RunLifecycle:
                 "engine.leaving", "This engine is being stopped.", "Start again in a moment."
             )
         for active in self.active.values():
+            spec = active.run.spec
             raise Refused.of(
                 "run.busy",
-                f"{active.run.spec.project} is {_activity_of(active.run)} on this machine "
-                f"({active.run.spec.name}).",
-                "Wait for it, or stop it first.",
+                f"{spec.project} is {_activity_of(active.run)} on this machine ({spec.name}).",
+                "It belongs to a sweep: queue this run, which then starts before the sweep's next "
+                "one, or pause the sweep."
+                if spec.sweep
+                else "Wait for it, or stop it first.",
             )
 
     async def settle(self) -> None:

@@ -26,6 +26,12 @@ class RunQueue:
         if not self._closed and (self._advancing is None or self._advancing.done()):
             self._advancing = asyncio.create_task(self._advance(), name="queue")
 
+    async def settled(self) -> bool:
+        """Wait until the queue has begun what it can; returns whether no run waits any more."""
+        if self._advancing:
+            await asyncio.wait([self._advancing])
+        return not self._waiting
+
     async def add(self, folder: Path, spec: RunSpec) -> None:
         async with self._lifecycle.opened(spec.id) as opened:
             await opened.run.say(RunQueued(spec=spec))

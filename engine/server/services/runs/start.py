@@ -18,7 +18,7 @@ from engine.judge.prompting.rubric import load_rubric
 from engine.judge.ruler import check_fit
 from engine.models.registry import find_model
 from engine.protocol.config.project import JudgeConfig, ProjectConfig
-from engine.protocol.records.runs import RunSpec, Scenario
+from engine.protocol.records.runs import RunOfSweep, RunSpec, Scenario
 from engine.protocol.requests.runs import StartRun
 from engine.rollout.rendering.chat import ChatFormat
 from engine.runtime.ids import run_name, ulid
@@ -65,9 +65,7 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     if request.kind == "sft":
         data = await asyncio.to_thread(_demonstrations, project, config, model)
     else:
-        check(config.train.curriculum, load_scenarios(project, config, "train"))
-        load_scenarios(project, config, "validation")
-        await packages_python(project, config.agent)
+        await _check_rollouts(project, config)
     spec = RunSpec(
         id=ulid(),
         name=run_name(),
@@ -90,6 +88,46 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
             shutil.rmtree(folder, ignore_errors=True)
             raise
     return folder, spec
+
+
+async def make_sweep_run(
+    project: Path, config: ProjectConfig, run_id: str, place: RunOfSweep
+) -> tuple[Path, RunSpec]:
+    """Create the folder of a run of a sweep with the settings `config` and the id that its sweep
+    has stored. Raises ConfigError, ModelError, Refused, then leaving no file."""
+    model = await check_sweep_run(project, config)
+    spec = RunSpec(
+        id=run_id,
+        name=run_name(),
+        project=config.name or project.name,
+        started_at=time.time(),
+        config=config,
+        model_path=str(model),
+        rubric=rubric_of(project, config.judge),
+        versions=versions(),
+        sweep=place,
+    )
+    shutil.rmtree(project / "runs" / run_id, ignore_errors=True)  # of a start that was interrupted
+    return make_folder(project, spec), spec
+
+
+async def check_sweep_run(project: Path, config: ProjectConfig) -> Path:
+    """Check whether a training run with these settings can start; returns the model's folder.
+    Raises ConfigError, ModelError, Refused."""
+    refuse_outside(config)
+    check_files(project, config)
+    check_addresses(config)
+    model = find_model(config.model.name)
+    await _check_rollouts(project, config)
+    rubric_of(project, config.judge)
+    return model
+
+
+async def _check_rollouts(project: Path, config: ProjectConfig) -> None:
+    """Check scenarios and the agent's packages. Raises ConfigError, Refused."""
+    check(config.train.curriculum, load_scenarios(project, config, "train"))
+    load_scenarios(project, config, "validation")
+    await packages_python(project, config.agent)
 
 
 def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()) -> Path:
