@@ -95,8 +95,7 @@ class Studio:
 
     async def close(self) -> None:
         """Close pages, controllers and session in this order. Training continues in the engine."""
-        for page in self.pages.built.values():
-            await page.close_tasks()
+        await self.pages.close()
         await self.describing.close()
         await self.files.close()
         await self.session.close()

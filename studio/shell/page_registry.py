@@ -41,6 +41,7 @@ class PageRegistry(Mapping[str, Page]):
         self._session, self._actions, self._workspace = session, actions, workspace
         self._on_built = on_built
         self.built: dict[str, Page] = {}
+        self._closed = False
 
     def __getitem__(self, key: str) -> Page:
         if key not in self.built:
@@ -67,9 +68,15 @@ class PageRegistry(Mapping[str, Page]):
         """Build the remaining pages one after the other, with pauses. Stops when `context` is
         destroyed."""
         left = [key for key in KEYS if key not in self.built]
-        if left:
+        if left and not self._closed:
             self[left[0]]
             QTimer.singleShot(PAUSE_MS, context, partial(self.build_ahead, context))
+
+    async def close(self) -> None:
+        """Build no further page, and end the tasks of all pages."""
+        self._closed = True
+        for page in self.built.values():
+            await page.close_tasks()
 
     def _build(self, key: str) -> Page:
         session, actions, workspace = self._session, self._actions, self._workspace
