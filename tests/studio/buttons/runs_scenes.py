@@ -215,7 +215,7 @@ RUNS = [
         ],
     ),
     Scene("swept", swept, [Row("SweepsView._pause", "POST /sweeps/.*resume", "Resume", rest=True)]),
-    Scene("deleting", deleting, [Row("Question._default", "hidden Question Delete 2 runs")]),
+    Scene("deleting", deleting, [Row("Question: Cancel", "hidden Question Delete 2 runs")]),
     Scene("two results", two_results, [Row("SweepsView._compare", "shown CompareView")]),
     Scene(
         "no run yet", no_run, [Row("EmptyPage: Sweep settings… of RunsPage", "shown SweepsView")]
