@@ -40,7 +40,7 @@ from studio.widgets.text.text import Text
 
 REDRAW_MS = 250
 """Charts follow active runs so often."""
-CARDS_AT_ONCE = 4
+CARDS_AT_ONCE = 2
 PARTS = ("Charts", "Validation", "Settings")
 ATS: tuple[Literal["best", "last"], ...] = ("best", "last")
 
@@ -61,8 +61,8 @@ class CompareView(QWidget):
         self._overlaid: list[OverlaidRun] = []
         self._unwanted: set[str] = set()
         """Metrics whose charts were hidden."""
-        self._made_later = 0
-        """Number of charts after the main ones that may be made by now."""
+        self._allowed = CARDS_AT_ONCE
+        """Number of charts that may have been made by now."""
         self.link = ChartLink(self)
         self._title = Text("", "heading", 600)
         self._back = IconButton("arrow-left", "Back to the table of runs", size=28)
@@ -99,7 +99,7 @@ class CompareView(QWidget):
             chart.card.deleteLater()
         self.link.forget_ends()
         self.link.set_zoom(None)
-        self._charts, self._sections, self._made_later = {}, (), 0
+        self._charts, self._sections, self._allowed = {}, (), CARDS_AT_ONCE
         self._grid.set_sections([Section("", "", [])])
         for run in runs:
             if not self._session.runs.known(run.id):
@@ -187,7 +187,11 @@ class CompareView(QWidget):
         if not first or any(v.reward for run in runs for v in run.state.validations):
             first.append(VALIDATION)
         first = [name for name in first if name not in self._unwanted]
-        sections = (tuple(first + main), tuple(others[: max(0, self._made_later)]))
+        shown = [*first, *main]
+        sections = (
+            tuple(shown[: self._allowed]),
+            tuple(others[: max(0, self._allowed - len(shown))]),
+        )
         if sections != self._sections:
             self._sections = sections
             self._grid.set_sections(
@@ -200,8 +204,8 @@ class CompareView(QWidget):
                     if names or not title
                 ]
             )
-        if len(sections[1]) < len(others):  # making all cards at once would take long
-            self._made_later += CARDS_AT_ONCE
+        if self._allowed < len(shown) + len(others):  # making all cards at once would take long
+            self._allowed += CARDS_AT_ONCE
             self._later.start()
         self._fill_all()
 
