@@ -128,7 +128,7 @@ class RunsPage(Page):
 
     def _wire(self) -> None:
         session = self.session
-        session.project_changed.connect(self._turn_to_project)
+        session.project_changed.connect(self._project_changed)
         session.runs_changed.connect(self._refresh)
         self._timer.timeout.connect(self._look)
         self._search.search_changed.connect(lambda words: self._ask(search=words))
@@ -160,6 +160,10 @@ class RunsPage(Page):
     # Rows
 
     @Slot()
+    def _project_changed(self) -> None:
+        if self.isVisible():  # otherwise `enter` reads the runs
+            self._turn_to_project()
+
     def _turn_to_project(self) -> None:
         path = self.session.project.path if self.session.project.view else ""
         if path == self.model.query.project:
