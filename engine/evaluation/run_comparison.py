@@ -23,7 +23,7 @@ class Candidate:
     run_id: str
     name: str
     validations: Sequence[ValidationFinished]
-    """One per step, in order of the steps."""
+    """Validations in order of their steps, one per step."""
 
     @property
     def win_rates(self) -> Mapping[int, Interval]:

@@ -70,7 +70,7 @@ class RunComparison(Value):
     """Comparison of up to `MOST_COMPARED` runs; the first is the reference."""
 
     measure: Measure
-    """What is compared: rewards, or judged runs' win rates against their baseline."""
+    """Compared quantity: the reward, or the win rate of judged runs against their baseline."""
     at: Literal["best", "last"]
     runs: list[ComparedRun]
     scenarios: list[ScenarioScores]

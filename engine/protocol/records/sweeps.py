@@ -54,7 +54,7 @@ class SweepRun(Value):
     steps: int
     """Number of planned steps."""
     curve: tuple[SweepPoint, ...] = ()
-    """One point per validation after the first step."""
+    """Points in order, one per validation after the first step."""
     seconds: float = 0.0
     """Time that the run was active, up to its last stored result."""
     cost_usd: float = 0.0
@@ -74,7 +74,7 @@ class SweepTrial(Value):
     """From 1, in order of the start."""
     values: Values
     runs: tuple[SweepRun, ...]
-    """One per seed, in order."""
+    """Runs in order of their seeds, one per seed."""
     state: TrialState = "waiting"
     result: Interval | None = None
     """Mean of the runs' best validations, with a 95 % interval that includes the variation between

@@ -38,4 +38,4 @@ class CompareRuns(Request):
     runs: Annotated[list[str], Field(min_length=2, max_length=MOST_COMPARED)]
     """Ids of runs; the first is the reference."""
     at: Literal["best", "last"] = "best"
-    """Which validation of each run."""
+    """Validation of each run to compare."""

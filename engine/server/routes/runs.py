@@ -47,7 +47,7 @@ LOG_TAIL_BYTES = 200_000
 class RunRoutes:
     def __init__(self, services: Services) -> None:
         self.library, self.broadcast = services.library, services.broadcast
-        self.touch = services.touch
+        self.touch, self._table = services.touch, services.run_table
         self._lifecycle, self._control = services.lifecycle, services.control
         self._judges, self._exports = services.judges, services.exports
 
@@ -99,7 +99,9 @@ class RunRoutes:
         return json_list([self._current(r.id) if r.state in ACTIVE_STATES else r for r in runs])
 
     async def start_run(self, request: Request) -> Response:
-        return json_of(await self._control.start(await body_of(request, StartRun)))
+        run = await self._control.start(await body_of(request, StartRun))
+        self._table.reread(Path(run.project_path))
+        return json_of(run)
 
     async def demonstrate(self, request: Request) -> Response:
         body = await body_of(request, SelectDemonstrations)
@@ -136,6 +138,7 @@ class RunRoutes:
         async with self._lifecycle.resting(run_id) as folder:
             await asyncio.to_thread(remove, folder)
         self.library.forget(run_id)
+        self._table.removed(run_id, folder.parents[1])
         return Response(status_code=204)
 
     async def events(self, request: Request) -> Response:

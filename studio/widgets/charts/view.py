@@ -45,7 +45,7 @@ class ChartView(pg.GraphicsView):
         self._reach: float | None = None
         self._stale = self._recoloured = False
         self.click_words = "Click: show trajectories"
-        """What a click on a point does, as the tooltip says it; empty: nothing."""
+        """Effect of a click on a point, for the tooltip; empty if there is none."""
         self.colored = False
         """Whether names in the tooltip have the colours of their lines."""
         self.setFrameShape(QFrame.Shape.NoFrame)

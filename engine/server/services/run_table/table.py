@@ -82,9 +82,15 @@ class RunTable:
             now = self._current(run_id)
             listing.runs = [now if run.id == run_id else run for run in listing.runs]
 
-    def forget(self, project: Path) -> None:
-        """Read the list of a project anew at the next query, after runs were added or deleted."""
-        self._listings.pop(project, None)
+    def removed(self, run_id: str, project: Path) -> None:
+        """Leave out a run of the project in folder `project` at once: it was deleted."""
+        if listing := self._listings.get(project):
+            listing.runs = [run for run in listing.runs if run.id != run_id]
+
+    def reread(self, project: Path) -> None:
+        """Begin to read a known list again: a run was added."""
+        if project in self._listings:
+            self._read(project)
 
     async def _runs(self, project: Path) -> tuple[list[RunSummary], bool]:
         """Return the runs of a project, and whether older ones are still being read."""

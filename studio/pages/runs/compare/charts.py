@@ -155,7 +155,7 @@ def _is_judged(state: RunState) -> bool:
 
 
 def _plain(card: ChartCard) -> None:
-    """One legend stands above all charts; a click on a point opens nothing."""
+    """Remove the legend, which stands above all charts once, and the words about a click."""
     card.view.click_words = ""
     card.view.colored = True
     card.hide_legend()

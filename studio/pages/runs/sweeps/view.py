@@ -199,7 +199,12 @@ class SweepsView(QWidget):
                 if changed or self._stack.currentIndex() != int(self._view is not None):
                     self._show()
 
-        self._tasks.run("sweeps", read(), show)
+        self._tasks.run("sweeps", read(), show, self._failed)
+
+    def _failed(self, problem: Problem) -> None:
+        """Report why the sweeps cannot be read, once: they are read again on the next visit."""
+        self._timer.stop()
+        self._session.problem_raised.emit(problem)
 
     def _show(self) -> None:
         view = self._view

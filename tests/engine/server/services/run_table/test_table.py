@@ -170,6 +170,8 @@ def test_long_list_is_answered_from_memory_and_read_again_behind(
         write_notes(Path(noted.path), RunNotes(pinned=True, note="at once"))
         table.changed(noted.id)
         assert (await table.page(query, project)).items[0].notes.note == "at once"
+        table.removed(noted.id, project)
+        assert noted.id not in [run.id for run in (await table.page(query, project)).items]
         await table.close()
 
     asyncio.run(job())
