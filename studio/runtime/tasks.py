@@ -27,6 +27,7 @@ class TaskScope(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._jobs: dict[str, asyncio.Task[Any]] = {}
+        self._running: set[asyncio.Task[Any]] = set()  # with those cancelled that have not ended
         self._closed = False
 
     def run(
@@ -45,6 +46,7 @@ class TaskScope(QObject):
         self.cancel(name)
         task = asyncio.get_running_loop().create_task(self._carry(name, job, done, failed))
         self._jobs[name] = task
+        self._running.add(task)
         task.add_done_callback(lambda ended: self._ended(name, ended, job))
         self.busy_changed.emit(name, True)
         return task
@@ -65,9 +67,10 @@ class TaskScope(QObject):
             task.cancel()
 
     async def close(self) -> None:
-        """Cancel all jobs and wait until they have ended."""
+        """Cancel all jobs and wait until they have ended, also those that were replaced or
+        cancelled before."""
         self._closed = True
-        tasks = list(self._jobs.values())
+        tasks = list(self._running)
         for name in list(self._jobs):
             self.cancel(name)
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -94,6 +97,7 @@ class TaskScope(QObject):
 
     def _ended(self, name: str, task: "asyncio.Task[None]", job: Coroutine[Any, Any, Any]) -> None:
         job.close()  # avoids the warning of a coroutine that was never awaited
+        self._running.discard(task)
         if self._jobs.get(name) is task:
             del self._jobs[name]
         if name not in self._jobs and not self._closed:

@@ -70,6 +70,28 @@ def test_close_cancels_tasks_and_rejects_new_ones(run: Run) -> None:
     run(job())
 
 
+def test_close_waits_for_a_replaced_job_that_is_still_ending(run: Run) -> None:
+    async def job() -> None:
+        scope = TaskScope()
+        ended: list[int] = []
+
+        async def slow_to_end(number: int) -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.05)
+                ended.append(number)
+
+        scope.run("price", slow_to_end(1))
+        await asyncio.sleep(0)
+        scope.run("price", echo(2, 60))
+        await asyncio.sleep(0)
+        await scope.close()
+        assert ended == [1]
+
+    run(job())
+
+
 def test_unexpected_exception_is_reported_as_studio_defect(run: Run) -> None:
     async def broken() -> None:
         raise KeyError("x")
