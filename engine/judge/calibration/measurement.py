@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from engine.judge.calibration.agreement import order_of, tau_of
 from engine.judge.prompting.transcript import lines_of, shared_start, shorten_middle
+from engine.protocol.records.identical import first_of_identical
 from engine.protocol.records.judging import Disagreement, Verdict
 from engine.protocol.records.labels import Agreement, Label, preferences
 from engine.protocol.records.runs import Split, Trajectory
@@ -64,16 +65,6 @@ def labelled_groups(reader: RunReader) -> list[LabelledGroup]:
             ]
             found.append(LabelledGroup(names, pairs, looks))
     return found
-
-
-def first_of_identical(siblings: Iterable[Trajectory]) -> dict[str, str]:
-    """Trajectory id → id of the first trajectory with the same messages."""
-    first: dict[str, str] = {}
-    seen: dict[tuple[str, ...], str] = {}
-    for one in siblings:
-        text = tuple(message.model_dump_json() for message in one.messages)
-        first[one.id] = seen.setdefault(text, one.id)
-    return first
 
 
 def merged(pairs: Pairs, first: Mapping[str, str]) -> Pairs:

@@ -40,6 +40,8 @@ NARROW_PX = 1000
 LEFT_PX = (400, 720)
 WIDEST_PX = 4000
 GROUPS = 24
+GRADED_MOST = 200
+"""Maximum number of groups among which the next one to grade is selected."""
 
 
 class JudgePage(Page):
@@ -360,16 +362,22 @@ class JudgePage(Page):
 
         async def find() -> Place | None:
             client, run_id = self.session.client, self.session.run.run_id
-            query = TrajectoryQuery(split="train", limit=200)
-            page, labels = await client.groups(run_id, query), await client.labels(run_id)
-            return next_group(page.items, labels, random.Random(len(labels)))
+            labels = await client.labels(run_id)
+            with_signal = TrajectoryQuery(split="train", signal=True, limit=GRADED_MOST)
+            for query in (with_signal, TrajectoryQuery(split="train", limit=GRADED_MOST)):
+                groups = (await client.groups(run_id, query)).items
+                if place := next_group(groups, labels, random.Random(len(labels))):
+                    return place
+            return None
 
         if self.session.run.run_id:
             self.tasks.run("next", find(), self._grade)
 
     def _grade(self, place: Place | None) -> None:
         if place is None:
-            self.session.notice.emit("Every stored group is graded, some of them twice.")
+            self.session.notice.emit(
+                "No group is left to grade: the others were graded twice or have equal rewards."
+            )
         else:
             self.grading_wanted.emit(*place)
 

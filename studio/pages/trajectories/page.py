@@ -164,7 +164,11 @@ class TrajectoriesPage(Page):
         self._head.mode_chosen.connect(self.set_mode)
         self._head.paged.connect(self._columns.page)
         self._head.unfolded.connect(self._columns.set_unfolded)
+        self._head.folding_chosen.connect(self._columns.set_folding)
         self._columns.paged.connect(self._head.show_paging)
+        self._columns.folds_changed.connect(
+            lambda: self._head.show_identical(self._columns.identical())
+        )
         self._columns.opened.connect(lambda _: self.set_mode(READER))
         self._reader.tint_chosen.connect(self._columns.set_tint)
         self._proof.reader_wanted.connect(lambda: self.set_mode(READER))

@@ -24,8 +24,9 @@ def graded(labels: Sequence[Label]) -> list[Place]:
 def next_group(
     groups: Sequence[GroupSummary], labels: Sequence[Label], chance: random.Random
 ) -> Place | None:
-    """Select a group (split, step, number) for blind labelling: an unlabelled one, with signal if
-    possible; each fourth time one that was labelled once. None if nothing is left."""
+    """Select a group (split, step, number) for blind labelling: an unlabelled one, scored ones
+    first; each fourth time one that was labelled once. Groups whose rewards are all equal are left
+    out, because a judge is not wrong about them. None if nothing is left."""
     done = graded(labels)
     looks = [(la.split, la.step, la.group) for la in labels if la.blind and la.holds()]
     once = [place for place in done if looks.count(place) == 1]
@@ -33,10 +34,11 @@ def next_group(
     if repeat_due and len(once) > 1:
         return once[0]  # labelled longest ago
     fresh = [g for g in groups if (g.split, g.step, g.group) not in done]
-    telling = [g for g in fresh if g.signal and sum(r is not None for r in g.rewards) > 1]
-    if not (telling or fresh):
+    scored = [g for g in fresh if len({r for r in g.rewards if r is not None}) > 1]
+    unscored = [g for g in fresh if len(g.rewards) > 1 and all(r is None for r in g.rewards)]
+    if not (scored or unscored):
         return once[0] if once else None
-    chosen = chance.choice(telling or fresh)
+    chosen = chance.choice(scored or unscored)
     return (chosen.split, chosen.step, chosen.group)
 
 

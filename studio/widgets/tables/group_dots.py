@@ -1,4 +1,5 @@
-"""Group dots: rewards of a group on a 0 to 1 axis, with a tick at the mean."""
+"""Group dots: rewards of a group on an axis from 0 to 1, or wider if a reward is outside, with a
+tick at the mean."""
 
 import math
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.painting import paint
 
@@ -25,20 +27,26 @@ class PlacedDot:
     hollow: bool = False
 
 
-def place_dots(
-    rewards: Sequence[float | None], width: float, low: float = 0.0, high: float = 1.0
-) -> list[PlacedDot]:
-    """Place one dot per reward on an axis from `low` to `high`, without overlap (a swarm plot).
+def axis_of(rewards: Sequence[float | None]) -> tuple[float, float]:
+    """Return the ends of the axis: 0 and 1, or the lowest and highest reward if they are
+    outside."""
+    scored = [r for r in rewards if r is not None and math.isfinite(r)]
+    return min([0.0, *scored]), max([1.0, *scored])
+
+
+def place_dots(rewards: Sequence[float | None], width: float) -> list[PlacedDot]:
+    """Place one dot per reward on the axis of `axis_of`, without overlap (a swarm plot).
 
     Unscored rewards (None, nan) are hollow dots past the end of the axis. Equal rewards (no signal)
     are piled up."""
     scored = [r for r in rewards if r is not None and math.isfinite(r)]
-    span = (high - low) or 1.0
+    low, high = axis_of(rewards)
+    span = high - low
     mean = sum(scored) / len(scored) if scored else 0.0
     flat = len(scored) > 1 and max(scored) - min(scored) < 1e-9
     placed: list[PlacedDot] = []
     for index, reward in enumerate(sorted(scored)):
-        x = min(1.0, max(0.0, (reward - low) / span))
+        x = (reward - low) / span
         if flat:
             placed.append(PlacedDot(x, (index - (len(scored) - 1) / 2) * 0.62, "faint"))
             continue
@@ -61,8 +69,8 @@ def _covered(placed: Sequence[PlacedDot], x: float, y: float, width: float) -> b
 def paint_group_dots(
     painter: QPainter, rect: QRectF, rewards: Sequence[float | None], rings: Sequence[int] = ()
 ) -> None:
-    """Draw one dot per reward (None: unscored), 0 to 1 from left to right. `rings`: indices of dots
-    to circle."""
+    """Draw one dot per reward (None: unscored), lowest on the left. `rings`: indices of dots to
+    circle."""
     middle = round(rect.center().y()) + 0.0
     axis = rect.adjusted(_R, 0, -_R - (8 if any(r is None for r in rewards) else 0), 0)
     color = theme().color
@@ -75,10 +83,13 @@ def paint_group_dots(
     )
     scored = [r for r in rewards if r is not None and math.isfinite(r)]
     flat = len(scored) > 1 and max(scored) - min(scored) < 1e-9
+    low, high = axis_of(rewards)
     if scored and not flat:
-        mean = min(1.0, max(0.0, sum(scored) / len(scored)))
-        x = axis.left() + mean * axis.width()
+        x = axis.left() + (sum(scored) / len(scored) - low) / (high - low) * axis.width()
         painter.fillRect(QRectF(x - 0.75, middle - 8, 1.5, 16), color("muted"))
+    if low < 0:  # where 0 is, if it is not the left end
+        zero = axis.left() - low / (high - low) * axis.width()
+        painter.fillRect(QRectF(zero - 0.5, middle - 4, 1, 8), color("border-strong"))
     dots = place_dots(rewards, axis.width())
     squeeze = _squeeze(dots, rect.height())
     for dot in dots:
@@ -99,7 +110,7 @@ def paint_group_dots(
     for index in rings:
         reward = rewards[index]
         if reward is not None:
-            x = axis.left() + min(1.0, max(0.0, reward)) * axis.width()
+            x = axis.left() + (reward - low) / (high - low) * axis.width()
             painter.drawEllipse(QPointF(x, middle), _R + 2.5, _R + 2.5)
 
 
@@ -128,7 +139,12 @@ class GroupDots(QWidget):
         unscored = len(rewards) - len(scored)
         count = formatting.plural(len(scored), "trajectory", "trajectories")
         text = f"{self._name}: {count}, mean {mean}"
-        self.setAccessibleName(text + (f", {unscored} unscored" if unscored else ""))
+        text += f", {unscored} unscored" if unscored else ""
+        low, high = axis_of(rewards)
+        if (low, high) != (0.0, 1.0):
+            text += f"; axis from {formatting.number(low)} to {formatting.number(high)}"
+        self.setAccessibleName(text)
+        set_tip(self, text if scored else "")
         self.update()
 
     def sizeHint(self) -> QSize:

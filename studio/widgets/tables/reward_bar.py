@@ -22,15 +22,21 @@ class Part:
     token: str
 
 
+def full_reward(parts: Sequence[Part]) -> float:
+    """Return the reward of a full bar that has room for these parts: 1, or their sum if higher."""
+    return max(1.0, sum(part.value for part in parts if part.value > 0))
+
+
 def paint_parts(
     painter: QPainter,
     rect: QRectF,
     parts: Sequence[Part],
-    whole: float = 1.0,
+    whole: float | None = None,
     ground: str = "border",
 ) -> None:
     """Draw reward parts as segments of a bar. Negative parts shorten it. `whole` is the reward of a
-    full bar, `ground` the background colour."""
+    full bar (None: `full_reward` of the parts), `ground` the background colour."""
+    whole = whole or full_reward(parts)
     clip = QPainterPath()
     clip.addRoundedRect(rect, 2, 2)
     painter.save()
@@ -41,13 +47,13 @@ def paint_parts(
     for part in parts:
         if part.value <= 0:
             continue
-        width = rect.width() * part.value / (whole or 1.0)
+        width = rect.width() * part.value / whole
         painter.fillRect(
             QRectF(x, rect.top(), max(0.0, width - 1), rect.height()), theme().color(part.token)
         )
         x += width
     if debt > 0:
-        width = rect.width() * debt / (whole or 1.0)
+        width = rect.width() * debt / whole
         taken = QRectF(
             max(rect.left(), x - width), rect.top(), min(width, x - rect.left()), rect.height()
         )
@@ -62,12 +68,13 @@ class PartsBar(QWidget):
     def __init__(self, height: int = 6, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._parts: tuple[Part, ...] = ()
-        self._whole = 1.0
+        self._whole: float | None = None
         self.setFixedHeight(height)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
-    def set_parts(self, parts: Sequence[Part], whole: float = 1.0) -> None:
-        """Set the reward parts, left to right; `whole` is the reward of a full bar."""
+    def set_parts(self, parts: Sequence[Part], whole: float | None = None) -> None:
+        """Set the reward parts, left to right; `whole` is the reward of a full bar (None: 1, or the
+        sum of the parts if higher)."""
         self._parts, self._whole = tuple(parts), whole
         text = ", ".join(f"{part.name} {formatting.number(part.value)}" for part in parts)
         self.setAccessibleName(f"Reward parts: {text or 'none'}")

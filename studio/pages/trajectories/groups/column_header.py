@@ -11,8 +11,10 @@ from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.labels import PART as LABEL
 from engine.protocol.records.runs import Trajectory
+from studio.pages.trajectories.groups.folding import Fold
 from studio.pages.trajectories.reader.transcript_rows import Weights, parts_of
 from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
 from studio.widgets.painting import paint
 from studio.widgets.painting.advantage_mark import paint_advantage
@@ -30,6 +32,10 @@ class HeadFacts:
     """Content of a column header. `parting` is the text on where the trajectory diverges."""
 
     record: Trajectory
+    fold: Fold | None = None
+    """Identical trajectories, of which `record` is the first."""
+    full_reward: float = 1.0
+    """Reward of a full bar of reward parts, the same for all columns of a group."""
     rank: int = 0
     of: int = 0
     parting: str = ""
@@ -40,6 +46,10 @@ class HeadFacts:
     judged: bool = False
     spoken: bool = False
     blind: bool = False
+
+    def copies(self) -> int:
+        """Return the number of identical trajectories, itself included."""
+        return len(self.fold.records) if self.fold else 1
 
     def titled(self, parting: str) -> "HeadFacts":
         """Return a copy whose text about the first divergence is `parting`."""
@@ -68,6 +78,7 @@ class ColumnHead(QWidget):
         height = _TOP + _BAND_PX + _REASON_PX * facts.judged + _WORD_PX * facts.spoken
         self.setFixedHeight(height)
         self.setAccessibleName(spoken_words(facts))
+        set_tip(self, facts.fold.words() if facts.fold and facts.copies() > 1 else "")
         self.update()
 
     def set_focused(self, focused: bool) -> None:
@@ -126,23 +137,29 @@ class ColumnHead(QWidget):
         tone = "on-accent" if self._focused else "muted"
         number = str(record.index + 1)
         paint.text(painter, badge, number, tone, "caption", 600, paint.CENTER)
+        left = 42.0
+        if facts.copies() > 1:
+            room = QRectF(left - 4, 12, 40, 20)
+            left += paint.text(painter, room, f"× {facts.copies()}", "muted", "label", 600) + 6
         if facts.blind:
-            self._paint_hidden(painter)
+            self._paint_hidden(painter, left)
             return
-        reward = QRectF(42, 8, 70, 28)
-        x = 42 + paint.text(painter, reward, formatting.number(record.reward), "text", "title") + 10
+        reward = QRectF(left, 8, 70, 28)
+        x = left + paint.text(painter, reward, formatting.number(record.reward), "text", "title")
+        x += 10
         if record.advantage is not None:
             x += paint_advantage(painter, QRectF(x, 12, 90, 20), record.advantage)
         self._figures_end = x
-        paint_parts(painter, QRectF(12, 42, self.width() - 24, 6), parts_of(record, facts.weights))
+        bar = QRectF(12, 42, self.width() - 24, 6)
+        paint_parts(painter, bar, parts_of(record, facts.weights), facts.full_reward)
         words = QRectF(12, 54, self.width() - 24, 18)
         tone = "warn" if record.reward is None else "muted"
         paint.text(painter, words, rank_words(facts), tone, "caption")
 
-    def _paint_hidden(self, painter: QPainter) -> None:
-        """Paint hatches in place of the figures hidden by blind grading."""
-        self._figures_end = 150.0
-        for box in (QRectF(42, 13, 96, 18), QRectF(12, 42, self.width() - 24, 6)):
+    def _paint_hidden(self, painter: QPainter, left: float) -> None:
+        """Paint hatches in place of the figures hidden by blind grading, from `left` in pixels."""
+        self._figures_end = left + 108
+        for box in (QRectF(left, 13, 96, 18), QRectF(12, 42, self.width() - 24, 6)):
             paint.hatch(painter, box, "border-strong")
         words = QRectF(12, 54, self.width() - 24, 18)
         paint.text(painter, words, "hidden until you commit", "faint", "caption")
@@ -178,6 +195,8 @@ def rank_words(facts: HeadFacts) -> str:
         why = record.problem.message if record.problem else "no reward"
         return f"unscored · {why}"
     place = f"{formatting.ordinal(facts.rank)} of {facts.of}"
+    if facts.fold and (varies := facts.fold.reward_words()):
+        place = varies.removeprefix(", ")
     words = [place, formatting.plural(record.turns, "turn")]
     if record.sampled_tokens:  # imported trajectories have no token counts
         words.append(f"{formatting.count(record.sampled_tokens)} tokens")
@@ -199,11 +218,14 @@ def change_words(record: Trajectory) -> str:
 def spoken_words(facts: HeadFacts) -> str:
     """Return the header content as text for screen readers."""
     record = facts.record
+    named = [f"Trajectory {record.index + 1}"]
+    if facts.fold and facts.copies() > 1:
+        named.append(facts.fold.words())
     if facts.blind:
         chips = [chip.spoken_words() for chip in facts.chips]
-        return ", ".join([f"Trajectory {record.index + 1}", "hidden until you commit", *chips])
+        return ", ".join([*named, "hidden until you commit", *chips])
     words = [
-        f"Trajectory {record.index + 1}",
+        *named,
         f"reward {formatting.number(record.reward)}",
         f"advantage {formatting.signed(record.advantage)}",
         rank_words(facts),

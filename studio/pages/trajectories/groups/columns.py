@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 from engine.protocol.records.runs import GroupSummary, Trajectory
 from engine.protocol.requests.runs import Siblings
 from studio.pages.trajectories.groups.column_header import ColumnHead, HeadFacts
+from studio.pages.trajectories.groups.folding import Fold, copies_of, folds_of
 from studio.pages.trajectories.labels.draft import Draft, may_be_ranked
 from studio.pages.trajectories.labels.wording import chips_of, excluded
 from studio.pages.trajectories.reader.transcript_rows import (
@@ -19,12 +20,14 @@ from studio.pages.trajectories.reader.transcript_rows import (
     divergences,
     items_of,
     partings,
+    parts_of,
     ranks,
     turn_rows,
 )
 from studio.theme.theme import theme
 from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
+from studio.widgets.tables.reward_bar import full_reward
 from studio.widgets.transcript.items import Item
 from studio.widgets.transcript.view import Transcript
 
@@ -63,20 +66,27 @@ class _Shown:
     """Group in display order, with divergence texts and transcript rows by trajectory number."""
 
     group: GroupSummary
-    records: list[Trajectory]
+    folds: list[Fold]
+    """One per column."""
     parting: dict[int, str]
     verdicts: Siblings
     items: dict[int, list[Item]] = field(default_factory=dict)
 
+    @property
+    def records(self) -> list[Trajectory]:
+        """Return the trajectory of each column; the first of identical ones."""
+        return [fold.first for fold in self.folds]
+
 
 class ColumnsView(QWidget):
-    """Columns of a group, with paging if they do not all fit. Emits `ranked(ids)`, best first, when
-    headers are dragged or moved by keys."""
+    """Columns of a group, with paging if they do not all fit; identical trajectories share one.
+    Emits `ranked(ids)`, best first, when headers are dragged or moved by keys."""
 
     focus_changed = Signal(int)
     opened = Signal(int)
     paged = Signal(str)
     ranked = Signal(list)
+    folds_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -86,6 +96,7 @@ class ColumnsView(QWidget):
         self._tint = "advantage"
         self._weights, self._draft = EVEN, Draft()
         self._unfolded = self._blind = False
+        self._folding = True
         self._drop = -1
         self._line = hbox(parent=self, spacing=GAP)
 
@@ -103,26 +114,47 @@ class ColumnsView(QWidget):
         return self._siblings[self._focus] if self._siblings else None
 
     def order(self) -> list[Trajectory]:
-        """Return all trajectories of the group, left to right."""
+        """Return the trajectory of each column, left to right."""
         return list(self._siblings)
 
+    def copies(self) -> dict[str, tuple[str, ...]]:
+        """Return the ids of the trajectories that a column stands for, by the id of its first."""
+        return copies_of(self._shown_group.folds) if self._shown_group else {}
+
+    def identical(self) -> int:
+        """Return how many trajectories of the group are identical to an earlier one."""
+        if self._shown_group is None:
+            return 0
+        records = self._shown_group.verdicts.trajectories
+        return len(records) - len(folds_of(records))
+
+    def set_folding(self, folding: bool) -> None:
+        """Show identical trajectories in one column, or each in its own."""
+        if folding != self._folding:
+            self._folding = folding
+            if (shown := self._shown_group) is not None:
+                self._shown_group = None  # the order is that of a new group
+                self.show_group(shown.verdicts, self._weights, self._blind)
+
     def show_group(self, siblings: Siblings, weights: Weights = EVEN, blind: bool = False) -> None:
-        """Show a group, highest reward first; `blind` or without rewards in stored order.
+        """Show a group in the order of `folds_of`; `blind` or without rewards in stored order.
         `weights`: reward part → weight.
 
         An update of the group on display keeps its order and focus."""
         before, self._weights, self._blind = self._shown_group, weights, blind
-        records = siblings.trajectories
+        folds = folds_of(siblings.trajectories, self._folding)
+        records = [fold.first for fold in folds]
         parting_words = partings(records)
         parting = {record.index: parting_words[place] for place, record in enumerate(records)}
+        by_index = {fold.first.index: fold for fold in folds}
         same = before is not None and _place(before.group) == _place(siblings.group)
-        if same and before is not None and len(before.records) == len(records):
-            by_index = {record.index: record for record in records}
-            ordered = [by_index[record.index] for record in before.records]
+        known = [record.index for record in before.records] if same and before else []
+        if sorted(known) == sorted(by_index):
+            folds = [by_index[index] for index in known]
         else:
-            ordered = sorted(records, key=lambda record: -_reward(record))
             self._first = self._focus = 0
-        self._shown_group = _Shown(siblings.group, ordered, parting, siblings)
+        self._shown_group = _Shown(siblings.group, folds, parting, siblings)
+        self.folds_changed.emit()
         self._fill()
 
     def clear(self) -> None:
@@ -176,8 +208,10 @@ class ColumnsView(QWidget):
         self._fill()
 
     def focus_index(self, index: int) -> None:
-        """Focus a trajectory by its number in the group (from 0)."""
-        places = [i for i, record in enumerate(self._siblings) if record.index == index]
+        """Focus a trajectory by its number in the group (from 0), or the identical one that is
+        shown for it."""
+        folds = self._shown_group.folds if self._shown_group else []
+        places = [i for i, fold in enumerate(folds) if index in {r.index for r in fold.records}]
         self.focus(places[0] if places else 0)
 
     def move_rank(self, by: int) -> None:
@@ -252,37 +286,43 @@ class ColumnsView(QWidget):
         numbers = ", ".join(
             str(r.index + 1) for r in self._siblings[self._first : self._first + count]
         )
-        self.paged.emit(f"{numbers} of {len(self._siblings)}" if self._siblings else "")
+        shown = self._shown_group
+        total = len(shown.verdicts.trajectories) if shown else 0
+        self.paged.emit(f"{numbers} of {total}" if total else "")
 
     def _show_heads(self) -> None:
         shown = self._shown_group
         if shown is None:
             return
         for place, column in enumerate(self._columns, self._first):
-            facts = self._facts(shown, shown.records[place])
+            facts = self._facts(shown, shown.folds[place])
             column.head.show_facts(facts)
             column.transcript.set_faint(facts.excluded)
 
     def facts_of(self, name: str) -> HeadFacts | None:
         """Return the header content of the trajectory with id `name`; None if not in the group."""
         shown = self._shown_group
-        found = [one for one in self._siblings if one.id == name]
+        folds = shown.folds if shown else []
+        found = [fold for fold in folds if name in {one.id for one in fold.records}]
         return self._facts(shown, found[0]) if shown and found else None
 
-    def _facts(self, shown: _Shown, record: Trajectory) -> HeadFacts:
-        verdicts = shown.verdicts
+    def _facts(self, shown: _Shown, fold: Fold) -> HeadFacts:
+        verdicts, record = shown.verdicts, fold.first
+        parts = [parts_of(one, self._weights) for one in verdicts.trajectories]
         chips = chips_of(record, verdicts.labels, self._draft)
         return HeadFacts(
             record=record,
+            fold=fold,
+            full_reward=max(map(full_reward, parts), default=1.0),
             rank=ranks(shown.group).get(record.index, 0),
-            of=len(shown.records),
+            of=len(verdicts.trajectories),
             parting=shown.parting[record.index],
             verdict=chief_verdict(record, verdicts.verdicts),
             chips=tuple(chips),
             excluded=excluded(chips),
             weights=self._weights,
             judged=any(verdict.reason or verdict.problem for verdict in verdicts.verdicts),
-            spoken=any(one.unlabelled for one in shown.records),
+            spoken=any(one.unlabelled for one in verdicts.trajectories),
             blind=self._blind,
         )
 
@@ -325,7 +365,7 @@ class ColumnsView(QWidget):
         shown = self._shown_group
         if shown is None or not 0 <= target < len(shown.records) or target == place:
             return
-        shown.records.insert(target, shown.records.pop(place))
+        shown.folds.insert(target, shown.folds.pop(place))
         self._focus = target
         self._fill()
         self.focus(target)
@@ -342,7 +382,3 @@ class ColumnsView(QWidget):
 
 def _place(group: GroupSummary) -> tuple[str, int, int]:
     return group.split, group.step, group.group
-
-
-def _reward(record: Trajectory) -> float:
-    return record.reward if record.reward is not None else float("-inf")

@@ -33,11 +33,13 @@ TITLE_PX, LEGEND_PX, PLACE_PX = 420, 860, 900
 
 
 class GroupHead(QWidget):
-    """Header of a group. Emits `mode_chosen(view)`, `paged(±1)` and `unfolded(bool)`."""
+    """Header of a group. Emits `mode_chosen(view)`, `paged(±1)`, `unfolded(bool)` for the shared
+    prefix and `folding_chosen(bool)` for identical trajectories."""
 
     mode_chosen = Signal(int)
     paged = Signal(int)
     unfolded = Signal(bool)
+    folding_chosen = Signal(bool)
 
     def __init__(self, modes: Sequence[str], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -50,14 +52,18 @@ class GroupHead(QWidget):
         self._legend, self._figures = Phrase((), "caption"), Phrase((), "label")
         self._dots = GroupDots()
         self._shown = Text("", "label", 400, "muted")
+        self._fold = Phrase((), "label")
+        self._folds = True
         self._before = IconButton("chevron-left", "Previous trajectories")
         self._after = IconButton("chevron-right", "Next trajectories")
         self._start, self._mode = SharedStart(), 0
+        self._identical = 0
         self._build()
         self.mode.chosen.connect(self.mode_chosen)
         self._before.clicked.connect(lambda: self.paged.emit(-1))
         self._after.clicked.connect(lambda: self.paged.emit(1))
         self._start.toggled.connect(self.unfolded)
+        self._fold.link_activated.connect(lambda _: self._toggle_folding())
 
     def show_group(
         self,
@@ -93,12 +99,29 @@ class GroupHead(QWidget):
             phrase.set_spans([])
         for part in (self._step, self._place, self._blind):
             part.hide()
+        self.show_identical(0)
         self._dots.set_rewards([])
         self._start.show_start([])
 
     def show_paging(self, words: str) -> None:
         """Show the text that tells which columns of the group are visible."""
         self._shown.set_words(words)
+
+    def show_identical(self, count: int) -> None:
+        """Show how many trajectories of the group are identical to another one, with a link that
+        folds or unfolds them; nothing without any."""
+        self._identical = count
+        self._show_folding()
+
+    def _show_folding(self) -> None:
+        words = f"Show {self._identical} identical" if self._folds else "Fold identical"
+        self._fold.set_spans([Span(words, "accent", 500, link="fold")])
+        self._fold.setVisible(bool(self._identical) and self._mode == COLUMNS)
+
+    def _toggle_folding(self) -> None:
+        self._folds = not self._folds
+        self._show_folding()
+        self.folding_chosen.emit(self._folds)
 
     def set_view(self, mode: int) -> None:
         """Show the controls of a view: an index from `views` (COLUMNS, READER, TABLE …)."""
@@ -107,6 +130,7 @@ class GroupHead(QWidget):
             part.setVisible(mode not in LISTS)
         self._mode = mode
         self._show_place()
+        self._show_folding()
         self._line.setVisible(mode in (COLUMNS, COMPARE))
         self._start.setVisible(mode == COLUMNS)
 
@@ -131,6 +155,7 @@ class GroupHead(QWidget):
             self._place,
             self._blind,
             STRETCH,
+            self._fold,
             self._before,
             self._shown,
             self._after,

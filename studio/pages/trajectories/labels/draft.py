@@ -1,7 +1,7 @@
 """Uncommitted label of a group (pure, immutable). Each change returns a new Draft, so that undo can
 restore the previous one. Arguments named `name` are trajectory ids."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -10,6 +10,7 @@ from engine.protocol.records.runs import TrajectorySummary
 
 Mark = Literal["veto", "exclude", "gold", "flag"]
 MARKS: tuple[Mark, ...] = ("veto", "exclude", "gold", "flag")
+NONE: Mapping[str, tuple[str, ...]] = {}
 _LEAVES_OUT: frozenset[Mark] = frozenset({"veto", "exclude"})
 
 
@@ -86,31 +87,65 @@ class Draft:
         places = [place for place, layer in enumerate(self.order) if name in layer]
         return [f"#{place + 1}" for place in places] + kinds
 
-    def words(self, siblings: Sequence[TrajectorySummary]) -> tuple[Word, ...]:
+    def words(
+        self, siblings: Sequence[TrajectorySummary], copies: Mapping[str, tuple[str, ...]] = NONE
+    ) -> tuple[Word, ...]:
         """Convert the draft to statements of a Label; `siblings` are all trajectories of the group.
+        `copies`: id → ids of the identical trajectories that it stands for, itself included. All
+        of them get its score, rank, veto and exclusion.
 
         A tie is stored as one order per other scored trajectory: the tied ones, then the other. The
         order among the others stays unspecified."""
-        entries = [_word("score", name, value=value) for name, value in self.scores.items()]
+        entries = [
+            _word("score", one, value=value)
+            for name, value in self.scores.items()
+            for one in copies.get(name, (name,))
+        ]
         if self.order:
-            entries.append(Word(kind="order", order=self.order))
-        elif len(self.best) > 1:
-            others = [
-                one.id
-                for one in siblings
-                if one.id not in (*self.best, self.worst) and one.reward is not None
-            ]
-            pairs: list[tuple[tuple[str, ...], ...]] = [(self.best, (one,)) for one in others]
-            entries += [Word(kind="order", order=pair) for pair in pairs or [(self.best,)]]
-        elif self.best:
-            entries.append(_word("best", self.best[0]))
-        if self.worst:
-            entries.append(_word("worst", self.worst))
+            order = tuple(_spread(layer, copies) for layer in self.order)
+            entries.append(Word(kind="order", order=order))
+        else:
+            entries += self._ends(siblings, copies)
         placed = {one.id: place for place, one in enumerate(siblings)}
-        marks = sorted(self.marks, key=lambda m: (placed.get(m[0], 0), MARKS.index(m[1])))
+        marked = [
+            (one, mark)
+            for name, mark in self.marks
+            for one in (copies.get(name, (name,)) if mark in _LEAVES_OUT else (name,))
+        ]
+        marks = sorted(marked, key=lambda m: (placed.get(m[0], 0), MARKS.index(m[1])))
         entries += [_word(mark, name) for name, mark in marks]
         entries += [_word("note", name, text=text) for name, text in self.notes.items()]
         return tuple(entries)
+
+    def _ends(
+        self, siblings: Sequence[TrajectorySummary], copies: Mapping[str, tuple[str, ...]]
+    ) -> list[Word]:
+        """Return the statements about the best and the worst trajectories."""
+        best = _spread(self.best, copies)
+        worst = _spread((self.worst,), copies) if self.worst else ()
+        others = [
+            one.id for one in siblings if one.id not in (*best, *worst) and one.reward is not None
+        ]
+        orders: list[tuple[tuple[str, ...], ...]] = []
+        entries: list[Word] = []
+        if len(best) == 1:
+            entries.append(_word("best", best[0]))
+        elif best:
+            orders += [(best, (one,)) for one in others]
+        if len(worst) > 1:
+            orders += [((one,), worst) for one in others]
+        if len(best) > 1 and len(worst) > 1:
+            orders.append((best, worst))
+        elif not orders and (len(best) > 1 or len(worst) > 1):
+            orders.append(tuple(layer for layer in (best, worst) if len(layer) > 1))
+        entries += [Word(kind="order", order=order) for order in orders]
+        if len(worst) == 1:
+            entries.append(_word("worst", worst[0]))
+        return entries
+
+
+def _spread(layer: Sequence[str], copies: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(one for name in layer for one in copies.get(name, (name,)))
 
 
 def _word(kind: WordKind, name: str, value: float | None = None, text: str = "") -> Word:

@@ -175,6 +175,7 @@ class LabelController(QObject):
         labelling.refused.connect(lambda words: bar.show_words(words, "bad"))
         labelling.busy_changed.connect(lambda busy: bar.set_busy("Applying…" if busy else None))
         self._columns.ranked.connect(labelling.rank)
+        self._columns.folds_changed.connect(lambda: labelling.set_copies(self._columns.copies()))
         self._columns.focus_changed.connect(self._focused)
         self.toast.undo_requested.connect(labelling.undo_label)
         bar.applied.connect(labelling.apply)

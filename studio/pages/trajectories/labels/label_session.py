@@ -13,6 +13,7 @@ from engine.protocol.problems import Problem
 from engine.protocol.records.labels import Label, Labelled, LabelPreview, Outcome, Word
 from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import Siblings
+from studio.pages.trajectories.groups.folding import Copies
 from studio.pages.trajectories.labels import wording
 from studio.pages.trajectories.labels.draft import MARKS, Draft, Mark
 from studio.pages.trajectories.labels.outbox import LabelQueue, LabelRequest, PendingLabel, Place
@@ -42,6 +43,7 @@ class LabelSession(QObject):
         """Run of the group shown; labels refer to it regardless of the selected run."""
         self._past: list[Draft] = []
         self._future: list[Draft] = []
+        self._copies: Copies = {}
         self.draft = Draft()
         self.effect = "reward"
         self.teaches = False
@@ -69,6 +71,13 @@ class LabelSession(QObject):
             self._begin(Draft())
         elif self.draft and not self._outbox.holds(self._pending_label()):
             self._changed()  # request the preview for the current group
+
+    def set_copies(self, copies: Copies) -> None:
+        """Set which trajectories stand for identical ones; their labels hold for all of these."""
+        if copies != self._copies:
+            self._copies = copies
+            if self.draft:
+                self._begin(Draft())
 
     @property
     def attempts(self) -> list[Trajectory]:
@@ -106,15 +115,15 @@ class LabelSession(QObject):
 
     def best(self, name: str) -> None:
         """Toggle the "best" label on the trajectory with id `name`, in the draft."""
-        self._take(self.draft.as_best(name))
+        self._take(self.draft.as_best(self._shown(name)))
 
     def worst(self, name: str) -> None:
         """Toggle the "worst" label on the trajectory with id `name`, in the draft."""
-        self._take(self.draft.as_worst(name))
+        self._take(self.draft.as_worst(self._shown(name)))
 
     def tie(self, name: str) -> None:
         """Add the trajectory with id `name` to those tied for best, or remove it."""
-        self._take(self.draft.tied(name))
+        self._take(self.draft.tied(self._shown(name)))
 
     def mark(self, name: str, mark: Mark) -> None:
         """Toggle a mark on the trajectory with id `name`, in the draft."""
@@ -218,6 +227,10 @@ class LabelSession(QObject):
 
     # Internals
 
+    def _shown(self, name: str) -> str:
+        """Return the id of the trajectory that stands for `name` in the columns."""
+        return next((first for first, ids in self._copies.items() if name in ids), name)
+
     def _take(self, draft: Draft) -> None:
         if draft != self.draft and self._siblings is not None:
             self._past.append(self.draft)
@@ -281,7 +294,7 @@ class LabelSession(QObject):
         )
 
     def _words(self) -> tuple[Word, ...]:
-        return self.draft.words(self.attempts)
+        return self.draft.words(self.attempts, self._copies)
 
     def _ask_preview(self) -> None:
         label, run_id = self._label("preview"), self._run_id

@@ -68,8 +68,9 @@ def kinds_in(label: Label, name: str) -> list[str]:
     """Return what a label says about trajectory `name` (id): best, tie, #2 (rank), veto, 0.85 …"""
     orders = [word.order for word in label.words if word.kind == "order"]
     kinds = []
-    if orders and _is_tie(orders):
-        kinds += ["tie"] if name in orders[0][0] else []
+    if ties := _ties(orders):
+        best, worst = ties
+        kinds += ["tie"] if name in best else ["worst"] if name in worst else []
     elif orders:
         kinds += [f"#{i + 1}" for i, layer in enumerate(orders[-1]) if name in layer]
     for word in label.words:
@@ -78,11 +79,17 @@ def kinds_in(label: Label, name: str) -> list[str]:
     return kinds
 
 
-def _is_tie(orders: Sequence[tuple[tuple[str, ...], ...]]) -> bool:
-    """Return whether the orders of a label are a tie for best: two layers each, with the same
-    first layer of several ids."""
-    first = orders[0][0]
-    return len(first) > 1 and all(order[0] == first and len(order) <= 2 for order in orders)
+def _ties(
+    orders: Sequence[tuple[tuple[str, ...], ...]],
+) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the ids tied for best and those tied for worst, if the orders of a label say only
+    that: two layers each, with the same first or last layer of several ids."""
+    best = {order[0] for order in orders if len(order[0]) > 1}
+    worst = {order[1] for order in orders if len(order) == 2 and len(order[1]) > 1}
+    alike = all(len(order) <= 2 and (order[0] in best or order[-1] in worst) for order in orders)
+    if not (best or worst) or not alike or len(best) > 1 or len(worst) > 1:
+        return None
+    return next(iter(best), ()), next(iter(worst), ())
 
 
 def excluded(chips: Iterable[LabelChip]) -> bool:
@@ -134,8 +141,9 @@ def gist(label: Label, numbers: dict[str, int]) -> str:
     group (from 1)."""
     orders = [word.order for word in label.words if word.kind == "order"]
     parts = []
-    if orders and _is_tie(orders):
-        parts.append(f"{_named(orders[0][0], numbers)} tied for best")
+    if ties := _ties(orders):
+        places = zip(ties, ("best", "worst"), strict=True)
+        parts += [f"{_named(tied, numbers)} tied for {end}" for tied, end in places if tied]
     elif orders:
         layers = [_named(layer, numbers) for layer in orders[-1]]
         parts.append(f"ranked {', '.join(layers)}")
@@ -146,7 +154,7 @@ def gist(label: Label, numbers: dict[str, int]) -> str:
 
 def _named(names: Iterable[str], numbers: dict[str, int]) -> str:
     known = [str(numbers[name]) if name in numbers else name for name in names]
-    return " and ".join(known)
+    return " and ".join(filter(None, (", ".join(known[:-1]), *known[-1:])))
 
 
 def _word_text(word: Word, numbers: dict[str, int]) -> str:

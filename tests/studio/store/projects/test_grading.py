@@ -7,10 +7,10 @@ from engine.protocol.records.runs import GroupSummary
 from studio.store.projects.grading import REPEAT_EVERY, graded, half_width, next_group
 
 
-def group(number: int, signal: bool = True) -> GroupSummary:
+def group(number: int, rewards: tuple[float | None, ...] = (0.1, 0.2)) -> GroupSummary:
     return GroupSummary(
-        split="train", step=1, group=number, scenario_id="s", title="s", rewards=[0.1, 0.2],
-        mean=0.1, std=0.1, signal=signal,
+        split="train", step=1, group=number, scenario_id="s", title="s", rewards=list(rewards),
+        mean=0.1, std=0.1, signal=len(set(rewards)) > 1,
     )  # fmt: skip
 
 
@@ -25,13 +25,20 @@ def pick(groups: list[GroupSummary], labels: list[Label]) -> int | None:
 
 
 def test_new_and_informative_groups_come_first() -> None:
-    assert pick([group(0, signal=False), group(1)], []) == 1
+    unscored = group(0, (None, None))
+    assert pick([unscored, group(1)], []) == 1
     assert pick([group(0), group(1)], [label(1)]) == 0
-    assert pick([group(0, signal=False), group(1)], [label(1)]) == 0
+    assert pick([unscored, group(1)], [label(1)]) == 0
     assert pick([group(1)], [label(1, blind=False)]) == 1, (
         "a label that was not blind does not count"
     )
     assert pick([], []) is None
+
+
+def test_groups_with_equal_rewards_are_left_out() -> None:
+    equal, alone = group(0, (0.4, 0.4, None)), group(1, (None,))
+    assert pick([equal, alone], []) is None
+    assert pick([equal, alone, group(2)], []) == 2
 
 
 def test_graded_group_is_repeated_once_now_and_then() -> None:
