@@ -116,6 +116,7 @@ class AgreementCard(Card):
 
     def _say_ceiling(self, now: Agreement | None) -> None:
         own = _consistency(now)
+        self._ceiling.setVisible(own is not None)
         if own is None:
             left = LEAST_REPEATS - (now.repeats if now else 0)
             groups = formatting.plural(left, "group" if left == LEAST_REPEATS else "more group")

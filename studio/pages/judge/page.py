@@ -90,10 +90,9 @@ class JudgePage(Page):
             margins=16,
             spacing=12,
         )
-        inside = vbox((self.editor, 1), parent=left, spacing=0)
         self._starters = StarterRubrics()
         self._starters.chosen.connect(self.editor.show_source)
-        inside.addWidget(self._starters)
+        vbox(self._starters, (self.editor, 1), parent=left, spacing=0)
         self._splitter = QSplitter(Qt.Orientation.Horizontal)
         self._splitter.addWidget(left)
         self._left, self._right = left, scrolled(right)
@@ -127,6 +126,7 @@ class JudgePage(Page):
             lambda: self._edit({"judge.models": [], "judge.local": True})
         )
         self.choice.enabled_chosen.connect(lambda on: self._edit({"judge.enabled": on}))
+        self.choice.search_wanted.connect(self._search)
         self.choice.try_wanted.connect(self._try)
         self.choice.cancel_wanted.connect(self._cancel)
         self.choice.setup_wanted.connect(lambda: self._actions.trigger("go.setup"))
@@ -204,6 +204,20 @@ class JudgePage(Page):
     def _found(self, options: list[JudgeOption]) -> None:
         self._options = options
         self._show_judge()
+
+    def _search(self) -> None:
+        """Search this machine for model servers that were started since the project was opened."""
+        self.choice.show_searching()
+
+        def found(options: list[JudgeOption]) -> None:
+            self._found(options)
+            self.choice.show_found(options)
+
+        def failed(problem: Problem) -> None:
+            self.choice.show_found(self._options)
+            self.session.problem_raised.emit(problem)
+
+        self.tasks.run("judges", self.session.client.judges(), found, failed)
 
     def _show_judge(self) -> None:
         view = self.session.project.view

@@ -1,4 +1,4 @@
-"""Rubric templates, offered while a project has no rubric version."""
+"""Rubric templates, offered above the editor while a project has no rubric version."""
 
 import tomllib
 
@@ -7,6 +7,8 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 
 from studio.runtime.paths import resource
 from studio.widgets.controls.buttons import Button
+from studio.widgets.layouts import vbox
+from studio.widgets.text.text import Text
 
 
 class StarterRubrics(QWidget):
@@ -17,14 +19,17 @@ class StarterRubrics(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.grid = QGridLayout(self)
-        self.grid.setContentsMargins(16, 0, 16, 12)
+        self.grid = QGridLayout()
         self.grid.setSpacing(8)
         for place, (file, words) in enumerate(presets()):
-            button = Button(words, "outlined", height=24)
+            button = Button(words, "outlined", height=28)
             button.clicked.connect(lambda _=False, file=file: self.chosen.emit(text_of(file)))
             self.grid.addWidget(button, place // 2, place % 2, Qt.AlignmentFlag.AlignLeft)
         self.grid.setColumnStretch(1, 1)
+        heading = Text("No rubric yet", "body", 600)
+        line = "Start from a template and change it, or write your own below."
+        words = Text(line, "label", 400, "muted", wrap=True)
+        vbox(heading, words, self.grid, parent=self, margins=(16, 16, 16, 8), spacing=8)
 
 
 def presets() -> list[tuple[str, str]]:

@@ -144,7 +144,7 @@ JUDGE = [
         starters,
         [
             Row("StarterRubrics: Did the task", "enabled Button Discard"),
-            Row("StarterRubrics: Answers a question from sources", "enabled Button Discard"),
+            Row("StarterRubrics: Answers from sources", "enabled Button Discard"),
             Row("StarterRubrics: Plain words, no criteria", "enabled Button Discard"),
             Row("StarterRubrics: Talks well with people", "enabled Button Discard"),
             Row("StarterRubrics: Writes code", "enabled Button Discard"),
@@ -157,6 +157,7 @@ JUDGE = [
             Row("PriceButton._button of JudgeChoice", "POST /runs/.*/judge {"),
             Row("RubricEditor._as_sent", "shown QPlainTextEdit .*You compare attempts"),
             Row("RubricEditor._add", "enabled Button Discard"),
+            Row("JudgeChoice._search", "GET /judges"),
             Row("GradingCard._next", "page trajectories"),
             Row("ToggleField._toggle of JudgeChoice", " /project .*judge.enabled"),
             Row("ToggleField._toggle of JudgeChoice", " /project .*judge.enabled"),

@@ -13,6 +13,8 @@ from PySide6.QtWidgets import QApplication
 
 from engine.protocol.config.project import TrainConfig
 from engine.protocol.problems import Problem
+from engine.protocol.records.judging import JudgeOption
+from studio.pages.judge.judge_settings import OTHER
 from studio.pages.judge.starters import presets, text_of
 from studio.store.projects import rubric
 from tests.studio.conftest import Run, until
@@ -236,6 +238,22 @@ def test_page_without_judge_or_run_shows_first_steps(
             assert page._starters.isVisible()
             assert "Label 5 more groups" in page.agreement._under.words()
             assert not page.grading._next.isEnabled()
+            engine.trials.options = []
+            page.choice._search.click()
+            await until(lambda: "No model server answers" in page.choice._note.words())
+            local = JudgeOption(
+                model="openai/qwen3", title="qwen3", base_url="http://127.0.0.1:8000/v1",
+                where="vLLM on this machine",
+            )  # fmt: skip
+            engine.trials.options = [local]
+            page.choice._search.click()
+            await until(lambda: "1 model found: vLLM" in page.choice._note.words())
+            assert page.choice._pick._box.findData("openai/qwen3") >= 0
+            page.choice._pick.edited.emit(OTHER)
+            page.choice._name.set_value("openai/house")
+            page.choice._base.set_value("http://10.0.0.7:9000/v1")
+            QTest.keyClick(page.choice._base.editor, Qt.Key.Key_Return)
+            await until(lambda: page.choice._shown == ("openai/house", "http://10.0.0.7:9000/v1"))
             page._starters.grid.itemAt(0).widget().click()
             assert page.editor.source == text_of(presets()[0][0])
             await asyncio.sleep(0)
