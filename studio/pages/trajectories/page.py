@@ -162,10 +162,10 @@ class TrajectoriesPage(Page):
         self._groups.failed.connect(self.session.problem_raised)
         self._rows.failed.connect(self.session.problem_raised)
         self._head.mode_chosen.connect(self.set_mode)
-        self._head.paged.connect(self._columns.page)
+        self._head.paged.connect(self._page)
         self._head.unfolded.connect(self._columns.set_unfolded)
         self._head.folding_chosen.connect(self._columns.set_folding)
-        self._columns.paged.connect(self._head.show_paging)
+        self._columns.paged.connect(self._show_paging)
         self._columns.folds_changed.connect(
             lambda: self._head.show_identical(self._columns.identical())
         )
@@ -364,8 +364,21 @@ class TrajectoriesPage(Page):
             self._wanted_index = None
         self._read()
 
+    def _page(self, by: int) -> None:
+        """Show the next (negative: previous) columns, or the next trajectory in the reader."""
+        if self._view == COLUMNS:
+            self._columns.page(by)
+        else:
+            self._columns.move_focus(by)
+
+    def _show_paging(self) -> None:
+        columns = self._columns
+        shown = columns.shown_words() if self._view == COLUMNS else columns.focus_words()
+        self._head.show_paging(shown)
+
     def _read(self) -> None:
         """Show the focused trajectory in the reader, if the reader is visible."""
+        self._show_paging()
         self._proof.refresh(reading=self._view == READER)
         columns = self._columns
         record = columns.record()

@@ -147,8 +147,7 @@ def tint_of(token: Token, tint: str, largest: float) -> str | None:
         return None
     share = min(1.0, abs(value) / (largest or 1.0))
     step = min(3, int(share * 4))
-    side = "neg" if tint == "logprob" else "pos"  # unlikely tokens are warm, high entropy is cool
-    return f"advantage-{side}-{step}" if step else None
+    return f"unlikely-{step}" if step else None
 
 
 def largest_of(items: Sequence[Item], tint: str) -> float:

@@ -353,11 +353,11 @@ def _paint_outcome(painter: QPainter, item: Outcome, looks: Looks) -> None:
         - paint.text(painter, line, item.reward, "text", "title", 600, paint.RIGHT)
         - 10
     )
-    text = (
-        " + ".join(f"{formatting.number(p.value)} {p.name}" for p in item.parts if p.value) + " ="
-    )
-    text = text.replace("+ \u2212", "\u2212 ")
+    parts = [part for part in item.parts if part.value]
+    text = " + ".join(f"{formatting.number(p.value)} {p.name}" for p in parts)
+    text = f"{text} =".replace("+ \u2212", "\u2212 ") if parts else ""
     room = QRectF(line.left() + used + 14, 24, max(0.0, x - line.left() - used - 14), 24)
     if paint.text_width(text, "label") <= room.width():  # draw the sum only if it fits completely
         paint.text(painter, room, text, "muted", "label", 400, paint.RIGHT)
-    paint_parts(painter, QRectF(left, 58, looks.width - left, 6), item.parts)
+    if parts:
+        paint_parts(painter, QRectF(left, 58, looks.width - left, 6), parts)

@@ -59,7 +59,7 @@ class Transcript(QAbstractScrollArea):
         self._heights: list[float] = []
         self._tops: list[float] = [0.0]
         self._shown_lines: dict[int, int] = {}
-        self._tint = "advantage"
+        self._tint, self._largest_advantage = "advantage", 0.0
         self._largest = 1.0
         self._indent = 0.0 if compact else 22.0
         self._margin = 10.0 if compact else _MARGIN
@@ -75,15 +75,19 @@ class Transcript(QAbstractScrollArea):
         self.verticalScrollBar().setSingleStep(40)
         self.setAccessibleName("Transcript")
 
-    def set_items(self, items: Sequence[Item], *, keep_place: bool = False) -> None:
-        """Show the rows of a trajectory; `keep_place` keeps the scroll position for an update."""
+    def set_items(
+        self, items: Sequence[Item], *, keep_place: bool = False, largest: float = 0.0
+    ) -> None:
+        """Show the rows of a trajectory; `keep_place` keeps the scroll position for an update.
+        `largest`: absolute advantage at full colour, that of the group (0: of the rows)."""
         place = self.verticalScrollBar().value() if keep_place else 0
         self._items = tuple(items)
         self._token = None
         if not keep_place:
             self._shown_lines.clear()
             self._focused, self._passage = -1, None
-        self._largest = largest_of(self._items, self._tint)
+        self._largest_advantage = largest
+        self._largest = self._scale()
         self.setAccessibleName(f"Transcript, {formatting.plural(len(items), 'row')}")
         self._forget()
         self.verticalScrollBar().setValue(place)
@@ -93,12 +97,20 @@ class Transcript(QAbstractScrollArea):
         if tint not in TINTS:
             raise ValueError(f"tint is {tint!r}, expected one of {', '.join(TINTS)}")
         self._tint = tint
-        self._largest = largest_of(self._items, tint)
+        self._largest = self._scale()
         self._rows.clear()
         self.viewport().update()
 
+    def _scale(self) -> float:
+        of_rows = largest_of(self._items, self._tint)
+        return max(of_rows, self._largest_advantage) if self._tint == "advantage" else of_rows
+
     def tint(self) -> str:
         return self._tint
+
+    def largest(self) -> float:
+        """Return the absolute value at full colour of the quantity shown as token colours."""
+        return self._largest
 
     def focus_row(self, index: int) -> None:
         """Scroll to a row and mark it, without emitting."""

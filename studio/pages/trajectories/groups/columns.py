@@ -19,6 +19,7 @@ from studio.pages.trajectories.reader.transcript_rows import (
     chief_verdict,
     divergences,
     items_of,
+    largest_advantage,
     partings,
     parts_of,
     ranks,
@@ -84,7 +85,7 @@ class ColumnsView(QWidget):
 
     focus_changed = Signal(int)
     opened = Signal(int)
-    paged = Signal(str)
+    paged = Signal()
     ranked = Signal(list)
     folds_changed = Signal()
 
@@ -116,6 +117,20 @@ class ColumnsView(QWidget):
     def order(self) -> list[Trajectory]:
         """Return the trajectory of each column, left to right."""
         return list(self._siblings)
+
+    def shown_words(self) -> str:
+        """Return which trajectories are in view: "3, 1 of 4"; empty without a group."""
+        seen = self._siblings[self._first : self._first + len(self._columns)]
+        return self._place_words(", ".join(str(record.index + 1) for record in seen))
+
+    def focus_words(self) -> str:
+        """Return which trajectory is focused: "3 of 4"; empty without a group."""
+        record = self.record()
+        return self._place_words(str(record.index + 1) if record else "")
+
+    def _place_words(self, numbers: str) -> str:
+        total = len(self._shown_group.verdicts.trajectories) if self._shown_group else 0
+        return f"{numbers} of {total}" if total else ""
 
     def copies(self) -> dict[str, tuple[str, ...]]:
         """Return the ids of the trajectories that a column stands for, by the id of its first."""
@@ -278,17 +293,13 @@ class ColumnsView(QWidget):
         count = min(self._shown(), len(self._siblings))
         self._first = min(self._first, max(0, len(self._siblings) - count))
         self._make(count)
+        largest = largest_advantage(self._shown_group.group) if self._shown_group else 0.0
         for place, column in enumerate(self._columns, self._first):
             column.transcript.set_tint(self._tint)
-            column.transcript.set_items(self._items(place))
+            column.transcript.set_items(self._items(place), largest=largest)
         self._show_heads()
         self._mark()
-        numbers = ", ".join(
-            str(r.index + 1) for r in self._siblings[self._first : self._first + count]
-        )
-        shown = self._shown_group
-        total = len(shown.verdicts.trajectories) if shown else 0
-        self.paged.emit(f"{numbers} of {total}" if total else "")
+        self.paged.emit()
 
     def _show_heads(self) -> None:
         shown = self._shown_group

@@ -39,6 +39,8 @@ class Evidence:
     numbers: dict[str, int] = field(default_factory=dict)
     """Numbers in the group (from 1) by trajectory id."""
     weights: Weights = field(default_factory=dict)
+    largest: float = 0.0
+    """Largest absolute advantage of the group."""
 
 
 class EvidencePanel(QWidget):

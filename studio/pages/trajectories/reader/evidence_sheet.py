@@ -9,7 +9,7 @@ from engine.protocol.requests.runs import Siblings
 from studio.pages.trajectories.groups.columns import ColumnsView
 from studio.pages.trajectories.reader.evidence import Evidence, EvidencePanel
 from studio.pages.trajectories.reader.reader import Reader
-from studio.pages.trajectories.reader.transcript_rows import EVEN, Weights
+from studio.pages.trajectories.reader.transcript_rows import EVEN, Weights, largest_advantage
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
 from studio.widgets.cards.sheet import Sheet
@@ -52,7 +52,8 @@ class EvidenceController(QObject):
             return None
         numbers = {one.id: one.index + 1 for one in siblings.trajectories}
         own = [one for one in siblings.verdicts if one.trajectory_id == record.id]
-        return Evidence(record, own, siblings.labels, numbers, self._weights)
+        largest = largest_advantage(siblings.group)
+        return Evidence(record, own, siblings.labels, numbers, self._weights, largest)
 
     def refresh(self, reading: bool) -> None:
         """Show the focused trajectory in the open sheet and, if `reading`, in the reader view."""

@@ -6,20 +6,18 @@ from PySide6.QtWidgets import QWidget
 
 from studio.pages.trajectories.reader.evidence import Evidence, EvidencePanel
 from studio.pages.trajectories.reader.outline import Outline
+from studio.pages.trajectories.reader.tint_legend import TINTS, TintBar
 from studio.pages.trajectories.reader.transcript_rows import (
     items_of,
     outline_of,
     row_of_passage,
     turn_rows,
 )
-from studio.widgets.controls.segmented import Segmented
-from studio.widgets.layouts import STRETCH, hbox, vbox
-from studio.widgets.text.text import Text
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.transcript.items import Item
 from studio.widgets.transcript.view import Transcript
 
 EVIDENCE_PX, NARROW_EVIDENCE_PX, EVIDENCE_FITS_PX = 360, 320, 920
-TINTS = (("Advantage", "advantage"), ("Log-prob", "logprob"), ("Mask", "mask"), ("None", "none"))
 
 
 class Reader(QWidget):
@@ -30,13 +28,13 @@ class Reader(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._tint = Segmented([words for words, _ in TINTS], "Colour tokens by")
+        self._tint = TintBar()
         self.transcript = Transcript()
         self._outline, self.evidence = Outline(), EvidencePanel()
         self._shown: Evidence | None = None
         self._items: list[Item] = []
         self._build()
-        self._tint.chosen.connect(lambda i: self.set_tint(TINTS[i][1], notify=True))
+        self._tint.tint_chosen.connect(lambda name: self.set_tint(name, notify=True))
         self.transcript.tint_chosen.connect(lambda name: self.set_tint(name, notify=True))
         self._outline.row_wanted.connect(self.transcript.focus_row)
         self.transcript.row_focused.connect(self._outline.show_row)
@@ -49,8 +47,9 @@ class Reader(QWidget):
         same = before is not None and before.record.id == record.id
         if before is None or before.record is not record:
             self._items = items_of(record, weights=evidence.weights)
-            self.transcript.set_items(self._items, keep_place=same)
+            self.transcript.set_items(self._items, keep_place=same, largest=evidence.largest)
         self._shown = evidence
+        self._show_legend()
         self._outline.show_outline(record, outline_of(self._items))
         self.evidence.show_evidence(evidence)
 
@@ -77,22 +76,17 @@ class Reader(QWidget):
 
     def set_tint(self, name: str, notify: bool = False) -> None:
         """Set what the token colours show; `notify` also emits `tint_chosen`."""
-        names = [key for _, key in TINTS]
-        if name in names:
-            self._tint.set_index(names.index(name))
+        if name in [key for _, key in TINTS]:
             self.transcript.set_tint(name)
+            self._show_legend()
             if notify:
                 self.tint_chosen.emit(name)
 
+    def _show_legend(self) -> None:
+        self._tint.show_tint(self.transcript.tint(), self.transcript.largest())
+
     def _build(self) -> None:
-        bar = hbox(
-            Text("Colour tokens by", "label", 400, "muted"),
-            self._tint,
-            STRETCH,
-            margins=(16, 8, 16, 8),
-            spacing=10,
-        )
-        middle = vbox(bar, (self.transcript, 1), spacing=0)
+        middle = vbox(self._tint, (self.transcript, 1), spacing=0)
         hbox(self._outline, (middle, 1), self.evidence, parent=self, spacing=12)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

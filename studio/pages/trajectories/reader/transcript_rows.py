@@ -200,6 +200,11 @@ def ranks(group: GroupSummary) -> dict[int, int]:
     return {i: 1 + sum(other > reward for other, _ in scored) for reward, i in scored}
 
 
+def largest_advantage(group: GroupSummary) -> float:
+    """Return the largest absolute advantage of a group; 0 if none is known."""
+    return max((abs(one) for one in group.advantages if one is not None), default=0.0)
+
+
 def partings(siblings: Sequence[Trajectory]) -> list[str]:
     """Describe where each trajectory diverges from the one with most initial turns in common."""
     paths = [_path(trajectory) for trajectory in siblings]
