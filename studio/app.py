@@ -36,6 +36,7 @@ from studio.services.settings import Settings, SettingsStore, settings_path
 from studio.shell import palette
 from studio.shell.help import HELP_OF_PAGE, HelpDialog
 from studio.shell.import_trajectories import Importer
+from studio.shell.label_files import LabelFiles
 from studio.shell.new_project import NewProjectController
 from studio.shell.page_registry import PageRegistry
 from studio.shell.server_actions import ServerController
@@ -69,6 +70,7 @@ class Studio:
         self.frame = Frame(self.window, self.session, self.actions)
         self.trust = TrustController(self.window, self.window.trust_bar, self.session)
         self.importer = Importer(self.window, self.session)
+        self.label_files = LabelFiles(self.window, self.session)
         self.describing = NewProjectController(
             self.window, self.session, self.actions, self.workspace
         )
@@ -121,6 +123,8 @@ class Studio:
             project_open=self._choose_folder,
             project_save=lambda: self.pages[window.page].save() if window.page else None,
             project_import=lambda: self.importer.start(),
+            labels_export=self.label_files.save,
+            labels_import=self.label_files.load,
             project_new=lambda: session.tasks.run("new", self._new_project()),
             run_train=self._train,
             sft_train=lambda: self._train("sft"),

@@ -102,6 +102,8 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec(
         "run.track", "Upload the run to its trackers", "upload", "Ctrl+Shift+U", "trackable", "Run"
     ),
+    ActionSpec("labels.export", "Export labels…", "download", "", "readable", "Run"),
+    ActionSpec("labels.import", "Import labels…", "import", "", "readable", "Run"),
     ActionSpec("run.bring_home", "Move the run to this machine…", "download", "", "remote", "Run"),
     ActionSpec("run.send", "Move the run to a server…", "upload", "", "sendable", "Run"),
     ActionSpec(
@@ -148,7 +150,7 @@ class Actions(QObject):
     def set_conditions(self, conditions: Iterable[str]) -> None:
         """Enable only actions whose condition is in `conditions`: engine, project, trainable, run,
         living, stoppable, branchable, resumable, extendable, trackable, server, lendable,
-        remote, sendable, branched."""
+        remote, sendable, branched, readable."""
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:

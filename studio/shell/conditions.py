@@ -31,6 +31,7 @@ def conditions(session: Session) -> set[str]:
         and run.kind in ("train", "sft")
         and run.state != "damaged"
         and bool(session.run.state.spec),
+        "readable": session.connected and run is not None and run.state != "damaged",
         "branched": session.connected
         and run is not None
         and run.parent is not None

@@ -10,15 +10,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import ValidationError
-
 from engine.cli.engine_connection import engine_of
 from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import say, say_json
 from engine.client import EngineClient
 from engine.integrations.importers.jsonl import read_lines
-from engine.protocol.problems import ConfigError, Refused
-from engine.protocol.records.labels import Label, Labelled
+from engine.protocol.problems import Refused
+from engine.protocol.records.labels import Label, Labelled, labels_of_lines
 from engine.protocol.requests.runs import Command
 from engine.storage.run_folder.run import opened_run, read_spec, run_reader
 from engine.training.labels.service import LabelService
@@ -70,19 +68,7 @@ async def change(folder: Path, arguments: argparse.Namespace) -> int:
 
 def read_labels(file: Path) -> list[Label]:
     """Read labels from a file. Raises ConfigError with the first invalid line."""
-    found = []
-    for number, line in read_lines(file):
-        try:
-            found += [Label.model_validate_json(line)] if line.strip() else []
-        except ValidationError as error:
-            raise ConfigError.of(
-                "label.wrong_line",
-                "This line is not a label.",
-                "`atelier label export` shows valid lines.",
-                where=f"{file}:{number}",
-                detail=str(error)[:500],
-            ) from error
-    return found
+    return labels_of_lines(read_lines(file), str(file))
 
 
 @asynccontextmanager

@@ -3,12 +3,13 @@
 Labels are immutable: a correction is another label, and an undone label stays on record.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from engine.protocol.base import Value
+from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import GroupSummary, Interval, Split, TrajectorySummary
 
 PART = "label"
@@ -142,6 +143,24 @@ class Agreement(Value):
     unscored: int = 0
     """Number of verdicts without a score."""
     usd: float = 0.0
+
+
+def labels_of_lines(lines: Iterable[tuple[int, str]], file: str) -> list[Label]:
+    """Parse the lines of a JSON Lines file of labels, each with its number from 1; empty ones are
+    skipped. Raises ConfigError with the first line that is not a label."""
+    found = []
+    for number, line in lines:
+        try:
+            found += [Label.model_validate_json(line)] if line.strip() else []
+        except ValidationError as error:
+            raise ConfigError.of(
+                "label.wrong_line",
+                "This line is not a label.",
+                "`atelier label export` shows valid lines.",
+                where=f"{file}:{number}",
+                detail=str(error)[:500],
+            ) from error
+    return found
 
 
 def preferences(words: Sequence[Word], names: Sequence[str]) -> list[tuple[str, str]]:

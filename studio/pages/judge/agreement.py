@@ -11,7 +11,7 @@ from studio.store.projects.grading import WANTED
 from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.facts import Fact, FactRow
-from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.tables.interval_axis import Interval, IntervalAxis
 from studio.widgets.text.text import Text
@@ -28,6 +28,8 @@ class AgreementCard(Card):
     disagreements_wanted = Signal()
     suggestion_wanted = Signal()
     comparison_wanted = Signal()
+    export_wanted = Signal()
+    import_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Agreement with your labels", parent=parent)
@@ -39,11 +41,15 @@ class AgreementCard(Card):
         self._show = Button("Show disagreements", "outlined", height=28)
         self._suggest = Button("Suggest rubric changes", "outlined", icon="sparkles", height=28)
         self._compare = Button("Compare judges", "quiet", height=28)
+        self._save = IconButton("download", "Export labels…")
+        self._load = IconButton("import", "Import labels…")
         self._facts = FactRow()
         self._lay_out()
         self._show.clicked.connect(self.disagreements_wanted)
         self._suggest.clicked.connect(self.suggestion_wanted)
         self._compare.clicked.connect(self.comparison_wanted)
+        self._save.clicked.connect(self.export_wanted)
+        self._load.clicked.connect(self.import_wanted)
 
     def _lay_out(self) -> None:
         left = vbox(spacing=4)
@@ -55,7 +61,13 @@ class AgreementCard(Card):
         buttons = hbox(self._show, self._suggest, STRETCH, spacing=8)
         add(self.body, both, buttons, self._facts)
         assert self.header is not None
-        self.header.add_right(self._compare)
+        for part in (self._compare, self._save, self._load):
+            self.header.add_right(part)
+
+    def set_readable(self, readable: bool) -> None:
+        """Enable export and import of labels: there is a run that can be read."""
+        self._save.setEnabled(readable)
+        self._load.setEnabled(readable)
 
     def show_rows(
         self,

@@ -134,6 +134,8 @@ class JudgePage(Page):
         self._sheet.group_wanted.connect(self.group_wanted)
         self.agreement.disagreements_wanted.connect(self._sheet.open)
         self.agreement.comparison_wanted.connect(self._comparison.open)
+        self.agreement.export_wanted.connect(lambda: self._actions.trigger("labels.export"))
+        self.agreement.import_wanted.connect(lambda: self._actions.trigger("labels.import"))
         self.agreement.suggestion_wanted.connect(self._suggest)
         self._suggestion.taken.connect(self.editor.show_source)
         self.grading.next_wanted.connect(self.grade_next)
@@ -261,6 +263,7 @@ class JudgePage(Page):
         self, found: tuple[int, list[Agreement], list[Label], list[Disagreement]]
     ) -> None:
         self._groups, self._rows, self._labels, self._cases = found
+        self.agreement.set_readable(self._actions.holds("readable"))
         words_of = self.editor.version_words
         canaries = self.session.run.state.canaries
         self.agreement.show_rows(self._rows, words_of, len(self._cases), canaries)

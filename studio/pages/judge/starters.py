@@ -28,8 +28,8 @@ class StarterRubrics(QWidget):
         self.grid.setColumnStretch(1, 1)
         heading = Text("No rubric yet", "body", 600)
         line = "Start from a template and change it, or write your own below."
-        words = Text(line, "label", 400, "muted", wrap=True)
-        vbox(heading, words, self.grid, parent=self, margins=(16, 16, 16, 8), spacing=8)
+        advice = Text(line, "label", 400, "muted", wrap=True)
+        vbox(heading, advice, self.grid, parent=self, margins=(16, 16, 16, 8), spacing=8)
 
 
 def presets() -> list[tuple[str, str]]:

@@ -186,6 +186,8 @@ JUDGE = [
         [
             Row("AgreementCard._show", "shown DisagreementSheet"),
             Row("AgreementCard._compare", "shown ComparisonSheet"),
+            Row("AgreementCard._save", "shown QFileDialog Export labels"),
+            Row("AgreementCard._load", "shown QFileDialog Import labels"),
             Row("AgreementCard._suggest", "shown SuggestionSheet"),
         ],
     ),
