@@ -29,8 +29,10 @@ from studio.pages.setup.page import SetupPage
 from studio.pages.trust_bar import TrustController
 from studio.runtime.garbage_collector import GuiCollector
 from studio.runtime.single_instance import SingleInstance
+from studio.services.desktop_notifications import DesktopNotifications
 from studio.services.notifications import Choice, Notifier, ask
 from studio.services.project_files import ProjectFilesService
+from studio.services.run_news import News
 from studio.services.session import Session
 from studio.services.settings import Settings, SettingsStore, settings_path
 from studio.shell import palette
@@ -75,6 +77,7 @@ class Studio:
             self.window, self.session, self.actions, self.workspace
         )
         self.files = ProjectFilesService(self.session)
+        self.desktop = DesktopNotifications(self.window)
         self.servers = ServerController(self.window, self.session, self.actions, self.frame)
         self._contact = ""
         self._collector = GuiCollector(self.window)
@@ -100,6 +103,7 @@ class Studio:
         await self.pages.close()
         await self.describing.close()
         await self.files.close()
+        await self.desktop.close()
         await self.session.close()
         self._collector.stop()
 
@@ -107,6 +111,8 @@ class Studio:
         session, window, actions = self.session, self.window, self.actions
         session.problem_raised.connect(self.notifier.problem)
         session.notice.connect(self.notifier.say)
+        session.news.announced.connect(self._announce)
+        self.desktop.opened.connect(self._open_news)
         session.place_wanted.connect(window.show_page)
         session.engine_changed.connect(self._engine_changed)
         self.settings.changed.connect(self._apply)
@@ -145,6 +151,22 @@ class Studio:
             engines_open=self._open_engines,
             engine_doctor=self._check_machine,
         )
+
+    def _announce(self, news: News) -> None:
+        """Show news of a run in the window, and on the desktop if the window is in the
+        background."""
+        if news.kind == "alert":
+            self.notifier.warn(news.line())
+        else:
+            self.notifier.say(news.line())
+        if self.settings.current.desktop_notifications and not self.window.isActiveWindow():
+            self.desktop.show(news.title, news.words, news.run_id)
+
+    def _open_news(self, run_id: str) -> None:
+        self.window.raise_()
+        self.window.activateWindow()
+        if run := self.session.runs.summary(run_id):
+            self.session.open_run(run)
 
     def _compare_with_parent(self) -> None:
         run = self.session.run.summary

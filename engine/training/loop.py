@@ -16,7 +16,9 @@ from itertools import chain
 from engine.evaluation.pairwise import validations_of
 from engine.evaluation.validation import validate
 from engine.policy.base import Policy
+from engine.protocol.config.alerts import conditions_of
 from engine.protocol.events.run import (
+    AlertsChanged,
     DiagnosisChanged,
     RunFinished,
     RunStopped,
@@ -31,6 +33,7 @@ from engine.storage.checkpoints.retention import prune
 from engine.storage.project import load_scenarios
 from engine.storage.run_folder.run import Run
 from engine.training import diagnosis
+from engine.training.alerts import alerts
 from engine.training.lifecycle import (
     StopRequested,
     finished_steps,
@@ -75,6 +78,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
                 await wait_while_paused(run, policy, step)
                 if validation_is_due(run, step):
                     await validate(run, stage, held_out, step)
+                    await say_alerts(run, step, history)
                     await wait_while_held(run, step)
                 step += 1
                 clock = Clock()
@@ -102,6 +106,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
         await run.say(RunStopped(step=step, reason=run.orders.stop_reason))
         return
     await validate(run, stage, held_out, step)
+    await say_alerts(run, step, history)
     await prune(run)
     await run.say(summary(run, step, history, time.monotonic() - start_s))
 
@@ -188,6 +193,18 @@ async def finish_step(
     ]
     if found != (previous[-1].findings if previous else []):
         await run.say(DiagnosisChanged(step=step, findings=found))
+    await say_alerts(run, step, history)
+
+
+async def say_alerts(run: Run, step: int, history: dict[int, dict[str, float]]) -> None:
+    """Say which conditions of `alerts.when` hold after a step or its validation, if others than
+    before."""
+    validations = validations_of(run)
+    found = alerts(conditions_of(run.config.alerts.when), history, validations)
+    stored = [e for e in run.reader.events_of("alerts.changed") if isinstance(e, AlertsChanged)]
+    before = stored[-1].alerts if stored else []
+    if [one.condition for one in found] != [one.condition for one in before]:
+        await run.say(AlertsChanged(step=step, alerts=found))
 
 
 def skip_reason(metrics: dict[str, float]) -> str:

@@ -54,6 +54,11 @@ class Notifier(QObject):
         self._undo = undo
         self._toast.say(words, undo="Undo" if undo else "")
 
+    def warn(self, words: str) -> None:
+        """Show a toast in the colour of warnings."""
+        self._undo = None
+        self._toast.say(words, tone="warn", icon="triangle-alert")
+
     def problem(self, problem: Problem) -> None:
         """Show a problem as a toast, or as a banner if it concerns the whole window."""
         if problem.code.startswith(BLOCKING):

@@ -4,7 +4,6 @@ Methods are the actions; signals report what changed, to the window and the page
 engine run in `tasks`, by name; failures are emitted as `problem_raised`."""
 
 import asyncio
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -31,14 +30,13 @@ from studio.runtime.tasks import Failed, TaskScope, command_job
 from studio.services import key_lending
 from studio.services.followed_runs import Following
 from studio.services.project_opening import read_project
+from studio.services.run_news import RunNews
 from studio.services.servers import Hosts
 from studio.services.settings import SettingsStore
 from studio.store.projects.project import ProjectStore
 from studio.store.runs.runs import RunStore
-from studio.store.runs.status_words import run_words
 
 Done = Callable[[Any], None]
-JUST_NOW_S = 20.0
 
 
 class Session(QObject):
@@ -79,6 +77,7 @@ class Session(QObject):
         self._turns: dict[str, asyncio.Lock] = {}
         """Run id → lock, so that the commands of a run are sent in order."""
         self._known_status: dict[str, str] = {}
+        self.news = RunNews(self)
         self._contact = "none"
         feed.link_changed.connect(self._link_changed)
         feed.run_changed.connect(self._run_changed)
@@ -373,17 +372,13 @@ class Session(QObject):
 
     @Slot(str)
     def _run_changed(self, run_id: str) -> None:
-        """Emit `runs_changed` if status or step of a run changed, and announce its completion."""
+        """Emit `runs_changed` if status or step of a run changed, and announce news of it."""
         state = self.runs.state(run_id)
         status = f"{state.status} {state.done}"
         if self._known_status.get(run_id) != status:
             self._known_status[run_id] = status
             self.runs_changed.emit()
-            summary = self.runs.summary(run_id)
-            # An import is reported by the page that made it.
-            is_recent = state.status == "finished" and time.time() - state.at < JUST_NOW_S
-            if summary and summary.kind != "imported" and is_recent:
-                self.notice.emit(f"{summary.name}: {run_words(summary).text.lower()}.")
+        self.news.look(self.runs.summary(run_id), state)
 
     @Slot(str, int)
     def _restart_stream(self, run_id: str, seq: int) -> None:

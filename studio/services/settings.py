@@ -24,6 +24,8 @@ class Settings(BaseModel):
 
     theme: Literal["system", "dark", "light"] = "system"
     reduced_motion: bool = False
+    desktop_notifications: bool = True
+    """Whether news of runs are shown on the desktop while the window is in the background."""
     engine_python: str = ""
     """Python interpreter of the engine; that of the selected engine when empty."""
     workspace: str = ""

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from engine.protocol.events.run import (
+    AlertsChanged,
     Event,
     GroupScored,
     PauseRequested,
@@ -44,7 +45,8 @@ def finished_run(
     shared_engine: Engine, home: Path, tiny_model: Path
 ) -> tuple[RunSummary, list[Event | UnknownEvent]]:
     """Run of three steps and its events; only the last test of the module changes it."""
-    run = shared_engine.train(make_project(home / "finished", tiny_model))
+    project = make_project(home / "finished", tiny_model)
+    run = shared_engine.train(project, **{"alerts.when": "trajectories > 7 for 2 steps"})
     return run, shared_engine.wait(run)
 
 
@@ -60,6 +62,10 @@ def test_run_events_are_complete_and_in_order(
     assert len([t for t in trajectories if t.split == "train"]) == 3 * 2 * 4
     assert len({t.id for t in trajectories}) == len(trajectories)
     assert len([e for e in events if isinstance(e, GroupScored)]) == 3 * 2 + 3 * 2
+    alerts = [
+        (e.step, [one.words for one in e.alerts]) for e in events if isinstance(e, AlertsChanged)
+    ]
+    assert alerts == [(2, ["trajectories: 8 in steps 1 to 2, above 7."])]
     assert isinstance(events[-1], RunFinished)
     assert verify(Path(run.path) / events[-1].checkpoint)
     for name in ("reward/mean", "loss", "grad_norm", "entropy", "ratio/mean", "time_s/step"):

@@ -23,6 +23,7 @@ from engine.client import EngineClient
 from engine.protocol.events.checkpoints import CheckpointSaved
 from engine.protocol.events.progress import RunProgress
 from engine.protocol.events.run import (
+    AlertsChanged,
     DiagnosisChanged,
     Event,
     GroupLabelled,
@@ -157,6 +158,7 @@ class Watch:
         self._times: list[float] = []
         self._interrupts = 0
         self._found: set[str] = set()
+        self._alerts: set[str] = set()
         self._seq = 0
         self._code: int | None = None
 
@@ -258,6 +260,8 @@ class Watch:
                 return f"  step {event.group.step}, group {event.group.group + 1}: {verb}"
             case DiagnosisChanged():
                 return self._new_findings(event)
+            case AlertsChanged():
+                return self._new_alerts(event)
             case CheckpointSaved():
                 return f"  checkpoint {event.checkpoint.path}"
             case WorkerRestarted():
@@ -278,6 +282,12 @@ class Watch:
         new = [f for f in event.findings if f.code not in self._found]
         self._found = {f.code for f in event.findings}
         return "\n".join(f"  ! {f.title} {f.words} {f.suggestion}" for f in new)
+
+    def _new_alerts(self, event: AlertsChanged) -> str:
+        """Text of the alerts that are raised at this step."""
+        new = [alert for alert in event.alerts if alert.condition not in self._alerts]
+        self._alerts = {alert.condition for alert in event.alerts}
+        return "\n".join(f"  ! Alert: {alert.words}" for alert in new)
 
     def _review(self, event: ReviewOpened) -> str:
         left = None if event.until is None else max(0.0, event.until - time.time())

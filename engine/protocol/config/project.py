@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from engine.protocol.addresses import check_model
 from engine.protocol.base import Section
+from engine.protocol.config.alerts import AlertsConfig
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.sweep import SweepConfig
 from engine.protocol.config.tracking import TrackConfig
@@ -353,6 +354,7 @@ class ProjectConfig(Section):
     reward: RewardConfig = RewardConfig()
     judge: JudgeConfig = JudgeConfig()
     train: TrainConfig = TrainConfig()
+    alerts: AlertsConfig = AlertsConfig()
     sft: SftConfig = SftConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     sweep: SweepConfig = SweepConfig()

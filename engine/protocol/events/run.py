@@ -24,6 +24,7 @@ from engine.protocol.records.hardware import Card
 from engine.protocol.records.judging import Usage
 from engine.protocol.records.labels import Label
 from engine.protocol.records.runs import (
+    Alert,
     Finding,
     GroupSummary,
     Interval,
@@ -251,6 +252,14 @@ class DiagnosisChanged(BaseEvent):
     findings: list[Finding]
 
 
+class AlertsChanged(BaseEvent):
+    """Current alerts, which replace the previous ones; an empty list clears them."""
+
+    kind: Literal["alerts.changed"] = "alerts.changed"
+    step: int
+    alerts: list[Alert]
+
+
 class WorkerRestarted(BaseEvent):
     kind: Literal["worker.restarted"] = "worker.restarted"
     worker: Literal["policy", "agent", "judge", "provider", "sampler"]
@@ -363,6 +372,7 @@ Event = (
     | LossMeasured
     | EvaluationFinished
     | DiagnosisChanged
+    | AlertsChanged
     | CheckpointSaved
     | CheckpointPinned
     | CheckpointBranched

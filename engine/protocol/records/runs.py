@@ -414,6 +414,13 @@ class Forecast(Value):
     """GPU memory plan; None for a run without GPUs."""
 
 
+class Alert(Value):
+    """Condition of the project (`alerts.when`) that holds, and the values that meet it."""
+
+    condition: str
+    words: str
+
+
 class Finding(Value):
     """Diagnosis in plain words with its evidence."""
 

@@ -25,6 +25,7 @@ COPIED = (
     "step.finished",
     "validation.finished",
     "diagnosis.changed",
+    "alerts.changed",
     "call.closed",
 )
 """Kinds of events that are copied: about steps and judge calls, not about the process."""

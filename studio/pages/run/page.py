@@ -163,6 +163,7 @@ class RunPage(Page):
             len(state.branches),
             len(run.origin.steps) if run.origin else 0,
             tuple(state.findings),
+            tuple(state.alerts),
         )
         if drawn != self._drawn:
             self._drawn = drawn

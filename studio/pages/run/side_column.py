@@ -5,7 +5,7 @@ import time
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QScrollArea, QWidget
 
-from engine.protocol.records.runs import Finding
+from engine.protocol.records.runs import Alert, Finding
 from studio.models.run import RunModel
 from studio.pages.run.gpus import CardsCard
 from studio.store.runs.backend_labels import precision, programs, restarts
@@ -29,6 +29,8 @@ WIDTH = 308
 MOST_GROUPS = 16
 FIGURE_PX = 106
 MOST_FINDINGS = 2
+ALERT = "alert: "
+"""Start of the codes of findings made from alerts."""
 BARS = (
     ("rolling_out", "Rollouts", "plot-1"),
     ("training", "Train", "plot-3"),
@@ -75,6 +77,13 @@ class StepCard(_Headed):
                 Fact("Per update" if supervised else "Per step", formatting.clock(per_step)),
             ]
         )
+
+
+def _of_alert(alert: Alert) -> Finding:
+    """Return an alert as a finding, which the cards show."""
+    where = "unscored" if alert.condition.startswith("unscored") else ""
+    title = f"Alert: {alert.condition}"
+    return Finding(code=ALERT + alert.condition, title=title, words=alert.words, where=where)
 
 
 def is_supervised(state: RunState) -> bool:
@@ -354,7 +363,15 @@ class SideColumn(QScrollArea):
         self._cards.show_run(state)
         notice = self._news(state)
         away = {code for run_id, code in self._dismissed if run_id == state.run_id}
-        findings = [f for f in state.findings if f.code not in away][:MOST_FINDINGS]
+        alerts = [_of_alert(alert) for alert in state.alerts]
+        held = {alert.code for alert in alerts}
+        self._dismissed = {
+            (run_id, code)
+            for run_id, code in self._dismissed
+            if run_id != state.run_id or code in held or not code.startswith(ALERT)
+        }  # an alert that is raised again is shown again
+        findings = [f for f in alerts if f.code not in away]
+        findings += [f for f in state.findings if f.code not in away][:MOST_FINDINGS]
         if findings != self._shown or notice != self._restarts:
             self._show_notices(findings, notice)
 

@@ -37,6 +37,7 @@ SECTIONS = (
     Section("machine", "This machine", "search-check"),
     Section("keys", "API keys", "key-round"),
     Section("appearance", "Appearance", "sun"),
+    Section("notifications", "Notifications", "bell"),
     Section("shortcuts", "Keyboard", "keyboard"),
 )
 
@@ -92,6 +93,7 @@ class SettingsPage(Page):
             "machine": (self._doctor_card(),),
             "keys": self._api_keys,
             "appearance": (self._look_card(),),
+            "notifications": (self._notification_card(),),
             "shortcuts": (self._keys_card(),),
         }
         self.sections = SectionList(SECTIONS, "Sections of the settings")
@@ -112,6 +114,21 @@ class SettingsPage(Page):
         card.body.setSpacing(12)
         line = hbox(Text("Theme", "label", 500, "muted"), 16, self._mode, STRETCH)
         add(card.body, line, self._motion)
+        return card
+
+    def _notification_card(self) -> Card:
+        card = Card("Notifications", padding=16)
+        self._desktop = Toggle("Show news of runs on the desktop")
+        self._desktop.toggled.connect(
+            lambda on: self.session.settings.update(desktop_notifications=on)
+        )
+        words = (
+            "A run that finishes, fails, waits for your review or raises an alert is shown by your "
+            "desktop while this window is in the background. Alerts are conditions of a project: "
+            "Setup, Advanced, Alerts."
+        )
+        card.body.setSpacing(12)
+        add(card.body, self._desktop, Text(words, "label", 400, "muted", wrap=True))
         return card
 
     def _engine_card(self) -> Card:
@@ -186,6 +203,7 @@ class SettingsPage(Page):
         current = self.session.settings.current
         self._mode.set_index(MODES.index(current.theme))
         self._motion.setChecked(current.reduced_motion)
+        self._desktop.setChecked(current.desktop_notifications)
 
     @Slot(object)
     def _show_engine(self, link: LinkState) -> None:

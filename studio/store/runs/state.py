@@ -19,6 +19,7 @@ from engine.protocol.events.run import Event, UnknownEvent
 from engine.protocol.events.sft import LossMeasured, WarmupFinished
 from engine.protocol.records.comparison import EvaluationResult
 from engine.protocol.records.runs import (
+    Alert,
     Checkpoint,
     Finding,
     GroupSummary,
@@ -69,6 +70,7 @@ class RunState(RunProgress):
     exports: list[CheckpointExported] = field(default_factory=list)
     flight: dict[int, FlightGroup] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    alerts: list[Alert] = field(default_factory=list)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     logged: int = 0
     restarts: list[e.WorkerRestarted] = field(default_factory=list)
@@ -230,6 +232,8 @@ class RunState(RunProgress):
                 self.exports.append(event)
             case e.DiagnosisChanged():
                 self.findings = list(event.findings)
+            case e.AlertsChanged():
+                self.alerts = list(event.alerts)
             case e.RunStarted():
                 self._start(event)
             case e.PolicyLoaded():

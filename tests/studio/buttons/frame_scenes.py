@@ -62,6 +62,10 @@ async def appearance(stage: Stage) -> None:
     stage.page("settings").show_section("appearance")
 
 
+async def notifications(stage: Stage) -> None:
+    stage.page("settings").show_section("notifications")
+
+
 async def shortcuts(stage: Stage) -> None:
     page = stage.page("settings")
     page.show_section("shortcuts")
@@ -176,6 +180,14 @@ FRAME = [
         [
             Row("SettingsPage._motion", "unchecked Toggle Reduce motion"),
             Row("SettingsPage._motion", "checked Toggle Reduce motion"),
+        ],
+    ),
+    Scene(
+        "notifications",
+        notifications,
+        [
+            Row("SettingsPage._desktop", "unchecked Toggle Show news"),
+            Row("SettingsPage._desktop", "checked Toggle Show news"),
         ],
     ),
     Scene(

@@ -66,6 +66,7 @@ LABELS = {
     "endpoint": "Address",
     "host": "Address",
     "content": "Upload messages",
+    "when": "Conditions",
 }
 
 

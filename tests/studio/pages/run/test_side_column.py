@@ -2,7 +2,7 @@
 
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.records.runs import Finding
+from engine.protocol.records.runs import Alert, Finding
 from studio.pages.run.side_column import SideColumn
 from studio.store.runs.state import RunState
 from studio.theme.theme import Theme
@@ -22,4 +22,24 @@ def test_dismissed_finding_is_shown_again_in_next_run(qapp: QApplication) -> Non
     assert "No group differs" in card.accessibleName()
     side.show_run(first)
     assert not side._diagnoses
+    side.deleteLater()
+
+
+def test_alert_is_shown_again_after_it_has_ended(qapp: QApplication) -> None:
+    Theme.install(qapp, mode="dark")
+    side = SideColumn()
+    alert = Alert(condition="unscored > 10 %", words="Unscored trajectories: 12.5 % in step 2.")
+    state = RunState("a", alerts=[alert])
+    side.show_run(state)
+    (card,) = side._diagnoses
+    assert "unscored > 10 %" in card.accessibleName()
+    assert card._show.text() == "Show them"
+    card.dismissed.emit()
+    side.show_run(state)
+    assert not side._diagnoses
+    state.alerts = []
+    side.show_run(state)
+    state.alerts = [alert]
+    side.show_run(state)
+    assert len(side._diagnoses) == 1
     side.deleteLater()

@@ -19,6 +19,7 @@ TITLES = {
     "machine": ["This machine"],
     "keys": ["Judge keys", "Tracker keys"],
     "appearance": ["Appearance"],
+    "notifications": ["Notifications"],
     "shortcuts": ["Keyboard shortcuts"],
 }
 
