@@ -14,6 +14,8 @@ StreamedEvent = Event | UnknownEvent | History
 Events = list[StreamedEvent]
 MAX_BATCH = 1000
 REFUSALS = 3
+HISTORY_PART = 100
+"""Events of a history that are folded in one piece: a few milliseconds of the window's thread."""
 
 
 class Follower:
@@ -76,7 +78,8 @@ class Follower:
                         return
                     self.last = event.seq
                     self._backoff.worked()
-                await self._put(event)
+                for part in event.parts(HISTORY_PART) if isinstance(event, History) else (event,):
+                    await self._put(part)
 
     async def _put(self, event: StreamedEvent) -> None:
         await self._room.wait()

@@ -123,9 +123,10 @@ class Feed(QObject):
     def _fold_some(self) -> None:
         run_id, batches = next(iter(self._waiting.items()))
         batch = batches.popleft()
-        if len(batch) > AT_ONCE:
-            batches.appendleft(batch[AT_ONCE:])
-            batch = batch[:AT_ONCE]
+        at_once = 1 if isinstance(batch[0], History) else AT_ONCE
+        if len(batch) > at_once:
+            batches.appendleft(batch[at_once:])
+            batch = batch[:at_once]
         if not batches:
             del self._waiting[run_id]
         if isinstance(batch[0], History):

@@ -56,6 +56,24 @@ class History(BaseEvent):
         """Decoded events. Raises ValueError if a line is not an event."""
         return [decode(line) for line in self.lines]
 
+    def parts(self, most: int) -> "list[History]":
+        """Split into histories of at most `most` events each, which follow each other and together
+        have the same effect; the last one has the counts."""
+        events, parts, first = self.events, list[History](), self.first
+        for start in range(0, len(events), most):
+            some = events[start : start + most]
+            if start + most >= len(events):
+                part = self.model_copy(update={"first": first, "lines": self.lines[start:]})
+            else:
+                seq = some[-1].seq
+                assert seq is not None, "stored events have a sequence number"
+                lines = self.lines[start : start + most]
+                part = History(run_id=self.run_id, seq=seq, at=self.at, first=first, lines=lines)
+                first = seq + 1
+            part.__dict__["events"] = some  # decoded already
+            parts.append(part)
+        return parts or [self]
+
 
 MARK = '{"kind":"history.condensed"'
 """Prefix of an encoded history."""

@@ -606,6 +606,18 @@ def test_history_replaces_its_events() -> None:
     assert (state.judge_usd, state.attempts_usd) == (66.0, 77.0)
 
 
+def test_parts_of_a_history_have_the_effect_of_the_whole() -> None:
+    steps = [e.StepFinished(step=n, metrics={"loss": float(n)}) for n in range(1, 8)]
+    condensed = history(1, 20, STARTED, *steps, trajectories=10, recorded=("a",), judge_calls=4)
+    whole, split = RunState("r"), RunState("r")
+    whole.apply(condensed)
+    parts = condensed.parts(3)
+    assert [(one.first, one.seq) for one in parts] == [(1, 3), (4, 6), (7, 20)]
+    split.fold(parts)
+    assert split == whole
+    assert history(1, 4).parts(3) == [history(1, 4)]
+
+
 def test_history_with_gap_raises_sequence_gap() -> None:
     state = after(STARTED)
     with pytest.raises(SequenceGap, match="event 3 after 1"):
