@@ -58,6 +58,9 @@ def test_judge_is_the_only_reward_and_key_is_not_stored(
     engine: Engine, judged_project: Path, script: Script
 ) -> None:
     script.moods = ["500", "one missing", "prose"]
+    before = engine.call(lambda client: client.forecast(str(judged_project))).judge
+    assert before is not None
+    assert before.usd_high is None, "no call has been paid yet"
     engine.call(lambda client: client.lend_keys({"openai": SECRET}))
     run = engine.train(judged_project)
     engine.wait_for(run, "group.judged")
@@ -73,6 +76,13 @@ def test_judge_is_the_only_reward_and_key_is_not_stored(
     assert all("reward/part/ruler" in step.metrics for step in steps)
     page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
     assert page.total == 0
+    asked = len(script.asked)  # with three retries, without prompts that repeat
+    assert before.calls_low - 3 <= asked <= before.calls_high + 3
+    after = engine.call(lambda client: client.forecast(str(judged_project))).judge
+    assert after is not None
+    assert after.usd_low is not None
+    paid = engine.call(lambda client: client.runs(str(judged_project)))[0].usd
+    assert 0 < after.usd_low <= paid, "a failed call counts with the most it may have cost"
     assert any(h["authorization"] == f"Bearer {SECRET}" for h in script.headers)
     assert SECRET not in json.dumps(script.asked)
     assert SECRET not in "".join(event.model_dump_json() for event in events)

@@ -9,6 +9,7 @@ from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.sweep import SettingValue
 from engine.protocol.problems import Problem
 from engine.protocol.records.demonstrations import SupervisedPlan
+from engine.protocol.records.forecast import JudgeForecast
 from engine.protocol.records.hardware import VramPlan
 from engine.protocol.records.run_notes import RunNotes
 from engine.protocol.requests.evaluation import EvaluationPlan
@@ -412,6 +413,8 @@ class Forecast(Value):
     """True if step times come from an earlier run of this project on this machine."""
     vram: VramPlan | None = None
     """GPU memory plan; None for a run without GPUs."""
+    judge: JudgeForecast | None = None
+    """Judge calls and their cost; None without a judge model."""
 
 
 class Alert(Value):

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ from starlette.responses import Response
 from engine.evaluation.arena import find_or_make_arena
 from engine.hardware.memory_plan import preflight
 from engine.judge.check import check_group, last_words, newest_attempt
+from engine.judge.forecast import judge_forecast
 from engine.judge.prompting.rubric import load_rubric
 from engine.judge.prompting.rubric_versions import save_rubric, view_rubric
 from engine.judge.providers.local_servers import find_judges
 from engine.models.registry import find_model
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.events.run import StepFinished
 from engine.protocol.json_text import parse_json
 from engine.protocol.problems import ConfigError
+from engine.protocol.records.forecast import JudgeForecast
 from engine.protocol.records.judging import CheckedAttempt, JudgeCheck
 from engine.protocol.requests.runs import SaveRubric, TryJudge
 from engine.server.bodies import Routes, body_of, json_list, json_of, project_of
@@ -56,7 +60,9 @@ class SetupRoutes:
         config = load_config(path, _values(request.query_params.get("values")))
         model = find_model(config.model.name)
         times = await asyncio.to_thread(self._step_times, path)
-        return json_of(await asyncio.to_thread(preflight, config, model, times, path))
+        found = await asyncio.to_thread(preflight, config, model, times, path)
+        judge = await asyncio.to_thread(self._judge_forecast, path, config)
+        return json_of(found.model_copy(update={"judge": judge}))
 
     async def demonstrations(self, request: Request) -> Response:
         path = project_of(request)
@@ -122,6 +128,23 @@ class SetupRoutes:
                     if isinstance(e, StepFinished) and "time_s/step" in e.metrics
                 ]
         return []
+
+    def _judge_forecast(self, project: Path, config: ProjectConfig) -> JudgeForecast | None:
+        if not (config.judge.enabled and config.judge.models):
+            return None
+        held_out = len(load_scenarios(project, config, "validation"))
+        return judge_forecast(config, held_out, self._usd_per_call(project, config.judge.models))
+
+    def _usd_per_call(self, project: Path, judges: Sequence[str]) -> float | None:
+        """Mean cost in USD of a call of these judges in the project's newest run with any."""
+        for run in self.library.runs(project):
+            if run.usd:
+                reader = RunReader(Path(run.path) / DATABASE)
+                mean = reader.cost_per_call(judges)
+                reader.close()
+                if mean is not None:
+                    return mean
+        return None
 
 
 def _rubric_file(project: Path) -> Path:

@@ -243,6 +243,13 @@ class RunReader:
         sql = f"SELECT total(cost) FROM calls WHERE key IN ({marks})"
         return float(str(self._rows(sql, tuple(keys))[0][0]))
 
+    def cost_per_call(self, judges: Collection[str]) -> float | None:
+        """Return the mean cost in USD of the answered calls of these models; None without any."""
+        marks = ", ".join("?" * len(judges))
+        sql = f"SELECT avg(cost) FROM calls WHERE answered AND judge IN ({marks})"
+        mean = self._rows(sql, tuple(judges))[0][0]
+        return None if mean is None else float(str(mean))
+
     def names(self, split: Split, step: int, group: int) -> list[str]:
         """Return the ids of the trajectories of a group, ordered by index."""
         sql = "SELECT id FROM trajectories WHERE split = ? AND step = ? AND grp = ? ORDER BY idx"

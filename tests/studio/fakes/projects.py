@@ -15,6 +15,7 @@ from engine.protocol.problems import Problem
 from engine.protocol.records.backends import BackendFacts, Provision
 from engine.protocol.records.choices import ModelInfo, Sample
 from engine.protocol.records.demonstrations import Demonstrations, SelectDemonstrations, Selection
+from engine.protocol.records.forecast import JudgeForecast
 from engine.protocol.records.hardware import Card, Check
 from engine.protocol.records.runs import Forecast, ProjectView, RunSummary, Scenario, SplitInfo
 from engine.protocol.requests.runs import ProjectFiles
@@ -266,8 +267,21 @@ class FakeProjects:
             disk_free_bytes=41_000_000_000,
             kept=8,
             measured=False,
+            judge=judge_plan(config),
             vram=vram_plan(config, self.model, self.cards),
         )
+
+
+def judge_plan(config: ProjectConfig) -> JudgeForecast | None:
+    """Return two calls a group for 24 validation scenarios, at a third of a cent."""
+    if not (config.judge.enabled and config.judge.models):
+        return None
+    low, tests = config.train.steps * config.train.groups * 2, 24 * 2 * 4
+    return JudgeForecast(
+        calls_low=low + tests, calls_high=2 * (low + tests), validation_calls=tests,
+        usd_low=(low + tests) * 0.0003, usd_high=2 * (low + tests) * 0.0003,
+        budget_usd=config.judge.budget_usd,
+    )  # fmt: skip
 
 
 def _nested(config: ProjectConfig | None, values: dict[str, Any]) -> dict[str, Any]:

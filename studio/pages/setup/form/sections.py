@@ -113,7 +113,7 @@ class ChoicesForm(QWidget):
         self._rules = ChoiceCard("Rules", "on", "", icon="list-checks", icon_tone="rules")
         self._judge = ChoiceCard("Judge", "off", "", icon="scale", icon_tone="judge")
         self._judge.pressed.connect(self._switch_judge)
-        self._you = ChoiceCard("Your labels", "off", "", icon="user-round", icon_tone="human")
+        self._you = ChoiceCard("Labels", "off", "", icon="user-round", icon_tone="human")
         self._you.pressed.connect(self._switch_review)
         self._rules.set_chosen(True)
         self._fourth.controls.addLayout(_beside(self._rules, self._judge, self._you))

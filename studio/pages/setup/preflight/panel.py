@@ -4,6 +4,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
+from engine.protocol.records.forecast import JudgeForecast
 from engine.protocol.records.hardware import VramPlan
 from engine.protocol.records.runs import Forecast, Interval
 from studio.pages.page import scrolled
@@ -179,7 +180,35 @@ def _time(forecast: Forecast) -> str:
 def _time_facts(forecast: Forecast) -> list[Fact]:
     per_step = formatting.duration((forecast.step_low_s + forecast.step_high_s) / 2)
     source = "from an earlier run here" if forecast.measured else "estimated, not measured"
-    return [Fact("Time", _time(forecast), below=f"about {per_step} per step, {source}")]
+    return [
+        Fact("Time", _time(forecast), below=f"about {per_step} per step, {source}"),
+        *(_judge_facts(forecast.judge) if forecast.judge else []),
+    ]
+
+
+def _judge_facts(judge: JudgeForecast) -> list[Fact]:
+    """Return calls and cost of the judge, of which the validations have a part."""
+    calls = _between(formatting.short(judge.calls_low), formatting.short(judge.calls_high))
+    tests = formatting.short(judge.validation_calls)
+    cost = judge_cost(judge) or "price known after its first run"
+    over = judge.budget_usd is not None and (judge.usd_high or 0.0) > judge.budget_usd
+    words = f"{cost}, {tests} for validations"
+    if over:
+        words += f", budget ${judge.budget_usd:.2f}"
+    return [Fact("Judge calls", calls, tone="warn" if over else "text", below=words)]
+
+
+def judge_cost(judge: JudgeForecast) -> str:
+    """Return the cost of the judge in words: "$0.80 to $2.10", "free"; empty if unknown."""
+    if judge.usd_low is None or judge.usd_high is None:
+        return ""
+    if not judge.usd_high:
+        return "free"
+    return _between(f"${judge.usd_low:.2f}", f"${judge.usd_high:.2f}")
+
+
+def _between(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def advice(rate: Interval | None, scenarios: list[float]) -> str:
