@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from engine.judge.calibration.agreement import order_of, tau_of
 from engine.judge.prompting.transcript import lines_of, shared_start, shorten_middle
-from engine.protocol.records.identical import first_of_identical
+from engine.protocol.identical import first_of_identical
 from engine.protocol.records.judging import Disagreement, Verdict
 from engine.protocol.records.labels import Agreement, Label, preferences
 from engine.protocol.records.runs import Split, Trajectory

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.protocol.records.identical import first_of_identical
+from engine.protocol.identical import first_of_identical
 from engine.protocol.records.runs import Trajectory
 from studio.text import formatting
 
