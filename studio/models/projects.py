@@ -153,8 +153,7 @@ def engine_words(run: RunSummary) -> str:
 
 
 def _sparkline(row: ProjectRow) -> tuple[list[float], str] | None:
-    rewards = [reward for reward in (row.run.rewards if row.run else ()) if reward is not None]
-    values = list(row.run.losses) if row.run and row.run.losses else rewards
+    values = row.run.progress_curve() if row.run else []
     if row.run is None or len(values) < 2:
         return None
     token = {"failed": "plot-5", "paused": "plot-4"}.get(row.run.state, "plot-1")

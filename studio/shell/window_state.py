@@ -197,7 +197,7 @@ class Frame(QObject):
             return
         left = remaining_seconds(self._session.runs.state(shown.id), time.time())
         words = f"{formatting.duration(left)} left" if left is not None else ""
-        values = shown.losses or [reward for reward in shown.rewards if reward is not None]
+        values = shown.progress_curve()
         step = f"Step {steps_of(shown.step, shown.steps)}"
         if shown.kind == "evaluation":
             step = f"{shown.trajectories} of {shown.attempts} rollouts"

@@ -338,6 +338,8 @@ class RunSummary(Value):
     """First validation, before any update."""
     win_rate: Interval | None = None
     """Win rate of the last validation against the first, if a judge compares them."""
+    win_rates: list[float] = Field(default_factory=list)
+    """Win rates of all validations against the first, by step, if a judge compares them."""
     best: Interval | None = None
     """Best validation: highest win rate if a judge compares them, else highest mean reward."""
     best_step: int = 0
@@ -360,6 +362,14 @@ class RunSummary(Value):
     """Why the run failed."""
     seq: int = Field(default=0, ge=0)
     """Sequence number of the last event included in this row."""
+
+    def progress_curve(self) -> list[float]:
+        """Return the values that measure progress, in order: held-out losses of an SFT run, win
+        rates of a run with a judge, else mean rewards. Rewards of a judge are relative to their
+        group and measure none."""
+        if self.losses or self.judged:
+            return list(self.losses or self.win_rates)
+        return [reward for reward in self.rewards if reward is not None]
 
 
 class SplitInfo(Value):

@@ -77,6 +77,7 @@ def summarise(folder: Path) -> RunSummary:
         validation=validations[-1].reward if validations else None,
         baseline=validations[0].reward if validations and validations[0].step == 0 else None,
         win_rate=progress.win_rate,
+        win_rates=[rate.mean for _, rate in sorted(progress.win_rates.items())],
         best=best[1] if best else None,
         best_step=best[0] if best else 0,
         judged=spec.config.judge.enabled,

@@ -219,12 +219,13 @@ def _facts(run: RunSummary) -> list[Span]:
     rewards = [reward for reward in run.rewards if reward is not None]
     if not rewards:
         return [Span("first step running")]
-    spans = [Span("reward "), Span(formatting.number(rewards[-1]), "text", 600)]
     change = rewards[-1] - rewards[0]
-    if run.win_rate:
-        rate = formatting.percent(run.win_rate.mean)
-        spans += [Span(" · win rate "), Span(rate, "text", 600)]
-    elif len(rewards) > 1 and not run.judged:
+    if run.judged:
+        rate = formatting.percent(run.win_rate.mean) if run.win_rate else "not measured yet"
+        spans = [Span("win rate "), Span(rate, "text", 600)]
+    else:
+        spans = [Span("reward "), Span(formatting.number(rewards[-1]), "text", 600)]
+    if len(rewards) > 1 and not run.judged:
         spans.append(Span(f" {formatting.signed(change)}", "good" if change > 0 else "muted"))
     if run.unscored:
         spans.append(Span(f"   {formatting.count(run.unscored)} unscored", "warn", link="notices"))

@@ -174,6 +174,5 @@ def _tip(run: RunSummary) -> str:
 
 
 def _curve(run: RunSummary, token: str | None) -> tuple[list[float], str] | None:
-    rewards = [] if run.judged else [reward for reward in run.rewards if reward is not None]
-    values = list(run.losses) or rewards
+    values = run.progress_curve()
     return (values, token or "faint") if len(values) > 1 else None

@@ -101,6 +101,8 @@ def overlay(summary: RunSummary, state: RunState) -> RunSummary:
             "losses": list(state.series[HELD_OUT].ys) if HELD_OUT in state.series else [],
             "validation": validation or summary.validation,
             "win_rate": state.win_rate or summary.win_rate,
+            "win_rates": [rate.mean for _, rate in sorted(state.win_rates.items())]
+            or summary.win_rates,
             "best": state.best[1] if state.best else summary.best,
             "best_step": state.best[0] if state.best else summary.best_step,
             "trajectories": max(summary.trajectories, state.trajectories),

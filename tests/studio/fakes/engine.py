@@ -160,6 +160,7 @@ class FakeEngine:
             validation=validations[-1] if validations else None,
             baseline=validations[0] if validations else None,
             win_rate=state.win_rate,
+            win_rates=[rate.mean for _, rate in sorted(state.win_rates.items())],
             best=state.best[1] if state.best else None,
             best_step=state.best[0] if state.best else 0,
             judged=made.spec.config.judge.enabled,
