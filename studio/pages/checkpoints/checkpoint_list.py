@@ -36,11 +36,15 @@ class ListCard(Card):
     fetch_wanted = Signal(object)
     """Emitted with a row whose files are on a server; None cancels the current fetch."""
     refused = Signal(str)
+    comparison_wanted = Signal()
+    """The run of the checkpoints is to be compared with the run that it branched from."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Checkpoints", " ", padding=0, parent=parent)
         self.model, self.table = CheckpointModel(self), Table("Checkpoints")
         self.evaluate = Button("Evaluate", "outlined", icon="flask-conical", height=28)
+        self._compare = Button("Compare with parent", "quiet", icon="git-compare-arrows", height=28)
+        self._compare.hide()
         self._add = Button("Add a model", "quiet", icon="plus", height=28)
         self._fetch = Button("Fetch", "outlined", icon="download", height=28)
         self._stop = IconButton("x", "Stop fetching; the next fetch resumes", size=28)
@@ -50,7 +54,14 @@ class ListCard(Card):
             self.table.set_column(place, width, kind)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         assert self.header is not None
-        for button in (self._add, self._fetch, self._stop, self._save, self.evaluate):
+        for button in (
+            self._compare,
+            self._add,
+            self._fetch,
+            self._stop,
+            self._save,
+            self.evaluate,
+        ):
             self.header.add_right(button)
         self.body.addWidget(self.table)
         self._wire()
@@ -74,6 +85,7 @@ class ListCard(Card):
                 validation=one.win_rate or one.validation,
                 compared=one.win_rate is not None,
                 kl=metric_at(state, "kl", one.checkpoint.step),
+                trained_s=state.trained_at(one.checkpoint.step),
                 marks=marks_of(kept, one.checkpoint.step, bool(summary.host)),
                 elsewhere=summary.host if one.state == "elsewhere" else "",
             )
@@ -103,6 +115,10 @@ class ListCard(Card):
         steps = [one.checkpoint.step for one in kept]
         step = best if best is not None else max(steps, default=None)
         self.model.choose(["base"] + ([f"{run_id}@{step}"] if step is not None else []))
+
+    def set_branched(self, branched: bool) -> None:
+        """Offer a comparison with the parent run, or not."""
+        self._compare.setVisible(branched)
 
     def show_coming(self, words: str, share: float | None) -> None:
         """Show the progress of a fetch (0 to 1, None: unknown); empty `words` hide it."""
@@ -171,6 +187,7 @@ class ListCard(Card):
         self.model.chosen_changed.connect(self.chosen_changed)
         self.evaluate.clicked.connect(self.evaluate_wanted)
         self._add.clicked.connect(self.add_wanted)
+        self._compare.clicked.connect(self.comparison_wanted)
         self._fetch.clicked.connect(lambda: self.fetch_wanted.emit(self._current()))
         self._stop.clicked.connect(lambda: self.fetch_wanted.emit(None))
         table.selectionModel().currentRowChanged.connect(lambda *_: self._show_fetch())
@@ -225,4 +242,5 @@ class ListCard(Card):
         known = any(row.kl is not None for row in self.model.rows)
         self.table.setColumnHidden(KL_COLUMN, self.width() < LEAST_PX or not known)
         self._add.set_icon_only(narrow or crowded)
+        self._compare.set_icon_only(narrow or crowded)
         self._save.set_icon_only(crowded)

@@ -132,6 +132,7 @@ class CheckpointsPage(Page):
 
     def _show_rows(self) -> None:
         if (summary := self._run.summary) is not None:
+            self._list.set_branched(self._actions.holds("branched"))
             self._list.show_rows(summary, self._run.state, self._kept, self._providers())
 
     def _providers(self) -> list[str]:
@@ -375,6 +376,7 @@ class CheckpointsPage(Page):
         self._list.delete_wanted.connect(self._delete)
         self._list.add_wanted.connect(self._add_model)
         self._list.forget_wanted.connect(self._forget)
+        self._list.comparison_wanted.connect(lambda: self._actions.trigger("run.compare_parent"))
         self._list.refused.connect(self.session.notice)
         self._list.fetch_wanted.connect(self._fetch)
         self._fetches.changed.connect(self._show_coming)

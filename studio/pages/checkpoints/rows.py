@@ -41,6 +41,8 @@ class Contender:
     compared: bool = False
     """Whether `validation` is a win rate against the first validation."""
     kl: float | None = None
+    trained_s: float | None = None
+    """Training time in seconds up to the checkpoint; None if unknown."""
     marks: tuple[str, ...] = ()
     elsewhere: str = ""
     """Server with the files, if they are not on this machine; else empty."""
@@ -209,4 +211,5 @@ def _why(row: Contender) -> str:
     why = ", ".join(WHY[reason] for reason in kept.kept_by) or ("deleted with the next checkpoint")
     branches = f" · branches: {', '.join(kept.branches)}" if kept.branches else ""
     note = f" · {kept.note}" if kept.note else ""
-    return f"{where}Kept: {why}{branches}{note}"
+    time = f"After {formatting.duration(row.trained_s)} of training · " if row.trained_s else ""
+    return f"{where}{time}Kept: {why}{branches}{note}"
