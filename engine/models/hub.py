@@ -60,8 +60,8 @@ class HubCard:
     commit: str
     files: tuple[HubFile, ...]
     config: dict[str, Any]
-    template: str
-    """Chat template; empty if it has none."""
+    template: str | None
+    """Chat template; empty if it has none, None if access to its files is refused."""
     counts: dict[str, int] | None
     """Counts as by `shape_counts`; None if they cannot be read."""
     problem: Problem | None
@@ -90,6 +90,7 @@ def read_card(name: str, token: str | None = None) -> HubCard:
     """Read what the hub has about one model, for any id: its page, configuration, chat template and
     the headers of its weights. Raises ModelError."""
     from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError
 
     with hub_problems(name):
         api = HfApi(token=token)
@@ -98,10 +99,14 @@ def read_card(name: str, token: str | None = None) -> HubCard:
         files = wanted_files({one.rfilename: one.size or 0 for one in about.siblings or ()})
         with tempfile.TemporaryDirectory(prefix="atelier-model-") as scratch:
             folder = Path(scratch)
-            for one in files:
-                limit = READ.get(one.name)
-                text = _read(api, name, one.name, commit, limit, token) if limit else b""
-                (folder / one.name).write_bytes(text)
+            try:
+                for one in files:
+                    limit = READ.get(one.name)
+                    text = _read(api, name, one.name, commit, limit, token) if limit else b""
+                    (folder / one.name).write_bytes(text)
+            except GatedRepoError as error:
+                summary, problem = _summary(about, hub_models()), _gated(name, error)
+                return HubCard(summary, commit, files, {}, None, None, problem)
             if any(one.rfilename == "adapter_config.json" for one in about.siblings or ()):
                 (folder / "adapter_config.json").touch()
             if not any(file.name.endswith(".safetensors") for file in files):

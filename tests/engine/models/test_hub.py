@@ -76,7 +76,10 @@ def test_each_failure_of_the_hub_is_one_sentence(
     hub: ModelHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.repos[NAME].gated = True
-    assert _code(NAME) == "models.gated"
+    gated = read_card(NAME)
+    assert gated.problem is not None
+    assert gated.problem.code == "models.gated"
+    assert (gated.summary.licence, gated.counts, gated.template) == ("apache-2.0", None, None)
     assert _code("tiny/missing") == "models.not_found"
     assert _code("a/b/c") == "models.bad_name"
     for status, code in ((403, "models.refused"), (429, "models.hub_failed")):
