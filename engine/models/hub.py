@@ -105,8 +105,8 @@ def read_card(name: str, token: str | None = None) -> HubCard:
                     text = _read(api, name, one.name, commit, limit, token) if limit else b""
                     (folder / one.name).write_bytes(text)
             except GatedRepoError as error:
-                summary, problem = _summary(about, hub_models()), _gated(name, error)
-                return HubCard(summary, commit, files, {}, None, None, problem)
+                summary = _summary(about, hub_models())
+                return HubCard(summary, commit, files, {}, None, None, _gated(name, error))
             if any(one.rfilename == "adapter_config.json" for one in about.siblings or ()):
                 (folder / "adapter_config.json").touch()
             if not any(file.name.endswith(".safetensors") for file in files):

@@ -13,7 +13,7 @@ from engine.models.jobs import DownloadQueue
 from engine.models.local import delete_model, disk_size, local_models
 from engine.models.partial import free_bytes
 from engine.models.registry import STARTERS, hub_cache, is_hub_name, starter_called
-from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.project import BackendConfig, ProjectConfig
 from engine.protocol.problems import AtelierError, Refused
 from engine.protocol.records.hardware import Card
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
@@ -27,6 +27,7 @@ from engine.protocol.requests.models import (
     ModelFit,
     ModelList,
 )
+from engine.protocol.requests.remote import HostReport
 from engine.remote.registry import HostService
 from engine.server.services.library import Library
 from engine.storage.project import load_config
@@ -129,11 +130,9 @@ class ModelService:
             report = self._hosts.host(host).view().report
             if report is None:
                 return ModelFit(unknown=f"{host} was not surveyed yet.", settings=words)
-            memory, device = report.memory_bytes, host
-            cards = tuple(
-                Card(index=index, uuid="", name=card.name, total_bytes=card.memory_bytes)
-                for index, card in enumerate(report.cards[: config.backend.processes])
-            )
+            cards, memory = cards_of_server(report, config.backend), report.memory_bytes
+            names = [card.name for card in cards] or ["CPU"]
+            device = f"{host} · {', '.join(names)}"
         fit = fit_of(known.counts, config, cards, memory, device, known.summary.parameters)
         return fit.model_copy(update={"settings": words})
 
@@ -167,6 +166,17 @@ class ModelService:
     def _runs_of(self, name: str) -> list[RunSummary]:
         runs = self._library.all_runs()
         return [run for run in runs if not run.host and _key(run.model) == _key(name)]
+
+
+def cards_of_server(report: HostReport, backend: BackendConfig) -> tuple[Card, ...]:
+    """GPUs that a run with these settings computes on at a surveyed server; empty for the CPU."""
+    if report.engine == "engine-cpu":
+        return ()
+    wanted = backend.processes + (backend.sampler == "vllm")
+    return tuple(
+        Card(index=index, uuid="", name=card.name, total_bytes=card.memory_bytes)
+        for index, card in enumerate(report.cards[:wanted])
+    )
 
 
 def _used(model: LocalModel, users: dict[str, list[str]], runs: list[RunSummary]) -> LocalModel:

@@ -188,4 +188,4 @@ def _download_words(facts: ModelFacts, download: ModelDownload | None) -> tuple[
         return "Downloading", formatting.percent(share_of(download))
     left = None if facts.download_bytes is None else facts.download_bytes - facts.arrived_bytes
     size = formatting.size(left) if left is not None else ""
-    return ("Resume" if download is not None else "Download"), size
+    return ("Resume" if download is not None and download.done_bytes else "Download"), size

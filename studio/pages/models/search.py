@@ -15,8 +15,7 @@ class ModelSearch(SearchInput):
 
     def __init__(self) -> None:
         super().__init__(
-            "Search models",
-            "Search models on the Hugging Face hub by words, or type org/name, then press Enter",
+            "Search models", "Search the Hugging Face hub, or type org/name, then Enter"
         )
         self.textChanged.connect(self._changed)
 

@@ -66,8 +66,10 @@ def fit_figures(fit: ModelFit) -> list[tuple[str, str]]:
 
 
 def fit_note(fit: ModelFit) -> str:
-    """Describe how the figures were computed, and with which settings."""
-    return " ".join(part for part in (fit.formula, f"Forecast with {fit.settings}.") if part)
+    """Describe how the figures were computed, and with which settings; empty without figures."""
+    if not fit.formula:
+        return ""
+    return f"{fit.formula} Forecast with {fit.settings}." if fit.settings else fit.formula
 
 
 def file_lines(facts: ModelFacts) -> list[tuple[str, str]]:

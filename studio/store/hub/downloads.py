@@ -17,6 +17,7 @@ CHIPS: dict[DownloadState, tuple[str, str, str]] = {
 }
 _PAUSE = Offer("pause", "Pause", "pause", "Stop, and keep what has arrived")
 _RESUME = Offer("start", "Resume", "play", "Continue where it stopped")
+_AGAIN = Offer("start", "Try again", "rotate-ccw", "Start the download again")
 _CANCEL = Offer("cancel", "Cancel", "x", "Stop, and delete what has arrived", quiet=True)
 
 
@@ -66,4 +67,4 @@ def _offers(download: ModelDownload) -> tuple[Offer, ...]:
         return (_PAUSE, _CANCEL)
     if is_active(download):
         return (_CANCEL,)
-    return (_RESUME, _CANCEL)
+    return (_RESUME if download.done_bytes else _AGAIN, _CANCEL)

@@ -79,7 +79,7 @@ def test_download_row_shows_speed_time_and_the_right_buttons() -> None:
     row = download_row(failed)
     assert row.progress is None
     assert "hf auth login" in row.problem
-    assert [offer.words for offer in row.offers] == ["Resume", "Cancel"]
+    assert [offer.words for offer in row.offers] == ["Try again", "Cancel"]
     assert download_row(one.model_copy(update={"elsewhere": True})).offers == ()
 
 
@@ -157,7 +157,7 @@ def test_download_is_paused_resumed_and_used_in_the_project(
             assert not page.detail._download.isEnabled()
             row.pressed.emit("pause")
             await until(lambda: page._list.downloads[0].state == "paused")
-            assert page.detail._download.words() == "Resume"
+            assert page.detail._download.words() == "Download"  # nothing has arrived
             engine.models.step_bytes = 2_000_000_000
             page.detail._download.click()
             await until(lambda: page.detail._use.isVisible())
