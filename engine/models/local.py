@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.models.architectures import architecture_problem
 from engine.models.file_checks import check_folder, read_json
-from engine.models.partial import existing, is_elsewhere
+from engine.models.partial import existing, is_elsewhere, repo_folder
 from engine.models.registry import (
     STARTERS,
     converted,
@@ -60,6 +60,15 @@ def delete_model(name: str) -> int:
     raise ModelError.of(
         "models.not_here", f"{name} is not on this machine.", "`atelier models list` shows what is."
     )
+
+
+def installed_folder(name: str) -> Path | None:
+    """Return the folder that `delete_model` would delete; None if there is none."""
+    if starter := starter_called(name):
+        return converted(starter)
+    if (folder := repo_folder(name)).is_dir():
+        return folder
+    return uploaded_models().get(name)
 
 
 def folder_bytes(folder: Path) -> int:

@@ -63,7 +63,6 @@ def test_search_download_use_and_delete(hub: ModelHub, hub_engine: Engine) -> No
     project = make_project(engine.workspace / "letters", Path(NAME))
     assert 'name = "tiny/llama"' in (project / "project.toml").read_text()
     run = engine.train(project)
-    engine.wait_for(run, "step.finished")
     with pytest.raises(Refused) as error:
         engine.call(lambda client: client.delete_model(NAME))
     assert error.value.problem.code == "models.in_use"

@@ -10,7 +10,7 @@ from engine.hardware.model_fit import fit_of
 from engine.models.facts import Known, known_facts, known_here, known_on_hub
 from engine.models.hub import MOST_FOUND, search_hub
 from engine.models.jobs import DownloadQueue
-from engine.models.local import delete_model, disk_size, local_models
+from engine.models.local import delete_model, disk_size, installed_folder, local_models
 from engine.models.partial import free_bytes
 from engine.models.registry import STARTERS, hub_cache, is_hub_name, starter_called
 from engine.protocol.config.project import BackendConfig, ProjectConfig
@@ -31,6 +31,7 @@ from engine.protocol.requests.remote import HostReport
 from engine.remote.registry import HostService
 from engine.server.services.library import Library
 from engine.storage.project import load_config
+from engine.storage.run_folder.run import read_spec
 
 FRESH_S = 600.0
 """Seconds for which facts read from the hub are used again."""
@@ -97,7 +98,7 @@ class ModelService:
     async def delete(self, name: str) -> DeletedModel:
         """Delete a model from the caches. Raises Refused while an active run uses it."""
         runs = await asyncio.to_thread(self._runs_of, name)
-        if active := [run.name for run in runs if run.state in BUSY]:
+        if active := await asyncio.to_thread(self._active_on, name, runs):
             raise Refused.of(
                 "models.in_use",
                 f"{name} is used by {active[0]}"
@@ -162,6 +163,21 @@ class ModelService:
                 continue
             found[_key(config.model.name)].append(config.name or path.name)
         return found
+
+    def _active_on(self, name: str, runs: list[RunSummary]) -> list[str]:
+        """Return the names of active runs that use a model, by its name (`runs`) or by a folder of
+        it."""
+        folder = installed_folder(name)
+        found = {run.id: run.name for run in runs if run.state in BUSY}
+        for run in self._library.all_runs(only_recent=True):
+            if run.state in BUSY and not run.host and folder is not None:
+                try:
+                    path = read_spec(Path(run.path)).model_path
+                except AtelierError:  # a damaged run, which cannot be active
+                    continue
+                if path and Path(path).resolve().is_relative_to(folder.resolve()):
+                    found[run.id] = run.name
+        return list(found.values())
 
     def _runs_of(self, name: str) -> list[RunSummary]:
         runs = self._library.all_runs()

@@ -58,6 +58,7 @@ class ModelsPage(Page):
         self._shown = ""
         """Name of the model in the panel."""
         self._searched = ""
+        self._contact = "none"
         self.search = ModelSearch()
         self._switch = Segmented(["On this machine", "Hub"], "Models shown", height=28)
         self._folder = Button("Use a folder…", "quiet", icon="folder-open")
@@ -391,7 +392,9 @@ class ModelsPage(Page):
 
     @Slot(object)
     def _engine_changed(self, link: LinkState) -> None:
-        if self.isVisible() and link.contact == "connected" and self._list is None:
+        """Read the list again from an engine that was started or reconnected."""
+        before, self._contact = self._contact, link.contact
+        if self.isVisible() and link.contact == "connected" != before:
             self._watch()
 
     @Slot()

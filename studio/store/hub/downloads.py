@@ -35,7 +35,7 @@ def download_row(download: ModelDownload) -> Row:
         download.title,
         "",
         CHIPS[download.state],
-        warning="Another process of yours downloads it." if download.elsewhere else "",
+        warning=_warning(download),
         problem=f"{problem.message} {problem.hint}".strip() if problem else "",
         progress=None if nothing else (progress_words(download), share_of(download)),
         offers=_offers(download),
@@ -58,6 +58,15 @@ def progress_words(download: ModelDownload) -> str:
     if download.rest_s is not None:
         words.append(f"{formatting.duration(download.rest_s)} left")
     return " · ".join(words)
+
+
+def _warning(download: ModelDownload) -> str:
+    """Describe why a download does not proceed in this engine; empty if it does."""
+    if download.elsewhere:
+        return "Another process of yours downloads it."
+    if download.state == "interrupted" and download.problem is None:
+        return "The engine exited during the download. What has arrived is kept."
+    return ""
 
 
 def _offers(download: ModelDownload) -> tuple[Offer, ...]:
