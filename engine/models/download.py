@@ -182,12 +182,13 @@ def _follow(argv: list[str], starter: Starter, arriving: Path, tell: Tell) -> st
             stderr=errors,
             env={**os.environ, "TMPDIR": str(arriving)},
         )
-        total = starter.download_bytes
+        total, done = starter.download_bytes, 0
         record = Record(name=starter.name, title=starter.title)
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(WATCH_S)
-            tell(Progress("downloading", min(total, arrived_bytes(record)), total, {}))
+            done = min(total, max(done, arrived_bytes(record)))  # pip moves the file at the end
+            tell(Progress("downloading", done, total, {}))
             if process.returncode is not None:
                 errors.seek(0)
                 return errors.read().decode(errors="replace")

@@ -1,6 +1,5 @@
 """Models page: search of the hub, facts and fit of a model, downloads, models on this machine."""
 
-import asyncio
 from functools import partial
 from typing import Any
 
@@ -13,10 +12,8 @@ from engine.protocol.requests.models import (
     ActOnDownload,
     DeletedModel,
     HubModel,
-    LocalModel,
     ModelDownload,
     ModelFacts,
-    ModelList,
 )
 from engine.protocol.requests.runs import EditProject
 from studio.link.engine_state import LinkState
@@ -26,9 +23,9 @@ from studio.pages.models.downloads import DownloadsCard
 from studio.pages.models.list import ModelTable
 from studio.pages.models.results import ResultTable
 from studio.pages.models.search import ModelSearch
+from studio.pages.models.watch import ModelWatch
 from studio.pages.page import Page
 from studio.services.session import Session
-from studio.store.hub.downloads import is_active
 from studio.store.hub.rows import disk_words, local_row
 from studio.text import formatting
 from studio.widgets.cards.card import Card
@@ -38,7 +35,6 @@ from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
-POLL_S = 0.5
 HERE, HUB = 0, 1
 UNREACHABLE = ("models.hub_unreachable", "models.hub_failed", "engine.unreachable")
 """Problems after which the facts of further results are not asked for."""
@@ -52,7 +48,7 @@ class ModelsPage(Page):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        self._list: ModelList | None = None
+        self.watch = ModelWatch(session, self.tasks, self)
         self._facts: dict[str, ModelFacts] = {}
         """Facts that were read since the page was entered, by name."""
         self._shown = ""
@@ -74,13 +70,13 @@ class ModelsPage(Page):
 
     def enter(self) -> None:
         self._facts.clear()  # free memory and the project's settings may have changed
-        self._watch()
+        self.watch.start()
         if self._shown:
             self._show_model(self._shown)
         self.search.setFocus()
 
     def leave(self) -> None:
-        self.tasks.cancel("watch")
+        self.watch.stop()
         self.tasks.cancel("fits")
 
     def search_for(self, words: str) -> None:
@@ -139,6 +135,9 @@ class ModelsPage(Page):
             table.delete_wanted.connect(self._delete)
             table.left.connect(self.focus_search)
         self.found.facts_wanted.connect(self._ask_fits)
+        self.watch.listed.connect(self._show_list)
+        self.watch.progressed.connect(self._show_downloads)
+        self.watch.failed.connect(self._list_failed)
         self.downloads.pressed.connect(self._act)
         self.detail.download_wanted.connect(self._download)
         self.detail.use_wanted.connect(self._use)
@@ -260,17 +259,9 @@ class ModelsPage(Page):
     def _show_facts(self) -> None:
         facts = self._facts.get(self._shown)
         if facts is not None:
-            local, download = self._local(self._shown), self._download_of(self._shown)
+            local, download = self.watch.local(self._shown), self.watch.download(self._shown)
             name = self.session.project.name if self.session.project.view else ""
             self.detail.show_facts(facts, local, download, name)
-
-    def _local(self, name: str) -> LocalModel | None:
-        models = self._list.models if self._list else []
-        return next((one for one in models if one.name == name), None)
-
-    def _download_of(self, name: str) -> ModelDownload | None:
-        downloads = self._list.downloads if self._list else []
-        return next((one for one in downloads if one.name == name), None)
 
     @Slot()
     def _download(self) -> None:
@@ -305,32 +296,17 @@ class ModelsPage(Page):
 
     # Downloads and this machine
 
-    def _watch(self) -> None:
-        """Read the list of models, and the downloads as long as one proceeds."""
-        if self.session.connected:
-            self.tasks.run("watch", self._follow(), failed=self._list_failed)
-
-    async def _follow(self) -> None:
-        while True:
-            self._show_list(await self.session.client.local_models())
-            while self._list is not None and any(map(is_active, self._list.downloads)):
-                await asyncio.sleep(POLL_S)
-                before = [one.name for one in self._list.downloads]
-                downloads = await self.session.client.model_downloads()
-                self._show_downloads(downloads)
-                if before != [one.name for one in downloads]:
-                    break  # a model has arrived
-            else:
-                return
-
+    @Slot(object)
     def _list_failed(self, problem: Problem) -> None:
         self._show_note(f"{problem.message} {problem.hint}".strip(), retry=True)
 
-    def _show_list(self, found: ModelList) -> None:
+    @Slot()
+    def _show_list(self) -> None:
+        found = self.watch.list
+        assert found is not None
         arrived = {one.name for one in found.models if one.path}
         for name in [n for n, facts in self._facts.items() if (n in arrived) != _is_here(facts)]:
             del self._facts[name]  # it has arrived, or was deleted
-        self._list = found
         self.found.show_paths({one.name: one.path for one in found.models}, self._facts)
         self.here.show_rows([local_row(one) for one in found.models])
         if self._switch.index() == HERE:
@@ -339,14 +315,12 @@ class ModelsPage(Page):
         self._disk_words.set_words(disk_words(found.free_bytes, used))
         share = 1 - found.free_bytes / found.disk_bytes if found.disk_bytes else 0.0
         self._disk.set_share(share, "warn" if share > FULL_SHARE else "plot-1")
-        self._show_downloads(found.downloads)
         if self._shown and self._shown not in self._facts:
             self._show_model(self._shown)
 
-    def _show_downloads(self, downloads: list[ModelDownload]) -> None:
-        if self._list is not None:
-            self._list = self._list.model_copy(update={"downloads": downloads})
-        self.downloads.show_downloads(downloads)
+    @Slot()
+    def _show_downloads(self) -> None:
+        self.downloads.show_downloads(self.watch.downloads)
         self._show_facts()
 
     @Slot(str, str)
@@ -359,15 +333,15 @@ class ModelsPage(Page):
             )
 
         def done(downloads: list[ModelDownload]) -> None:
-            self._show_downloads(downloads)
-            self._watch()
+            self.watch.take(downloads)
+            self.watch.start()
 
         self.tasks.run(f"download {name}", act(), done)
 
     @Slot()
     def _delete(self) -> None:
         """Delete the model in the panel from this machine, after confirmation."""
-        local = self._local(self._shown)
+        local = self.watch.local(self._shown)
         if local is None or not local.removable:
             return
         name = local.name
@@ -376,7 +350,7 @@ class ModelsPage(Page):
             if deleted is not None:
                 size = formatting.size(deleted.freed_bytes)
                 self.session.notice.emit(f"{name} deleted, {size} freed.")
-                self._watch()
+                self.watch.start()
 
         job = ask_to_delete(self.session, local, self.window())
         self.tasks.run(f"delete {name}", job, done)
@@ -386,7 +360,7 @@ class ModelsPage(Page):
         if self._switch.index() == HUB:
             self._search(self._searched)
         else:
-            self._watch()
+            self.watch.start()
 
     # Changes outside of the page
 
@@ -395,7 +369,7 @@ class ModelsPage(Page):
         """Read the list again from an engine that was started or reconnected."""
         before, self._contact = self._contact, link.contact
         if self.isVisible() and link.contact == "connected" != before:
-            self._watch()
+            self.watch.start()
 
     @Slot()
     def _project_changed(self) -> None:

@@ -17,8 +17,8 @@ async def here(stage: Stage) -> Any:
     page = stage.page("models")
     page.search.setText("")
     page._switch_to(0)
-    page._watch()
-    await stage.until(lambda: page._list is not None and not page._list.downloads)
+    page.watch.start()
+    await stage.until(lambda: page.watch.list is not None and not page.watch.downloads)
     page.here.choose(OWN)
     await stage.until(lambda: page.detail._delete.isVisible() and page._shown == OWN)
     return page
@@ -49,8 +49,8 @@ async def download(stage: Stage, state: DownloadState) -> None:
             name=NAME, title="Qwen2.5-1.5B-Instruct", state=state, done_bytes=1, total_bytes=9
         )
     ]
-    page._watch()
-    await stage.until(lambda: page._list.downloads and page._list.downloads[0].state == state)
+    page.watch.start()
+    await stage.until(lambda: page.watch.downloads and page.watch.downloads[0].state == state)
 
 
 async def downloading(stage: Stage) -> None:

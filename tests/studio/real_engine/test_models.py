@@ -32,7 +32,7 @@ def test_model_is_found_downloaded_and_used(
             setup._form.models_wanted.emit()
             assert studio.window.page == "models"
             page: Any = page_of(studio, "models")
-            await until(lambda: page._list is not None, SOON_S)
+            await until(lambda: page.watch.list is not None, SOON_S)
             page.search_for("llama")
             await until(lambda: NAME in page._facts, SOON_S)
             assert page._facts[NAME].fit.verdict == "fits"

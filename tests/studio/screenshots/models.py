@@ -55,7 +55,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
             await take(studio, folder, "models-search")
             engine.models.downloads = list(DOWNLOADS)
             engine.models.step_bytes = 0
-            page._watch()
+            page.watch.start()
             page.search_for("Qwen/Qwen2.5-7B")
             await settle(1.0)
             page.found.choose("Qwen/Qwen2.5-7B")
@@ -65,7 +65,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
                     name=HUB[4].id, title="Llama-3.2-3B-Instruct", state="failed", problem=GATED
                 )
             ]
-            page._watch()
+            page.watch.start()
             page.search_for(HUB[4].id)
             await settle(1.0)
             await take(studio, folder, "models-gated")

@@ -33,7 +33,7 @@ async def models_page(
             await open_project(studio, engine, project)
         studio.window.show_page("models")
         page: Any = studio.pages["models"]
-        await until(lambda: page._list is not None and page.here.current())
+        await until(lambda: page.watch.list is not None and page.here.current())
         yield page
 
 
@@ -152,11 +152,11 @@ def test_download_is_paused_resumed_and_used_in_the_project(
             page.search_for(SMALL)
             await until(lambda: SMALL in page._facts)
             page.detail._download.click()
-            await until(lambda: page._list.downloads)
+            await until(lambda: page.watch.downloads)
             row = page.downloads._rows[SMALL]
             assert not page.detail._download.isEnabled()
             row.pressed.emit("pause")
-            await until(lambda: page._list.downloads[0].state == "paused")
+            await until(lambda: page.watch.downloads[0].state == "paused")
             assert page.detail._download.words() == "Download"  # nothing has arrived
             engine.models.step_bytes = 2_000_000_000
             page.detail._download.click()
