@@ -53,7 +53,11 @@ async def shoot(app: QApplication, folder: Path) -> None:
             page.found.choose(HUB[1].id)
             await settle(0.5)
             await take(studio, folder, "models-search")
-            engine.models.downloads = list(DOWNLOADS)
+            waiting = DOWNLOADS[1].model_copy(
+                update={"name": HUB[2].id, "title": "Qwen2.5-72B-Instruct", "state": "queued",
+                        "problem": None, "done_bytes": 0, "total_bytes": 145_000_000_000}
+            )  # fmt: skip
+            engine.models.downloads = [*DOWNLOADS, waiting]
             engine.models.step_bytes = 0
             page.watch.start()
             page.search_for("Qwen/Qwen2.5-7B")
