@@ -31,16 +31,19 @@ def fit_of(
     host_bytes: int | None = None,
     device: str = "",
     parameters: int | None = None,
+    unknown: str = "The shapes of its weights are not known.",
 ) -> ModelFit:
     """Forecast whether `model` (None: unknown shapes) can be trained with `config` on these GPUs,
     or on the CPU if there are none, with `host_bytes` of memory (None: this machine's). With
-    unknown shapes, `parameters` decides only what is too large in any case."""
+    unknown shapes, for the reason `unknown`, `parameters` decides only what is too large in any
+    case."""
     known = [card for card in cards if card.total_bytes]
     if cards and not known:
         return ModelFit(unknown="The driver does not report the GPU's memory.", device=device)
     device = device or ", ".join(card.name for card in known) or device_words()
     if model is None:
-        return _without_shapes(known, host_bytes, device, parameters)
+        found = _without_shapes(known, host_bytes, device, parameters)
+        return found or ModelFit(unknown=unknown, device=device)
     if not known:
         config = changed_config(config, {**FULL, "backend.trainer": "torch"})
         return _on_cpu(model, config, host_bytes, device)
@@ -91,9 +94,9 @@ def _on_cpu(model: Model, config: ProjectConfig, host_bytes: int | None, device:
 
 def _without_shapes(
     cards: Sequence[Card], host_bytes: int | None, device: str, parameters: int | None
-) -> ModelFit:
+) -> ModelFit | None:
     """Compare the weights alone, in the fewest bits, with the memory: what does not hold them is
-    too small. Anything else is unknown."""
+    too small. Returns None in any other case."""
     if cards:
         room = max((card.total_bytes or 0) - (card.others_bytes or 0) for card in cards)
         least = None if parameters is None else int(parameters * NF4_BITS / 8)
@@ -108,4 +111,4 @@ def _without_shapes(
             formula=f"Its weights alone need {least / 1e9:,.1f} GB in "
             f"{'4 bits' if cards else '16 bits'}.",
         )
-    return ModelFit(unknown="The shapes of its weights are not known.", device=device)
+    return None

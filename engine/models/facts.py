@@ -5,7 +5,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.models.architectures import architecture_problem
-from engine.models.file_checks import chat_template, check_folder, read_json, shape_counts
+from engine.models.file_checks import (
+    chat_template,
+    check_folder,
+    quantisation,
+    read_json,
+    shape_counts,
+)
 from engine.models.hub import context_tokens, page_of, read_card
 from engine.models.partial import arrived_bytes, record_of
 from engine.models.registry import Starter, converted, hub_models, starter_called, uploaded_models
@@ -30,6 +36,13 @@ class Known(NamedTuple):
     counts: dict[str, int] | None
     problem: Problem | None
     page: str
+
+    @property
+    def counts_unknown(self) -> str:
+        """Why the counts are not known, for a forecast without them."""
+        if method := quantisation(self.config):
+            return f"Its weights are quantised ({method}), which the forecast does not cover."
+        return "The shapes of its weights are not known."
 
 
 def known_here(name: str) -> Known | None:
@@ -89,7 +102,7 @@ def _of_folder(name: str, folder: Path, starter: Starter | None = None) -> Known
         config, template = read_json(folder / "config.json"), chat_template(folder)
         check_folder(folder, name)
         problem = architecture_problem(config, name)
-        counts = shape_counts(folder)
+        counts = None if quantisation(config) else shape_counts(folder)
     except ModelError as error:
         problem = error.problem
     files = [file for file in folder.glob("*") if file.is_file() and file.name != "READY"]

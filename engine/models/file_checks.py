@@ -150,6 +150,16 @@ def text_config(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, **(text if isinstance(text, dict) else {})}
 
 
+def quantisation(config: dict[str, Any]) -> str:
+    """Return the method by which a model's weights are quantised already; empty if they are not.
+    Their shapes in the files are those of packed numbers."""
+    found = config.get("quantization_config")
+    if found is None:
+        return ""
+    method = found.get("quant_method") if isinstance(found, dict) else None
+    return str(method)[:40] if method else "unknown method"
+
+
 def header(file: Path) -> dict[str, Any]:
     """Return the header of a safetensors file: `dtype`, `shape`, `data_offsets` by tensor name.
     Raises ModelError if it does not match the file: the bytes of all tensors must be contiguous,

@@ -23,6 +23,7 @@ from engine.models.file_checks import (
     check_folder,
     checked_end,
     count_shapes,
+    quantisation,
     read_json,
     text_config,
 )
@@ -303,11 +304,11 @@ def _counts(
     api: Any, name: str, commit: str, files: Sequence[HubFile], folder: Path
 ) -> dict[str, int] | None:
     """Return the counts from the headers of the weights, read by ranges; None if a header or the
-    config is unusual, or there are too many files."""
+    config is unusual, the weights are quantised, or there are too many files."""
     from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
 
     weights = [file.name for file in files if file.name.endswith(".safetensors")]
-    if not weights or len(weights) > MOST_HEADERS:
+    if not weights or len(weights) > MOST_HEADERS or quantisation(_config(folder)):
         return None
     headers = []
     try:

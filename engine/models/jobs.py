@@ -158,12 +158,14 @@ class _Running:
         self._done: int | None = None
         self._total: int | None = None
         self._samples: deque[tuple[float, int]] = deque()
+        self._ending = False
         self._task = asyncio.create_task(self._work(), name=f"download {name}")
         self._task.add_done_callback(lambda _: ended())
 
     async def stop(self) -> None:
         """Kill the process, and wait until it has ended; what has arrived is kept."""
-        self._task.cancel()
+        if not self._ending:
+            self._task.cancel()
         await asyncio.wait([self._task])
 
     def view(self, record: Record) -> ModelDownload:
@@ -214,7 +216,8 @@ class _Running:
                 if "stage" in value:
                     self._take(value["stage"], int(value["done"]), int(value["total"]))
         finally:
-            await asyncio.shield(child.kill())
+            self._ending = True  # from here on the task ends by itself
+            await child.kill()
             self._pids.discard(child.pid)
 
     def _take(self, stage: DownloadState, done: int, total: int) -> None:

@@ -78,7 +78,11 @@ def _show(arguments: argparse.Namespace) -> int:
     config = load_config(project) if project else ProjectConfig()
     known = known_here(arguments.name) or known_on_hub(arguments.name, _token())
     fit = fit_of(
-        known.counts, config, cards_of(config.backend), parameters=known.summary.parameters
+        known.counts,
+        config,
+        cards_of(config.backend),
+        parameters=known.summary.parameters,
+        unknown=known.counts_unknown,
     )
     words = f"the settings of {project.name}" if project else "default settings"
     facts = known_facts(known).model_copy(

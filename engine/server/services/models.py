@@ -134,7 +134,15 @@ class ModelService:
             cards, memory = cards_of_server(report, config.backend), report.memory_bytes
             names = [card.name for card in cards] or ["CPU"]
             device = f"{host} · {', '.join(names)}"
-        fit = fit_of(known.counts, config, cards, memory, device, known.summary.parameters)
+        fit = fit_of(
+            known.counts,
+            config,
+            cards,
+            memory,
+            device,
+            known.summary.parameters,
+            known.counts_unknown,
+        )
         return fit.model_copy(update={"settings": words})
 
     def _listed(self) -> ModelList:

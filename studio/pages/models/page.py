@@ -176,10 +176,14 @@ class ModelsPage(Page):
 
     @Slot(str)
     def _search(self, words: str) -> None:
-        """Search the hub; a complete name is shown at once, whether or not the search lists it."""
+        """Search the hub; a complete name is shown whether or not the search lists it, and a folder
+        without a search."""
         words = words.strip()
         if not words:
             self._switch_to(HERE)
+            return
+        if words.startswith(("/", "~", ".")):
+            self._show_model(words)  # a folder
             return
         self._searched, self.found.results = words, []
         self._switch.set_index(HUB)

@@ -59,6 +59,15 @@ def test_unsupported_architecture_is_named_before_the_download(
     assert problem.code == code
 
 
+def test_quantised_weights_have_no_counts_and_a_reason(hub: ModelHub) -> None:
+    files = hub.repos[NAME].files
+    config = json.loads(files["config.json"]) | {"quantization_config": {"quant_method": "awq"}}
+    files["config.json"] = json.dumps(config).encode()
+    known = known_on_hub(NAME, None)
+    assert known.counts is None
+    assert "quantised (awq)" in known.counts_unknown
+
+
 def test_model_without_chat_template_or_safetensors_has_a_problem(hub: ModelHub) -> None:
     files = hub.repos[NAME].files
     files["tokenizer_config.json"] = b"{}"
