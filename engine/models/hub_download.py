@@ -28,6 +28,8 @@ MOST_FAILURES = 5
 RETRY_S = 1.0
 """Seconds before a connection that was cut is made again."""
 PARTIAL_CONTENT = 206
+PASSING = (408, 429, 500, 502, 503, 504)
+"""Statuses of refusals that are likely to pass."""
 SHA256_DIGITS = 64
 """Length of the name of a large file's blob, which is its SHA-256."""
 
@@ -144,17 +146,22 @@ def _fetch(name: str, repo: Path, file: _File, token: str | None) -> None:
 
 
 def _receive(file: _File, arriving: BinaryIO, token: str | None) -> None:
-    """Append the rest of a file, reconnecting when the connection is cut. huggingface_hub's own
-    `http_get` writes blocks of 10 MB, and loses one at every cut."""
+    """Append the rest of a file, reconnecting when the connection is cut or the hub is overloaded.
+    huggingface_hub's own `http_get` writes blocks of 10 MB, and loses one at every cut."""
     from httpx import TransportError
+    from huggingface_hub.errors import HfHubHTTPError
 
     failures = 0
     while (begin := arriving.tell()) < file.size:
-        error: TransportError | None = None
+        error: Exception | None = None
         try:
             _stream(file, arriving, token)
         except TransportError as cut:
             error = cut
+        except HfHubHTTPError as refused:
+            if refused.response.status_code not in PASSING:
+                raise
+            error = refused
         failures = 0 if arriving.tell() > begin else failures + 1
         if failures > MOST_FAILURES:
             raise error or OSError(f"the hub ended {file.name} too early")

@@ -89,6 +89,27 @@ def test_full_disk_is_refused_before_the_first_byte(
     assert not hub.ranges(WEIGHTS)
 
 
+def test_download_without_a_network_is_interrupted_and_can_be_resumed(
+    hub: ModelHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def job() -> None:
+        queue = DownloadQueue()
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        queue.start(NAME)
+        await _settled(queue)
+        (lost,) = queue.view()
+        assert lost.state == "interrupted"
+        assert lost.problem is not None
+        assert lost.problem.code == "models.hub_unreachable"
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        queue.start(NAME)
+        await _settled(queue)
+        assert queue.view() == []
+        assert find_model(NAME)
+
+    asyncio.run(job())
+
+
 def test_queue_pauses_resumes_and_cancels_in_real_processes(
     hub: ModelHub, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +147,15 @@ async def _pause_and_resume(hub: ModelHub) -> None:
     assert resumed.startswith("bytes=")
     assert find_model(NAME)
     await other.close()
+
+
+async def _settled(queue: DownloadQueue) -> None:
+    """Wait until no download proceeds."""
+    for _ in range(1000):
+        if not queue.busy:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(queue.view())
 
 
 async def _until(queue: DownloadQueue, holds: object) -> ModelDownload:
