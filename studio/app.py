@@ -22,6 +22,7 @@ from studio.link.engine_state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
 from studio.models.event_feed import Feed
 from studio.pages.home.page import HomePage
+from studio.pages.models.page import ModelsPage
 from studio.pages.page import Page
 from studio.pages.runs.page import RunsPage
 from studio.pages.settings.page import SettingsPage
@@ -146,6 +147,8 @@ class Studio:
             run_choose=self.frame.choose_run,
             run_compare_parent=self._compare_with_parent,
             run_track=session.track,
+            models_search=self._search_models,
+            models_choose=self._go("models"),
             engine_start=lambda: session.open_engine(),
             engine_restart=session.restart_engine,
             engines_open=self._open_engines,
@@ -196,6 +199,10 @@ class Studio:
     def _open_engines(self) -> None:
         self.window.show_page("settings")
         self.pages.typed("settings", SettingsPage).show_section("engines")
+
+    def _search_models(self) -> None:
+        self.window.show_page("models")
+        self.pages.typed("models", ModelsPage).focus_search()
 
     def _check_machine(self) -> None:
         self.window.show_page("settings")

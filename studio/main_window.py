@@ -22,7 +22,7 @@ from studio.widgets.window.sidebar import Sidebar
 LEAST = (960, 640)
 FIRST = (1440, 900)
 FOLD_PX = 1180
-PROJECTLESS = ("home", "settings")
+PROJECTLESS = ("home", "models", "settings")
 
 
 class MainWindow(QMainWindow):

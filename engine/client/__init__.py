@@ -6,6 +6,7 @@ Raises `Refused` with the engine's problem for a refused request, and `LaunchErr
 
 from engine.client.engine import EngineCalls
 from engine.client.judging import JudgingCalls
+from engine.client.models import ModelCalls
 from engine.client.projects import ProjectCalls
 from engine.client.remote import HostCalls
 from engine.client.runs import RunCalls
@@ -17,6 +18,7 @@ __all__ = ["EngineClient"]
 
 class EngineClient(
     EngineCalls,
+    ModelCalls,
     ProjectCalls,
     RunCalls,
     SweepCalls,

@@ -4,7 +4,6 @@ from pydantic import TypeAdapter
 
 from engine.client.transport import Transport, parse
 from engine.protocol.records.backends import BackendFacts
-from engine.protocol.records.choices import ModelInfo
 from engine.protocol.records.environments import (
     ActOnEnvironment,
     EngineChoice,
@@ -38,9 +37,6 @@ class EngineCalls(Transport):
 
     async def doctor(self) -> list[Check]:
         return await self._list("/doctor", Check)
-
-    async def models(self) -> list[ModelInfo]:
-        return await self._list("/models", ModelInfo)
 
     async def backends(self) -> BackendFacts:
         """Backends for sampling and training that the engine has."""

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +31,8 @@ FLOPS_PER_CORE = {"float32": 210e9, "bfloat16": 420e9}
 """Assumed FLOP/s of one server core with AVX-512; a run logs the measured value."""
 BYTES_PER_CORE = 25e9
 SHORT_PROMPT = 48
+Model = Path | Mapping[str, int]
+"""Folder of a base model, or its counts as by `shape_counts`."""
 CHECKPOINT_BYTES = 12
 """Bytes per adapter parameter: weight and two moments of AdamW in float32."""
 
@@ -63,11 +66,16 @@ def has_native_bfloat16() -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
+def host_memory() -> int:
+    """Memory of this machine in bytes."""
+    return int(psutil.virtual_memory().total)
+
+
 def free_disk(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def step_disk_need(config: ProjectConfig, model: Path) -> int:
+def step_disk_need(config: ProjectConfig, model: Model) -> int:
     """Free disk space in bytes required to begin a step: two checkpoints and a reserve."""
     return 2 * CHECKPOINT_BYTES * adapter_parameters(config, model) + RESERVE_BYTES // 5
 
@@ -79,9 +87,9 @@ def kept_checkpoints(train: TrainConfig) -> int:
 
 
 def forecast(
-    config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
+    config: ProjectConfig, model: Model, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """Forecast memory, disk and time of a run on the CPU. `model` is the folder of the base model,
+    """Forecast memory, disk and time of a run on the CPU. `model` is the base model,
     `place` that of the runs. `step_times_s` are from an earlier run, newest last (empty:
     estimated)."""
     precision = config.model.dtype
@@ -93,7 +101,7 @@ def forecast(
     memory = psutil.virtual_memory()
     context = min(config.model.max_context, most.prompt + most.completion)
     low, high = step_range(config, shape, precision, (least, most), step_times_s)
-    parameters = shape_counts(model)["parameters"]
+    parameters = counts_of(model)["parameters"]
     return Forecast(
         weights_bytes=parameters * shape.width_bytes + PROGRAM_BYTES,
         sampler_bytes=sampler_bytes(shape, most, context, memory.available),
@@ -144,9 +152,14 @@ def step_range(
     return low, high
 
 
-def shape_of(config: ProjectConfig, model: Path, precision: str) -> ModelShape:
-    """Dimensions of a model, from its files, for weights in this precision."""
-    counts = shape_counts(model)
+def counts_of(model: Model) -> Mapping[str, int]:
+    """Return the counts of a model, from the headers of its files if it is a folder."""
+    return shape_counts(model) if isinstance(model, Path) else model
+
+
+def shape_of(config: ProjectConfig, model: Model, precision: str) -> ModelShape:
+    """Dimensions of a model for weights in this precision."""
+    counts = counts_of(model)
     return ModelShape(
         body=counts["linear"],
         adapter=adapter_parameters(config, model),
@@ -161,6 +174,6 @@ def shape_of(config: ProjectConfig, model: Path, precision: str) -> ModelShape:
     )
 
 
-def adapter_parameters(config: ProjectConfig, model: Path) -> int:
+def adapter_parameters(config: ProjectConfig, model: Model) -> int:
     """Number of adapter parameters: Σ rank · (in + out) over the linear layers."""
-    return config.model.rank * shape_counts(model)["lora_sides"]
+    return config.model.rank * counts_of(model)["lora_sides"]

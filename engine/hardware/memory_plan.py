@@ -9,9 +9,8 @@ from engine.hardware import vram
 from engine.hardware.devices import cards_of, has_own_sampler_card
 from engine.hardware.flops import ModelShape
 from engine.hardware.forecast import MOST_ROWS
-from engine.hardware.machine import expected_work, forecast, shape_of
+from engine.hardware.machine import Model, counts_of, expected_work, forecast, shape_of
 from engine.hardware.memory_fixes import Need, memory_fixes
-from engine.models.file_checks import shape_counts
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.records.hardware import Card, CardPlan, MemoryFix, MemoryPart, VramPlan
 from engine.protocol.records.runs import Forecast
@@ -37,7 +36,7 @@ def preflight(
     return made.model_copy(update={"vram": vram_plan(config, model, cards_of(config.backend))})
 
 
-def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan | None:
+def vram_plan(config: ProjectConfig, model: Model, cards: Sequence[Card]) -> VramPlan | None:
     """Memory plan of these GPUs, with fixes (changed settings) if needed. None: no size is
     known."""
     known = [card for card in cards if card.total_bytes]
@@ -50,7 +49,7 @@ def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Vram
 
 
 def smaller_settings(
-    config: ProjectConfig, model: Path, cards: Sequence[Card]
+    config: ProjectConfig, model: Model, cards: Sequence[Card]
 ) -> tuple[MemoryFix, ...]:
     """Changes of settings after memory ran out, although planned to fit; for the CPU if no
     `cards`."""
@@ -60,19 +59,19 @@ def smaller_settings(
     return memory_fixes(config, lambda c: _host_need(c, model), host=True)
 
 
-def _need(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Need:
+def _need(config: ProjectConfig, model: Model, cards: Sequence[Card]) -> Need:
     card = _plan(config, model, cards).fullest
     return Need(card.sampling_bytes, card.training_bytes, card.peak_bytes, card.room_bytes)
 
 
-def _host_need(config: ProjectConfig, model: Path) -> Need:
+def _host_need(config: ProjectConfig, model: Model) -> Need:
     """Return the need on the CPU, where all parts are in memory at once."""
-    made = forecast(config, model, [], model)
+    made = forecast(config, model, [], model if isinstance(model, Path) else Path.home())
     peak = made.weights_bytes + made.sampler_bytes + made.adapter_bytes + made.activations_bytes
     return Need(peak - made.activations_bytes, peak, peak, made.available_bytes)
 
 
-def _plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan:
+def _plan(config: ProjectConfig, model: Model, cards: Sequence[Card]) -> VramPlan:
     """Return the plan. The first GPU samples and trains, the others train; with one more GPU than
     trainers, the last one only samples."""
     apart = has_own_sampler_card(config.backend, cards)
@@ -122,12 +121,12 @@ def job_of(config: ProjectConfig, cards: int = 1) -> vram.Job:
     )
 
 
-def _counted(config: ProjectConfig, model: Path, card: Card) -> Counted:
+def _counted(config: ProjectConfig, model: Model, card: Card) -> Counted:
     precision = config.model.dtype
     if precision == "auto":
         native = card.capability is None or card.capability >= NATIVE_BFLOAT16
         precision = "bfloat16" if native else "float32"
-    counts = shape_counts(model)
+    counts = counts_of(model)
     shape = shape_of(config, model, precision)
     return Counted(shape, counts["parameters"] - counts["linear"])
 

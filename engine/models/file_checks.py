@@ -7,6 +7,7 @@ load a kernel from a hub, or allocate memory by a number in a file.
 import math
 import stat
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ ATTENTION_KEYS = ("_attn_implementation", "attn_implementation", "_attn_implemen
 OWN_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 """Attention implementations within transformers; other names refer to kernels on a hub."""
 INDEX = "model.safetensors.index.json"
+LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
+"""Settings of models that change their logits after the head, which the trainer does not compute.
+"""
 
 
 def check_folder(folder: Path, name: str) -> Path:
@@ -99,12 +103,16 @@ def shape_counts(folder: Path) -> dict[str, int]:
 def _counts(
     config_file: Path, _version: tuple[int, int], files: tuple[tuple[Path, int, int], ...]
 ) -> dict[str, int]:
-    config = read_json(config_file)
-    text = config.get("text_config")
-    config = {**config, **(text if isinstance(text, dict) else {})}
+    return count_shapes(config_file, (header(file) for file, _, _ in files))
+
+
+def count_shapes(config_file: Path, headers: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Return the counts of `shape_counts` from a config.json and checked safetensors headers.
+    Raises ModelError."""
+    config = text_config(read_json(config_file))
     total = linear = sides = 0
-    for file, _, _ in files:
-        for name, entry in header(file).items():
+    for tensors in headers:
+        for name, entry in tensors.items():
             size, shape = math.prod(entry["shape"]), entry["shape"]
             total += size
             if len(shape) == 2 and "embed" not in name and "lm_head" not in name:
@@ -136,6 +144,22 @@ def _counts(
     }
 
 
+def text_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of the language model in a config, which may have others beside it."""
+    text = config.get("text_config")
+    return {**config, **(text if isinstance(text, dict) else {})}
+
+
+def quantisation(config: dict[str, Any]) -> str:
+    """Return the method by which a model's weights are quantised already; empty if they are not.
+    Their shapes in the files are those of packed numbers."""
+    found = config.get("quantization_config")
+    if found is None:
+        return ""
+    method = found.get("quant_method") if isinstance(found, dict) else None
+    return str(method)[:40] if method else "unknown method"
+
+
 def header(file: Path) -> dict[str, Any]:
     """Return the header of a safetensors file: `dtype`, `shape`, `data_offsets` by tensor name.
     Raises ModelError if it does not match the file: the bytes of all tensors must be contiguous,
@@ -152,14 +176,21 @@ def header(file: Path) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise ValueError("its header is not a JSON object")
         found.pop("__metadata__", None)
-        end = 0
-        for name, entry in sorted(found.items(), key=lambda item: item[1]["data_offsets"]):
-            end = _checked(name, entry, end)
+        end = checked_end(found)
     except (ValueError, KeyError, TypeError) as error:
         raise _unreadable(file, f"its header is damaged ({error})") from error
     if end != size - 8 - length:
         raise _unreadable(file, f"it has {size - 8 - length} bytes of weights, not {end}")
     return found
+
+
+def checked_end(tensors: dict[str, Any]) -> int:
+    """Check the entries of a safetensors header, which must be contiguous; returns the offset at
+    which the last one ends. Raises ValueError, KeyError, TypeError."""
+    end = 0
+    for name, entry in sorted(tensors.items(), key=lambda item: item[1]["data_offsets"]):
+        end = _checked(name, entry, end)
+    return end
 
 
 def _checked(name: str, entry: dict[str, Any], begin: int) -> int:

@@ -6,13 +6,14 @@ hub): its GGUF weights are converted once into safetensors in the user's cache.
 """
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
 
-from engine.models.file_checks import check_folder
+from engine.models.file_checks import INDEX, check_folder, read_json
 from engine.protocol.problems import ModelError, Problem
 from engine.protocol.records.choices import ModelInfo
 from engine.protocol.records.runs import RunSpec
@@ -24,6 +25,8 @@ READY = "READY"
 
 BROUGHT = "brought-"
 """Prefix of folders of models uploaded from another machine."""
+
+HUB_NAME = re.compile(r"[A-Za-z0-9_.-]{1,96}/[A-Za-z0-9_.-]{1,96}")
 
 REVISION = "1"
 """Revision of the conversion; a new one converts again."""
@@ -43,6 +46,8 @@ class Starter:
     hub_id: str
     """Same model on the hub; the weights here differ, since they were quantised to four bits."""
     licence: str
+    counts: dict[str, int]
+    """Counts of its files, as by `shape_counts`."""
 
 
 STARTERS = (
@@ -56,6 +61,18 @@ STARTERS = (
         parameters=134_515_008,
         hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
         licence="apache-2.0",
+        counts={
+            "parameters": 134_515_008,
+            "linear": 106_168_320,
+            "lora_sides": 305_280,
+            "query_heads": 9,
+            "key_heads": 3,
+            "head_size": 64,
+            "layers": 30,
+            "hidden": 576,
+            "intermediate": 1536,
+            "vocabulary": 49_152,
+        },
     ),
 )
 
@@ -79,7 +96,7 @@ def known_models() -> list[ModelInfo]:
     ]
     return models + [
         ModelInfo(name=name, title=name.rpartition("/")[2], path=str(folder))
-        for name, folder in sorted((_brought_models() | _hub_models()).items())
+        for name, folder in sorted((uploaded_models() | hub_models()).items())
     ]
 
 
@@ -103,17 +120,17 @@ def _locate(name: str) -> Path:
         raise ModelError.of(
             "model.not_pulled",
             f"{starter.title} is not on this machine yet.",
-            f"Run `atelier models pull {starter.name}` (93 MB).",
+            f"Download it on the Models page, or run `atelier models pull {starter.name}` (93 MB).",
         )
     if (folder := Path(name).expanduser()).is_dir():
         return folder
-    if folder := (_brought_models() | _hub_models()).get(name):
+    if folder := (uploaded_models() | hub_models()).get(name):
         return folder
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
         raise ModelError.of(
             "model.not_pulled",
             f"{name} is not on this machine.",
-            f"Run `atelier models pull {name}`.",
+            f"Download it on the Models page, or run `atelier models pull {name}`.",
         )
     raise ModelError.of(
         "model.missing",
@@ -125,6 +142,11 @@ def _locate(name: str) -> Path:
 
 def starter_called(name: str) -> Starter | None:
     return next((s for s in STARTERS if s.name == name.lower()), None)
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name has the form of a Hugging Face id, `org/name`."""
+    return HUB_NAME.fullmatch(name) is not None
 
 
 def converted(starter: Starter) -> Path | None:
@@ -139,7 +161,7 @@ def folder_for(name: str) -> Path:
     return cache_dir() / (starter.name if starter else f"{BROUGHT}{name.replace('/', '--')}")
 
 
-def _brought_models() -> dict[str, Path]:
+def uploaded_models() -> dict[str, Path]:
     """Return name → folder of models uploaded from other machines; config.json arrives last."""
     return {
         file.parent.name.removeprefix(BROUGHT).replace("--", "/", 1): file.parent
@@ -147,17 +169,36 @@ def _brought_models() -> dict[str, Path]:
     }
 
 
-def _hub_models() -> dict[str, Path]:
-    """Return Hugging Face id → its newest snapshot with safetensors files in the cache."""
+def hub_cache() -> Path:
+    """Cache folder of huggingface_hub."""
     home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
-    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+
+
+def hub_models() -> dict[str, Path]:
+    """Return Hugging Face id → its newest complete snapshot with safetensors in the cache."""
     found = {}
-    snapshots = cache.glob("models--*/snapshots/*/config.json")
+    snapshots = hub_cache().glob("models--*/snapshots/*/config.json")
     for snapshot in sorted(snapshots, key=lambda file: file.lstat().st_mtime):
-        if any(snapshot.parent.glob("*.safetensors")):
+        if _is_complete(snapshot.parent):
             name = snapshot.parents[2].name.removeprefix("models--").replace("--", "/", 1)
             found[name] = snapshot.parent
     return found
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether a folder has weights, and all of those that its index lists."""
+    try:
+        listed = read_json(folder / INDEX).get("weight_map")
+    except ModelError:  # `find_model` says what is wrong with it
+        listed = None
+    wanted = (
+        {name for name in listed.values() if isinstance(name, str)}
+        if isinstance(listed, dict)
+        else set()
+    )
+    present = {file.name for file in folder.glob("*.safetensors") if file.exists()}
+    return bool(present) and wanted <= present
 
 
 def problem_of(name: str) -> Problem | None:

@@ -22,6 +22,7 @@ from engine.server.routes.checkpoints import CheckpointRoutes, TrackingRoutes
 from engine.server.routes.engine import EngineRoutes, EnvironmentRoutes
 from engine.server.routes.home import HomeRoutes
 from engine.server.routes.mirrors import MirrorRoutes
+from engine.server.routes.models import ModelRoutes
 from engine.server.routes.projects import DraftRoutes, ProjectRoutes
 from engine.server.routes.relay import Relay
 from engine.server.routes.run_table import RunTableRoutes
@@ -103,6 +104,7 @@ ROUTES = (
     ArenaRoutes,
     DraftRoutes,
     EnvironmentRoutes,
+    ModelRoutes,
     ScriptRoutes,
     HomeRoutes,
     HostRoutes,

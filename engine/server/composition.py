@@ -16,6 +16,7 @@ from engine.server.services.exports import ExportService
 from engine.server.services.home_requests import HomeLease, HomeRequests
 from engine.server.services.judges import JudgeService
 from engine.server.services.library import Library
+from engine.server.services.models import ModelService
 from engine.server.services.run_table.summary_cache import open_cache
 from engine.server.services.run_table.table import RunTable
 from engine.server.services.runs.control import RunControl
@@ -72,7 +73,8 @@ class Services:
             self._mirrored,
             self.credentials.keys,
         )
-        children.register(self.arena, self.exports, self.tracking, self.environments)
+        self.models = ModelService(self.library, self.hosts)
+        children.register(self.arena, self.exports, self.tracking, self.environments, self.models)
 
     def touch(self) -> None:
         """Restart the time after which an engine without clients exits."""
@@ -80,7 +82,10 @@ class Services:
 
     def is_idle(self) -> bool:
         """Whether there is no work, no listener and no request for `IDLE_EXIT_S` seconds."""
-        works = (self.exports, self.tracking, self.environments, self.hosts, self.sweeps)
+        works = (
+            *(self.exports, self.tracking, self.environments),
+            *(self.hosts, self.sweeps, self.models),
+        )
         busy = self.lifecycle.active or any(work.busy for work in works)
         idle_s = time.monotonic() - self._used
         return idle_s > IDLE_EXIT_S and not busy and not self.broadcast.listeners
@@ -96,6 +101,7 @@ class Services:
         self.home_requests.close()
         await self.hosts.close()
         await self.environments.close()
+        await self.models.close()
         await self.queue.close()
         await self.sweeps.close()
         await self.lifecycle.close()

@@ -42,6 +42,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("go.run", "Run", "activity", "Ctrl+5", "project", "Go to"),
     ActionSpec("go.trajectories", "Trajectories", "git-fork", "Ctrl+6", "project", "Go to"),
     ActionSpec("go.checkpoints", "Checkpoints", "layers", "Ctrl+7", "project", "Go to"),
+    ActionSpec("go.models", "Models", "box", "Ctrl+8", place="Go to"),
     ActionSpec("go.settings", "Settings", "settings", "Ctrl+,", place="Go to"),
     ActionSpec("app.commands", "Command palette", "search", "Ctrl+K"),
     ActionSpec("app.help", "Help", "circle-help", "F1"),
@@ -115,9 +116,20 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec(
         "servers.connect", "Connect or reconnect the server", "plug-zap", "", "server", "Engine"
     ),
+    ActionSpec(
+        "models.search", "Search models on the hub", "search", "Ctrl+Shift+M", "engine", "Models"
+    ),
+    ActionSpec("models.choose", "Choose the base model…", "box", "", "project", "Models"),
     ActionSpec("engine.start", "Start or reconnect the engine", "plug-zap", "", ALWAYS, "Engine"),
     ActionSpec("engine.restart", "Restart the engine", "rotate-ccw", "", "engine", "Engine"),
     ActionSpec("engine.doctor", "Check this machine", "search-check", "", "engine", "Engine"),
+    *_keys(
+        "Models",
+        ("models.list", "Previous or next model", "arrow-down", "↑ ↓"),
+        ("models.open", "Go to the buttons of the model", "corner-down-left", "Enter"),
+        ("models.delete", "Delete the model from this machine", "trash-2", "Del"),
+        ("models.back", "Return to the search field", "search", "Esc"),
+    ),
     *_keys("New project", *((k.id, k.text, k.icon, k.shown) for k in DRAFT)),
     *_keys("Trajectories", *((k.id, k.text, k.icon, k.shown) for k in TRAJECTORIES)),
     *_keys(

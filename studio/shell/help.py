@@ -49,6 +49,7 @@ HELP_OF_PAGE = {
     "run": "explanation/training-charts.md",
     "trajectories": "how-to/human-labels.md",
     "checkpoints": "how-to/checkpoints.md",
+    "models": "how-to/models.md",
     "settings": "start/installation.md",
 }
 """Documentation page that F1 opens, by the key of the studio's page in view."""

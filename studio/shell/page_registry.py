@@ -13,6 +13,7 @@ from studio.actions.actions import Actions
 from studio.pages.checkpoints.page import CheckpointsPage
 from studio.pages.home.page import HomePage
 from studio.pages.judge.page import JudgePage
+from studio.pages.models.page import ModelsPage
 from studio.pages.page import Page
 from studio.pages.run.page import RunPage
 from studio.pages.runs.page import RunsPage
@@ -21,7 +22,17 @@ from studio.pages.setup.page import SetupPage
 from studio.pages.trajectories.page import TrajectoriesPage
 from studio.services.session import Session
 
-KEYS = ("home", "runs", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
+KEYS = (
+    "home",
+    "runs",
+    "setup",
+    "judge",
+    "run",
+    "trajectories",
+    "checkpoints",
+    "models",
+    "settings",
+)
 """Keys of the pages, in the order of the sidebar."""
 P = TypeVar("P", bound=Page)
 PAUSE_MS = 20
@@ -108,6 +119,8 @@ class PageRegistry(Mapping[str, Page]):
                     lambda step: self.typed("run", RunPage).open_branch(step)
                 )
                 return checkpoints
+            case "models":
+                return ModelsPage(session)
             case "settings":
                 return SettingsPage(session, actions, workspace)
         raise KeyError(key)

@@ -23,7 +23,7 @@ from studio.widgets.tables.status_dot import dot_icon
 from studio.widgets.window.page_header import PAUSING
 
 PAUSABLE = ("starting", "running", "reviewing", "pausing")
-TITLES = {"home": "Home", "settings": "Settings"}
+TITLES = {"home": "Home", "models": "Models", "settings": "Settings"}
 
 
 class Frame(QObject):

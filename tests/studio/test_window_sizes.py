@@ -9,6 +9,7 @@ from studio.main_window import LEAST
 from tests.studio.clipping import flaws
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
+from tests.studio.screenshots.models import DOWNLOADS
 from tests.studio.screenshots.pages import fill_workspace, open_project, studio_on
 
 SETTLED_S, ONE_LINE_PX = 0.2, 52
@@ -29,6 +30,7 @@ def test_nothing_is_cut_at_any_size(
 ) -> None:
     async def job() -> dict[str, list[str]]:
         made = fill_workspace(engine, steps=12)
+        engine.models.downloads, engine.models.step_bytes = list(DOWNLOADS), 0
         found = {}
         async with studio_on(engine, qapp, tmp_path) as studio:
             state = studio.session.runs.state(made.spec.id)

@@ -27,10 +27,21 @@ def _models(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
     )
-    listing = actions.add_parser("list", help="models on this machine, and starters")
+    listing = actions.add_parser("list", help="models on this machine with their size, starters")
     as_json(listing)
-    pull = actions.add_parser("pull", help="download a model")
+    search = actions.add_parser("search", help="search the Hugging Face hub")
+    search.add_argument("words", nargs="+", metavar="WORDS")
+    as_json(search)
+    show = actions.add_parser("show", help="facts of a model, and whether it fits this machine")
+    show.add_argument("name", help="starter name, Hugging Face id or folder")
+    show.add_argument("--project", default="", help="project folder whose settings are used")
+    as_json(show)
+    pull = actions.add_parser("pull", help="download a model; resumes an interrupted one")
     pull.add_argument("name", help="starter name, Hugging Face id or folder")
+    delete = actions.add_parser("delete", help="delete a model from this machine's caches")
+    delete.add_argument("name")
+    delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    workspace(delete)
     path = actions.add_parser("path", help="print the folder of a model")
     path.add_argument("name")
 
@@ -84,7 +95,7 @@ def _serve_model(parser: argparse.ArgumentParser) -> None:
 TITLE = "Models and export"
 COMMANDS = {
     "chat": ("ask several models the same question, side by side", _chat),
-    "models": ("list, download or locate base models", _models),
+    "models": ("search, download, list or delete base models", _models),
     "export": ("export a checkpoint: adapter, merged or GGUF, with a parity report", _export),
     "serve-model": (
         "serve an exported folder as an OpenAI-compatible endpoint on loopback",

@@ -1,4 +1,4 @@
-"""Routes of the engine itself: proof, facts, keys, doctor, models, samples, Python environments."""
+"""Routes of the engine itself: proof, facts, keys, doctor, samples, Python environments."""
 
 import asyncio
 import os
@@ -17,7 +17,6 @@ from engine.hardware.gpus import read_gpus
 from engine.hardware.machine import device_words
 from engine.launcher.local import PROOF_PATH, proof
 from engine.launcher.source_files import build
-from engine.models.registry import known_models
 from engine.protocol import API_VERSION
 from engine.protocol.problems import Refused
 from engine.protocol.records.environments import ActOnEnvironment, UseEngine
@@ -43,7 +42,6 @@ class EngineRoutes:
             ("POST", "/keys", self.lend_keys),
             ("POST", "/confirmations", self.confirm),
             ("GET", "/doctor", self.doctor),
-            ("GET", "/models", self.models),
             ("GET", "/backends", self.backends),
             ("GET", "/samples", self.samples),
         ]
@@ -94,9 +92,6 @@ class EngineRoutes:
 
     async def doctor(self, request: Request) -> Response:
         return json_list(await asyncio.to_thread(examine, self._services.workspace))
-
-    async def models(self, request: Request) -> Response:
-        return json_list(await asyncio.to_thread(known_models))
 
     async def backends(self, request: Request) -> Response:
         return json_of(await asyncio.to_thread(backend_facts))

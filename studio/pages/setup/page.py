@@ -127,7 +127,7 @@ class SetupPage(Page):
         self._form.link_activated.connect(self._actions.trigger)
         self._form.preset_chosen.connect(self._choose_preset)
         self._form.scenarios_wanted.connect(self.show_scenarios)
-        self._form.model_folder_wanted.connect(self._choose_model)
+        self._form.models_wanted.connect(lambda: self._actions.trigger("models.choose"))
         self._form.agent_file_wanted.connect(self._choose_agent)
         self._toml.save_wanted.connect(partial(self._edits.save, self._toml))
         self._scenarios.changed.connect(session.show_project)
@@ -249,13 +249,6 @@ class SetupPage(Page):
         before = {k: None if v == value_at(usual, k) else v for k, v in now.items()}
         self._put_all(fix.values)
         self._preflight.cards.offer_undo(fix.words, before)
-
-    def _choose_model(self) -> None:
-        dialog = QFileDialog(self, "Choose a model folder")
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.fileSelected.connect(lambda path: self._put_all({"model.name": path}))
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
 
     def _choose_agent(self) -> None:
         root = self.session.project.path

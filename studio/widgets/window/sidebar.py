@@ -1,4 +1,4 @@
-"""Sidebar: logo, Home, the six pages of the project with live figures, Settings. 208 px
+"""Sidebar: logo, Home, the six pages of the project with live figures, Models, Settings. 208 px
 wide; collapsed 56 px, with icons and tooltips. The card of the active run is above Settings."""
 
 from collections.abc import Sequence
@@ -30,7 +30,9 @@ class Place:
 
 
 HOME = Place("home", "Home", "house")
+MODELS = Place("models", "Models", "box")
 SETTINGS = Place("settings", "Settings", "settings")
+PROJECTLESS = (HOME.key, MODELS.key, SETTINGS.key)
 PROJECT_PLACES = (
     Place("runs", "Runs", "rows-3"),
     Place("setup", "Setup", "sliders-horizontal"),
@@ -54,7 +56,8 @@ class Sidebar(QWidget):
         super().__init__(parent)
         self._folded = False
         self._rows = {
-            place.key: SidebarRow(place.words, place.icon) for place in (HOME, *places, SETTINGS)
+            place.key: SidebarRow(place.words, place.icon)
+            for place in (HOME, *places, MODELS, SETTINGS)
         }
         self._rows["settings"].set_fact("Ctrl ,")
         self._brand = _Brand()
@@ -71,7 +74,7 @@ class Sidebar(QWidget):
         """Set the name of the project, or None: its pages are then disabled."""
         self._heading.set_words(name if name is not None else "Open a project")
         for key, row in self._rows.items():
-            if key not in ("home", "settings"):
+            if key not in PROJECTLESS:
                 row.setEnabled(name is not None)
 
     def set_fact(self, key: str, fact: str, tone: str = "muted") -> None:
@@ -103,9 +106,9 @@ class Sidebar(QWidget):
         indented = vbox(self._heading, margins=(8, 0, 8, 5))
         column.addLayout(indented)
         for key, row in self._rows.items():
-            if key not in ("home", "settings"):
+            if key not in PROJECTLESS:
                 column.addWidget(row)
-        add(column, STRETCH, self.now_training, 6, self._rows["settings"])
+        add(column, STRETCH, self.now_training, 6, self._rows["models"], self._rows["settings"])
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)

@@ -96,6 +96,7 @@ FRAME = [
         "home",
         home,
         [
+            Row("Sidebar._rows[models]", "page models"),
             Row("Sidebar._rows[settings]", "page settings"),
             Row("PageHeader: New project", "shown Question New project"),
             Row("PageHeader: Open folder", "shown QFileDialog Open a project folder"),

@@ -147,7 +147,7 @@ SETUP = [
         form,
         [
             Row("Sidebar._rows[run]", "page run"),
-            Row("ChoiceRow: Browse", "shown QFileDialog Choose a model folder"),
+            Row("ChoiceRow: Browse…", "page models"),
             Row("PathField: Browse of ChoiceRow", "shown QFileDialog Choose the agent"),
             Row("ChoicesForm._copy", "copied .*atelier train"),
             Row("Preflight._again", "GET /forecast"),

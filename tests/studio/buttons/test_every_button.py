@@ -17,6 +17,7 @@ from tests.studio.buttons import (
     frame_scenes,
     judge_scenes,
     lost_scenes,
+    models_scenes,
     reading_scenes,
     remote_scenes,
     run_scenes,
@@ -40,7 +41,11 @@ REAL: dict[str, Sequence[Scene]] = {
     "describing": describing_scenes.DESCRIBING,
     "frame": frame_scenes.FRAME,
 }
-FAKE: dict[str, Sequence[Scene]] = {"remote": remote_scenes.REMOTE, "beside": beside_scenes.BESIDE}
+FAKE: dict[str, Sequence[Scene]] = {
+    "remote": remote_scenes.REMOTE,
+    "beside": beside_scenes.BESIDE,
+    "models": models_scenes.MODELS,
+}
 LOST: dict[str, Sequence[Scene]] = {"lost": lost_scenes.LOST}
 """Scenes over an engine of their own, which they kill."""
 ALL = [scene for plays in (REAL, LOST, FAKE) for scenes in plays.values() for scene in scenes]

@@ -37,6 +37,7 @@ from tests.studio.fakes.checkpoints import FakeCheckpoints, evaluation_run
 from tests.studio.fakes.drafts import FakeAuthoring
 from tests.studio.fakes.environments import FakeEnvironments
 from tests.studio.fakes.labels import FakeLabels
+from tests.studio.fakes.models import FakeModels
 from tests.studio.fakes.projects import FakeProjects, refusal
 from tests.studio.fakes.reading import FakeReading
 from tests.studio.fakes.rescoring import FakeTrials
@@ -80,6 +81,7 @@ class FakeEngine:
         self.sweeps = FakeSweeps()
         self.tracking = FakeTracking()
         self.environments = FakeEnvironments(self._active_runs)
+        self.models = FakeModels()
         self.authoring = FakeAuthoring(self.project_store)
         self.pid, self.notice = 0, ""
         self.labels: dict[str, FakeLabels] = {}
@@ -235,6 +237,7 @@ class FakeEngine:
                         *self.tracking.routes(),
                         *self.checkpoints.routes(),
                         *self.environments.routes(),
+                        *self.models.routes(),
                         *self.servers.routes(),
                         *self.authoring.routes(),
                     )

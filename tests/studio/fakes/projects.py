@@ -298,6 +298,6 @@ def _nested(config: ProjectConfig | None, values: dict[str, Any]) -> dict[str, A
     return json.loads(json.dumps(whole_config))
 
 
-def refusal(status: int, code: str, message: str) -> JSONResponse:
-    problem = Problem(code=code, message=message, hint="Try another one.")
+def refusal(status: int, code: str, message: str, hint: str = "Try another one.") -> JSONResponse:
+    problem = Problem(code=code, message=message, hint=hint)
     return JSONResponse(problem.model_dump(), status)

@@ -192,7 +192,9 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
                 await settle()
                 await take(studio, folder, "home")
             await open_project(studio, engine, "inbox-scout")
-            for page in ("setup", "judge", "run", "trajectories", "checkpoints", "settings"):
+            for page in (
+                "setup", "judge", "run", "trajectories", "checkpoints", "models", "settings",
+            ):  # fmt: skip
                 if not wanted or page in wanted:
                     studio.window.show_page(page)
                     await settle(1.0)

@@ -16,6 +16,7 @@ from transformers.utils import logging
 
 from engine.hardware.flops import ModelShape
 from engine.hardware.forecast import copy_bytes
+from engine.models.file_checks import LOGIT_CHANGES
 from engine.policy.base import PolicySpec
 from engine.policy.torch.machine_limits import Limits, limits, shape_of
 from engine.policy.torch.model.attention import Plan
@@ -246,7 +247,7 @@ def _checkpointed_layers(base: PreTrainedModel) -> list[nn.Module]:
 
 def _refuse_unusual_head(model: PreTrainedModel) -> None:
     config = model.config.get_text_config()
-    for name in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
+    for name in LOGIT_CHANGES:
         if getattr(config, name, None) not in (None, 1, 1.0):
             raise ModelError.of(
                 "model.unusual_head",

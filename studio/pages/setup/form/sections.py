@@ -41,7 +41,7 @@ class ChoicesForm(QWidget):
     preset_chosen = Signal(str)
     link_activated = Signal(str)
     scenarios_wanted = Signal(str)
-    model_folder_wanted = Signal()
+    models_wanted = Signal()
     agent_file_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -82,7 +82,7 @@ class ChoicesForm(QWidget):
         )
         self._model = ChoiceField("Model")
         self._model.edited.connect(lambda value: self.edited.emit("model.name", value))
-        line = self._with_button(self._model, "Browse", "folder-open", self.model_folder_wanted)
+        line = self._with_button(self._model, "Browse…", "box", self.models_wanted)
         self._first.controls.addLayout(line)
         self._first.finish()
 
