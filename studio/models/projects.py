@@ -14,7 +14,7 @@ from studio.store.runs.status_words import StateWords, run_words
 from studio.text import formatting
 from studio.theme.item_roles import BELOW_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
 
-COLUMNS = ("Project", "State", "Reward by step", "Validation", "Engine", "Changed")
+COLUMNS = ("Project", "State", "Progress", "Validation", "Engine", "Changed")
 RIGHT = (3, 5)
 
 
