@@ -32,7 +32,7 @@ def _find(reader: RunReader, name: str) -> Trajectory:
     try:
         return reader.trajectory(name)
     except Refused as error:
-        page = reader.trajectories(TrajectoryQuery(search="", limit=1000))
+        page = reader.trajectories(TrajectoryQuery(limit=1000))
         found = [row.id for row in page.items if row.id.lower().endswith(name.lower())]
         if len(found) != 1:
             raise Refused.of(

@@ -95,6 +95,16 @@ class Branch(Value):
         return sum(end - start for start, end in self.spans)
 
 
+class ModelCall(Value):
+    """Size and time of one model call, in seconds from the start of the rollout."""
+
+    start_s: float = 0.0
+    end_s: float = 0.0
+    """0 if unknown."""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
 class Unlabelled(Value):
     """Reward of a trajectory before any label, for undo."""
 
@@ -163,6 +173,19 @@ class Trajectory(TrajectorySummary):
     policy_version: int = 0
     """Number of updates of the weights that sampled it."""
     seed: int = 0
+    calls: list[ModelCall] = Field(default_factory=list)
+    """Calls of a provider's model, in order; those of the policy are the spans of the branches."""
+
+    @property
+    def model_calls(self) -> list[ModelCall]:
+        """Model calls in the order in which they ended."""
+        found = [*self.calls]
+        for branch in self.branches:
+            for place, (start, end) in enumerate(branch.spans):
+                begun, done = branch.times[place] if place < len(branch.times) else (0.0, 0.0)
+                sizes = {"prompt_tokens": start, "completion_tokens": end - start}
+                found.append(ModelCall(start_s=begun, end_s=done, **sizes))
+        return sorted(found, key=lambda call: call.end_s)
 
 
 class GroupSummary(Value):

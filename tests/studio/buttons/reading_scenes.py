@@ -100,7 +100,7 @@ async def raw(stage: Stage) -> None:
 
 async def nothing_found(stage: Stage) -> None:
     page = await open_groups(stage)
-    page.show_query(TrajectoryQuery(search="nobody said this"))
+    page.show_query(TrajectoryQuery(filter="nobody said this"))
     page.set_mode(0)
 
 

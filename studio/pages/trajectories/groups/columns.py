@@ -7,6 +7,7 @@ from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QWidget
 
+from engine.protocol.records.judging import chief_verdict
 from engine.protocol.records.runs import GroupSummary, Trajectory
 from engine.protocol.requests.runs import Siblings
 from studio.pages.trajectories.groups.column_header import ColumnHead, HeadFacts
@@ -15,7 +16,6 @@ from studio.pages.trajectories.labels.wording import chips_of, excluded
 from studio.pages.trajectories.reader.transcript_rows import (
     EVEN,
     Weights,
-    chief_verdict,
     divergences,
     items_of,
     partings,

@@ -126,8 +126,8 @@ class GroupPanel(QWidget):
     def set_query(self, query: TrajectoryQuery) -> None:
         """Show a query in search field and filters, without emitting."""
         self._query = query
-        if query.search != self.search.text():
-            self.search.setText(query.search)
+        if query.filter != self.search.text():
+            self.search.setText(query.filter)
         self._silent.set_active(query.signal is False)
         self._unscored.set_active(query.state == "unscored")
         self._cut.set_active(query.state == "truncated")
@@ -208,7 +208,7 @@ class GroupPanel(QWidget):
 
     def _wire(self) -> None:
         self._filters.clicked.connect(self._open_filters)
-        self.search.search_changed.connect(lambda words: self._change(search=words))
+        self.search.search_changed.connect(lambda words: self._change(filter=words))
         self._step.removed.connect(self._anywhere)
         self._step.toggled.connect(self._anywhere)
         for chip, state in ((self._unscored, "unscored"), (self._cut, "truncated")):

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from engine.protocol.records.judging import Call, Verdict
+from engine.protocol.records.judging import Call, Verdict, chief_verdict
 from engine.protocol.records.labels import Label
 from engine.protocol.records.runs import Trajectory
 from studio.pages.page import scrolled
 from studio.pages.trajectories.labels.label_history import label_entry
 from studio.pages.trajectories.reader.raw_view import RawView
-from studio.pages.trajectories.reader.transcript_rows import Weights, chief_verdict, parts_of
+from studio.pages.trajectories.reader.transcript_rows import Weights, parts_of
 from studio.pages.trajectories.reader.verdict_view import VerdictView
 from studio.text import formatting
 from studio.widgets.cards.card import Card

@@ -7,9 +7,9 @@ from itertools import takewhile
 from typing import Any
 
 from engine.protocol.records.judging import PART as RULER
-from engine.protocol.records.judging import Verdict
 from engine.protocol.records.runs import Branch, GroupSummary, Trajectory
 from engine.protocol.records.runs import Message as ChatMessage
+from engine.protocol.requests.filters import is_error_result
 from studio.pages.run.charts.main import part_token
 from studio.text import formatting
 from studio.widgets.tables.reward_bar import Part
@@ -137,7 +137,7 @@ def _call(call: dict[str, Any], results: dict[str | None, str]) -> ToolCall:
     name, arguments = call_words(call)
     result = results.get(call.get("id"), "")
     icon = next((icon for word, icon in ICONS.items() if word in name.lower()), "wrench")
-    state = "error" if is_error(result) else "ok"
+    state = "error" if is_error_result(result) else "ok"
     return ToolCall(name, arguments, result, state, icon=icon)
 
 
@@ -156,12 +156,6 @@ def _arguments(raw: Any) -> str:
     if not isinstance(values, dict):
         return "" if values is None else str(raw)
     return ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in values.items())
-
-
-def is_error(result: str) -> bool:
-    """Return whether a tool result looks like an error, by its first characters."""
-    start = result.lstrip()[:40].lower()
-    return start.startswith(("error", '{"error', "traceback", "exception"))
 
 
 def outcome(trajectory: Trajectory, weights: Weights = EVEN) -> Outcome:
@@ -268,16 +262,6 @@ def turn_rows(items: Sequence[Item]) -> list[int]:
         for row, item in enumerate(items)
         if isinstance(item, Message) and item.role == "assistant"
     ]
-
-
-def chief_verdict(trajectory: Trajectory, verdicts: Sequence[Verdict]) -> Verdict | None:
-    """Return the verdict used in the reward, else the newest with a score, else the newest."""
-    own = [one for one in verdicts if one.trajectory_id == trajectory.id]
-    parts = trajectory.unlabelled.parts if trajectory.unlabelled else trajectory.parts
-    scored = [one for one in own if one.score is not None]
-    meant = [one for one in scored if abs((one.score or 0) - parts.get(RULER, -1)) < 1e-9]
-    found = meant or scored or own
-    return found[-1] if found else None
 
 
 def shared_tokens(siblings: Sequence[Trajectory]) -> int:
