@@ -182,9 +182,9 @@ class Trajectory(TrajectorySummary):
         found = [*self.calls]
         for branch in self.branches:
             for place, (start, end) in enumerate(branch.spans):
-                begun, done = branch.times[place] if place < len(branch.times) else (0.0, 0.0)
+                start_s, end_s = branch.times[place] if place < len(branch.times) else (0.0, 0.0)
                 sizes = {"prompt_tokens": start, "completion_tokens": end - start}
-                found.append(ModelCall(start_s=begun, end_s=done, **sizes))
+                found.append(ModelCall(start_s=start_s, end_s=end_s, **sizes))
         return sorted(found, key=lambda call: call.end_s)
 
 

@@ -12,6 +12,7 @@ from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
 from studio.pages.trajectories.empty_page import NoTrajectories
+from studio.pages.trajectories.filters.filter_controller import FilterController
 from studio.pages.trajectories.groups.columns import ColumnsView
 from studio.pages.trajectories.groups.compare import CompareView
 from studio.pages.trajectories.groups.group_header import GroupHead
@@ -75,6 +76,9 @@ class TrajectoriesPage(Page):
         self._base = ""
         self._proof = EvidenceController(
             session, self.tasks, self._columns, self._reader, self._body
+        )
+        self._filter = FilterController(
+            session, self.tasks, self._panel.bar, self._table, self._rows, self._reader
         )
         self._labels = LabelController(session, self.tasks, self._columns, self._bar, self._body)
         self._inner.addWidget(self._labels.toast)
@@ -145,7 +149,8 @@ class TrajectoriesPage(Page):
         self._right = QStackedWidget()
         self._right.addWidget(right)
         self._right.addWidget(self._empty)
-        hbox(self._panel, (self._right, 1), parent=self, spacing=1)
+        below = hbox(self._panel, (self._right, 1), spacing=1)
+        vbox(self._panel.bar, (below, 1), parent=self, spacing=0)
         self._refresh_timer = QTimer(self)
         self._refresh_timer.setInterval(REFRESH_MS)
 
@@ -190,7 +195,7 @@ class TrajectoriesPage(Page):
         return self._labels.handlers(self._home) | {
             "label.discard": self._escape,
             "label.blind": self.grading_wanted.emit,
-            "view.search": panel.search.setFocus,
+            "view.search": self._focus_filter,
             "view.reader": lambda: self._toggle_mode(READER),
             "view.table": lambda: self._toggle_mode(TABLE),
             "view.compare": lambda: self._toggle_mode(COMPARE),
@@ -203,6 +208,11 @@ class TrajectoriesPage(Page):
             "view.group_after": lambda: panel.move(1),
             "view.tint": lambda place: self._reader.set_tint(TINTS[place], True),
         }
+
+    def _focus_filter(self) -> None:
+        if self._view not in (COLUMNS, TABLE):
+            self.set_mode(COLUMNS)
+        self._panel.bar.input.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def _escape(self) -> None:
         """Discard the draft, or close the sheet, or leave the view or blind mode."""
@@ -253,6 +263,8 @@ class TrajectoriesPage(Page):
             self._groups.set_source(groups)
             self._rows.set_source(rows)
             self._scenarios.follow(run_id)
+            self._filter.follow()
+            self._filter.show_query(TrajectoryQuery())
         self._refresh()
         self._show_emptiness()
 
@@ -275,7 +287,6 @@ class TrajectoriesPage(Page):
         """Reload after new trajectories, steps or labels of an active run."""
         summary = self.session.run.summary
         count = summary.trajectories if summary else 0
-        self._panel.set_total(count)
         state = self.session.run.state
         self._groups.set_labelled(state.labelled)
         self._labels.show_run()
@@ -299,6 +310,7 @@ class TrajectoriesPage(Page):
 
     @Slot(object)
     def _ask(self, query: TrajectoryQuery) -> None:
+        self._filter.show_query(query)
         self._groups.set_query(query)
         order = {"sort": self._rows.query.sort, "descending": self._rows.query.descending}
         self._rows.set_query(query.model_copy(update=order))
@@ -383,6 +395,8 @@ class TrajectoriesPage(Page):
                 Qt.FocusReason.OtherFocusReason
             )  # keep the keyboard focus on the page
         self._panel.setVisible(shown)
+        self._panel.bar.setVisible(self._view in (COLUMNS, TABLE) and not self._blind)
+        self._panel.bar.columns.setVisible(self._view == TABLE)
         waiting = bool(self._labels.labelling.draft) and self._view in (READER, COMPARE)
         self._bar.setVisible(self._view == COLUMNS or waiting)
         self.update()
@@ -395,4 +409,5 @@ class TrajectoriesPage(Page):
     def paintEvent(self, event: QPaintEvent) -> None:
         with painting(self) as painter:
             if self._panel.isVisible():
-                painter.fillRect(WIDTH, 0, 1, self.height(), theme().color("border"))
+                top = self._panel.y()
+                painter.fillRect(WIDTH, top, 1, self.height() - top, theme().color("border"))

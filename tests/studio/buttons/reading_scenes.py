@@ -60,8 +60,8 @@ async def paged(stage: Stage) -> None:
 
 async def searching(stage: Stage) -> None:
     page = await open_groups(stage)
-    if not page._panel.search.text():
-        QTest.keyClicks(page._panel.search, "ab")
+    if not page._panel.bar.input.text():
+        QTest.keyClicks(page._panel.bar.input, "ab")
 
 
 async def pending(stage: Stage) -> None:

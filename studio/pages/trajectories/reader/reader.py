@@ -1,9 +1,12 @@
 """Reader: outline, transcript with coloured tokens, and evidence."""
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from engine.protocol.requests.filters import TextSearch
 from studio.pages.trajectories.reader.evidence import Evidence, EvidencePanel
 from studio.pages.trajectories.reader.outline import Outline
 from studio.pages.trajectories.reader.transcript_rows import (
@@ -12,6 +15,9 @@ from studio.pages.trajectories.reader.transcript_rows import (
     row_of_passage,
     turn_rows,
 )
+from studio.text import formatting
+from studio.text.hits import pattern_of_searches
+from studio.widgets.controls.buttons import IconButton
 from studio.widgets.controls.segmented import Segmented
 from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.text.text import Text
@@ -30,14 +36,23 @@ class Reader(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._tint_words = Text("Colour tokens by", "label", 400, "muted")
         self._tint = Segmented([words for words, _ in TINTS], "Colour tokens by")
         self.transcript = Transcript()
         self._outline, self.evidence = Outline(), EvidencePanel()
+        self._searched = False
+        """Whether the filter searches text."""
+        self._hit_words = Text("", "label", 400, "muted")
+        self._hit_before = IconButton("chevron-up", "Previous hit", key="Shift+F3")
+        self._hit_after = IconButton("chevron-down", "Next hit", key="F3")
         self._shown: Evidence | None = None
         self._items: list[Item] = []
         self._build()
         self._tint.chosen.connect(lambda i: self.set_tint(TINTS[i][1], notify=True))
         self.transcript.tint_chosen.connect(lambda name: self.set_tint(name, notify=True))
+        self.transcript.hits_changed.connect(self._show_hits)
+        self._hit_before.clicked.connect(lambda: self.transcript.next_hit(-1))
+        self._hit_after.clicked.connect(lambda: self.transcript.next_hit(1))
         self._outline.row_wanted.connect(self.transcript.focus_row)
         self.transcript.row_focused.connect(self._outline.show_row)
         self.evidence.passage_wanted.connect(self.show_passage)
@@ -67,6 +82,22 @@ class Reader(QWidget):
         self.transcript.focus_row(row)
         return row >= 0
 
+    def set_searches(self, searches: Sequence[TextSearch]) -> None:
+        """Mark what the text searches of the filter match."""
+        kinds = ("prompt", "answer", "call")
+        self.transcript.set_hits({kind: pattern_of_searches(searches, kind) for kind in kinds})
+        self._searched = bool(searches)
+        self._show_hits(-1, 0 if not searches else self.transcript.hit_count())
+
+    def _show_hits(self, current: int, count: int) -> None:
+        place = f"{current + 1} of {count:,}" if current >= 0 else formatting.plural(count, "hit")
+        self._hit_words.set_words(place)
+        self._hit_words.setVisible(self._searched)
+        self._tint_words.setVisible(not self._searched)  # no space for both
+        for button in (self._hit_before, self._hit_after):
+            button.setVisible(self._searched)
+            button.setEnabled(count > 0)
+
     def next_divergence(self, turns: list[int]) -> None:
         """Scroll to the next of `turns` (from 1) below the focused row, wrapping around."""
         rows = turn_rows(self._items)
@@ -86,12 +117,16 @@ class Reader(QWidget):
 
     def _build(self) -> None:
         bar = hbox(
-            Text("Colour tokens by", "label", 400, "muted"),
+            self._tint_words,
             self._tint,
             STRETCH,
+            self._hit_words,
+            self._hit_before,
+            self._hit_after,
             margins=(16, 8, 16, 8),
-            spacing=10,
+            spacing=8,
         )
+        self._show_hits(-1, 0)
         middle = vbox(bar, (self.transcript, 1), spacing=0)
         hbox(self._outline, (middle, 1), self.evidence, parent=self, spacing=12)
 

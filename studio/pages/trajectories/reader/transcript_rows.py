@@ -10,6 +10,7 @@ from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.runs import Branch, GroupSummary, Trajectory
 from engine.protocol.records.runs import Message as ChatMessage
 from engine.protocol.requests.filters import is_error_result
+from studio.models.trajectories import PART_WORDS
 from studio.pages.run.charts.main import part_token
 from studio.text import formatting
 from studio.widgets.tables.reward_bar import Part
@@ -17,7 +18,6 @@ from studio.widgets.transcript.items import Item, Message, Note, Outcome, Token,
 from studio.widgets.transcript.passage import pattern_of
 
 ICONS = {"search": "search", "find": "search", "read": "file-text", "mail": "mail", "email": "mail"}
-PART_WORDS = {RULER: "judge", "label": "you"}
 
 
 @dataclass(frozen=True)
