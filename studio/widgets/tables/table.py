@@ -12,7 +12,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -219,7 +219,7 @@ def _paint_hits(
     weight: int,
 ) -> None:
     """Draw marks behind ranges of characters of a line."""
-    fill = theme().color("warn")
+    fill = QColor(theme().color("warn"))  # a copy: the theme's own colour is shared
     fill.setAlphaF(0.25)
     for start, end in hits:
         left = rect.left() + paint.text_width(words[:start], style, weight)

@@ -193,7 +193,7 @@ async def take_filter(studio: Studio, folder: Path) -> None:
     field.setText("reward < 0.5 and turn > 3")
     await settle(0.5)
     await take(studio, folder, "filter-mistake")
-    field.setText("reward < 0.9 and prompt:the")
+    field.setText("split:train turns > 3 and prompt:the")
     await settle(1.0)
     await take(studio, folder, "filter-table")
     page._table.set_columns(["Scenario", "Reward", "Parts", "Prompt", "Answer", "Judge's reason"])
@@ -202,7 +202,9 @@ async def take_filter(studio: Studio, folder: Path) -> None:
     page.set_mode(1)
     await settle(0.5)
     page._reader.transcript.next_hit()
+    page._reader.evidence.show_tab(4)
     await take(studio, folder, "filter-reader")
+    page._reader.evidence.show_tab(0)
     field.setText("")
     await settle(0.5)
 

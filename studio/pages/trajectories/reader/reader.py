@@ -56,6 +56,7 @@ class Reader(QWidget):
         self._outline.row_wanted.connect(self.transcript.focus_row)
         self.transcript.row_focused.connect(self._outline.show_row)
         self.evidence.passage_wanted.connect(self.show_passage)
+        self.evidence.row_wanted.connect(self.transcript.focus_row)
         self.evidence.call_wanted.connect(self.call_wanted)
 
     def show_evidence(self, evidence: Evidence) -> None:
