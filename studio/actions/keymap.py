@@ -56,6 +56,8 @@ TRAJECTORIES: tuple[PageKey, ...] = (
             "trending-up", "P", ("P",)),
     PageKey("view.evidence", "Show evidence: score, reason, labels, exact prompt, reply", "scale",
             "E", ("E",)),
+    PageKey("view.chat", "Open the prompt of the turn in the side-by-side chat",
+            "message-square-text", "O", ("O",)),
     PageKey("view.divergence", "Next divergence from the group", "split", "D", ("D",)),
     PageKey("view.before", "Previous trajectory", "arrow-left", "←", ("Left",)),
     PageKey("view.after", "Next trajectory", "arrow-right", "→", ("Right",)),

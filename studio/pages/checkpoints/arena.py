@@ -15,9 +15,10 @@ from engine.protocol.records.runs import Scenario
 from engine.protocol.requests.arena import AskArena, Tally
 from engine.protocol.requests.runs import TryJudge
 from studio.pages.checkpoints.chat_column import SideColumn
+from studio.pages.checkpoints.prompt_sheet import PromptSheet
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
-from studio.store.runs.chat import ENOUGH_VOTES, Talk
+from studio.store.runs.chat import ENOUGH_VOTES, Talk, TurnPrompt
 from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button, IconButton
@@ -36,6 +37,8 @@ TEMPERATURES = (
     (1.0, "Temperature 1: as in training"),
 )
 REPAINT_MS = 66
+PROMPT_TOKENS = 2048
+"""Token limit of a response to the prompt of a turn."""
 MARGIN = 12
 
 
@@ -69,6 +72,10 @@ class ArenaCard(Card):
         self._temperature = 0.7
         self._how = Button("", "quiet", icon="dices", height=24, menu_arrow=True)
         self._anew = IconButton("rotate-ccw", "Start a new chat", size=24)
+        self._answer = Button("Answer", "primary", icon="play", height=32)
+        self._edit = Button("Edit prompt", "quiet", icon="pencil", height=24)
+        self.prompt_sheet: PromptSheet | None = None
+        """Editor of the prompt; made when it is first opened."""
         self._repaint = QTimer(self)
         self._repaint.setSingleShot(True)
         self._repaint.setInterval(REPAINT_MS)
@@ -85,6 +92,25 @@ class ArenaCard(Card):
         self._words = words
         if [side.name for side in self._talk.sides] != list(names):
             self._begin(names)
+
+    @property
+    def has_prompt(self) -> bool:
+        """Whether the chat begins with a prompt from a trajectory."""
+        return self._talk.prompt is not None
+
+    def show_prompt(self, prompt: TurnPrompt | None) -> None:
+        """Begin a new chat with a prompt that waits for responses; None: an empty chat."""
+        self._talk.prompt = prompt
+        self._begin([side.name for side in self._talk.sides])
+
+    def edit_prompt(self) -> None:
+        """Open the editor of the prompt over the page."""
+        if self._talk.prompt is None:
+            return
+        if self.prompt_sheet is None:
+            self.prompt_sheet = PromptSheet(self.parentWidget() or self)
+            self.prompt_sheet.applied.connect(self.show_prompt)
+        self.prompt_sheet.show_prompt(self._talk.prompt)
 
     def load(self) -> None:
         """Load the scenarios of the open project and the tally of its votes."""
@@ -107,6 +133,15 @@ class ArenaCard(Card):
     def _put(self) -> None:
         if self._ask.text().strip() and not self._talk.asking and self._talk.sides:
             self.before(self._put_now)
+
+    def _answer_prompt(self) -> None:
+        if self._talk.is_unanswered:
+            self.before(self._answer_now)
+
+    def _answer_now(self) -> None:
+        if self._talk.is_unanswered:
+            self._shuffle()
+            self._send(chats=self._talk.answer(), max_tokens=PROMPT_TOKENS)
 
     def _put_now(self) -> None:
         question = self._ask.text().strip()
@@ -133,12 +168,14 @@ class ArenaCard(Card):
             random.shuffle(self._talk.order)
 
     def _send(self, **fields: object) -> None:
+        prompt = self._talk.prompt
         request = AskArena.model_validate(
             {
                 "project": self._session.project.path,
                 "models": [side.name for side in self._talk.sides],
                 "seed": self._seed,
                 "temperature": self._temperature,
+                "tools": prompt.tools if prompt and "chats" in fields else [],
                 **fields,
             }
         )
@@ -259,6 +296,8 @@ class ArenaCard(Card):
         )
         self._ask.setEnabled(count > 0)
         self._try.setEnabled(bool(self._scenarios) and count > 0 and not talk.asking)
+        self._answer.setVisible(self.has_prompt and talk.is_unanswered)
+        self._edit.setVisible(self.has_prompt)
         self._stop.setVisible(talk.asking)
         self._try.setVisible(not talk.asking)
         calls = self._judge_calls()
@@ -303,13 +342,14 @@ class ArenaCard(Card):
 
     def _build(self) -> None:
         assert self.header is not None
-        for tool in (self._how, self._anew, self._blind):
+        for tool in (self._edit, self._how, self._anew, self._blind):
             self.header.add_right(tool)
         self._nothing.setContentsMargins(48, 24, 48, 24)
         self.body.setSpacing(0)
         add(self.body, (self._nothing, 1), (self._room, 1))
         foot = hbox(
             (self._ask, 1),
+            self._answer,
             self._stop,
             self._try,
             self._judge,
@@ -333,7 +373,9 @@ class ArenaCard(Card):
         self._right.clicked.connect(lambda: self._vote("right"))
         self._repaint.timeout.connect(self._show)
         self._blind.toggled.connect(lambda _: self._begin([s.name for s in self._talk.sides]))
-        self._anew.clicked.connect(lambda: self._begin([s.name for s in self._talk.sides]))
+        self._anew.clicked.connect(lambda: self.show_prompt(None))
+        self._answer.clicked.connect(self._answer_prompt)
+        self._edit.clicked.connect(self.edit_prompt)
         self._how.clicked.connect(self._how_menu)
 
     def _how_menu(self) -> None:

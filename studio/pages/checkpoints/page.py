@@ -21,6 +21,7 @@ from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import Page
 from studio.services.notifications import Choice, ask
 from studio.services.session import Session
+from studio.store.runs.chat import TurnPrompt
 from studio.store.runs.checkpoint_rows import export_sizes
 from studio.text import formatting
 from studio.widgets.cards.beside import Beside
@@ -81,6 +82,13 @@ class CheckpointsPage(Page):
         await self._export.close_tasks()
         await super().close_tasks()
 
+    def open_prompt(self, prompt: TurnPrompt) -> None:
+        """Show a prompt in the side-by-side chat, to be answered by the selected models."""
+        self._arena.show_prompt(prompt)
+        self._lower.show_part(1)
+        self._seen = ()
+        self._refresh()
+
     # List of checkpoints
 
     @Slot()
@@ -103,8 +111,9 @@ class CheckpointsPage(Page):
             run_id = self._run.run_id
             ask = self.session.client.checkpoints(run_id)
             self.tasks.run("kept", ask, self._take, self._not_taken)
+        listed = bool(self._kept or state.checkpoints)
         self._stack.setCurrentIndex(
-            1 if self._run.run_id and (self._kept or state.checkpoints) else 0
+            1 if self._run.run_id and (listed or self._arena.has_prompt) else 0
         )
         if not self._stack.currentIndex():
             self._show_empty()

@@ -48,9 +48,10 @@ TINTS = ("advantage", "logprob", "mask", "none")
 
 class TrajectoriesPage(Page):
     """Trajectories page of the selected run. Emits `grading_wanted` when the user asks for the next
-    group to grade."""
+    group to grade, `chat_wanted(prompt)` to open the prompt of a turn in the side-by-side chat."""
 
     grading_wanted = Signal()
+    chat_wanted = Signal(object)
 
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
@@ -172,6 +173,7 @@ class TrajectoriesPage(Page):
         self._columns.paged.connect(self._head.show_paging)
         self._columns.opened.connect(lambda _: self.set_mode(READER))
         self._reader.tint_chosen.connect(self._columns.set_tint)
+        self._reader.chat_wanted.connect(self.chat_wanted)
         self._proof.reader_wanted.connect(lambda: self.set_mode(READER))
         self._table.row_opened.connect(self._open_row)
         self._scenarios.groups_wanted.connect(self._open_query)
@@ -201,6 +203,7 @@ class TrajectoriesPage(Page):
             "view.compare": lambda: self._toggle_mode(COMPARE),
             "view.scenarios": lambda: self._toggle_mode(SCENARIOS),
             "view.evidence": lambda: self._proof.toggle(self._view == READER),
+            "view.chat": self._reader.open_chat,
             "view.divergence": self._next_divergence,
             "view.before": lambda: columns.move_focus(-1),
             "view.after": lambda: columns.move_focus(1),

@@ -13,11 +13,14 @@ from studio.pages.trajectories.reader.transcript_rows import (
     items_of,
     outline_of,
     row_of_passage,
+    turn_at,
     turn_rows,
 )
+from studio.store.runs.chat import turn_prompt
 from studio.text import formatting
 from studio.text.hits import pattern_of_searches
-from studio.widgets.controls.buttons import IconButton
+from studio.theme.plain_tooltips import set_tip
+from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.controls.segmented import Segmented
 from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.text.text import Text
@@ -29,10 +32,12 @@ TINTS = (("Advantage", "advantage"), ("Log-prob", "logprob"), ("Mask", "mask"), 
 
 
 class Reader(QWidget):
-    """Reader. Emits `tint_chosen(name)` for the token colours and `call_wanted(key)`."""
+    """Reader. Emits `tint_chosen(name)` for the token colours, `call_wanted(key)`, and
+    `chat_wanted(prompt)` to open the prompt of a turn in the side-by-side chat."""
 
     tint_chosen = Signal(str)
     call_wanted = Signal(str)
+    chat_wanted = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,6 +45,8 @@ class Reader(QWidget):
         self._tint = Segmented([words for words, _ in TINTS], "Colour tokens by")
         self.transcript = Transcript()
         self._outline, self.evidence = Outline(), EvidencePanel()
+        self._chat = Button("Open in chat", "quiet", icon="message-square-text", height=28)
+        set_tip(self._chat, "Send the prompt of this turn to several models, as it is or edited  O")
         self._searched = False
         """Whether the filter searches text."""
         self._hit_words = Text("", "label", 400, "muted")
@@ -51,6 +58,7 @@ class Reader(QWidget):
         self._tint.chosen.connect(lambda i: self.set_tint(TINTS[i][1], notify=True))
         self.transcript.tint_chosen.connect(lambda name: self.set_tint(name, notify=True))
         self.transcript.hits_changed.connect(self._show_hits)
+        self._chat.clicked.connect(self.open_chat)
         self._hit_before.clicked.connect(lambda: self.transcript.next_hit(-1))
         self._hit_after.clicked.connect(lambda: self.transcript.next_hit(1))
         self._outline.row_wanted.connect(self.transcript.focus_row)
@@ -94,10 +102,16 @@ class Reader(QWidget):
         place = f"{current + 1} of {count:,}" if current >= 0 else formatting.plural(count, "hit")
         self._hit_words.set_words(place)
         self._hit_words.setVisible(self._searched)
-        self._tint_words.setVisible(not self._searched)  # no space for both
+        self._fit()
         for button in (self._hit_before, self._hit_after):
             button.setVisible(self._searched)
             button.setEnabled(count > 0)
+
+    def open_chat(self) -> None:
+        """Open the prompt of the focused turn, or of the last one, in the side-by-side chat."""
+        if self._shown is not None:
+            turn = turn_at(self._items, self.transcript.focused_row())
+            self.chat_wanted.emit(turn_prompt(self._shown.record, turn))
 
     def next_divergence(self, turns: list[int]) -> None:
         """Scroll to the next of `turns` (from 1) below the focused row, wrapping around."""
@@ -124,6 +138,7 @@ class Reader(QWidget):
             self._hit_words,
             self._hit_before,
             self._hit_after,
+            self._chat,
             margins=(16, 8, 16, 8),
             spacing=8,
         )
@@ -131,9 +146,16 @@ class Reader(QWidget):
         middle = vbox(bar, (self.transcript, 1), spacing=0)
         hbox(self._outline, (middle, 1), self.evidence, parent=self, spacing=12)
 
+    def _fit(self) -> None:
+        """Drop what a narrow bar has no space for."""
+        room = self.width() - (self.evidence.width() if self.evidence.isVisible() else 0)
+        self._tint_words.setVisible(not self._searched and room >= 760)
+        self._chat.set_icon_only(room < (820 if self._searched else 700))
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.evidence.setVisible(self.width() >= EVIDENCE_FITS_PX)
         wide = self.width() >= 1240
         self.evidence.setFixedWidth(EVIDENCE_PX if wide else NARROW_EVIDENCE_PX)
         self._outline.setVisible(self.width() >= 700)
+        self._fit()

@@ -187,6 +187,18 @@ def outline_of(items: Sequence[Item]) -> list[Heading]:
     return headings
 
 
+def turn_at(items: Sequence[Item], row: int) -> int:
+    """Return the turn (from 1) of a transcript row: its own, or the next one for a row before a
+    response; the last one for the outcome or no row (-1); 0 if there are no turns."""
+    rows = turn_rows(items)
+    if row < 0 or not rows:
+        return len(rows)
+    item = items[row]
+    following = isinstance(item, Message) and item.role != "assistant"
+    passed = sum(place <= row for place in rows)
+    return min(len(rows), passed + 1) if following else max(1, passed)
+
+
 def ranks(group: GroupSummary) -> dict[int, int]:
     """Map trajectory numbers (from 0) to ranks by reward: 1 is best, ties share a rank, unscored
     trajectories are absent."""
