@@ -15,7 +15,6 @@ from engine.protocol.records.runs import Scenario
 from engine.protocol.requests.arena import AskArena, Tally
 from engine.protocol.requests.runs import TryJudge
 from studio.pages.checkpoints.chat_column import SideColumn
-from studio.pages.checkpoints.prompt_sheet import PromptSheet
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
 from studio.store.runs.chat import ENOUGH_VOTES, Talk, TurnPrompt
@@ -26,6 +25,7 @@ from studio.widgets.controls.inputs import LineInput
 from studio.widgets.controls.toggle import Toggle
 from studio.widgets.layouts import add, hbox
 from studio.widgets.text.text import Text
+from studio.widgets.transcript.items import plain
 
 TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
 LETTERS = "ABCD"
@@ -47,6 +47,8 @@ class ArenaCard(Card):
 
     problem_raised = Signal(object)
     tally_changed = Signal()
+    edit_wanted = Signal(object)
+    """Emitted with the prompt that the user wants to edit."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__("Side-by-side chat", " ", padding=0, parent=parent)
@@ -74,8 +76,6 @@ class ArenaCard(Card):
         self._anew = IconButton("rotate-ccw", "Start a new chat", size=24)
         self._answer = Button("Answer", "primary", icon="play", height=32)
         self._edit = Button("Edit prompt", "quiet", icon="pencil", height=24)
-        self.prompt_sheet: PromptSheet | None = None
-        """Editor of the prompt; made when it is first opened."""
         self._repaint = QTimer(self)
         self._repaint.setSingleShot(True)
         self._repaint.setInterval(REPAINT_MS)
@@ -102,15 +102,6 @@ class ArenaCard(Card):
         """Begin a new chat with a prompt that waits for responses; None: an empty chat."""
         self._talk.prompt = prompt
         self._begin([side.name for side in self._talk.sides])
-
-    def edit_prompt(self) -> None:
-        """Open the editor of the prompt over the page."""
-        if self._talk.prompt is None:
-            return
-        if self.prompt_sheet is None:
-            self.prompt_sheet = PromptSheet(self.parentWidget() or self)
-            self.prompt_sheet.applied.connect(self.show_prompt)
-        self.prompt_sheet.show_prompt(self._talk.prompt)
 
     def load(self) -> None:
         """Load the scenarios of the open project and the tally of its votes."""
@@ -309,7 +300,14 @@ class ArenaCard(Card):
             button.setEnabled(talk.can_vote)
         self._how.set_words(f"temperature {self._temperature:g}, seed {self._seed}")
         assert self.header is not None
-        self.header.set_words(self._tally_words())
+        self.header.set_words(self._tally_words() or self._prompt_words())
+
+    def _prompt_words(self) -> str:
+        prompt = self._talk.prompt
+        if prompt is None:
+            return ""
+        tools = formatting.plural(len(prompt.tools), "tool")
+        return plain(f"{prompt.title}, {tools}" if prompt.tools else prompt.title)[:120]
 
     def _tally_words(self) -> str:
         tally = self._tally
@@ -375,7 +373,7 @@ class ArenaCard(Card):
         self._blind.toggled.connect(lambda _: self._begin([s.name for s in self._talk.sides]))
         self._anew.clicked.connect(lambda: self.show_prompt(None))
         self._answer.clicked.connect(self._answer_prompt)
-        self._edit.clicked.connect(self.edit_prompt)
+        self._edit.clicked.connect(lambda: self.edit_wanted.emit(self._talk.prompt))
         self._how.clicked.connect(self._how_menu)
 
     def _how_menu(self) -> None:

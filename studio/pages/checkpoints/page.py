@@ -17,6 +17,7 @@ from studio.pages.checkpoints.download import DownloadQueue
 from studio.pages.checkpoints.evaluations import EvaluationController
 from studio.pages.checkpoints.examples import ExamplesCard
 from studio.pages.checkpoints.export import ExportSheet
+from studio.pages.checkpoints.prompt_sheet import PromptSheet
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import Page
 from studio.services.notifications import Choice, ask
@@ -58,6 +59,7 @@ class CheckpointsPage(Page):
         self._lower = Beside(("Examples", self.examples), ("Side-by-side chat", self._arena), 1)
         self._evaluate = self._list.evaluate
         self._export = ExportSheet(session, self)
+        self.prompt_sheet = PromptSheet(self)
         self._empty = EmptyPage("No checkpoint yet", "", drawing="rows")
         self._stack = QStackedWidget()
         self._top = QSplitter(Qt.Orientation.Horizontal)
@@ -389,6 +391,8 @@ class CheckpointsPage(Page):
         self._fetches.changed.connect(self._show_coming)
         self._fetches.fetched.connect(self._look_again)
         self._arena.before = self._before_talk
+        self._arena.edit_wanted.connect(self.prompt_sheet.show_prompt)
+        self.prompt_sheet.applied.connect(self._arena.show_prompt)
         self._evaluation.changed.connect(self._show_evaluation)
         self._compare.attempts_wanted.connect(self._open_attempts)
         self._empty.action_requested.connect(self._begin)

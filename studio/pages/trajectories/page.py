@@ -61,7 +61,8 @@ class TrajectoriesPage(Page):
         self._siblings: Siblings | None = None
         self._place: tuple[Split, int, int] | None = None  # of the last group requested
         self._wanted_index: int | None = None
-        self._source = ""
+        self._source: str | None = None
+        """Run that the lists show; None: they have to be loaded."""
         self._blind = False
         self._seen: tuple[int, int, object] = (-1, -1, None)
         """Number of trajectories, last completed step and labels at the last reload."""
@@ -251,6 +252,7 @@ class TrajectoriesPage(Page):
         run_id = self.session.run.run_id
         if run_id != self._group_run:
             self._forget_group(run_id)
+            self._source = None
         if not self.isVisible():
             return
         if self.session.run.damaged:

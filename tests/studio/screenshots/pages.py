@@ -205,6 +205,14 @@ async def take_filter(studio: Studio, folder: Path) -> None:
     page._reader.evidence.show_tab(4)
     await take(studio, folder, "filter-reader")
     page._reader.evidence.show_tab(0)
+    page._reader.open_chat()
+    await settle(1.0)
+    await take(studio, folder, "filter-chat")
+    checkpoints: Any = studio.pages["checkpoints"]
+    checkpoints._arena._edit.click()
+    await settle(0.6)
+    await take(studio, folder, "filter-prompt")
+    checkpoints.prompt_sheet.close_sheet()
     field.setText("")
     await settle(0.5)
 

@@ -85,8 +85,8 @@ def test_turn_is_opened_edited_and_answered(
                 "content": record.messages[-2].content,
                 "tool_call_id": record.messages[-2].tool_call_id,
             }
-            arena.edit_prompt()
-            sheet = arena.prompt_sheet
+            QTest.mouseClick(arena._edit, Qt.MouseButton.LeftButton)
+            sheet = checkpoints.prompt_sheet
             assert len(sheet.editors) == len(record.messages) - 1
             sheet.editors[0].text.setPlainText("Answer in French.")
             sheet.tools.setPlainText("nonsense")
