@@ -68,6 +68,7 @@ class FilterInput(SearchInput):
         self._completion = Completion(0)
         self._model = SuggestionModel(self)
         self.popup = QListView()
+        self.popup.setProperty("popup", True)
         self.popup.setUniformItemSizes(True)
         self.popup.setMouseTracking(True)
         self.popup.setAccessibleName("Suggestions")
