@@ -59,7 +59,7 @@ def test_train_json_prints_only_events_and_run_is_readable(project: Path, worksp
         assert run(command, name, workspace=workspace).returncode == 0
     shown = run("show", name, records[0].id, workspace=workspace)
     assert shown.returncode == 0, shown.stderr
-    for part in (records[0].id, "reward", "advantage", "[user]", "[assistant]"):
+    for part in (records[0].id, "reward", "advantage", " tokens", "[user]", "[assistant]"):
         assert part in shown.stdout
     whole = run("show", name, records[0].id, "--json", workspace=workspace)
     assert Trajectory.model_validate_json(whole.stdout.splitlines()[0]) == records[0]

@@ -80,7 +80,13 @@ class TrajectoriesPage(Page):
             session, self.tasks, self._columns, self._reader, self._body
         )
         self._filter = FilterController(
-            session, self.tasks, self._panel.bar, self._table, self._rows, self._reader
+            session,
+            self.tasks,
+            self._panel.bar,
+            self._table,
+            self._rows,
+            self._columns,
+            self._reader,
         )
         self._labels = LabelController(session, self.tasks, self._columns, self._bar, self._body)
         self._inner.addWidget(self._labels.toast)

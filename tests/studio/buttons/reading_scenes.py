@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication
 
 from engine.protocol.requests.filters import TextSearch
 from engine.protocol.requests.runs import TrajectoryQuery
+from studio.text.hits import pattern_of_searches
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 Key = Qt.Key
@@ -76,7 +77,8 @@ async def hits(stage: Stage) -> None:
     record = page._columns.record()
     words = next(one.content for one in record.messages if one.role == "user").split()
     page._panel._change(filter=f'prompt:"{words[0]}"')
-    page._reader.set_searches([TextSearch("prompt", word, True) for word in words[:2]])
+    found = [TextSearch("prompt", word, True) for word in words[:2]]
+    page._reader.set_hits({"prompt": pattern_of_searches(found, "prompt")})
     page.set_mode(1)
 
 

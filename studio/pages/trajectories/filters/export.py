@@ -47,13 +47,13 @@ class TrajectoryExport(QObject):
         menu.aboutToHide.connect(menu.deleteLater)
         ids = self._selected()
         everything = formatting.plural(self._rows.total, "trajectory", "trajectories")
-        scopes = [(f"Export {everything}…", [], self._rows.total > 0)]
+        scopes: list[tuple[str, list[str]]] = [(f"Export {everything}…", [])]
         if ids:
-            scopes.insert(0, (f"Export {len(ids)} selected…", ids, True))
+            scopes.insert(0, (f"Export {len(ids)} selected…", ids))
         for tokens in (False, True):
-            for words, chosen, enabled in scopes:
+            for words, chosen in scopes:
                 action = menu.addAction(words.replace("…", " with tokens…") if tokens else words)
-                action.setEnabled(enabled)
+                action.setEnabled(bool(chosen) or self._rows.total > 0)
                 action.triggered.connect(lambda _=False, i=chosen, t=tokens: self._ask_file(i, t))
             menu.addSeparator()
         return menu

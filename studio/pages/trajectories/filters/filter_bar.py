@@ -30,7 +30,7 @@ class FilterBar(QWidget):
         self._count = Text("", "label", 400, "muted")
         self._mistake = Text("", "label", 400, "bad", wrap=True)
         line = hbox((self.input, 1), self._count, self.saved, self.columns, self.export, spacing=8)
-        column = vbox(parent=self, margins=(12, 8, 16, 9), spacing=4)
+        column = vbox(parent=self, margins=(12, 6, 16, 7), spacing=4)
         column.addLayout(line)
         column.addWidget(self._mistake)
         self._mistake.hide()

@@ -10,10 +10,12 @@ from engine.protocol.requests.runs import FilterNames, TrajectoryQuery
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.trajectories.filters.export import TrajectoryExport
 from studio.pages.trajectories.filters.filter_bar import FilterBar
+from studio.pages.trajectories.groups.columns import ColumnsView
 from studio.pages.trajectories.reader.reader import Reader
 from studio.pages.trajectories.trajectory_table import AttemptTable
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
+from studio.text.hits import pattern_of_searches
 
 
 class FilterController(QObject):
@@ -26,11 +28,12 @@ class FilterController(QObject):
         bar: FilterBar,
         table: AttemptTable,
         rows: TrajectoryTableModel,
+        columns: ColumnsView,
         reader: Reader,
     ) -> None:
         super().__init__(bar)
         self._session, self._tasks, self._bar = session, tasks, bar
-        self._rows, self._reader = rows, reader
+        self._rows, self._columns, self._reader = rows, columns, reader
         bar.input.names_wanted.connect(self._fetch_names)
         rows.total_changed.connect(bar.set_count)
         table.set_columns(session.settings.current.trajectory_columns)
@@ -45,10 +48,12 @@ class FilterController(QObject):
         self._bar.input.set_names(FilterNames())
 
     def show_query(self, query: TrajectoryQuery) -> None:
-        """Mark the hits of a query in table and reader."""
+        """Mark the hits of a query in columns, table and reader."""
         found = searches_of(query.filter)
+        patterns = {kind: pattern_of_searches(found, kind) for kind in ("prompt", "answer", "call")}
         self._rows.set_searches(found)
-        self._reader.set_searches(found)
+        self._reader.set_hits(patterns)
+        self._columns.set_hits(patterns)
 
     def _fetch_names(self) -> None:
         run = self._session.run

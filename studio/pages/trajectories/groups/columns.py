@@ -25,6 +25,7 @@ from studio.pages.trajectories.reader.transcript_rows import (
 from studio.theme.theme import theme
 from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
+from studio.widgets.transcript.hits import Patterns
 from studio.widgets.transcript.items import Item
 from studio.widgets.transcript.view import Transcript
 
@@ -41,6 +42,7 @@ class SiblingColumn(QWidget):
         super().__init__(parent)
         self._chosen = False
         self.head, self.transcript = ColumnHead(), Transcript(compact=True)
+        self.transcript.setMinimumHeight(LEAST_TRANSCRIPT_PX)
         vbox(self.head, (self.transcript, 1), parent=self, margins=(1, 1, 1, 2), spacing=0)
         self.head.pressed.connect(self.focused)
         self.transcript.row_focused.connect(lambda _: self.focused.emit())
@@ -56,6 +58,10 @@ class SiblingColumn(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:
             paint.box(painter, self.rect(), "surface", "accent" if self._chosen else "border", 8)
+
+
+LEAST_TRANSCRIPT_PX = 36
+"""Height of the transcript in a low window with a message below."""
 
 
 @dataclass
@@ -84,6 +90,7 @@ class ColumnsView(QWidget):
         self._columns: list[SiblingColumn] = []
         self._first = self._focus = 0
         self._tint = "advantage"
+        self._patterns: Patterns = {}
         self._weights, self._draft = EVEN, Draft()
         self._unfolded = self._blind = False
         self._drop = -1
@@ -134,6 +141,12 @@ class ColumnsView(QWidget):
         """Show the uncommitted label `draft` as chips in the column headers."""
         self._draft = draft
         self._show_heads()
+
+    def set_hits(self, patterns: Patterns) -> None:
+        """Mark what the text searches of the filter match, by kind of text."""
+        self._patterns = patterns
+        for column in self._columns:
+            column.transcript.set_hits(patterns)
 
     def set_tint(self, tint: str) -> None:
         """Set the token colours: advantage, logprob, entropy, mask or none."""
@@ -246,6 +259,7 @@ class ColumnsView(QWidget):
         self._make(count)
         for place, column in enumerate(self._columns, self._first):
             column.transcript.set_tint(self._tint)
+            column.transcript.set_hits(self._patterns)
             column.transcript.set_items(self._items(place))
         self._show_heads()
         self._mark()

@@ -45,6 +45,8 @@ def name_of(query: TrajectoryQuery) -> str:
     if query.labelled is not None:
         words.append("labelled" if query.labelled else "not labelled")
     words += [f"scenario {query.scenario_id}"] if query.scenario_id else []
+    if not words and query.filter:
+        return query.filter  # an expression is shown as it was typed
     words += [query.filter] if query.filter else []
     description = " · ".join(words) or "everything"
     return description[:1].upper() + description[1:]

@@ -1,12 +1,9 @@
 """Reader: outline, transcript with coloured tokens, and evidence."""
 
-from collections.abc import Sequence
-
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.requests.filters import TextSearch
 from studio.pages.trajectories.reader.evidence import Evidence, EvidencePanel
 from studio.pages.trajectories.reader.outline import Outline
 from studio.pages.trajectories.reader.transcript_rows import (
@@ -18,12 +15,12 @@ from studio.pages.trajectories.reader.transcript_rows import (
 )
 from studio.store.runs.chat import turn_prompt
 from studio.text import formatting
-from studio.text.hits import pattern_of_searches
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.controls.buttons import Button, IconButton
 from studio.widgets.controls.segmented import Segmented
 from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.text.text import Text
+from studio.widgets.transcript.hits import Patterns
 from studio.widgets.transcript.items import Item
 from studio.widgets.transcript.view import Transcript
 
@@ -91,12 +88,11 @@ class Reader(QWidget):
         self.transcript.focus_row(row)
         return row >= 0
 
-    def set_searches(self, searches: Sequence[TextSearch]) -> None:
-        """Mark what the text searches of the filter match."""
-        kinds = ("prompt", "answer", "call")
-        self.transcript.set_hits({kind: pattern_of_searches(searches, kind) for kind in kinds})
-        self._searched = bool(searches)
-        self._show_hits(-1, 0 if not searches else self.transcript.hit_count())
+    def set_hits(self, patterns: Patterns) -> None:
+        """Mark what the text searches of the filter match, by kind of text; without any, the number
+        of hits and its buttons are hidden."""
+        self._searched = any(patterns.values())
+        self.transcript.set_hits(patterns)
 
     def _show_hits(self, current: int, count: int) -> None:
         place = f"{current + 1} of {count:,}" if current >= 0 else formatting.plural(count, "hit")

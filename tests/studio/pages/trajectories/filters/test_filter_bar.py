@@ -6,12 +6,18 @@ from PySide6.QtCore import QItemSelectionModel, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.requests.runs import TrajectoryLine
+from engine.protocol.requests.runs import TrajectoryLine, TrajectoryQuery
 from studio.pages.trajectories.views import READER, TABLE
 from studio.theme.item_roles import HITS_ROLE
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
-from tests.studio.pages.trajectories.labels.test_labels import trajectories_page, with_judged_run
+from tests.studio.fakes.simulated_run import Simulation
+from tests.studio.pages.trajectories.labels.test_labels import (
+    RUN,
+    TRAIN,
+    trajectories_page,
+    with_judged_run,
+)
 
 __all__ = ["with_judged_run"]
 Key = Qt.Key
@@ -69,6 +75,29 @@ def test_hits_are_marked_in_table_and_reader(
             assert reader._hit_words.words() == f"{count} of {count}"
             page._panel._change(filter="")
             assert not reader._hit_words.isVisibleTo(reader)
+
+    run(job())
+
+
+def test_return_from_another_run_loads_the_lists_again(
+    with_judged_run: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    other = Simulation(run_id="01JD5OTHER1", name="quiet-heron", train=TRAIN)
+    other.begin()
+    with_judged_run.add_run(other.made)
+
+    async def job() -> None:
+        async with trajectories_page(with_judged_run, qapp, tmp_path) as (studio, page):
+            page._panel._change(filter="turns > 1")
+            await until(lambda: page._groups.is_loaded)
+            studio.window.show_page("checkpoints")
+            for run_id in ("01JD5OTHER1", RUN):
+                studio.session.select_run(run_id)
+                await until(lambda wanted=run_id: studio.session.run.run_id == wanted)
+            studio.window.show_page("trajectories")
+            await until(lambda: page._siblings is not None)
+            assert page._groups.query == TrajectoryQuery()
+            assert page._panel.bar.input.text() == ""
 
     run(job())
 
