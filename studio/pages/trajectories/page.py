@@ -220,7 +220,7 @@ class TrajectoriesPage(Page):
         }
 
     def _focus_filter(self) -> None:
-        if self._view not in (COLUMNS, TABLE):
+        if self._view == SCENARIOS:  # which the filter does not change
             self.set_mode(COLUMNS)
         self._panel.bar.input.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
@@ -406,7 +406,7 @@ class TrajectoriesPage(Page):
                 Qt.FocusReason.OtherFocusReason
             )  # keep the keyboard focus on the page
         self._panel.setVisible(shown)
-        self._panel.bar.setVisible(self._view in (COLUMNS, TABLE) and not self._blind)
+        self._panel.bar.setVisible(not self._blind)
         self._panel.bar.columns.setVisible(self._view == TABLE)
         waiting = bool(self._labels.labelling.draft) and self._view in (READER, COMPARE)
         self._bar.setVisible(self._view == COLUMNS or waiting)
